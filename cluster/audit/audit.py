@@ -29,6 +29,7 @@ from cluster.source.objects import (
 )
 from lint.processes import Progress
 from policies.policy import Policy
+from reports.formats import many, some
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.objects.object_ref import ObjectRef
 
@@ -103,7 +104,8 @@ class _Audit:
         failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
         results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
-        results.remarks.extend((*warnings, *pods.remarks(), *self._expired_exceptions()))
+        assumed = self._assumptions(facts)
+        results.remarks.extend((*warnings, *assumed, *pods.remarks(), *self._expired_exceptions()))
         unread = self._unread + self._failed
         return AuditResult(
             results,
@@ -125,7 +127,18 @@ class _Audit:
         self._evaluator.use(facts)
         if self._only_refused and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
+        if names := facts.unexpectedly_not_sent():
+            self._warnings[_not_sent(names, is_assumed=self._only_refused)] = None
         return facts
+
+    def _assumptions(self, facts: Facts) -> Iterator[Remark]:
+        """What `--as deny` goes by, so that a reader can object."""
+        if self._only_refused and (names := facts.excluded()):
+            what = (
+                f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
+            )
+            text = f"{what} them: {some(names)}"
+            yield Remark("note", "", 0, 0, text, is_shown=True)
 
     def _on_missing_fact(self, error: SourceError) -> None:
         resource = error.resource if isinstance(error, ListError) else None
@@ -155,6 +168,13 @@ class _Audit:
                 what = f"({exception.reason}) expired on {exception.expires}"
                 message = f"the exception to {', '.join(exception.rules)} {what}"
                 yield Remark("warning", "", 0, 0, message)
+
+
+def _not_sent(names: list[str], *, is_assumed: bool) -> str:
+    """The warning about namespaces that are not sent to gpuward, although nothing excludes them."""
+    found = f"{many(len(names), 'namespace')} not sent to gpuward, although nothing excludes them"
+    assumed = "; this report assumes that they are" if is_assumed else ""
+    return f"{found}: {some(names)}: what is created there passes, see gpuward doctor{assumed}"
 
 
 def _hides_evaluated(error: SourceError) -> bool:

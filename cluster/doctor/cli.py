@@ -19,10 +19,11 @@ from cluster.doctor.checks.programs import (
     check_container_toolkit,
     check_programs,
 )
+from cluster.doctor.checks.release import check_policy, check_registration, check_release
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_table, exit_status, to_document
-from cluster.source.objects import ObjectSource, SourceError
+from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from policies.loading import PolicyError, load_policy_or_config_map
@@ -103,6 +104,9 @@ def main(arguments: list[str]) -> int:
 def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False) -> Iterator[Row]:
     """What each check says, gpuward's own health first."""
     yield from check_own_webhook(facts, tls_only=tls_only)
+    yield from check_registration(facts)
+    yield from check_policy(facts)
+    yield from check_release(facts)
     yield from check_ca_bundles(facts)
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)
@@ -117,7 +121,7 @@ def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False
     yield from check_cpu_policy(facts, ask=ask_kubelets)
 
 
-def _request(source: ObjectSource, options: argparse.Namespace) -> Request | None:
+def _request(source: ObjectReader, options: argparse.Namespace) -> Request | None:
     if options.files:
         return None
     # With files, the Kubernetes client need not be installed.

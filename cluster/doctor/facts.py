@@ -22,10 +22,12 @@ from cluster.source.objects import (
     MissingRightError,
     NotServedError,
     Object,
-    ObjectSource,
+    ObjectReader,
     Resource,
     SourceError,
 )
+from cluster.source.registered import is_own
+from cluster.source.release import Release, find_release
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import image_name
@@ -37,6 +39,8 @@ LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINT
 
 Request = Callable[[str], str]
 """Gets the text at a path of the API server. Raises ClusterError."""
+Get = Callable[[Resource, str, str], Object | None]
+"""Gets the object of a resource by its namespace and name, as `ObjectReader.get` does."""
 
 
 class Facts(NamedTuple):
@@ -49,6 +53,9 @@ class Facts(NamedTuple):
       pods that have terminated.
     - `schedulers`: those that these pods name.
     - `request`: asks the API server for more; None if the objects are from files.
+    - `get`: reads one more object.
+    - `release`: gpuward's own; None if the registered webhooks name no Service, or if there are
+      none.
     """
 
     listed: Mapping[Resource, list[Object]]
@@ -56,6 +63,8 @@ class Facts(NamedTuple):
     usage: Usage | None
     policy: Policy
     request: Request | None
+    get: Get
+    release: Release | None
     images: Mapping[str, list[str]] = MappingProxyType({})
     schedulers: frozenset[str] = frozenset()
 
@@ -64,7 +73,7 @@ class Facts(NamedTuple):
         return self.listed.get(resource, [])
 
 
-def read_facts(source: ObjectSource, policy: Policy, request: Request | None) -> Facts:
+def read_facts(source: ObjectReader, policy: Policy, request: Request | None) -> Facts:
     """List everything that the checks look at.
 
     Without `request` the objects are from files. What is not in files is not known to be absent,
@@ -96,7 +105,15 @@ def read_facts(source: ObjectSource, policy: Policy, request: Request | None) ->
     failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
     if not listed and usage is None and (failure := next(failures, None)):
         raise failure
-    return Facts(listed, missing, usage, policy, request, images, frozenset(schedulers))
+    own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
+    release = find_release(source, own)
+    programs = (images, frozenset(schedulers))
+    return Facts(listed, missing, usage, policy, request, source.get, release, *programs)
+
+
+def own_configurations(facts: Facts, resource: Resource) -> list[Object]:
+    """The configurations of gpuward."""
+    return [item for item in facts.objects(resource) if is_own(item)]
 
 
 def _noting(

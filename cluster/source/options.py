@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cluster.source.objects import Object, ObjectSource, SourceError
+from cluster.source.objects import Object, ObjectReader, SourceError
 from rules.base.json_values import as_object, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
 from terminal import printable
@@ -77,7 +77,7 @@ class _DifferenceNotes:
         sys.stderr.write(printable(f"gpuward: note: {text}") + "\n")
 
 
-def open_source(options: argparse.Namespace) -> ObjectSource:
+def open_source(options: argparse.Namespace) -> ObjectReader:
     """The source that the options mean; nothing is read yet. Raises SourceError."""
     if options.files:
         if options.kubeconfig or options.context:

@@ -172,7 +172,10 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     assert {f["name"] for f in everything["findings"]} == names
     assert {f["name"] for f in refused["findings"]} == {"passed"}
     assert {f["level"] for f in refused["findings"]} == {"error"}
-    [remark] = refused["remarks"]
+    assumed, remark = refused["remarks"]
+    assert assumed["level"] == "note"
+    what = "1 namespace not audited, as the registered webhooks exclude them: excluded"
+    assert assumed["message"] == what
     assert remark["message"].startswith("namespace ml: 1 pod would be refused now: created before")
     assert remark["message"].endswith(": Pod ml/passed")
 

@@ -7,15 +7,32 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, ForbiddenError
+from cluster.doctor.checks.release import expected_configurations
 from cluster.doctor.checks.webhooks import ends_soon
-from cluster.doctor.facts import Facts, by_name, name_of, why_missing
+from cluster.doctor.facts import Facts, by_name, name_of, own_configurations, why_missing
 from cluster.doctor.rows import Row, State, names, not_known, ok, wrong
-from cluster.source.objects import ENDPOINTS, MUTATING, NAMESPACES, VALIDATING, Object, Resource
-from cluster.source.registered import is_own, registered_mode
+from cluster.source.objects import (
+    DEPLOYMENTS,
+    ENDPOINTS,
+    MUTATING,
+    NAMESPACES,
+    SERVICES,
+    VALIDATING,
+    Object,
+    SourceError,
+)
+from cluster.source.registered import (
+    is_excluded_by_provider,
+    is_own,
+    is_unexpectedly_not_sent,
+    registered_mode,
+)
+from cluster.source.release import Home, homes
 from cluster.webhooks.check import (
     Probe,
     check,
@@ -24,6 +41,7 @@ from cluster.webhooks.check import (
     send_sample,
 )
 from cluster.webhooks.webhook_client import Target, UnknownNameError, UnreachableError, Validity
+from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action
 from webhook.registration import MODE_LABEL, WEBHOOK_NAME_SUFFIX
@@ -56,21 +74,11 @@ def check_own_webhook(facts: Facts, *, tls_only: bool) -> Iterator[Row]:
         yield from _answers(facts, refs, check_certificate if tls_only else send_sample)
 
 
-def own_configurations(facts: Facts, resource: Resource) -> list[Object]:
-    """The configurations of gpuward."""
-    return [item for item in facts.objects(resource) if is_own(item)]
-
-
 def _replicas(facts: Facts) -> Iterator[Row]:
-    services = {
-        (as_text(service.get("namespace")), as_text(service.get("name")))
-        for resource in _KINDS
-        for item in own_configurations(facts, resource)
-        for _, entry in as_objects(item.get("webhooks"))
-        if (service := as_object(as_object(entry.get("clientConfig")).get("service")))
-    }
-    for namespace, name in sorted(services):
-        subject = f"service/{name} in {namespace}"
+    own = [item for resource in _KINDS for item in own_configurations(facts, resource)]
+    for home in homes(own):
+        namespace, name = home
+        subject = str(home)
         if row := why_missing(facts, _WEBHOOK, ENDPOINTS):
             yield row._replace(subject=subject)
             continue
@@ -83,8 +91,31 @@ def _replicas(facts: Facts) -> Iterator[Row]:
         if ready:
             yield ok(_WEBHOOK, subject, f"{ready} ready replica{'s' if ready > 1 else ''}")
         else:
-            remedy = f"see why: kubectl get pods -n {namespace}; docs/resilience.md"
-            yield wrong(_WEBHOOK, subject, "no ready replica: API servers reach nobody", remedy)
+            yield _nobody_behind(facts, home)
+
+
+def _nobody_behind(facts: Facts, home: Home) -> Row:
+    """The row about a Service without endpoints: whether it is the Service, or the pods."""
+    namespace, name = home
+    subject, effect = str(home), "API servers reach nobody"
+    service = deployment = None
+    with suppress(SourceError):  # the check of the release says what cannot be read
+        deployment = facts.get(DEPLOYMENTS, namespace, name)
+        service = facts.get(SERVICES, namespace, name)
+        if service is None and facts.request is not None:
+            remedy = "run helm upgrade with the values of the release, which creates it again"
+            return wrong(_WEBHOOK, subject, f"the Service does not exist: {effect}", remedy)
+    ready = as_object(as_object(deployment).get("status")).get("readyReplicas")
+    if service is not None and isinstance(ready, int) and ready > 0:
+        behind = f"{many(ready, 'replica')} of deployment/{name} are ready"
+        message = f"no endpoint, although {behind}: {effect}"
+        remedy = (
+            f"compare the selector of the Service with the labels of the pods: kubectl get "
+            f"service {name} -n {namespace} -o wide; kubectl get pods -n {namespace} --show-labels"
+        )
+        return wrong(_WEBHOOK, subject, message, remedy)
+    remedy = f"see why: kubectl get pods -n {namespace}; docs/resilience.md"
+    return wrong(_WEBHOOK, subject, f"no ready replica: {effect}", remedy)
 
 
 def _belongs(item: Object, namespace: str, service: str) -> bool:
@@ -236,6 +267,8 @@ def _start(metrics: str) -> str:
 # Which mode the namespaces have in which pods use GPUs.
 
 _NAMESPACES = "namespaces"
+_NOT_SENT = "not sent to gpuward"
+_UPGRADE = "run helm upgrade with the values of the release, which registers the webhooks again"
 _MODES = [action.word for action in Action]
 
 
@@ -247,7 +280,9 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
     if row := why_missing(facts, _NAMESPACES, NAMESPACES):
         yield row
         return
+    expected = expected_configurations(facts)
     users = _gpu_namespaces(facts)
+    differing: dict[str, list[str]] = defaultdict(list)
     by_mode: dict[str, list[str]] = defaultdict(list)
     for name, item in by_name(facts.objects(NAMESPACES)):
         labels = as_object(as_object(item.get("metadata")).get("labels"))
@@ -256,11 +291,35 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
             message = f"the label {MODE_LABEL}={label} names no mode: the default mode counts"
             yield wrong(_NAMESPACES, name, message, f"set it to one of {', '.join(_MODES)}")
         mode = registered_mode(configurations, name, labels)
-        by_mode[mode or "not sent to gpuward"].append(name)
+        by_mode[mode or _NOT_SENT].append(name)
+        is_concerned = label is not None or name in users
+        if is_concerned and (difference := _difference(expected, configurations, name, labels)):
+            differing[difference].append(name)
+    for difference, found in sorted(differing.items()):
+        yield wrong(_NAMESPACES, names(found), difference, _UPGRADE)
     for mode, found in sorted(by_mode.items()):
         with_gpus = [name for name in found if name in users]
         pods = f"; pods with GPUs in {names(with_gpus)}" if with_gpus else ""
         yield ok(_NAMESPACES, f"mode {mode}" if mode in _MODES else mode, f"{len(found)}{pods}")
+
+
+def _difference(
+    expected: list[Object] | Row,
+    registered: list[Object],
+    name: str,
+    labels: Mapping[str, Any],
+) -> str:
+    """How a namespace is sent to gpuward otherwise than it should be; empty if it is not."""
+    mode = registered_mode(registered, name, labels)
+    if isinstance(expected, Row):  # without a record, the selectors themselves tell
+        is_wrong = is_unexpectedly_not_sent(registered, name, labels)
+        return f"{_NOT_SENT}, and nothing says why" if is_wrong else ""
+    validating = [item for item in expected if item.get("kind") == VALIDATING.kind]
+    wanted = registered_mode(validating, name, labels)
+    if mode == wanted or not wanted or is_excluded_by_provider(registered, name, labels):
+        return ""
+    is_sent = f"sent to gpuward in mode {mode}" if mode else _NOT_SENT
+    return f"{is_sent}, and should be sent in mode {wanted}"
 
 
 def _gpu_namespaces(facts: Facts) -> set[str]:
