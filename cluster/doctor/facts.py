@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
 from cluster.gpus.accounting import account
 from cluster.gpus.pod_requests import has_terminated
@@ -53,6 +54,8 @@ class Facts(NamedTuple):
       pods that have terminated.
     - `schedulers`: those that these pods name.
     - `request`: asks the API server for more; None if the objects are from files.
+    - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
+      installed.
     - `get`: reads one more object.
     - `release`: gpuward's own; None if the registered webhooks name no Service, or if there are
       none.
@@ -65,6 +68,7 @@ class Facts(NamedTuple):
     request: Request | None
     get: Get
     release: Release | None
+    metrics: str | ClusterError | None
     images: Mapping[str, list[str]] = MappingProxyType({})
     schedulers: frozenset[str] = frozenset()
 
@@ -108,7 +112,17 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
     own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
     release = find_release(source, own)
     programs = (images, frozenset(schedulers))
-    return Facts(listed, missing, usage, policy, request, source.get, release, *programs)
+    is_called = bool(own) or VALIDATING in missing
+    metrics = _metrics(request) if request is not None and is_called else None
+    read = (request, source.get, release, metrics)
+    return Facts(listed, missing, usage, policy, *read, *programs)
+
+
+def _metrics(request: Request) -> str | ClusterError:
+    try:
+        return request("/metrics")
+    except ClusterError as error:
+        return error
 
 
 def own_configurations(facts: Facts, resource: Resource) -> list[Object]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, ForbiddenError
+from cluster.api.errors import ConfigurationKind, ConfigurationRef
 from cluster.doctor.checks.release import expected_configurations
 from cluster.doctor.checks.webhooks import ends_soon
 from cluster.doctor.facts import Facts, by_name, name_of, own_configurations, why_missing
@@ -44,7 +42,7 @@ from cluster.webhooks.webhook_client import Target, UnknownNameError, Unreachabl
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, WEBHOOK_NAME_SUFFIX
+from webhook.registration import MODE_LABEL
 
 _WEBHOOK = "webhook"
 _KINDS = {MUTATING: ConfigurationKind.MUTATING, VALIDATING: ConfigurationKind.VALIDATING}
@@ -162,106 +160,6 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
         else:
             remedy = result.hint or "see docs/resilience.md"
             yield Row(_WEBHOOK, result.subject, State.WRONG, result.message, remedy)
-
-
-# Calls of gpuward's webhook that failed, as an API server counts them.
-
-_FAILED_CALLS = "failed calls"
-# A value that a sample can have: `12`, `1.5e+06`.
-_VALUE = r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e\+[0-9]{1,2})?"
-_SAMPLE = re.compile(rf"^(apiserver_\w+)\{{([^}}\n]*)\}} ({_VALUE})$", re.MULTILINE)
-_START = re.compile(rf"^process_start_time_seconds ({_VALUE})$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-_RIGHT = "grant `get` on the nonResourceURL /metrics"
-_BY_HAND = "see whether this works: kubectl get --raw /metrics"
-_FILES = "run it against the cluster"
-_SEE = "see docs/monitoring.md, and `failed calling webhook` in the log of the API servers"
-
-
-class _Counter(NamedTuple):
-    """What API servers count: the metric, its labels if they matter, and what it means."""
-
-    subject: str
-    metric: str
-    meaning: str
-    remedy: str
-    labels: Mapping[str, frozenset[str]] = MappingProxyType({})
-
-
-# Source: Kubernetes, staging/src/k8s.io/apiserver/pkg/admission/metrics/metrics.go.
-_COUNTERS = (
-    _Counter(
-        "fail open",
-        "apiserver_admission_webhook_fail_open_count",
-        "calls failed, and objects were admitted without their answer",
-        f"{_SEE}; gpuward audit finds what was admitted",
-    ),
-    _Counter(
-        "fail closed",
-        "apiserver_admission_webhook_rejection_count",
-        "calls failed, and objects were refused for that reason",
-        _SEE,
-        {"error_type": frozenset({"calling_webhook_error", "apiserver_internal_error"})},
-    ),
-    _Counter(
-        "match conditions",
-        "apiserver_admission_match_condition_evaluation_errors_total",
-        "times a match condition failed, and failurePolicy decided in its place",
-        "see the alert GpuwardConditionFails in docs/monitoring.md",
-        {"kind": frozenset({"webhook"})},
-    ),
-)
-
-
-def check_failed_calls(facts: Facts) -> Iterator[Row]:
-    """One row for each kind of failure. None if gpuward is not installed: nobody is called then."""
-    if facts.request is None:
-        yield not_known(_FAILED_CALLS, "API server", "the objects are from files", _FILES)
-        return
-    if row := why_missing(facts, _FAILED_CALLS, VALIDATING):
-        yield row
-    elif not own_configurations(facts, VALIDATING):
-        return  # the check of the webhook says that there is none
-    try:
-        metrics = facts.request("/metrics")
-    except ClusterError as error:
-        remedy = _RIGHT if isinstance(error, ForbiddenError) else _BY_HAND
-        yield not_known(_FAILED_CALLS, "API server", f"its metrics cannot be read: {error}", remedy)
-        return
-    samples = _SAMPLE.findall(metrics)
-    if not samples:
-        message = "what it has at /metrics are no metrics of an API server"
-        yield not_known(_FAILED_CALLS, "API server", message, _BY_HAND)
-        return
-    since = f"since this API server started{_start(metrics)}; each counts for itself"
-    for counter in _COUNTERS:
-        if count := _count(samples, counter):
-            message = f"{count:,} {counter.meaning}, {since}"
-            yield wrong(_FAILED_CALLS, counter.subject, message, counter.remedy)
-        else:
-            yield ok(_FAILED_CALLS, counter.subject, f"none {since}")
-
-
-def _count(samples: list[tuple[str, str, str]], counter: _Counter) -> int:
-    """The sum of the samples of gpuward's webhooks."""
-    total = 0.0
-    for metric, text, value in samples:
-        if metric == counter.metric:
-            labels = dict(_LABEL.findall(text))
-            is_own = labels.get("name", "").endswith(WEBHOOK_NAME_SUFFIX)
-            if is_own and all(labels.get(key) in of for key, of in counter.labels.items()):
-                total += float(value)
-    return int(total)
-
-
-def _start(metrics: str) -> str:
-    """When the API server started, for a message; empty if its metrics do not say so."""
-    found = _START.search(metrics)
-    try:
-        start = datetime.datetime.fromtimestamp(float(found[1]), datetime.UTC) if found else None
-    except (OverflowError, ValueError):  # no time that there is
-        start = None
-    return f" ({start:%Y-%m-%d %H:%M} UTC)" if start else ""
 
 
 # Which mode the namespaces have in which pods use GPUs.

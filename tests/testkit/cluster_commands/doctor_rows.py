@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from cluster.doctor.checks.failed_calls import CountedCalls
 from cluster.doctor.cli import all_rows
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, State
@@ -53,13 +54,14 @@ def rows(
     ask_kubelets: bool = False,
     tls_only: bool = False,
     policy: Policy | None = None,
+    before: CountedCalls | None = None,
 ) -> dict[str, list[Row]]:
     """The rows by check."""
     source = Objects(*objects, forbidden=forbidden, broken=broken)
     policy = policy or default_policy()
     facts: Facts = read_facts(cast("ObjectReader", source), policy, request)
     found: dict[str, list[Row]] = {}
-    for row in all_rows(facts, ask_kubelets=ask_kubelets, tls_only=tls_only):
+    for row in all_rows(facts, before, ask_kubelets=ask_kubelets, tls_only=tls_only):
         found.setdefault(row.check, []).append(row)
         assert bool(row.remedy) == (row.state is not State.OK), row
     return found
