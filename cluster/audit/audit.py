@@ -19,6 +19,7 @@ from cluster.audit.facts import (
     read_facts,
     with_gpu_exceptions,
 )
+from cluster.audit.period import ALWAYS, Period
 from cluster.source.objects import (
     VALIDATING,
     DiscoveryError,
@@ -60,20 +61,32 @@ class AuditResult(NamedTuple):
 
 
 def audit(
-    source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool = False
+    source: ObjectSource,
+    policy: Policy,
+    namespace: str | None,
+    *,
+    only_refused: bool = False,
+    period: Period = ALWAYS,
 ) -> AuditResult:
     """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
 
-    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
+    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix. Only
+    objects are evaluated that were created in the `period`.
     """
-    return _Audit(source, policy, namespace, only_refused=only_refused).run()
+    return _Audit(source, policy, namespace, period, only_refused=only_refused).run()
 
 
 class _Audit:
     """One audit, with what it has found so far, and what it could not read."""
 
     def __init__(
-        self, source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool
+        self,
+        source: ObjectSource,
+        policy: Policy,
+        namespace: str | None,
+        period: Period,
+        *,
+        only_refused: bool,
     ) -> None:
         self._source, self._policy, self._namespace = source, policy, namespace
         self._only_refused = only_refused
@@ -83,7 +96,9 @@ class _Audit:
         self._failed: list[SourceError] = []
         self._identities: dict[ObjectRef, Identity] = {}
         applied = with_gpu_exceptions(policy, source, namespace, self._today, self._on_missing_fact)
-        self._evaluator = ObjectEvaluator(applied, self._today, only_refused=only_refused)
+        self._evaluator = ObjectEvaluator(
+            applied, self._today, only_refused=only_refused, period=period
+        )
 
     def run(self) -> AuditResult:
         """Read and evaluate everything."""
@@ -127,13 +142,17 @@ class _Audit:
         self._evaluator.use(facts)
         if self._only_refused and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
-        if names := facts.unexpectedly_not_sent():
+        if names := self._concerned(facts.unexpectedly_not_sent()):
             self._warnings[_not_sent(names, is_assumed=self._only_refused)] = None
         return facts
 
+    def _concerned(self, names: list[str]) -> list[str]:
+        """Those of the namespaces that the audit is about."""
+        return [name for name in names if self._namespace in {None, name}]
+
     def _assumptions(self, facts: Facts) -> Iterator[Remark]:
         """What `--as deny` goes by, so that a reader can object."""
-        if self._only_refused and (names := facts.excluded()):
+        if self._only_refused and (names := self._concerned(facts.excluded())):
             what = (
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.audit.facts import Facts, kind_of, namespace_of
+from cluster.audit.period import ALWAYS, Period
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
 from reports.findings import RULES, LocatedFinding, reported
@@ -54,18 +55,27 @@ class ObjectEvaluator:
     """Adds what the rules of `policy` say about objects to `results`.
 
     Owners must come before what they own, such as Deployments before pods. With `only_refused`,
-    only what mode `deny` would refuse counts, after what it would fix. `incomplete` are the
-    namespaces with objects that were not evaluated in whole, or findings that are left out; empty
-    for objects without a namespace.
+    only what mode `deny` would refuse counts, after what it would fix. Objects that were created at
+    another time than the `period` only say who owns what. `incomplete` are the namespaces with
+    objects that were not evaluated in whole, or findings that are left out; empty for objects
+    without a namespace.
     """
 
-    def __init__(self, policy: Policy, today: datetime.date, *, only_refused: bool = False) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        today: datetime.date,
+        *,
+        only_refused: bool = False,
+        period: Period = ALWAYS,
+    ) -> None:
         self.results = Results()
         self.incomplete: set[str] = set()
         self._context = Context(today)
         self._facts = Facts()
         self._rules = policy.rule_set()
         self._only_refused = only_refused
+        self._period = period
         self._owners = Owners()
         self._merge_at = _UNMERGED
 
@@ -78,8 +88,12 @@ class ObjectEvaluator:
         """Evaluate one object; no fault of it, or of gpuward, keeps the others from theirs."""
         group, kind = kind_of(raw)
         ref = object_ref(kind, group, as_object(raw.get("metadata")), self._context.namespace)
-        self.results.objects += 1
         findings: list[Finding] = []
+        if not self._period.contains(raw):
+            if kind != "Pod":
+                self._owners.add(raw, self._context.namespace)
+            return Evaluated(raw, ref, findings)
+        self.results.objects += 1
         try:
             if why := _oversized_reason(raw):
                 why = f"gpuward cannot evaluate this object because of {why}"

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from cluster.source.objects import CONFIG_MAPS, Object, ObjectReader, Resource, SourceError
+from cluster.source.objects import (
+    CONFIG_MAPS,
+    VALIDATING,
+    Object,
+    ObjectReader,
+    Resource,
+    SourceError,
+)
+from cluster.source.registered import is_own
 from policies.loading import POLICY_FILE
 from rules.base.json_values import as_object, as_objects, as_text
 
@@ -98,3 +106,21 @@ def policy_text(config_map: Object) -> str | None:
 def describe(resource: Resource, home: Home, name: str) -> str:
     """How rows and messages name an object in the namespace of the release."""
     return f"{resource.kind.lower()}/{name} in {home.namespace}"
+
+
+def read_policy(source: ObjectReader) -> str:
+    """The text of the policy by which the registered webhook decides. Raises SourceError."""
+    own = [item for item in source.list(VALIDATING) if is_own(item)]
+    if not own:
+        raise SourceError("no webhook of gpuward is registered, so the cluster has no policy")
+    if not (found := homes(own)):
+        why = "the registered webhooks name no Service, so it is not known where the policy is"
+        raise SourceError(why)
+    missing = []
+    for home in found:
+        config_map = source.get(CONFIG_MAPS, home.namespace, home.policy_name)
+        text = policy_text(config_map) if config_map else None
+        if text is not None:
+            return text
+        missing.append(describe(CONFIG_MAPS, home, home.policy_name))
+    raise SourceError(f"there is no policy in {' or '.join(missing)}")
