@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.paths import DOCS
 
 BYPASS = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -158,6 +160,13 @@ def test_findings_are_kept_in_the_cluster(
     again = published()
     assert again.pop("errors")
     assert again == first
+    # The manual's command to clean up after an uninstallation takes these, and no other.
+    manual = (DOCS / "uninstall.md").read_text(encoding="utf-8")
+    [command] = re.findall(rf"`kubectl (delete {made.name}[., ].*?)`", manual)
+    cluster.kubectl(*command.split())
+    shown = cluster.kubectl("get", resource, "-n", namespace, "-o", "name").stdout
+    assert [line.rpartition("/")[2] for line in shown.split()] == ["theirs"]
+    assert published().pop("errors") == "gpuward: 3 reports published\n"
     # What is mended is gone from the reports, and so are reports without findings.
     for name in names[1:]:
         cluster.request("DELETE", f"{pods}/{name}?gracePeriodSeconds=0")
