@@ -32,6 +32,7 @@ from lint.processes import Progress
 from policies.policy import Policy
 from reports.formats import many, some
 from reports.results import InputNotEvaluated, Remark, Results
+from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
 
 _NO_REGISTRATION = (
@@ -103,7 +104,8 @@ class _Audit:
     def run(self) -> AuditResult:
         """Read and evaluate everything."""
         facts = self._read_facts_and_evaluate()
-        pods, results = PodRemarks(self._policy.rule_set().profile, facts), self._evaluator.results
+        results, owner_of = self._evaluator.results, self._evaluator.owner_of
+        pods = PodRemarks(self._policy.rule_set().profile, facts, owner_of)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else {**EVALUATED, **CLUSTER_SCOPED}
@@ -120,7 +122,8 @@ class _Audit:
         results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
         assumed = self._assumptions(facts)
-        results.remarks.extend((*warnings, *assumed, *pods.remarks(), *self._expired_exceptions()))
+        about_all = (*warnings, *assumed, *self._not_refused(facts, results))
+        results.remarks.extend((*about_all, *pods.remarks(), *self._expired_exceptions()))
         unread = self._unread + self._failed
         return AuditResult(
             results,
@@ -157,6 +160,24 @@ class _Audit:
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
             )
             text = f"{what} them: {some(names)}"
+            yield Remark("note", "", 0, 0, text, is_shown=True)
+
+    def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
+        """How many errors are nobody's refusal, as the modes are now."""
+        if self._only_refused or not facts.configurations:
+            return
+        modes: dict[str, str] = {}
+        total = count = 0
+        for located in results.findings:
+            if located.level == "error" and (about := located.finding.object) and about.namespace:
+                total += 1
+                home = about.namespace
+                if (mode := facts.mode_of(home)) != Action.DENY.word:
+                    count += 1
+                    modes[home] = f"{home} ({mode or 'not sent to gpuward'})"
+        if count:
+            what = f"{count:,} of {many(total, 'error')} in namespaces where nothing is refused"
+            text = f"{what}: {some([modes[home] for home in sorted(modes)])}"
             yield Remark("note", "", 0, 0, text, is_shown=True)
 
     def _on_missing_fact(self, error: SourceError) -> None:

@@ -72,9 +72,10 @@ def test_what_runs_is_evaluated_as_what_it_is(
         ("visible-devices-env", {"kind": "Pod", "name": "web"}, 1),
     ]
     gpus, refused = [remark["message"] for remark in report["remarks"]]
-    assert gpus.startswith("node audited: 4 running pods can use GPUs that nobody requested: Pod ")
+    pods = f"namespace {namespace}: 4 running pods on node audited can use GPUs that nobody"
+    assert gpus == f"{pods} requested: deployment/web (3), pod/web"
     assert refused.startswith(f"namespace {namespace}: 4 pods would be refused now: ")
-    assert f"Pod {namespace}/honest" not in gpus + refused
+    assert "honest" not in gpus + refused
     # An account with one right
     make = ("-n", namespace, "create")
     plane.kubectl(*make, "role", "auditor", "--verb=list", "--resource=pods")
@@ -92,7 +93,7 @@ def test_what_runs_is_evaluated_as_what_it_is(
     remarks = [remark["message"] for remark in report["remarks"]]
     for unknown in ("nodes", "namespaces", f"limitranges{where}", "runtimeclasses.node.k8s.io"):
         assert any(text.endswith(f"it needs the right to list {unknown}") for text in remarks)
-    assert remarks[-1].startswith("node audited: 4 running pods can use GPUs")
+    assert "4 running pods on node audited can use GPUs" in remarks[-1]
     assert plane.request("DELETE", "/api/v1/nodes/audited").status == 200
 
 
