@@ -164,8 +164,8 @@ class _Audit:
 
     def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
         """How many errors are nobody's refusal, as the modes are now."""
-        if self._only_refused or not facts.configurations:
-            return
+        if self._only_refused or not facts.configurations or facts.namespaces is None:
+            return  # the modes are not known, or not asked for
         modes: dict[str, str] = {}
         total = count = 0
         for located in results.findings:

@@ -166,7 +166,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
 
 _NAMESPACES = "namespaces"
 _NOT_SENT = "not sent to gpuward"
-_UPGRADE = "run helm upgrade with the values of the release, which registers the webhooks again"
+_SEE_REGISTRATION = "see what the row about the registration says, and what to do"
 _MODES = [action.word for action in Action]
 
 
@@ -194,7 +194,7 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
         if is_concerned and (difference := _difference(expected, configurations, name, labels)):
             differing[difference].append(name)
     for difference, found in sorted(differing.items()):
-        yield wrong(_NAMESPACES, names(found), difference, _UPGRADE)
+        yield wrong(_NAMESPACES, names(found), difference, _SEE_REGISTRATION)
     for mode, found in sorted(by_mode.items()):
         with_gpus = [name for name in found if name in users]
         pods = f"; pods with GPUs in {names(with_gpus)}" if with_gpus else ""

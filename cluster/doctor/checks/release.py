@@ -29,7 +29,10 @@ _REGISTRATION, _POLICY, _RELEASE = "registration", "policy", "release"
 _RESOURCES = {each.kind: each for each in (MUTATING, VALIDATING)}
 _NEEDED = {each.kind: each for each in (CONFIG_MAPS, CRON_JOBS, DEPLOYMENTS, SECRETS, SERVICES)}
 _MAX_SHOWN = 3  # differences
-_UPGRADE = "run helm upgrade with the values of the release, which writes it as it should be"
+_UPGRADE = (
+    "run helm upgrade with the values of the release, which writes it as it should be; Helm 4 may "
+    "need --force-conflicts: docs/uninstall.md"
+)
 _BY_CHART = "install gpuward with the chart, which records what it registers: docs/install.md"
 _RUNBOOK = "see GpuwardPolicyRefused in docs/monitoring.md"
 
