@@ -154,14 +154,18 @@ class Connection:
         body: Object | list[dict[str, str]] | None = None,
         sent: str = "application/json",
         max_bytes: int | None = None,
+        *,
+        accept: str = "application/json",
     ) -> Object:
         """The JSON response to one request, which may have up to `max_bytes`.
+
+        `accept` names the form of the object that is wanted.
 
         Raises ClusterError: one of those in `cluster.api.errors` for what a caller can do something
         about.
         """
         what = f"{method} {path.partition('?')[0]}"
-        found = _object_in(self._send(what, method, path, body, sent, max_bytes))
+        found = _object_in(self._send(what, method, path, body, sent, max_bytes, accept))
         if found is None:
             raise ClusterError(f"{what}: the answer is no JSON object")
         return found

@@ -135,6 +135,10 @@ _ERRORS: dict[int, type[ClusterError]] = {
 }
 
 
+# API servers answer so for a path that they do not know, as of a kind without a definition.
+_NOT_SERVED = "the API server does not serve this: is the CustomResourceDefinition installed?"
+
+
 def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterError:
     """The error for an answer with the HTTP status `code`.
 
@@ -145,7 +149,9 @@ def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterE
     kind = _ERRORS.get(code, default)
     if kind is ForbiddenError and "NamespaceTerminating" in _cause_reasons(status):
         kind = NamespaceTerminatingError
-    error = kind(f"{what} {status.get('message') or 'without a message'}")
+    if not (message := status.get("message")):
+        message = _NOT_SERVED if code == HTTPStatus.NOT_FOUND else "without a message"
+    error = kind(f"{what} {message}")
     if isinstance(error, ExpiredError):
         metadata = status.get("metadata")
         token = metadata.get("continue") if isinstance(metadata, dict) else None

@@ -18,11 +18,15 @@ from cluster.source.objects import (
     ResourceNames,
     SourceError,
 )
-from cluster.source.registered import is_own, registered_mode
+from cluster.source.registered import (
+    is_excluded,
+    is_own,
+    is_unexpectedly_not_sent,
+    registered_mode,
+)
 from policies.gpu_exceptions import acceptances
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
-from rules.finding import Action
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
@@ -84,12 +88,27 @@ class Facts(NamedTuple):
         return registered_mode(self.configurations, namespace, labels)
 
     def is_excluded(self, namespace: str) -> bool:
-        """Whether API servers send nothing of a namespace to gpuward, whatever mode it chooses."""
+        """Whether API servers are to send nothing of a namespace, whatever mode it chooses."""
         if namespace in SYSTEM_NAMESPACES:
             return True
-        labels = {**self._labels(namespace), MODE_LABEL: Action.DENY.word}
         known = self.configurations
-        return bool(known) and not registered_mode(known, namespace, labels)
+        return bool(known) and is_excluded(known, namespace, self._labels(namespace))
+
+    def excluded(self) -> list[str]:
+        """The known namespaces that are excluded, but for those of Kubernetes itself."""
+        known = [name for name in self.namespaces or () if name not in SYSTEM_NAMESPACES]
+        return sorted(name for name in known if self.is_excluded(name))
+
+    def unexpectedly_not_sent(self) -> list[str]:
+        """The namespaces that are not sent to gpuward, although nothing excludes them."""
+        if not self.configurations:
+            return []
+        return sorted(
+            name
+            for name, labels in (self.namespaces or {}).items()
+            if name not in SYSTEM_NAMESPACES
+            and is_unexpectedly_not_sent(self.configurations, name, labels)
+        )
 
     def _labels(self, namespace: str) -> _Labels:
         return (self.namespaces or {}).get(namespace, {})

@@ -61,6 +61,13 @@ class FileSource:
         )
         return self._each_once(of_kind)
 
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object of this name: see `ObjectReader`."""
+        for raw in self.list(resource, namespace):
+            if as_text(as_object(raw.get("metadata")).get("name")) == name:
+                return raw
+        return None
+
     def list_all(
         self,
         names: ResourceNames,  # noqa: ARG002  # files give all that they have

@@ -194,6 +194,39 @@ def _watch(options: argparse.Namespace) -> int:
     return run_loop(make, options.status_port, "webhooks")
 
 
+# The command `gpuward webhooks policy`: print the policy of the cluster.
+
+_POLICY_DESCRIPTION = """\
+Print the policy of the release behind the registered webhooks, as a policy file:
+  gpuward webhooks policy > cluster-policy.yaml
+  gpuward audit --policy cluster-policy.yaml"""
+_POLICY_EPILOG = """\
+The credentials are those that kubectl would use. They must allow listing validating webhook
+configurations, and getting the ConfigMap with the policy. If the policy cannot be used, the
+webhook decides by an earlier one: gpuward policy check says so.
+
+exit status: 0 printed, 1 not found or not readable, 2 wrong usage"""
+
+
+def _print_policy(options: argparse.Namespace) -> int:
+    """Print the policy of the cluster; the exit status."""
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415  # --help needs none of this
+    from cluster.source.objects import SourceError  # noqa: PLC0415
+    from cluster.source.options import open_connection  # noqa: PLC0415
+    from cluster.source.release import read_policy  # noqa: PLC0415
+
+    try:
+        text = read_policy(ApiServerSource(open_connection(options)))
+    except SourceError as error:
+        write_error("gpuward webhooks", error)
+        return 1
+    for line in text.splitlines():  # into a file as it is
+        sys.stdout.write(f"{printable(line) if sys.stdout.isatty() else line}\n")
+    return 0
+
+
+# The command `gpuward webhooks remove`: delete the webhook configurations.
+
 _DESCRIPTION = """\
 Delete gpuward's webhook configurations, so that the API server no longer calls it.
 A configuration that does not exist is no failure. Those of others are not deleted."""
@@ -249,6 +282,15 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     remove.set_defaults(run=_run_removal)
+    policy = commands.add_parser(
+        "policy",
+        help="print the policy by which the webhook decides, for gpuward audit --policy",
+        description=_POLICY_DESCRIPTION,
+        epilog=_POLICY_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    policy.set_defaults(run=_print_policy)
+    _add_connection(policy)
     for command in (check, remove):
         _add_configurations(command)
     _add_check_options(check)
@@ -264,6 +306,10 @@ def _add_configurations(command: argparse.ArgumentParser) -> None:
             default="gpuward",
             help=f"Names of the {option} webhook configurations. The default is gpuward.",
         )
+    _add_connection(command)
+
+
+def _add_connection(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
     command.add_argument("--context", metavar="NAME", help="The context in it to use.")
 

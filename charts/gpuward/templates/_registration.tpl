@@ -104,3 +104,41 @@ The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutati
   resources: [events]
   verbs: [create]
 {{- end -}}
+
+{{/*
+The objects in the release's namespace without which a component does not work, each as KIND/NAME in
+a line. tests/chart/test_expectation.py compares them with what the chart renders.
+*/}}
+{{- define "gpuward.neededObjects" -}}
+{{- $name := include "gpuward.fullname" . -}}
+Deployment/{{ $name }}
+Service/{{ $name }}
+Service/{{ $name }}-replicas
+ConfigMap/{{ $name }}-policy
+ConfigMap/{{ $name }}-policy-fallback
+Secret/{{ include "gpuward.servingSecret" . }}
+{{- with .Values.certificates }}
+{{- if eq .mode "self" }}
+Deployment/{{ $name }}-certs
+Secret/{{ $name }}-ca
+{{- else if and (eq .mode "certManager") (not .certManager.issuerRef) }}
+Secret/{{ $name }}-cert-manager-ca
+{{- end }}
+{{- end }}
+{{- if include "gpuward.ownWatch" . }}
+Deployment/{{ $name }}-watch
+{{- end }}
+{{- if .Values.gpuExceptions.enabled }}
+Deployment/{{ $name }}-exceptions
+ConfigMap/{{ $name }}-exceptions
+{{- end }}
+{{- if .Values.clusterInventory.enabled }}
+Deployment/{{ $name }}-inventory
+{{- range until (int .Values.clusterInventory.parts) }}
+ConfigMap/{{ $name }}-inventory-{{ . }}
+{{- end }}
+{{- end }}
+{{- if .Values.audit.enabled }}
+{{ .Values.audit.kind }}/{{ $name }}-audit
+{{- end }}
+{{- end -}}
