@@ -35,7 +35,7 @@ _OF_ACTION = {Action.AUDIT: "noted", Action.WARN: "warned", Action.DENY: "refuse
 
 
 class ChangedFinding(NamedTuple):
-    """A finding that the two policies treat otherwise, and its line."""
+    """A finding that the two policies treat differently, and its line."""
 
     line: int
     finding: Finding
@@ -142,8 +142,8 @@ def _worst(states: States) -> str:
 # The command `gpuward policy diff`: what another policy would change for existing manifests.
 
 _DESCRIPTION = """\
-Compare two policies by what they do with manifests at admission: which objects the new one would
-refuse, warn about, note or fix otherwise. Comments in the manifests suppress nothing."""
+Compare what two policies do with manifests at admission: list the objects that they treat
+differently, each with the findings that differ. Comments in the manifests suppress nothing."""
 _EPILOG = """exit status: 0 nothing changes, 1 something changes, 2 wrong usage or a policy that
 cannot be used, 3 something could not be evaluated"""
 
@@ -199,8 +199,9 @@ def _text(changes: list[ChangedObject]) -> Iterator[str]:
             yield printable(f"  line {line}: {finding.rule}{where}: {old} -> {new}")
     counts = Counter(f"{c.old} -> {c.new}" for c in changes if c.old != c.new)
     parts = [f"{count} {states}" for states, count in counts.most_common()]
-    many = f"{len(changes)} object{'s'[len(changes) == 1 :]} would be treated otherwise"
-    yield ": ".join(filter(None, (many, ", ".join(parts))))
+    many = f"{len(changes)} object{'s'[len(changes) == 1 :]}"
+    summary = f"the new policy treats {many} differently"
+    yield ": ".join(filter(None, (summary, ", ".join(parts))))
 
 
 def _json(changes: list[ChangedObject]) -> Iterator[str]:
