@@ -87,8 +87,6 @@ def exception_remarks(
         yield Remark(level, file, 1, 1, message)
 
 
-# Remarks about GpuExceptions in files: why a cluster would not accept them.
-
 _LEVELS = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 
 

@@ -145,8 +145,6 @@ class Results:
         return int(any(action >= ACTIONS[fail_on] for action in worst))
 
 
-# What the linter could not evaluate in a document, with its place.
-
 TEMPLATE = "a chart's template: lint the chart with --render"
 
 

@@ -22,8 +22,6 @@ from sources.sources import (
     SkippedFile,
 )
 
-# The fields of a kustomization by which it makes or changes objects in ways that concern GPUs.
-
 # What these make or change cannot be known without rendering. Fields that are not here, such as
 # `namePrefix`, `namespace`, `replicas` and `configMapGenerator`, change nothing that gives a GPU.
 _ALWAYS = (

@@ -13,8 +13,6 @@ from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
 from rules.base.json_values import Path
 from sources.sources import Source, has_placeholder
 
-# Pieces of a text, and what reports show of them.
-
 _EXCERPT = 120  # characters
 _LINES_AROUND = 2
 # How far the lines around are searched; longer ones are hardly for people.
@@ -98,8 +96,6 @@ def _byte_column(text: str, offset: int) -> int:
         return offset - start + 1
     return len(text[start:offset].encode(errors="surrogatepass")) + 1
 
-
-# Find the Kubernetes objects in a text, and the position of a path of one in the text.
 
 MAX_DOCUMENTS = 20_000
 # Two escapes that make one character; an escaped backslash is stepped over.

@@ -7,8 +7,6 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-# Where the files of a run are: on disk, or elsewhere, such as in the index of Git.
-
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
@@ -80,8 +78,6 @@ def _has_an_end(path: str) -> bool:
 
 DISK = DiskTree()
 
-
-# Texts that the linter reads, and what it does not read.
 
 MAX_BYTES = 10 * 1024 * 1024
 LARGE = 4 << 20

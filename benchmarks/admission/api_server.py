@@ -32,8 +32,6 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from webhook.registration import NAME_LABEL, RegistrationOptions
 
-# Namespaces of one API server, each with another kind of admission control.
-
 ACCOUNT = "creator"
 GROUP = "admissionregistration.k8s.io/v1"
 REFUSED = 422

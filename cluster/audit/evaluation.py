@@ -177,8 +177,6 @@ def _field(raw: Object, path: Path) -> str:
     return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]
 
 
-# What an audit says about pods together, besides the findings in each.
-
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
 _NAMED = 5  # pods in a remark
 

@@ -18,8 +18,6 @@ from rules.finding import Action
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
-# Compare the findings of a run with the entries of a baseline.
-
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
 
 
@@ -177,8 +175,6 @@ def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:
     incomplete |= {skipped.file for skipped in results.skipped}
     return {paths.of(name) for name in results.file_names if name not in incomplete}
 
-
-# The option `--baseline`: findings that the baseline lists do not count.
 
 _UPDATE = "run gpuward baseline update"
 

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from kubeyaml.patch import Operation, one_line
 
-# What changes between two texts: lines, and the smallest edits.
-
 # Comparing lines takes time that is quadratic in their number.
 _MAX_LINES = 1_000
 
@@ -96,8 +94,6 @@ def _common_length(one: str, other: str) -> int:
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
-
-# Say in words which edits a fix consists of, for people who must make them by hand.
 
 _MAX_EDITS = 8
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)

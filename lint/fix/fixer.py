@@ -21,8 +21,6 @@ from rules.finding import Finding, FixScope
 from sources.manifests import File
 from sources.sources import Source, UsageError
 
-# Fix one document in its text.
-
 _COMMENT_MOVES = "a comment that suppresses a rule would then cover something else"
 
 
@@ -252,9 +250,6 @@ class _FileEditing:
         where = (self._file.source.name, span.line, span.column)
         refused = NotFixed(*where, tuple(rules), error.reason, by_hand)
         self.not_fixed.append((refused, self._lines))
-
-
-# Which fixes a user wants: those of some rules, and also unsafe ones.
 
 
 def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> RuleSet:

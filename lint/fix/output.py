@@ -114,11 +114,11 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-# Fix standard input as a filter: whatever happens, its text comes out, fixed or unchanged.
-
-
 class StandardStreams:
-    """Standard input, and standard output for its fixed text. All text goes through as bytes."""
+    """Standard input, and standard output for its fixed text. All text goes through as bytes.
+
+    Whatever happens, the text comes out: fixed, or as it was.
+    """
 
     def __init__(self) -> None:
         self._input = b""
@@ -149,8 +149,6 @@ class StandardStreams:
             sys.stdout.buffer.write(self._input)
             shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
 
-
-# The unified diff of the text of a file before and after its fixes.
 
 _CONTEXT = 3
 
@@ -213,9 +211,6 @@ def _hunks(found: list[Change]) -> Iterator[list[Change]]:
         hunk.append(change)
     if hunk:
         yield hunk
-
-
-# Where fixed texts go: into the files, to standard output, or into a diff.
 
 
 class Mode(NamedTuple):

@@ -19,8 +19,6 @@ from lint.fix.changes import TextEdit
 from lint.language_server.diagnostics import Analysis, FoundHere, Positions, range_of
 from sources.manifests import File, UnparsedDocument
 
-# The comment that suppresses a finding.
-
 _TRIED_REASON = "a reason"
 
 

@@ -27,8 +27,6 @@ from sources.paths import inputs
 from sources.sources import DISK, Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from terminal import printable, write_error
 
-# What two policies do with manifests at admission, and where they differ.
-
 # From the mildest to the most severe.
 _STATES = ("accepted", "noted", "fixed", "warned", "refused")
 _OF_ACTION = {Action.AUDIT: "noted", Action.WARN: "warned", Action.DENY: "refused"}
@@ -138,8 +136,6 @@ def _changed(
 def _worst(states: States) -> str:
     return max((state for state, _ in states.values()), key=_STATES.index, default="accepted")
 
-
-# The command `gpuward policy diff`: what another policy would change for existing manifests.
 
 _DESCRIPTION = """\
 Compare what two policies do with manifests at admission: list the objects that they treat

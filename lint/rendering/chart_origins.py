@@ -166,8 +166,6 @@ def _pieces(stripped: str) -> tuple[str, ...]:
     return tuple(cleaned)
 
 
-# Where the objects of a rendered chart are from: templates and values files.
-
 _SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 
 

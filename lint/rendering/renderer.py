@@ -44,8 +44,6 @@ from sources.sources import (
     has_placeholder,
 )
 
-# Find the charts and the kustomizations in the paths that a user names.
-
 
 def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
@@ -74,8 +72,6 @@ def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iter
         if not any(is_excluded(name, pattern) for pattern in exclude):
             yield name
 
-
-# Which files of charts are evaluated as they are rendered.
 
 _FOLDERS = ("templates", "charts")
 

@@ -73,8 +73,6 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-# Tables of texts, for people.
-
 _GAP = "  "
 _MAX_WIDTH = 60
 

@@ -84,8 +84,6 @@ def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
     return added
 
 
-# Run one rule for one subject, within the bound on steps and whatever the rule raises.
-
 NOTHING: RuleFindings = ((), "")
 """No finding and no error of a rule."""
 

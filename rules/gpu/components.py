@@ -16,8 +16,6 @@ from rules.objects.pod import MIRROR, Pod
 from rules.profile.context import Context
 from rules.profile.profile import Component
 
-# The pods of the GPU platform itself (device plugins, exporters, agents), and who creates them.
-
 # The user that all controllers of Kubernetes are where they have no service accounts of their own.
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 # The users that create the pods of DaemonSets.
@@ -107,8 +105,6 @@ def is_mirror(pod: Pod, context: Context) -> bool:
     return is_annotated and (context.user or "").startswith(_KUBELETS)
 
 
-# Which workloads are device plugins of GPUs, or exporters of their metrics.
-
 # Where the sockets of device plugins are (k8s.io/kubelet pkg/apis/deviceplugin/v1beta1).
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 # The first part of a maker's domain in names of resources -> the words that name its accelerators.
@@ -175,8 +171,6 @@ def _words(text: str) -> frozenset[str]:
 def _names_accelerator(words: frozenset[str]) -> bool:
     return any(word in _ACCELERATORS or "gpu" in word for word in words)
 
-
-# The admission webhooks of GPU platforms, known by the names of their entries.
 
 OWN = ("*.gpuward.io",)
 # What rules of webhooks call pods. "pods/*" is not among them: it means the subresources of pods.

@@ -225,8 +225,6 @@ KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
 """The kinds of objects of which an inventory knows something."""
 
 
-# An inventory as JSON, in which one program hands it to another.
-
 VERSION = 1
 """The version of the format. Who knows another one cannot read it."""
 

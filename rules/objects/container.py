@@ -8,8 +8,6 @@ from rules.base.caching import cached_property
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value, quote
 from rules.profile.profile import Profile, VisibleDevices
 
-# Where a kind of workload keeps what a pod spec has.
-
 Role = Literal["init", "app", "ephemeral"]
 """What a container is for."""
 

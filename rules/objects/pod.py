@@ -202,8 +202,6 @@ class Pod:
         return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
 
 
-# What is known about a pod besides its own fields: whether it exists, and whether it is whole.
-
 EVERY_CONTAINER = "*"
 
 

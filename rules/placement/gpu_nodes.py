@@ -216,8 +216,6 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
     )
 
 
-# What shows that a pod has to do with GPUs, or that its node has some.
-
 GPU, ACCELERATOR = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 DRIVER_VARIABLES = (

@@ -15,8 +15,6 @@ from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, MODE, allowed_
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import POD_TEMPLATE_PATHS
 
-# The memory of the cards that a pod may get, by the labels of nodes.
-
 # Labels whose value names the card: GPU feature discovery, GKE, ACK, Karpenter, and the label that
 # the autoscaler expects on EKS.
 _MODEL_LABELS = (
@@ -70,8 +68,6 @@ def cards_of_share(pod: Pod) -> int:
     is_count = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return max(int(text), 1) if is_count else 1
 
-
-# How many devices one of those nodes has.
 
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # Labels whose value is the number of devices: GPU feature discovery, Karpenter, and GKE.
@@ -141,8 +137,6 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
 def _list(values: Iterable[str]) -> str:
     return " or ".join(sorted(values))
 
-
-# Whether the nodes that a pod selects divide their cards, by labels of NVIDIA's and GKE's.
 
 GKE_PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 _PRODUCT = "nvidia.com/gpu.product"

@@ -143,8 +143,6 @@ class Fraction(NamedTuple):
     vendor: str = "nvidia"
 
 
-# Look facts up by a name that may fit a pattern.
-
 T = TypeVar("T")
 
 
@@ -296,9 +294,6 @@ class Profile:
 def union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The items of all `groups`, each once, in the order in which they first appear."""
     return tuple(dict.fromkeys(item for group in groups for item in group))
-
-
-# Merge the profiles that a policy chooses into one.
 
 
 def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:

@@ -160,9 +160,6 @@ def _without_filters() -> Iterator[str]:
         yield from ("-c", f"{name}.{field}={'false' if field == 'required' else ''}")
 
 
-# Changed files of a Git tree, as inputs of the linter.
-
-
 def changed_sources(
     tree: GitTree, before: Mapping[str, Entry], exclude: Collection[str] = ()
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:

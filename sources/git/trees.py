@@ -14,8 +14,6 @@ from typing import NamedTuple, Self
 from sources.git.command import GitError, git_records, pipe, start_git
 from sources.sources import MAX_BYTES
 
-# The contents of files in a Git repository.
-
 
 class BlobError(OSError):
     """A content that cannot be had; the message says why."""
@@ -78,8 +76,6 @@ class Blobs:
             process.kill()
             process.communicate()
 
-
-# The files of a commit, or those that the next commit would have.
 
 LINK = "120000"
 SUBMODULE = "160000"
@@ -218,8 +214,6 @@ class GitTree:
         entry = None if inner is None else self.entries.get(inner)
         return None if entry is None or entry.mode in {LINK, SUBMODULE} else entry
 
-
-# Write files of a Git tree into a private folder, for programs that read files.
 
 MAX_FILES = 20_000
 MAX_TOTAL = 256 * 1024 * 1024

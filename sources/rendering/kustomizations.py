@@ -192,8 +192,6 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# How kustomizations rename objects: by `namePrefix` and `nameSuffix`.
-
 _MAX_LENGTH = 253  # of a name in Kubernetes
 _MAX_RENAMINGS = 100
 # kustomize leaves the names of these as they are

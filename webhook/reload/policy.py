@@ -19,8 +19,6 @@ from rules.inventory.inventory import EMPTY, Inventory
 from webhook.admission.decider import Decider
 from webhook.reload.checked_files import GpuExceptionsFile, InventoryFiles
 
-# What a policy is made of, and what is made of it.
-
 
 class PolicySource(NamedTuple):
     """What a policy is loaded from: the content of the file `name`, or the default if it is None.

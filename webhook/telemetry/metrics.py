@@ -31,8 +31,6 @@ from webhook.admission.answer import Answer
 from webhook.admission.decision import Outcome
 from webhook.registration import ROUTES, Route
 
-# The gauges: the state of the server at the moment of a scrape.
-
 
 def counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
     """A counter of gpuward with its value for each combination of labels."""
@@ -169,8 +167,6 @@ def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
     family.add_metric(tuple(facts.values()), 1)
     return family
 
-
-# The metric of the policy's exceptions: how long each of them still holds.
 
 MAX_EXCEPTIONS = 200
 """Of more exceptions with an end, only those that end first have a metric."""
@@ -350,9 +346,6 @@ def _word(flag: bool) -> str:  # noqa: FBT001
 
 def _label_values(route: Route) -> tuple[str, str]:
     return route.webhook, route.mode.word
-
-
-# Which build runs: for the first line of the log, and for a metric.
 
 
 def build_info() -> Mapping[str, str]:
