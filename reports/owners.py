@@ -42,9 +42,9 @@ class Owners:
             # The owner of a static pod is its Node.
             if reference.get("controller") is True and kind != "Node" and can_exist:
                 self._controllers[ref] = owner
-                self._presume(owner, metadata)
+                self._presume_deployment(owner, metadata)
 
-    def _presume(self, owner: ObjectRef, metadata: Mapping[str, Any]) -> None:
+    def _presume_deployment(self, owner: ObjectRef, metadata: Mapping[str, Any]) -> None:
         revision = as_text(as_object(metadata.get("labels")).get(_POD_TEMPLATE_HASH))
         if owner.kind == "ReplicaSet" and revision and owner.name.endswith(f"-{revision}"):
             name = owner.name.removesuffix(f"-{revision}")

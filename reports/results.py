@@ -197,7 +197,7 @@ def too_large(file: File, document: Document, path: Path, why: str) -> InputNotE
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
-def unread_fields(
+def malformed_fields(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The fields that rules could not read."""

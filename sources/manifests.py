@@ -171,10 +171,10 @@ class File:
 
     def original_offset(self, offset: int) -> int:
         """Where the character at `offset` of the source is in the original."""
-        return offset + _ESCAPES_LENGTH * bisect_left(self._joined, offset)
+        return offset + _ESCAPES_LENGTH * bisect_left(self._surrogate_offsets, offset)
 
     @cached_property
-    def _joined(self) -> list[int]:
+    def _surrogate_offsets(self) -> list[int]:
         """The offsets of characters that the original writes as two escapes."""
         joined: list[int] = []
         if self.source.text != self.original.text:

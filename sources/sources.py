@@ -216,7 +216,7 @@ class StandardInput(NamedTuple):
 
     def source(self, content: bytes) -> Source | UnreadableSource:
         """The same, if `content` has been read already."""
-        return _decoded(self.name, content)
+        return _decode(self.name, content)
 
 
 Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile | StandardInput
@@ -244,7 +244,7 @@ def source_of(
     name: str, content: bytes, tree: FileTree, *, is_named: bool = False
 ) -> Source | SkippedSource | UnreadableSource:
     """The file `name` of `tree` with its content, of which up to MAX_BYTES + 1 bytes are given."""
-    source = _decoded(name, content)
+    source = _decode(name, content)
     if not isinstance(source, Source):
         return source
     if not is_named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
@@ -253,7 +253,7 @@ def source_of(
     return source._replace(is_named=is_named, is_template=is_template)
 
 
-def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
+def _decode(name: str, content: bytes) -> Source | UnreadableSource:
     if len(content) > MAX_BYTES:
         why = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
         if name == STANDARD_INPUT:

@@ -118,7 +118,7 @@ def _create(options: argparse.Namespace) -> int:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"{options.baseline}: not written: {why}") from error
-    _say(f"{options.baseline}: {_many(added, 'finding')} added")
+    _say(f"{options.baseline}: {_counted(added, 'finding')} added")
     return _status(compared, refused)
 
 
@@ -137,11 +137,11 @@ def _update(options: argparse.Namespace) -> int:
     except WriteError as error:
         raise UsageError(f"{options.baseline}: not written: {error}") from error
     removed = [*compared.found.stale, *compared.found.not_suppressible]
-    changes = f"{_many(added, 'finding')} added, {_many(removed, 'entry', 'entries')} removed"
+    changes = f"{_counted(added, 'finding')} added, {_counted(removed, 'entry', 'entries')} removed"
     if compared.found.moved:
-        changes += f", {_many(compared.found.moved, 'entry', 'entries')} moved"
+        changes += f", {_counted(compared.found.moved, 'entry', 'entries')} moved"
     if options.reason and compared.found.worse:
-        changes += f", {_many(compared.found.worse, 'level')} raised"
+        changes += f", {_counted(compared.found.worse, 'level')} raised"
     _say(f"{options.baseline}: {changes}")
     refused += [match.located for match in compared.found.not_suppressible]
     refused += [match.located for match in compared.found.expired]
@@ -187,7 +187,7 @@ def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
     return 3 if failed else int(bool(refused))
 
 
-def _many(things: Sized, one: str, more: str = "") -> str:
+def _counted(things: Sized, one: str, more: str = "") -> str:
     return f"{len(things)} {one if len(things) == 1 else more or f'{one}s'}"
 
 

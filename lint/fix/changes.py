@@ -47,7 +47,7 @@ def changes(pieces: Sequence[tuple[str, str]]) -> Iterator[Change]:
     for old_text, new_text in pieces:
         old, new = split_lines(old_text), split_lines(new_text)
         if old_text != new_text:
-            for change in _compared(old, new):
+            for change in _line_changes(old, new):
                 yield Change(
                     change.start + line,
                     change.end + line,
@@ -57,7 +57,7 @@ def changes(pieces: Sequence[tuple[str, str]]) -> Iterator[Change]:
         line, new_line = line + len(old), new_line + len(new)
 
 
-def _compared(old: list[str], new: list[str]) -> Iterator[Change]:
+def _line_changes(old: list[str], new: list[str]) -> Iterator[Change]:
     shortest = min(len(old), len(new))
     start = next((n for n in range(shortest) if old[n] != new[n]), shortest)
     rest = shortest - start

@@ -181,14 +181,14 @@ def unified_diff(text: FixedText) -> Iterator[str]:
         yield f"@@ -{_range(start, stop)} +{_range(new_start, new_stop)} @@"
         done = start
         for change in hunk:
-            yield from _marked(" ", old[done : change.start])
-            yield from _marked("-", old[change.start : change.end])
-            yield from _marked("+", new[change.new_start : change.new_end])
+            yield from _with_mark(" ", old[done : change.start])
+            yield from _with_mark("-", old[change.start : change.end])
+            yield from _with_mark("+", new[change.new_start : change.new_end])
             done = change.end
-        yield from _marked(" ", old[done:stop])
+        yield from _with_mark(" ", old[done:stop])
 
 
-def _marked(mark: str, lines: list[str]) -> Iterator[str]:
+def _with_mark(mark: str, lines: list[str]) -> Iterator[str]:
     for line in lines:
         yield mark + line.removesuffix("\n")
         if not line.endswith("\n"):

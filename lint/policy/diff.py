@@ -91,7 +91,7 @@ class Comparison:
             return
         for ref in {**old, **new}:
             before, after = old.get(ref, {}), new.get(ref, {})
-            changed = list(_changed(file, document, before, after))
+            changed = list(_changed_findings(file, document, before, after))
             if changed:
                 worst = (_worst(before), _worst(after))
                 self.changes.append(ChangedObject(file.source.name, str(ref), *worst, changed))
@@ -124,7 +124,7 @@ def _states(file: File, document: Document, evaluator: Evaluator) -> dict[Object
     return states
 
 
-def _changed(
+def _changed_findings(
     file: File, document: Document, before: States, after: States
 ) -> Iterator[ChangedFinding]:
     for identity, (_, finding) in {**before, **after}.items():

@@ -48,7 +48,7 @@ from sources.sources import (
 def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
     for root in paths:
-        folders = {os.path.dirname(name) for name in _named(root, (CHART,), tuple(exclude))}
+        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), tuple(exclude))}
         for folder in sorted(folders):
             above, own = os.path.split(os.path.dirname(folder))
             if own != "charts" or above not in folders:
@@ -59,10 +59,10 @@ def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[
 def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[str]:
     """The files of all kustomizations."""
     for root in paths:
-        yield from sorted(_named(root, KUSTOMIZATIONS, tuple(exclude)))
+        yield from sorted(_files_named(root, KUSTOMIZATIONS, tuple(exclude)))
 
 
-def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
+def _files_named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
     """The readable files below `path` whose name is in `wanted`."""
     for name in files_at(path) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
@@ -228,7 +228,7 @@ class Renderer:
         for folder, root in self._charts.items():
             if has_values or self._has_changes(folder):
                 yield from self._chart(folder, root)
-        yield from self._kustomized()
+        yield from self._kustomizations_to_lint()
         for item in files:
             if self._chart_files.is_ignored(item.name):
                 yield SkippedSource(item.name, _IGNORED)
@@ -252,7 +252,7 @@ class Renderer:
             else:
                 yield rendered
 
-    def _kustomized(self) -> Iterator[Input]:
+    def _kustomizations_to_lint(self) -> Iterator[Input]:
         for file, rendered in self._render(self._kustomizations.tops):
             if isinstance(rendered, UnreadableSource):
                 yield rendered

@@ -41,11 +41,13 @@ def component_of(pod: Pod, context: Context) -> Component | None:
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return None
-    known = (c for c in pod.profile.components_in(pod.object.namespace) if _is(c, pod, context))
+    known = (
+        c for c in pod.profile.components_in(pod.object.namespace) if _is_component(c, pod, context)
+    )
     return min(known, key=lambda component: len(component.rules), default=None)
 
 
-def _is(component: Component, pod: Pod, context: Context) -> bool:
+def _is_component(component: Component, pod: Pod, context: Context) -> bool:
     if not matches_any(component.service_accounts, pod.service_account):
         return False
     images = component.images
@@ -202,8 +204,8 @@ def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
     """The resources of the core API group for which the entry is called at `operation`."""
     found: set[str] = set()
     for _, rule in as_objects(entry.get("rules")):
-        if _lists(rule, "apiGroups", "") and _lists(rule, "operations", operation):
-            found |= _texts(rule, "resources")
+        if _field_has(rule, "apiGroups", "") and _field_has(rule, "operations", operation):
+            found |= _strings_of(rule, "resources")
     return found
 
 
@@ -227,10 +229,10 @@ def entry_finding(
     )
 
 
-def _lists(rule: Mapping[str, Any], field: str, value: str) -> bool:
-    return not {value, "*"}.isdisjoint(_texts(rule, field))
+def _field_has(rule: Mapping[str, Any], field: str, value: str) -> bool:
+    return not {value, "*"}.isdisjoint(_strings_of(rule, field))
 
 
-def _texts(rule: Mapping[str, Any], field: str) -> set[str]:
+def _strings_of(rule: Mapping[str, Any], field: str) -> set[str]:
     values = rule.get(field)
     return {v for v in values if isinstance(v, str)} if isinstance(values, list) else set()

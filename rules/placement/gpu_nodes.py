@@ -244,7 +244,7 @@ class Evidence(NamedTuple):
 def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     """Yield what the pod has to do with GPUs, the strongest first."""
     if pod_requests_gpu(pod):
-        yield _request(pod)
+        yield _request_evidence(pod)
     if label := gpu_node_label(pod):
         yield Evidence(f"a pod for nodes with the label {display(label)}", _devices(label))
     yield from (
@@ -252,7 +252,7 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     )
 
 
-def _request(pod: Pod) -> Evidence:
+def _request_evidence(pod: Pod) -> Evidence:
     if pod_uses_only_claims(pod):
         return Evidence("a pod with a resource claim, which may be for a GPU")
     name = next(iter(requested_resources(pod)), "")
@@ -296,12 +296,12 @@ def _variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
     """The first variable that begins with one of `prefixes` and does not hide the GPUs."""
     for container in pod.containers:
         for name in container.env:
-            if name.startswith(prefixes) and not _hides(container, name):
+            if name.startswith(prefixes) and not _hides_gpus(container, name):
                 return display_variable(name)
     return ""
 
 
-def _hides(container: Container, variable: str) -> bool:
+def _hides_gpus(container: Container, variable: str) -> bool:
     if variable == NVIDIA:
         return visibility(container) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
     return variable == "CUDA_VISIBLE_DEVICES" and container.value_of(variable) in NO_DEVICES

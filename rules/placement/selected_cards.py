@@ -122,7 +122,9 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
             amounts = [re.fullmatch(_IN_MEBIBYTES, value) for value in values]
             known = [int(amount[1]) for amount in amounts if amount]
             if len(known) == len(values):
-                return CardMemory(min(known), max(known), f"a card with {label}: {_list(values)}")
+                return CardMemory(
+                    min(known), max(known), f"a card with {label}: {_alternatives(values)}"
+                )
     for label in _MODEL_LABELS:
         if values := values_of(label):
             from rules.profile.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
@@ -130,11 +132,11 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
             sizes = [memory_sizes(value) for value in values]
             if all(sizes):
                 sizes_in_mib = [size * 1024 for known in sizes for size in known]
-                return CardMemory(min(sizes_in_mib), max(sizes_in_mib), _list(values))
+                return CardMemory(min(sizes_in_mib), max(sizes_in_mib), _alternatives(values))
     return None
 
 
-def _list(values: Iterable[str]) -> str:
+def _alternatives(values: Iterable[str]) -> str:
     return " or ".join(sorted(values))
 
 

@@ -290,13 +290,13 @@ class Metrics:
             "Reviews answered, by path, mode and outcome.",
             ("path", "mode", "outcome", "dry_run"),
             {
-                (*_label_values(route), outcome, _word(dry_run)): n
+                (*_label_values(route), outcome, _true_or_false(dry_run)): n
                 for (route, outcome, dry_run), n in self._requests.items()
             },
         )
         yield self._duration_histogram()
         values = {
-            (*rule_and_outcome, *_label_values(route), _word(dry_run)): n
+            (*rule_and_outcome, *_label_values(route), _true_or_false(dry_run)): n
             for (route, dry_run), counts in self._rule_outcomes.items()
             for rule_and_outcome, n in counts.items()
         }
@@ -340,7 +340,7 @@ class _FunctionCollector(Collector):
         return ()
 
 
-def _word(flag: bool) -> str:  # noqa: FBT001
+def _true_or_false(flag: bool) -> str:  # noqa: FBT001
     return "true" if flag else "false"
 
 

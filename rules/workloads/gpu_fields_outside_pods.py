@@ -30,7 +30,7 @@ _NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _PRIVILEGED = "privileged"
 
 
-def unread_fields(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+def gpu_fields_outside_pods(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
     """What tells of GPUs in custom resources outside of pods: its path, and what to call it.
 
     The first of each kind in every object: the name of a GPU resource that is a key, a variable
