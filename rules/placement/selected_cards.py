@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rules.base.json_values import Json, as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 from rules.base.words import has_placeholder
-from rules.objects.object_ref import BUILT_IN_GROUPS, object_ref
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of, object_ref
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import REQUIRED
 from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, MODE, allowed_values
@@ -232,7 +232,7 @@ def add_shares(builder: "InventoryBuilder", manifest: Json, namespace: str | Non
     `namespace` is where objects go that name none, if that is known.
     """
     for raw, _ in flatten_lists(as_object(manifest), ()):
-        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        kind, group = as_text(raw.get("kind")), group_of(raw)
         if group not in BUILT_IN_GROUPS or kind not in POD_TEMPLATE_PATHS:
             continue
         metadata, template = as_object(raw.get("metadata")), raw

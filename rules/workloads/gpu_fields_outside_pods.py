@@ -8,7 +8,7 @@ from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.words import matches_any
-from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects, flatten_lists
@@ -37,7 +37,7 @@ def gpu_fields_outside_pods(manifest: Json, profile: Profile) -> Iterator[tuple[
     that shows devices, a runtime class for GPUs; beside these, a field `privileged: true`.
     """
     for raw, base in flatten_lists(as_object(manifest), ()):
-        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+        group = group_of(raw)
         if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
             continue
         if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
