@@ -119,7 +119,7 @@ def _create(options: argparse.Namespace) -> int:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"{options.baseline}: not written: {why}") from error
     _say(f"{options.baseline}: {_counted(added, 'finding')} added")
-    return _status(compared, refused)
+    return _report_refused(compared, refused)
 
 
 def _update(options: argparse.Namespace) -> int:
@@ -145,7 +145,7 @@ def _update(options: argparse.Namespace) -> int:
     _say(f"{options.baseline}: {changes}")
     refused += [match.located for match in compared.found.not_suppressible]
     refused += [match.located for match in compared.found.expired]
-    return _status(compared, refused)
+    return _report_refused(compared, refused)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -153,7 +153,7 @@ def _check(options: argparse.Namespace) -> int:
     problems = complaints(compared.found)
     for entry, message, _ in problems:
         _say(f"{options.baseline}:{entry.line}: {message}")
-    status = _status(compared, compared.found.new)
+    status = _report_refused(compared, compared.found.new)
     return max(status, int(bool(problems)))
 
 
@@ -168,7 +168,7 @@ def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], lis
     return [entry_of(located, compared.paths, reason) for located in accepted], refused
 
 
-def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
+def _report_refused(compared: _Compared, refused: list[LocatedFinding]) -> int:
     """Report what the baseline does not accept; the exit status."""
     policy = compared.run.policy
     accepted_levels = {id(located): entry.level for located, entry, _ in compared.found.worse}

@@ -118,7 +118,7 @@ class ChartFiles:
         if has_placeholder(file.source.text):
             return True
         own = _objects(file)
-        return not own or own <= self._rendered(folder)
+        return not own or own <= self._rendered_objects(folder)
 
     def _folder_of(self, name: str) -> str:
         """The folder of templates or charts that the file is in; empty if it is in none."""
@@ -129,7 +129,7 @@ class ChartFiles:
             folder = os.path.dirname(folder)
         return folder
 
-    def _rendered(self, folder: str) -> set[bytes]:
+    def _rendered_objects(self, folder: str) -> set[bytes]:
         if folder not in self._objects:
             sources = self._renderings[folder]
             self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
@@ -210,7 +210,7 @@ class Renderer:
         found = [read_kustomization(file) for file in find_kustomizations(paths, options.exclude)]
         self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
-        self._rendered: set[str] = set()
+        self._rendered_files: set[str] = set()
         self._places = Places()
         self._chart_files = ChartFiles(self._places.files)
         # The objects in resources that no overlay renders, by file
@@ -232,11 +232,11 @@ class Renderer:
         for item in files:
             if self._chart_files.is_ignored(item.name):
                 yield SkippedSource(item.name, _IGNORED)
-            elif os.path.normpath(item.name) not in self._rendered and not self._chart_files.has(
-                item.name
-            ):
+                continue
+            is_rendered = os.path.normpath(item.name) in self._rendered_files
+            if not is_rendered and not self._chart_files.has(item.name):
                 yield item
-        yield from self._bases()
+        yield from self._bases_alone()
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
         file = os.path.join(folder, CHART)
@@ -257,15 +257,15 @@ class Renderer:
             if isinstance(rendered, UnreadableSource):
                 yield rendered
                 continue
-            self._rendered.update(rendered.files)
+            self._rendered_files.update(rendered.files)
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             for name, objects in finder.not_rendered():
                 self._not_rendered[name] = objects & self._not_rendered.get(name, objects)
             self._places.add(rendered.source.name, file, finder)
             yield rendered.source
-        self._rendered -= {name for name, objects in self._not_rendered.items() if objects}
+        self._rendered_files -= {name for name, objects in self._not_rendered.items() if objects}
 
-    def _bases(self) -> Iterator[Input]:
+    def _bases_alone(self) -> Iterator[Input]:
         """What users of a base get who apply it by itself."""
         for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):

@@ -277,7 +277,9 @@ class Profile:
         """Whether the cards of `vendors` are in machines without cards of another vendor."""
         return bool(vendors) and self._exclusive_vendors.issuperset(vendors)
 
-    def obeys(self, fraction: Fraction, annotations: Mapping[str, Any], scheduler: str) -> bool:
+    def grants_fraction(
+        self, fraction: Fraction, annotations: Mapping[str, Any], scheduler: str
+    ) -> bool:
         """Whether `annotations` ask for a `fraction`, and `scheduler` is one that gives it."""
         if annotations.keys().isdisjoint(fraction.annotations):
             return False

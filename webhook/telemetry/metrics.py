@@ -185,7 +185,7 @@ def exception_metric(exceptions: Sequence[PolicyException], now: float) -> Gauge
         labels=_LABELS,
     )
     ending = [
-        (_end(exception.expires) - now, number, exception)
+        (_end_of_day(exception.expires) - now, number, exception)
         for number, exception in enumerate(exceptions, 1)
         if exception.expires is not None
     ]
@@ -195,7 +195,7 @@ def exception_metric(exceptions: Sequence[PolicyException], now: float) -> Gauge
     return family
 
 
-def _end(last_day: datetime.date) -> float:
+def _end_of_day(last_day: datetime.date) -> float:
     """The Unix time at which `last_day` is over, in UTC."""
     begin = datetime.datetime.combine(last_day, datetime.time(), tzinfo=datetime.UTC)
     return begin.timestamp() + 86400.0
