@@ -107,10 +107,10 @@ def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
     places = {(*path, "image"): arguments.span("--image", span)}
     for name, value, where in arguments.options:
         if name == "--env":
-            variable, _, text = value.partition("=")
+            variable, _, given = value.partition("=")
             entries = container.setdefault("env", [])
             places[*path, "env", len(entries)] = where
-            entries.append({"name": variable, "value": text})
+            entries.append({"name": variable, "value": given})
     if any(name == "--privileged" and value != "false" for name, value, _ in arguments.options):
         container["securityContext"] = {"privileged": True}
         places[*path, "securityContext"] = arguments.span("--privileged", span)

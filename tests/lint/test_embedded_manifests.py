@@ -152,6 +152,14 @@ def test_no_fix_is_made_or_promised(command: LintCommand) -> None:
             [("fractional-gpu", 1, 25)],
         ),
         (
+            (
+                "kubectl run a --image=x --env=A=B --overrides="
+                """'{"spec": {"containers": [{"name": "a", "image": "x", """
+                """"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}]}}'"""
+            ),
+            [("fractional-gpu", 1, 35)],
+        ),
+        (
             "oc create resourcequota q --hard=cpu=4,nvidia.com/gpu=4",
             [("quota-inert-key", 1, 27)],
         ),
