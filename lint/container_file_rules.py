@@ -147,7 +147,7 @@ class _FileEvaluation:
         """Add what `active` has found to the results, unless a comment covers one of `paths`."""
         where = (self._file.source.name, span, self._file.excerpt(span))
         located = LocatedFinding(shown, *where, owner=shown.object)
-        if comment := _covering(comments, paths, active):
+        if comment := _covering_comment(comments, paths, active):
             self._linter.results.suppressed += 1
             entry = SuppressedFinding(located, comment.reason)
             self._linter.results.suppressed_findings.append(entry)
@@ -176,7 +176,7 @@ class _FileEvaluation:
         return span, self._comments[0], [(line,) for line in lines]
 
 
-def _covering(
+def _covering_comment(
     comments: Suppressions, paths: Iterable[Path], active: ActiveRule
 ) -> Suppression | None:
     """The comment that covers one of `paths`; None if none does."""

@@ -145,8 +145,6 @@ class Results:
         return int(any(action >= ACTIONS[fail_on] for action in worst))
 
 
-# What the linter could not evaluate in a document, with its place.
-
 TEMPLATE = "a chart's template: lint the chart with --render"
 
 
@@ -199,7 +197,7 @@ def too_large(file: File, document: Document, path: Path, why: str) -> InputNotE
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
-def unread_fields(
+def malformed_fields(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The fields that rules could not read."""

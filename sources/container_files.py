@@ -26,8 +26,6 @@ from rules.profile.profile import Profile
 from sources.paths import is_excluded
 from sources.sources import UnreadFile, UsageError
 
-# Which files are Dockerfiles, compose files, scripts and Markdown.
-
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = KINDS = ("dockerfile", "compose", "shell", "markdown")
 _PATTERNS = {
     DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
@@ -108,9 +106,6 @@ def _is_visited(folder: str) -> bool:
     return any(path.startswith(f"{f}/") or f"{f}/".startswith(path) for f in _CI_FOLDERS)
 
 
-# Settings of containers with their places in a text.
-
-
 class LocatedSetting(NamedTuple):
     """A setting, and the offsets of its text.
 
@@ -133,8 +128,6 @@ class UnreadableError(Exception):
         super().__init__(reason)
         self.offset = offset
 
-
-# Read which services of a compose file get GPUs.
 
 _RESERVED = ("deploy", "resources", "reservations")
 
@@ -194,8 +187,6 @@ def _environment(raw: Any) -> Iterator[tuple[Path, str, str | None]]:
     for name, value in as_object(raw).items():
         yield ("environment", name), name, None if value is None else str(value)
 
-
-# Read which commands of a script, and settings of a CI file, give GPUs or label nodes.
 
 _VARIABLE = re.compile(
     r"^[ \t]*(?:-[ \t]+)?[\"']?(\w+_VISIBLE_\w+)[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
@@ -309,8 +300,6 @@ def _instruction(parts: list[str], offsets: list[tuple[int, int]]) -> Instructio
     text = "".join(parts)
     return Instruction(next(iter(text.split(maxsplit=1)), "").upper(), text, offsets)
 
-
-# Read which variables a Dockerfile gives the containers of its images by default.
 
 _PAIR = re.compile(r"([\w.-]+)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")
 _LEGACY = re.compile(r"\s*([\w.-]+)\s+(.*)")

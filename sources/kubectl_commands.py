@@ -121,7 +121,7 @@ def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
     manifest["spec"] = {"containers": [container]}
     overrides = _overrides(text, arguments.span("--overrides", (0, 0)))
     if overrides:
-        manifest = _merged(manifest, overrides)
+        manifest = _merge(manifest, overrides)
         place = arguments.span("--overrides", span)
         places = {} if "containers" in as_object(overrides.get("spec")) else places
         places |= dict.fromkeys((("spec",), ("metadata",)), place)
@@ -137,13 +137,13 @@ def _overrides(text: str, span: Span) -> Mapping[str, Any]:
         return {}
 
 
-def _merged(value: Any, patch: Any) -> Any:
+def _merge(value: Any, patch: Any) -> Any:
     """`value` with the JSON merge patch (RFC 7386), which kubectl applies by default."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}
     for name, inner in patch.items():
-        merged[name] = _merged(merged.get(name), inner)
+        merged[name] = _merge(merged.get(name), inner)
     return {name: inner for name, inner in merged.items() if inner is not None}
 
 

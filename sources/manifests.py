@@ -13,8 +13,6 @@ from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
 from rules.base.json_values import Path
 from sources.sources import Source, has_placeholder
 
-# Pieces of a text, and what reports show of them.
-
 _EXCERPT = 120  # characters
 _LINES_AROUND = 2
 # How far the lines around are searched; longer ones are hardly for people.
@@ -99,8 +97,6 @@ def _byte_column(text: str, offset: int) -> int:
     return len(text[start:offset].encode(errors="surrogatepass")) + 1
 
 
-# Find the Kubernetes objects in a text, and the position of a path of one in the text.
-
 MAX_DOCUMENTS = 20_000
 # Two escapes that make one character; an escaped backslash is stepped over.
 _PAIR = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -175,10 +171,10 @@ class File:
 
     def original_offset(self, offset: int) -> int:
         """Where the character at `offset` of the source is in the original."""
-        return offset + _ESCAPES_LENGTH * bisect_left(self._joined, offset)
+        return offset + _ESCAPES_LENGTH * bisect_left(self._surrogate_offsets, offset)
 
     @cached_property
-    def _joined(self) -> list[int]:
+    def _surrogate_offsets(self) -> list[int]:
         """The offsets of characters that the original writes as two escapes."""
         joined: list[int] = []
         if self.source.text != self.original.text:

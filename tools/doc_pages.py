@@ -49,8 +49,15 @@ BEGIN, END = "<!-- cases from tests/data/peer_policies.yaml -->", "<!-- end of t
 def main(arguments: list[str]) -> int:
     """Write the pages, or compare them if `arguments` is `["--check"]`.
 
-    Returns the exit status: 1 if a page is stale, or has no rule or vendor any more.
+    Returns the exit status: 1 if a page is stale, or has no rule or vendor any more. Exits with a
+    message if a family of rules has no title.
     """
+    for rule in ALL_RULES:
+        if rule.family not in FAMILIES:
+            sys.exit(
+                f"rule {rule.name}: the family {rule.family} has no title: "
+                "add one to FAMILIES in tools/doc_pages.py"
+            )
     expected = {DOCS / name: text for name, text in pages()}
     gone = {*DOCS.glob("rules/*.md"), *DOCS.glob("vendors/*.md")} - expected.keys()
     for path in sorted(gone):

@@ -30,8 +30,6 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
 
-# The chart with two replicas on the control plane of the tests, for `resilience.py`.
-
 HOME = "gpuward-system"
 SECRET = "certificate"  # noqa: S105  # its name
 REPLICAS = 2  # as the chart installs

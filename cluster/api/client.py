@@ -99,9 +99,6 @@ def _configuration_path(ref: ConfigurationRef) -> str:
     return f"/apis/{_GROUP}/{ref.kind.value}/{quote(ref.name, safe='')}"
 
 
-# A ConfigMap in which a controller keeps what it has found.
-
-
 class StoredConfigMap:
     """The ConfigMap `name` in `namespace`, which the chart has created.
 
@@ -125,8 +122,6 @@ class StoredConfigMap:
         """Replace the ConfigMap; it must carry the resourceVersion that was read."""
         self._request("PUT", f"{self._path}?fieldManager={self._manager}", config_map)
 
-
-# The requests of the controller for GpuExceptions, sent to a real API server.
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"
 # A tenant may write very many objects, or some with a megabyte of labels and annotations, which

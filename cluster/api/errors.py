@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
-# The requests that gpuward sends to Kubernetes, as protocols, and their errors.
-
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
@@ -71,9 +69,6 @@ class Configurations(Protocol):
 
     def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
         """Delete a webhook configuration; returns the finalizers that keep it."""
-
-
-# Why a request to an API server failed, for callers that can do something about it.
 
 
 class MissingError(ClusterError):

@@ -195,8 +195,6 @@ def _field(raw: Object, path: Path) -> str:
     return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]
 
 
-# What an audit says about pods together, besides the findings in each.
-
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
 _MAX_REMARKS = 20  # of a kind: namespaces
 

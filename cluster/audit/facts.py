@@ -32,8 +32,6 @@ from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
 
-# What an audit reads: what API servers send to the webhook, what it sees alone, and facts.
-
 # What limits pods, what they refer to, and what says which of them are sent to the webhook. Not
 # ConfigMaps: nobody should need to read them all.
 REFERRED: ResourceNames = {
@@ -178,9 +176,6 @@ def _has_gpus(node: Object, profile: Profile) -> bool:
     return any(count != "0" and profile.resource(name) for name, count in capacity.items())
 
 
-# The GpuExceptions of a cluster that its policy accepts, as the webhook accepts them.
-
-
 def with_gpu_exceptions(
     policy: Policy,
     source: ObjectSource,
@@ -206,9 +201,6 @@ def with_gpu_exceptions(
     except SourceError as error:
         on_error(error)
     return policy._replace(exceptions=(*policy.exceptions, *accepted))
-
-
-# What tells an object from an earlier one of the same name.
 
 
 class Identity(NamedTuple):

@@ -74,7 +74,7 @@ def _proofs(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What only this profile explains."""
     raw = built_in()[name]
     for resource, why in seen.offered.items():
-        if name != _ANY_CLASS and _owners(resource) == [name]:
+        if name != _ANY_CLASS and _profiles_describing(resource) == [name]:
             yield why
     for workload in survey.daemon_sets:
         accounts = [a for a in _accounts(raw, workload.namespace) if a != "default"]
@@ -124,7 +124,9 @@ def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What may have another reason."""
     raw = built_in()[name]
     for resource, why in seen.offered.items():
-        if name in (owners := _owners(resource)) and (len(owners) > 1 or name == _ANY_CLASS):
+        if name in (owners := _profiles_describing(resource)) and (
+            len(owners) > 1 or name == _ANY_CLASS
+        ):
             yield why
     yield from (text for text, _ in _labels(raw, seen, lambda key: not _explains(name, key)))
     yield from _schedulers(raw, survey)
@@ -153,7 +155,7 @@ def _offered(survey: Survey) -> dict[str, str]:
 
 
 @cache
-def _owners(resource: str) -> list[str]:
+def _profiles_describing(resource: str) -> list[str]:
     """The profiles that describe a resource; that of all device classes only if no other does."""
     owners = [
         name

@@ -216,7 +216,7 @@ class ApiServerSource:
         last = ""
         while (page := pages.next()) is not None:
             for item in page.objects:
-                key = _key(item)
+                key = _list_key(item)
                 if key > last or not page.may_repeat:
                     last = max(key, last)
                     yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
@@ -272,7 +272,7 @@ class _Pages:
         return None
 
 
-def _key(item: Object) -> str:
+def _list_key(item: Object) -> str:
     """What API servers order the objects of a list by."""
     metadata = item.get("metadata") or {}
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")

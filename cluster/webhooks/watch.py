@@ -96,14 +96,14 @@ class RegistrationWatch(Controller):
         if not texts:
             before = self._different.pop(ref, None)
             if before is not None and before.texts:
-                _log.info("registration as expected again", **_names(ref))
+                _log.info("registration as expected again", **_log_fields(ref))
             return
         seen = self._different.setdefault(ref, _Difference(now))
         is_settled = now - seen.since >= self._settle_seconds
         is_due = texts != seen.texts or now - seen.reported_at >= _REMIND_SECONDS
         if is_settled and is_due:
             self._different[ref] = _Difference(seen.since, texts, now)
-            _log.error("registration changed", **_names(ref), differences=list(texts))
+            _log.error("registration changed", **_log_fields(ref), differences=list(texts))
             self._try_to_send_event(f"{ref.kind.value}/{ref.name}: {'; '.join(texts)}")
 
     def _try_to_send_event(self, text: str) -> None:
@@ -127,7 +127,7 @@ def make_watch(
     )
 
 
-def _names(ref: ConfigurationRef) -> dict[str, str]:
+def _log_fields(ref: ConfigurationRef) -> dict[str, str]:
     return {"kind": ref.kind.value, "configuration": ref.name}
 
 

@@ -44,13 +44,11 @@ from sources.sources import (
     has_placeholder,
 )
 
-# Find the charts and the kustomizations in the paths that a user names.
-
 
 def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
     for root in paths:
-        folders = {os.path.dirname(name) for name in _named(root, (CHART,), tuple(exclude))}
+        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), tuple(exclude))}
         for folder in sorted(folders):
             above, own = os.path.split(os.path.dirname(folder))
             if own != "charts" or above not in folders:
@@ -61,10 +59,10 @@ def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[
 def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[str]:
     """The files of all kustomizations."""
     for root in paths:
-        yield from sorted(_named(root, KUSTOMIZATIONS, tuple(exclude)))
+        yield from sorted(_files_named(root, KUSTOMIZATIONS, tuple(exclude)))
 
 
-def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
+def _files_named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
     """The readable files below `path` whose name is in `wanted`."""
     for name in files_at(path) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
@@ -74,8 +72,6 @@ def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iter
         if not any(is_excluded(name, pattern) for pattern in exclude):
             yield name
 
-
-# Which files of charts are evaluated as they are rendered.
 
 _FOLDERS = ("templates", "charts")
 
@@ -122,7 +118,7 @@ class ChartFiles:
         if has_placeholder(file.source.text):
             return True
         own = _objects(file)
-        return not own or own <= self._rendered(folder)
+        return not own or own <= self._rendered_objects(folder)
 
     def _folder_of(self, name: str) -> str:
         """The folder of templates or charts that the file is in; empty if it is in none."""
@@ -133,7 +129,7 @@ class ChartFiles:
             folder = os.path.dirname(folder)
         return folder
 
-    def _rendered(self, folder: str) -> set[bytes]:
+    def _rendered_objects(self, folder: str) -> set[bytes]:
         if folder not in self._objects:
             sources = self._renderings[folder]
             self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
@@ -214,7 +210,7 @@ class Renderer:
         found = [read_kustomization(file) for file in find_kustomizations(paths, options.exclude)]
         self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
-        self._rendered: set[str] = set()
+        self._rendered_files: set[str] = set()
         self._places = Places()
         self._chart_files = ChartFiles(self._places.files)
         # The objects in resources that no overlay renders, by file
@@ -232,15 +228,15 @@ class Renderer:
         for folder, root in self._charts.items():
             if has_values or self._has_changes(folder):
                 yield from self._chart(folder, root)
-        yield from self._kustomized()
+        yield from self._kustomizations_to_lint()
         for item in files:
             if self._chart_files.is_ignored(item.name):
                 yield SkippedSource(item.name, _IGNORED)
-            elif os.path.normpath(item.name) not in self._rendered and not self._chart_files.has(
-                item.name
-            ):
+                continue
+            is_rendered = os.path.normpath(item.name) in self._rendered_files
+            if not is_rendered and not self._chart_files.has(item.name):
                 yield item
-        yield from self._bases()
+        yield from self._bases_alone()
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
         file = os.path.join(folder, CHART)
@@ -256,20 +252,20 @@ class Renderer:
             else:
                 yield rendered
 
-    def _kustomized(self) -> Iterator[Input]:
+    def _kustomizations_to_lint(self) -> Iterator[Input]:
         for file, rendered in self._render(self._kustomizations.tops):
             if isinstance(rendered, UnreadableSource):
                 yield rendered
                 continue
-            self._rendered.update(rendered.files)
+            self._rendered_files.update(rendered.files)
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             for name, objects in finder.not_rendered():
                 self._not_rendered[name] = objects & self._not_rendered.get(name, objects)
             self._places.add(rendered.source.name, file, finder)
             yield rendered.source
-        self._rendered -= {name for name, objects in self._not_rendered.items() if objects}
+        self._rendered_files -= {name for name, objects in self._not_rendered.items() if objects}
 
-    def _bases(self) -> Iterator[Input]:
+    def _bases_alone(self) -> Iterator[Input]:
         """What users of a base get who apply it by itself."""
         for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):

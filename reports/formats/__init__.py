@@ -82,8 +82,6 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-# Tables of texts, for people.
-
 _GAP = "  "
 _MAX_WIDTH = 60
 

@@ -78,7 +78,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.sharing.core_without_mem", "computing power of a shared GPU is asked for without memory", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.share_without_card", "a container asks for a part of a card and for no card", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.fraction_annotation", "annotations ask for a part of a GPU that the scheduler refuses", action=Action.DENY, since="0.1", needs=(traits.GPU_ANNOTATION | traits.GPU_KEY,)),
-    indexed_rule("rules.catalog.sharing.inconsistent_containers", "the containers of a pod ask for different kinds of GPU share", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
+    indexed_rule("rules.catalog.sharing.mixed_share_kinds", "the containers of a pod ask for different kinds of GPU share", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.job_type_mixing", "pods that share cards by memory alone are sent to nodes of pods that ask for computing power too", action=Action.WARN, since="0.1", needs=(traits.SHARE, traits.NODE_CONSTRAINT, traits.KNOWN_SHARE_POOLS), needs_resources=True),
     indexed_rule("rules.catalog.sharing.gpu_count_label", "the label that spreads a pod over several shared cards is wrong", action=Action.WARN, since="0.1", needs=(traits.SHARE | traits.GPU_KEY,)),
     indexed_rule("rules.catalog.sharing.koordinator_share", "the amounts of a Koordinator share do not fit together", action=Action.WARN, since="0.1", needs=(traits.SHARE,), needs_resources=True),

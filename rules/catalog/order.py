@@ -123,7 +123,7 @@ REPORTS = _rules(
     "sharing.core_without_mem",
     "sharing.share_without_card",
     "sharing.fraction_annotation",
-    "sharing.inconsistent_containers",
+    "sharing.mixed_share_kinds",
     "sharing.job_type_mixing",
     "sharing.gpu_count_label",
     "sharing.koordinator_share",

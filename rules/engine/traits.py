@@ -66,8 +66,6 @@ from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.profile.profile import Profile
 from rules.workloads.pod_search import Subject
 
-# The traits that a container's resources give a pod.
-
 _BESIDE_RESOURCES = frozenset(FIELDS_BESIDE_RESOURCES)
 _ONE = 10**9  # in the unit of `Quantity.nano`
 
@@ -104,8 +102,6 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
 def _odd_resources_traits(resources: Mapping[str, Any]) -> int:
     return 0 if FIELDS_OF_RESOURCES.issuperset(resources) else POD_RESOURCES
 
-
-# Extract the traits that a container has because of the names of its variables.
 
 _NAME = itemgetter("name")
 

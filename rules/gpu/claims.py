@@ -41,8 +41,6 @@ def _is_gpu(resource: Resource | None) -> bool:
     return resource is not None and resource.vendor != OTHER
 
 
-# The resource claims that a pod declares, and that its containers use by name.
-
 FIELD = "resourceClaims"
 
 

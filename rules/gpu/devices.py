@@ -308,8 +308,6 @@ def first_request(pod: Pod, name: str) -> Path:
     return next(c for c in pod.containers if name in devices(c)).amount_path(name)
 
 
-# How many whole GPUs a container holds.
-
 _DEVICE = "device"
 
 

@@ -225,9 +225,6 @@ def prefix_findings(
         )
 
 
-# Variables for the cards of one maker beside a request for a card of another.
-
-
 def foreign_request(known: VisibleDevices, container: Container) -> str:
     """The first GPU resource that `container` requests, if none is of the maker of `known`.
 

@@ -26,8 +26,6 @@ from rules.inventory.inventory import (
     SharePool,
 )
 
-# Collect what rules compare with nodes: groups of nodes that look alike to them.
-
 MOST_GROUPS = 200
 MOST_CHARACTERS = 200_000
 """Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
@@ -91,8 +89,6 @@ class NodeCollector:
         return found
 
 
-# Collect the objects whose pods ask for computing power of shared cards, by pool of nodes.
-
 MOST = 1_000
 """Objects of all pools together. What comes later is not known."""
 
@@ -125,8 +121,6 @@ class ShareCollector:
         }
         return {SharePool: {"": certain}} if certain else {}
 
-
-# Which variables of a ConfigMap an inventory keeps.
 
 MAX_VARIABLES = 20
 """Of a ConfigMap, whose tenant may choose any number of names for some patterns."""

@@ -79,7 +79,7 @@ class Inventory:
 
         An object of the cluster has the namespace None; an object that names none has an empty one.
         """
-        found: R | None = self._in(kind, namespace).get(name)
+        found: R | None = self._records_in(kind, namespace).get(name)
         return found
 
     def all_in(self, kind: type[R], namespace: str | None) -> Mapping[str, R]:
@@ -87,18 +87,18 @@ class Inventory:
 
         None at all if the inventory `lacks_some`.
         """
-        return _NOTHING if self.lacks_some(kind, namespace) else self._in(kind, namespace)
+        return _NOTHING if self.lacks_some(kind, namespace) else self._records_in(kind, namespace)
 
     def lacks_some(self, kind: type, namespace: str | None) -> bool:
         """Whether the content of an object is not known, or there are more than a rule can read.
 
         Tenants choose how many there are in a namespace, and not how many the cluster has.
         """
-        found = self._in(kind, namespace)
+        found = self._records_in(kind, namespace)
         too_many = namespace is not None and len(found) > MOST_IN_A_NAMESPACE
         return too_many or None in found.values()
 
-    def _in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
+    def _records_in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
         home = "" if namespace is None else namespace or self._unnamed
         found: Mapping[str, Any] = self._records.get(kind, _NOTHING).get(home, _NOTHING)
         return found
@@ -224,8 +224,6 @@ RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
 """The kinds of objects of which an inventory knows something."""
 
-
-# An inventory as JSON, in which one program hands it to another.
 
 VERSION = 1
 """The version of the format. Who knows another one cannot read it."""

@@ -70,16 +70,16 @@ class DeviceClaim:
         Until v1beta1 a request has the fields itself, and since v1beta2 in `exactly`.
         """
         listed = as_object(self.spec.get("devices")).get("requests")
-        for index, name, request in _named(listed):
+        for index, name, request in _with_unique_names(listed):
             path = (*self.path, "devices", "requests", index)
             yield DeviceRequest(path, request, name)
             yield DeviceRequest((*path, "exactly"), as_object(request.get("exactly")), name)
-            for number, own_name, alternative in _named(request.get("firstAvailable")):
+            for number, own_name, alternative in _with_unique_names(request.get("firstAvailable")):
                 place = (*path, "firstAvailable", number)
                 yield DeviceRequest(place, alternative, f"{name}/{own_name}")
 
 
-def _named(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+def _with_unique_names(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
     """The index, a name of its own, and the fields of each entry of a list."""
     names: set[str] = set()
     for index, entry in as_objects(listed):

@@ -95,7 +95,7 @@ def gpu_node_label(pod: Pod) -> str:
 def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
-            yield _label(pod.profile, key, as_text(value))
+            yield _label_text(pod.profile, key, as_text(value))
     yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
@@ -106,11 +106,11 @@ def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
         if _selects_gpu(profile, demand):
             key, values = as_text(demand.get("key")), demand.get("values")
             one = values[0] if isinstance(values, list) and len(values) == 1 else ""
-            return _label(profile, key, as_text(one) if demand["operator"] == "In" else "")
+            return _label_text(profile, key, as_text(one) if demand["operator"] == "In" else "")
     return ""
 
 
-def _label(profile: Profile, key: str, value: str) -> str:
+def _label_text(profile: Profile, key: str, value: str) -> str:
     """`key: value` if the value decides whether nodes with the label are GPU nodes; else `key`."""
     return f"{key}: {value}" if value and profile.label_values(key) else key
 
@@ -216,8 +216,6 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
     )
 
 
-# What shows that a pod has to do with GPUs, or that its node has some.
-
 GPU, ACCELERATOR = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 DRIVER_VARIABLES = (
@@ -246,15 +244,15 @@ class Evidence(NamedTuple):
 def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     """Yield what the pod has to do with GPUs, the strongest first."""
     if pod_requests_gpu(pod):
-        yield _request(pod)
+        yield _request_evidence(pod)
     if label := gpu_node_label(pod):
-        yield Evidence(f"a pod for nodes with the label {display(label)}", _devices(label))
+        yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
     yield from (
         _signs_of_agents(pod, context) if is_made_by_daemon_set(pod, context) else _signs(pod)
     )
 
 
-def _request(pod: Pod) -> Evidence:
+def _request_evidence(pod: Pod) -> Evidence:
     if pod_uses_only_claims(pod):
         return Evidence("a pod with a resource claim, which may be for a GPU")
     name = next(iter(requested_resources(pod)), "")
@@ -268,16 +266,16 @@ def _request(pod: Pod) -> Evidence:
 def _signs(pod: Pod) -> Iterator[Evidence]:
     if uses_gpu_runtime(pod):
         name = pod.spec["runtimeClassName"]
-        yield Evidence(f"a pod with the runtime class {display(name)}", _devices(name))
+        yield Evidence(f"a pod with the runtime class {display(name)}", _device_word(name))
     for container in pod.containers:
         if is_cuda_image(container.image):
             yield Evidence(f"a pod with the image {display(container.image)}, which uses CUDA")
-    if variable := _variable(pod, DRIVER_VARIABLES):
+    if variable := _visible_variable(pod, DRIVER_VARIABLES):
         yield Evidence(f"a pod with the variable {variable}")
     if key := hint_of_gpu_nodes(pod):
         where = f"a pod that prefers or tolerates nodes with {display(key)}"
-        yield Evidence(where, _devices(key), is_certain=False)
-    if variable := _variable(pod, OTHER_VARIABLES):
+        yield Evidence(where, _device_word(key), is_certain=False)
+    if variable := _visible_variable(pod, OTHER_VARIABLES):
         yield Evidence(f"a pod with the variable {variable}", is_certain=False)
 
 
@@ -289,21 +287,21 @@ def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
             yield Evidence(f"a pod with the image {image}, which uses CUDA", is_certain=False)
 
 
-def _devices(name: str) -> str:
+def _device_word(name: str) -> str:
     """What nodes have of which `name` is a label, a taint or a runtime class."""
     return GPU if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) else ACCELERATOR
 
 
-def _variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
+def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
     """The first variable that begins with one of `prefixes` and does not hide the GPUs."""
     for container in pod.containers:
         for name in container.env:
-            if name.startswith(prefixes) and not _hides(container, name):
+            if name.startswith(prefixes) and not _hides_gpus(container, name):
                 return display_variable(name)
     return ""
 
 
-def _hides(container: Container, variable: str) -> bool:
+def _hides_gpus(container: Container, variable: str) -> bool:
     if variable == NVIDIA:
         return visibility(container) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
     return variable == "CUDA_VISIBLE_DEVICES" and container.value_of(variable) in NO_DEVICES

@@ -13,8 +13,6 @@ from rules.placement.node_affinity import expression_values, expressions, is_emp
 from rules.profile.profile import Profile
 from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 
-# What an object says about nodes: its own labels, if it is a Node, or those of new nodes.
-
 # AWS writes NO_SCHEDULE.
 _SEPARATORS = str.maketrans("", "", "-_ ")
 _REPELS = frozenset({"noschedule", "noexecute"})
@@ -267,9 +265,6 @@ def _allowed_in(
         elif expression.get("operator") == "NotIn":
             refused |= values
     return None if allowed is None else allowed - refused
-
-
-# What a Node says that it offers.
 
 
 def resources_of_node(node: KubernetesObject) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from rules.base.json_values import Json, as_object, as_text
 from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
-from rules.objects.object_ref import object_ref
+from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 
@@ -31,7 +31,7 @@ def add_objects(
     `namespace` is where objects go that name none; if that is not known, `unnamed` stands for it.
     """
     for raw, _ in flatten_lists(as_object(manifest), ()):
-        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        kind, group = as_text(raw.get("kind")), group_of(raw)
         ref = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
         name = as_text(as_object(raw.get("metadata")).get("name"))
         builder.add(kind, group, ref.namespace or unnamed, name, raw)

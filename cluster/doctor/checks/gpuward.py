@@ -83,7 +83,7 @@ def _replicas(facts: Facts) -> Iterator[Row]:
         ready = sum(
             as_object(endpoint.get("conditions")).get("ready") is not False
             for item in facts.objects(ENDPOINTS)
-            if _belongs(item, namespace, name)
+            if _is_of_service(item, namespace, name)
             for _, endpoint in as_objects(item.get("endpoints"))
         )
         if ready:
@@ -116,7 +116,7 @@ def _nobody_behind(facts: Facts, home: Home) -> Row:
     return wrong(_WEBHOOK, subject, f"no ready replica: {effect}", remedy)
 
 
-def _belongs(item: Object, namespace: str, service: str) -> bool:
+def _is_of_service(item: Object, namespace: str, service: str) -> bool:
     metadata = as_object(item.get("metadata"))
     named = as_object(metadata.get("labels")).get(_SERVICE)
     return (as_text(metadata.get("namespace")), named) == (namespace, service)

@@ -100,13 +100,18 @@ def _requirements(
     kubelet = as_text(info.get("kubeletVersion"))
     if needed := minimum_of(feature, "kubernetes", kubelet):
         support = version_support(feature, "kubernetes", kubelet)
-        yield "Kubernetes", kubelet, support, _shown(needed)
+        yield "Kubernetes", kubelet, support, _minimum_in_words(needed)
     runtime = as_text(info.get("containerRuntimeVersion"))
     if needed := minimum_of(feature, "docker" if runtime.startswith("docker:") else "containerd"):
-        yield "runtime", runtime, runtime_support(feature, runtime), _shown(needed)
+        yield "runtime", runtime, runtime_support(feature, runtime), _minimum_in_words(needed)
     if needed := minimum_of(feature, "driver"):
         driver = _first(labels, DRIVER_LABELS)
-        yield "driver", driver, version_support(feature, "driver", driver), _shown(needed)
+        yield (
+            "driver",
+            driver,
+            version_support(feature, "driver", driver),
+            _minimum_in_words(needed),
+        )
     if feature.operating_systems:
         system = as_text(info.get("osImage"))
         yield "operating system", system, os_support(feature, system), ""
@@ -139,10 +144,10 @@ def _of_components(
         if needed := minimum_of(feature, component, cluster):
             for version in stated or [""]:
                 support = version_support(feature, component, version, cluster)
-                yield component, version, support, _shown(needed)
+                yield component, version, support, _minimum_in_words(needed)
 
 
-def _shown(minimum: Minimum) -> str:
+def _minimum_in_words(minimum: Minimum) -> str:
     if minimum.after:
         return f"it needs a version after {minimum.version}"
     return f"it needs {minimum.version} or newer"

@@ -58,7 +58,11 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         # The same for an object alone, and for one in a List.
         steps = [s for s in group.taints[len(subject.path) :] if isinstance(s, str)]
         key = ".".join(filter(None, (group.pool, *steps)))
-        found = _offered(subject) if subject.kind_trait == NODE else _labelled(group, subject)
+        found = (
+            _resource_and_taint(subject)
+            if subject.kind_trait == NODE
+            else _label_and_taint(group, subject)
+        )
         if found and key not in reported:
             reported.add(key)
             what, taint = found
@@ -71,7 +75,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
 
 
-def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
+def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
     """What the node has, and the taint that belongs to it."""
     offered = resources_of_node(node)
     for taint in node.profile.taints:
@@ -82,7 +86,7 @@ def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
     return None
 
 
-def _labelled(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Taint] | None:
+def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Taint] | None:
     profile = subject.profile
     for label in group.labels:
         if is_gpu_label(profile, label.name, label.value):

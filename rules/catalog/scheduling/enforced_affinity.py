@@ -90,7 +90,7 @@ def _open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
     If there is no required affinity, that of the affinity itself.
     """
     if node_affinity(pod).get(REQUIRED) is None:
-        return [_required(pod)]
+        return [_required_terms_path(pod)]
     return [
         path
         for path, term in required_terms(pod)
@@ -98,14 +98,14 @@ def _open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
     ]
 
 
-def _required(pod: Pod) -> Path:
+def _required_terms_path(pod: Pod) -> Path:
     return (*pod.path, *NODE_AFFINITY, REQUIRED)
 
 
 def _edits(pod: Pod, open_terms: Mapping[Path, list[NodeAffinity]]) -> Iterator[Edit]:
     for path, affinities in open_terms.items():
         added = [expression_for(affinity) for affinity in affinities]
-        if path == _required(pod):
+        if path == _required_terms_path(pod):
             yield put((*path, "nodeSelectorTerms"), [{"matchExpressions": added}])
         else:
             yield from (append((*path, "matchExpressions"), expression) for expression in added)

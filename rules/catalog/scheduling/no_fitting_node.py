@@ -71,11 +71,11 @@ def check(pod: Pod, context: Context) -> Findings:
     if not fitting:
         path, reason = _missing_labels(pod, groups, wanted)
         yield _finding(path, "labels", reason)
-    elif not any(_has(group, amounts) for group in fitting):
+    elif not any(_has_room(group, amounts) for group in fitting):
         name, reason = _shortage(fitting, amounts)
         yield _finding(first_request(pod, name), name, reason)
     else:
-        yield from _too_large_shares(pod, [group for group in fitting if _has(group, amounts)])
+        yield from _too_large_shares(pod, [group for group in fitting if _has_room(group, amounts)])
 
 
 def _is_placed_by_others(pod: Pod) -> bool:
@@ -100,7 +100,7 @@ def _amounts(pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory) -> dic
     }
 
 
-def _has(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
+def _has_room(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
     return all(group.resources.get(name, 0) >= amount for name, amount in amounts.items())
 
 

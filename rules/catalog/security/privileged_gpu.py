@@ -68,19 +68,19 @@ def check(pod: Pod, context: Context) -> Findings:
     windows = [c for c in pod.containers if is_host_process(c.raw) and not c.privileged]
     if not (privileged or windows or is_host_process(pod.spec)):
         return
-    evidence = next(gpu_evidence(pod, context), None) or _program(pod, privileged, context)
+    evidence = next(gpu_evidence(pod, context), None) or _program_evidence(pod, privileged, context)
     if evidence is None:
         return
     advice = RDMA_ADVICE if evidence.devices == GPU else ADVICE
     if is_node_debugger(pod):
         advice = IN_NODE_DEBUGGER
-    yield from (_privileged(container, evidence, advice) for container in privileged)
+    yield from (_finding(container, evidence, advice) for container in privileged)
     yield from (_host_process(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
         yield _host_process(None, pod, evidence)
 
 
-def _program(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
+def _program_evidence(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
     """What the commands and images of the privileged containers show; agents may run as much."""
     for container in () if is_made_by_daemon_set(pod, context) else privileged:
         if program := gpu_program(container.raw):
@@ -96,7 +96,7 @@ def _effect(evidence: Evidence) -> str:
     return f"it can use every {evidence.devices} {node}"
 
 
-def _privileged(container: Container, evidence: Evidence, advice: str) -> Finding:
+def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
     path = (*container.path, "securityContext", "privileged")
     return Finding(
         path=path,

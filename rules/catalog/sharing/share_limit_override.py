@@ -124,7 +124,7 @@ def _mounts(container: Container) -> Findings:
 
 def _effect(container: Container, variable: str) -> str:
     if variable == SWITCH:
-        return _switched(container)
+        return _switch_effect(container)
     if variable == POLICY:
         value = container.value_of(POLICY)
         loose = value in (None, "disable", "DISABLE") or "$(" in value
@@ -137,7 +137,7 @@ def _effect(container: Container, variable: str) -> str:
     return "which replaces the limit that the sharing system sets" if limit else ""
 
 
-def _switched(container: Container) -> str:
+def _switch_effect(container: Container) -> str:
     if any(name.startswith(PRESENCE_COUNTS) for name in devices(container)):
         return "whose mere presence switches off the limits of the share"
     entries = [entry for _, entry in container.env_entries(SWITCH)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.words import matches_any
-from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects, flatten_lists
@@ -32,14 +32,14 @@ _PRIVILEGED = "privileged"
 _PATCH = "podSpecPatch"
 
 
-def unread_fields(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+def gpu_fields_outside_pods(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
     """What tells of GPUs in custom resources outside of pods: its path, and what to call it.
 
     The first of each kind in every object: the name of a GPU resource that is a key, a variable
     that shows devices, a runtime class for GPUs; beside these, a field `privileged: true`.
     """
     for raw, base in flatten_lists(as_object(manifest), ()):
-        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+        group = group_of(raw)
         if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
             continue
         if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
