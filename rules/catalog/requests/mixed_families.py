@@ -54,7 +54,8 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _several_vendors(container: Container) -> Findings:
     first: Device | None = None
-    for device in devices(container).values():
+    # Sorted, as API servers do not keep the order of a file.
+    for _, device in sorted(devices(container).items()):
         if not device.is_requested or device.resource.vendor in OFTEN_BESIDE_OTHERS:
             continue
         first = first or device
