@@ -220,6 +220,8 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
 
 GPU, ACCELERATOR = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
+# Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
+_OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
 DRIVER_VARIABLES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
     *("NVIDIA_IMEX_CHANNELS", NVIDIA, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_MPS_"),
@@ -291,7 +293,22 @@ def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
 
 def _devices(name: str) -> str:
     """What nodes have of which `name` is a label, a taint or a runtime class."""
-    return GPU if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) else ACCELERATOR
+    from rules.profile.platforms.cards import find_card  # noqa: PLC0415  # rarely needed
+
+    if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) or find_card(name):
+        return GPU
+    return ACCELERATOR
+
+
+def excludes_nvidia(pod: Pod) -> bool:
+    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
+
+    NVIDIA's variables mean nothing there.
+    """
+    known = (pod.profile.resource(name) for name in requested_resources(pod))
+    if any(resource is not None and resource.exclusive for resource in known):
+        return True
+    return not _OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
 
 
 def _variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
