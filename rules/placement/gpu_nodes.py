@@ -83,7 +83,7 @@ def targets_gpu_nodes(pod: Pod) -> bool:
 def gpu_node_label(pod: Pod) -> str:
     """The label by which the pod selects GPU nodes, as `key: value`; empty if it does not.
 
-    Without a value if any value selects them. `nodeSelector`, the required node affinity, and the
+    Without a value if it allows several. `nodeSelector`, the required node affinity, and the
     topology keys of required spreads and pod affinities count. A toleration does not: node agents
     tolerate every taint.
     """
@@ -95,7 +95,7 @@ def gpu_node_label(pod: Pod) -> str:
 def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
-            yield _label(pod.profile, key, as_text(value))
+            yield _label(key, as_text(value))
     yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
@@ -106,13 +106,12 @@ def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
         if _selects_gpu(profile, demand):
             key, values = as_text(demand.get("key")), demand.get("values")
             one = values[0] if isinstance(values, list) and len(values) == 1 else ""
-            return _label(profile, key, as_text(one) if demand["operator"] == "In" else "")
+            return _label(key, as_text(one) if demand["operator"] == "In" else "")
     return ""
 
 
-def _label(profile: Profile, key: str, value: str) -> str:
-    """`key: value` if the value decides whether nodes with the label are GPU nodes; else `key`."""
-    return f"{key}: {value}" if value and profile.label_values(key) else key
+def _label(key: str, value: str) -> str:
+    return f"{key}: {value}" if value else key
 
 
 def _topology_keys(pod: Pod) -> Iterator[str]:
