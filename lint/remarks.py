@@ -30,7 +30,11 @@ def remarks(
     name = file.source.name
     for duplicate in document.duplicates:
         line, column = file.position(duplicate.key_start)
-        message = f"the key {str(duplicate.path[-1])!r} is here twice: only this one counts"
+        key = str(duplicate.path[-1])
+        message = (
+            f"the key {key!r} is here twice: kubectl takes only this one, and kustomize refuses "
+            "the file"
+        )
         yield Remark("warning", name, line, column, message)
     for comment, message in comments.faults(rules):
         line, column = file.position(comment.start)

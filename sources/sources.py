@@ -94,7 +94,7 @@ _LFS_POINTERS = (
     "version http://git-media.io/v/",
 )
 _LFS_POINTER_SIZE = 1024
-_PLACEHOLDER = r"(?m)^[^#\n]*\{\{"
+_PLACEHOLDER = r"(?m)^[^#\n]*\{[{%]"
 
 
 class UsageError(Exception):
@@ -236,8 +236,8 @@ def may_be_large(given: Input) -> bool:
 
 
 def has_placeholder(text: str) -> bool:
-    """Whether `text` has `{{` outside comments, as templates do."""
-    return "{{" in text and re.search(_PLACEHOLDER, text) is not None
+    """Whether `text` has `{{` or `{%` outside comments, as templates do."""
+    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER, text) is not None
 
 
 def source_of(

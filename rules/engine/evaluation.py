@@ -19,7 +19,7 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.engine.trait_names import inventory_traits
 from rules.engine.traits import old_metadata_traits, raw_traits, set_traits, traits_of
 from rules.finding import Finding
-from rules.gpu.components import component_of, is_mirror
+from rules.gpu.components import advice_for_agents, component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import object_ref
 from rules.objects.pod import Pod, set_circumstances
@@ -84,6 +84,8 @@ def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
     return added
 
 
+ISOLATION = frozenset({"bypass", "security"})
+"""The families whose rules agents of the platform may break."""
 NOTHING: RuleFindings = ((), "")
 """No finding and no error of a rule."""
 
@@ -100,11 +102,16 @@ class ResultsByRule(dict[str, RuleFindings]):
         self.earlier = earlier
 
 
-def _with_policy(finding: Finding, active: ActiveRule, subject: Subject) -> Finding:
-    """What a rule has found, as its policy has it."""
+def _with_policy(
+    finding: Finding, active: ActiveRule, subject: Subject, context: Context
+) -> Finding:
+    """What a rule has found, as its policy has it, with the advice that all rules share."""
     is_partial = False
     if isinstance(subject, Pod):
         is_partial = subject.is_partial
+        if subject.is_daemon and active.rule.family in ISOLATION:
+            advice = advice_for_agents(subject, context)
+            finding = finding._replace(help=finding.help + advice)
         if subject.layout.is_part:
             finding = finding._replace(fix=None)
         if subject.layout.is_text:
@@ -141,7 +148,7 @@ def check_subject(
         context = context.with_profile(context.profile, active.options)
     try:
         for finding in rule.check(subject, context):
-            reported = _with_policy(finding, active, subject)
+            reported = _with_policy(finding, active, subject, context)
             limit.take(steps_of_finding(reported))
             findings.append(reported)
     except (TooManyStepsError, MemoryError):

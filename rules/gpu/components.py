@@ -77,13 +77,19 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
 
 
-def advice_for_agents(pod: Pod) -> str:
-    """What to do besides, if `pod` is from a DaemonSet and so may be an agent; else empty."""
+def advice_for_agents(pod: Pod, context: Context) -> str:
+    """What to do besides if a DaemonSet makes `pod`, which may so be an agent; else empty.
+
+    In a file it may be a component of the profile but for its namespace, which Helm and kubectl
+    give to objects that name none.
+    """
+    if not is_made_by_daemon_set(pod, context):
+        return ""
+    if not pod.object.namespace and any(_is(c, pod, context) for c in pod.profile.components):
+        return "; for an agent of the platform, name its namespace by -n NAMESPACE"
     return (
-        ", or list its service account under components in a profile of the policy, if it is an "
-        "agent of the platform"
-        if pod.is_daemon
-        else ""
+        "; for an agent of the platform, list its service account under components in a profile "
+        "of the policy"
     )
 
 

@@ -263,15 +263,6 @@ def only_init_requests_gpu(pod: Pod) -> bool:
     return requested
 
 
-def excludes_nvidia(pod: Pod) -> bool:
-    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
-
-    NVIDIA's variables mean nothing there.
-    """
-    known = (pod.profile.resource(name) for name in requested_resources(pod))
-    return any(resource is not None and resource.exclusive for resource in known)
-
-
 def effective_requests(pod: Pod) -> dict[str, int]:
     """The whole units of each GPU resource that the scheduler and quotas count for `pod`.
 

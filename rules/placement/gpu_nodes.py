@@ -83,7 +83,7 @@ def targets_gpu_nodes(pod: Pod) -> bool:
 def gpu_node_label(pod: Pod) -> str:
     """The label by which the pod selects GPU nodes, as `key: value`; empty if it does not.
 
-    Without a value if any value selects them. `nodeSelector`, the required node affinity, and the
+    Without a value if it allows several. `nodeSelector`, the required node affinity, and the
     topology keys of required spreads and pod affinities count. A toleration does not: node agents
     tolerate every taint.
     """
@@ -95,7 +95,7 @@ def gpu_node_label(pod: Pod) -> str:
 def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
-            yield _label_text(pod.profile, key, as_text(value))
+            yield _label_text(key, as_text(value))
     yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
@@ -106,13 +106,12 @@ def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
         if _selects_gpu(profile, demand):
             key, values = as_text(demand.get("key")), demand.get("values")
             one = values[0] if isinstance(values, list) and len(values) == 1 else ""
-            return _label_text(profile, key, as_text(one) if demand["operator"] == "In" else "")
+            return _label_text(key, as_text(one) if demand["operator"] == "In" else "")
     return ""
 
 
-def _label_text(profile: Profile, key: str, value: str) -> str:
-    """`key: value` if the value decides whether nodes with the label are GPU nodes; else `key`."""
-    return f"{key}: {value}" if value and profile.label_values(key) else key
+def _label_text(key: str, value: str) -> str:
+    return f"{key}: {value}" if value else key
 
 
 def _topology_keys(pod: Pod) -> Iterator[str]:
@@ -218,6 +217,8 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
 
 GPU, ACCELERATOR = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
+# Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
+_OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
 DRIVER_VARIABLES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
     *("NVIDIA_IMEX_CHANNELS", NVIDIA, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_MPS_"),
@@ -289,7 +290,22 @@ def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
 
 def _device_word(name: str) -> str:
     """What nodes have of which `name` is a label, a taint or a runtime class."""
-    return GPU if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) else ACCELERATOR
+    from rules.profile.platforms.cards import find_card  # noqa: PLC0415  # rarely needed
+
+    if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) or find_card(name):
+        return GPU
+    return ACCELERATOR
+
+
+def excludes_nvidia(pod: Pod) -> bool:
+    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
+
+    NVIDIA's variables mean nothing there.
+    """
+    known = (pod.profile.resource(name) for name in requested_resources(pod))
+    if any(resource is not None and resource.exclusive for resource in known):
+        return True
+    return not _OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
 
 
 def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:

@@ -85,6 +85,11 @@ class NodeAffinity(NamedTuple):
     required: bool = False
     enforce: bool = False
 
+    @property
+    def label(self) -> str:
+        """The label as a message names it: `key=value`, or `key` alone if any value will do."""
+        return f"{self.key}={'|'.join(self.values)}" if self.values else self.key
+
 
 class Scheduler(NamedTuple):
     """The scheduler that must place pods which ask for `resources` or carry `annotations`.

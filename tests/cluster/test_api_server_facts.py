@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,22 @@ def test_a_fraction_is_refused_for_quota_keys_that_have_no_effect(
     answer = api_server.request("POST", path, quota({key: "1500m"}))
     assert answer.status == REFUSED
     assert "must be an integer" in answer.body["message"]
+
+
+def test_kubectl_takes_the_last_of_two_equal_keys_and_kustomize_refuses_the_file(
+    api_server: Cluster, tmp_path: Path
+) -> None:
+    namespace = api_server.namespace()
+    text = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: twice}\ndata:\n  a: first\n  a: last\n"
+    )
+    api_server.kubectl("apply", "--validate=strict", "-n", namespace, "-f", "-", input=text)
+    stored = api_server.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/twice")
+    assert stored.body["data"] == {"a": "last"}
+    (tmp_path / "twice.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "kustomization.yaml").write_text("resources: [twice.yaml]\n", encoding="utf-8")
+    built = api_server.kubectl("kustomize", str(tmp_path), check=False)
+    assert 'mapping key "a" already defined' in built.stderr
 
 
 def test_a_gpu_in_the_overhead_is_accepted_where_the_runtime_class_has_it(

@@ -39,11 +39,12 @@ from rules.gpu.volumes import (
     is_gpu_file,
     is_passed_through,
 )
-from rules.placement.gpu_nodes import is_for_gpus
+from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DEVICES = "/dev"
-ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+REQUEST = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+OTHER_REQUEST = "remove the volume; an accelerator comes from resources.limits"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -73,10 +74,12 @@ def _action(mount: HostMount) -> Action:
     return Action.DENY if opens_devices else Action.WARN
 
 
-def _what(path: str) -> str:
+def _what(pod: Pod, path: str) -> str:
     if is_passed_through(path):
         return "perhaps a GPU"
-    return "GPUs" if path in TREES else "a GPU"
+    if path in TREES:
+        return "accelerators" if excludes_nvidia(pod) else "GPUs"
+    return "a GPU"
 
 
 def _advice(pod: Pod, mount: HostMount) -> str:
@@ -84,14 +87,14 @@ def _advice(pod: Pod, mount: HostMount) -> str:
         return IN_NODE_DEBUGGER
     if mount.container.role == "ephemeral":
         return remove_and_request(mount.container, "remove the mount")
-    return ADVICE
+    return OTHER_REQUEST if excludes_nvidia(pod) else REQUEST
 
 
 def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
-        f"and with it {_what(path)} that the scheduler has not counted"
+        f"and with it {_what(pod, path)} that the scheduler has not counted"
     )
     return Finding(
         path=mount.field,

@@ -44,7 +44,6 @@ from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.components import advice_for_agents
 from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -146,7 +145,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 key=mount.key,
                 message=message,
                 containers=containers_of(group),
-                help=_advice(directory) + advice_for_agents(pod),
+                help=_advice(directory),
             )
 
 

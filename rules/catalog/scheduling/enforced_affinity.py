@@ -129,7 +129,7 @@ def _excludes(term: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _labels(affinities: list[NodeAffinity]) -> str:
-    return ", ".join(dict.fromkeys(affinity.key for affinity in affinities))
+    return ", ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
 def _finding(
@@ -151,8 +151,7 @@ def _finding(
 
 
 def _describe(affinities: list[NodeAffinity]) -> str:
-    texts = [f"{a.key}={'|'.join(a.values)}" if a.values else a.key for a in affinities]
-    return " and ".join(dict.fromkeys(texts))
+    return " and ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
 RULE = define_rule(

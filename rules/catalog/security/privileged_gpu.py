@@ -21,12 +21,12 @@ image that is known to use CUDA, except those of NVIDIA's agents, the rule warns
 
 Why it matters
 --------------
-A privileged container sees every device file of its node. It can therefore use every GPU there,
-whatever it was allocated, and read the data of other tenants in them. `NVIDIA_VISIBLE_DEVICES=void`
-hides nothing from it.
+A privileged container sees every device file of its node. It can therefore use every GPU, or other
+accelerator, there, whatever it was allocated, and read the data of other tenants in them.
 
-Fast networks do not need it: RDMA needs the capability `IPC_LOCK` and its own device plugin.
-Where a vendor's sample does need the privilege, write an exception for it.
+`NVIDIA_VISIBLE_DEVICES=void` hides nothing from it. Fast networks do not need it: RDMA needs the
+capability `IPC_LOCK` and its own device plugin. Where a vendor's sample does need the privilege,
+write an exception for it.
 
 Fix safety
 ----------
