@@ -46,7 +46,7 @@ KNOWN_QUOTAS = 1 << 30
 KNOWN_LIMIT_RANGES = 1 << 31
 KNOWN_QUEUES = 1 << 32
 KNOWN_CLAIMS = 1 << 33  # ResourceClaims, or templates of them
-KNOWN_NODES = 1 << 34  # all nodes
+KNOWN_NODES = 1 << 34  # each that was seen, by its group
 KNOWN_SHARE_POOLS = 1 << 35
 # Nor these: what the profile says of the nodes with GPUs.
 PROFILE_SCHEDULERS = 1 << 36  # who places pods on them
