@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.audit.facts import Facts, kind_of, namespace_of
+from cluster.gpus.pod_requests import has_terminated
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
 from reports.findings import RULES, LocatedFinding, reported
@@ -24,6 +25,8 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
+from rules.placement.node_labels import GPU_CORE, GPU_MEM
+from rules.placement.selected_cards import requests_share
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
@@ -184,9 +187,11 @@ _NAMED = 5  # pods in a remark
 
 
 class PodRemarks:
-    """Collects running pods that can use GPUs without a request, and pods that admission refuses.
+    """Collects pods about which something is to say that no finding says.
 
-    If the nodes with GPUs are not known, every node counts as one.
+    These are running pods that can use GPUs without a request, pods that admission refuses, and
+    pods that share the cards of a node and do not fit together. If the nodes with GPUs are not
+    known, every node counts as one.
     """
 
     def __init__(self, profile: Profile, facts: Facts) -> None:
@@ -194,11 +199,16 @@ class PodRemarks:
         self._facts = facts
         self._unrequested: dict[str, _Names] = defaultdict(_Names)
         self._refused: dict[str, _Names] = defaultdict(_Names)
+        self._with_power: dict[str, _Names] = defaultdict(_Names)
+        self._without_power: dict[str, _Names] = defaultdict(_Names)
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a pod."""
+        if evaluated.raw.get("kind") != "Pod":
+            return
+        self._add_share(evaluated)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
-        if not errors or evaluated.raw.get("kind") != "Pod":
+        if not errors:
             return
         metadata = as_object(evaluated.raw.get("metadata"))
         namespace = as_text(metadata.get("namespace"))
@@ -215,6 +225,14 @@ class PodRemarks:
         if is_running and (nodes is None or node in nodes) and not _requests(raw, self._profile):
             self._unrequested[node].add(str(evaluated.ref))
 
+    def _add_share(self, evaluated: Evaluated) -> None:
+        spec = as_object(evaluated.raw.get("spec"))
+        node = as_text(spec.get("nodeName"))
+        if node and requests_share(spec, GPU_MEM) and not has_terminated(evaluated.raw):
+            has_power = requests_share(spec, GPU_CORE)
+            by_node = self._with_power if has_power else self._without_power
+            by_node[node].add(str(evaluated.ref))
+
     @property
     def unrequested(self) -> int:
         """How many running pods can use GPUs that nobody requested."""
@@ -226,10 +244,15 @@ class PodRemarks:
         return sum(names.count for names in self._refused.values())
 
     def remarks(self) -> Iterator[Remark]:
-        """A warning for each node, and for each namespace."""
+        """Warnings about nodes and about namespaces."""
         for node, pods in sorted(self._unrequested.items()):
             what = f"{many(pods.count, 'running pod')} can use GPUs that nobody requested"
             yield Remark("warning", "", 0, 0, f"node {node}: {what}: {pods}")
+        for node in sorted(self._with_power.keys() & self._without_power.keys()):
+            with_power, without = self._with_power[node], self._without_power[node]
+            what = f"pods that ask for {GPU_CORE} and pods that ask for {GPU_MEM} alone run beside "
+            what += f"each other, which ACK does not support: {with_power}; {without}"
+            yield Remark("warning", "", 0, 0, f"node {node}: {what}")
         for namespace, pods in sorted(self._refused.items()):
             what = f"{many(pods.count, 'pod')} would be refused now: created before the namespace"
             what += " was in mode deny, or while admission did not answer"

@@ -11,6 +11,7 @@ from cluster.doctor.checks.nodes import (
     check_by_catalog,
     check_cpu_policy,
     check_gpu_nodes,
+    check_job_types,
     check_pods_per_card,
     check_requirements,
 )
@@ -114,6 +115,7 @@ def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)
     yield from check_pods_per_card(facts)
+    yield from check_job_types(facts)
     yield from check_cpu_policy(facts, ask=ask_kubelets)
 
 
