@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from cluster.audit.facts import Facts, kind_of, namespace_of
 from cluster.audit.period import ALWAYS, Period
+from cluster.gpus.pod_requests import has_terminated
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
 from reports.findings import RULES, LocatedFinding, reported
@@ -25,6 +26,8 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
+from rules.placement.node_labels import GPU_CORE, GPU_MEM
+from rules.placement.selected_cards import requests_share
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
@@ -200,10 +203,11 @@ _MAX_REMARKS = 20  # of a kind: namespaces
 
 
 class PodRemarks:
-    """Collects running pods that can use GPUs without a request, and pods that admission refuses.
+    """Collects pods about which something is to say that no finding says.
 
-    If the nodes with GPUs are not known, every node counts as one. `owner_of` is who controls a
-    pod in the end.
+    These are running pods that can use GPUs without a request, pods that admission refuses, and
+    pods that share the cards of a node and do not fit together. If the nodes with GPUs are not
+    known, every node counts as one. `owner_of` is who controls a pod in the end.
     """
 
     def __init__(
@@ -215,11 +219,16 @@ class PodRemarks:
         self._unrequested: dict[str, Counter[str]] = defaultdict(Counter)
         self._nodes: dict[str, set[str]] = defaultdict(set)
         self._refused: dict[str, Counter[str]] = defaultdict(Counter)
+        self._with_power: dict[str, Counter[str]] = defaultdict(Counter)
+        self._without_power: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a pod."""
+        if evaluated.raw.get("kind") != "Pod":
+            return
+        self._add_share(evaluated)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
-        if not errors or evaluated.raw.get("kind") != "Pod":
+        if not errors:
             return
         metadata = as_object(evaluated.raw.get("metadata"))
         namespace = as_text(metadata.get("namespace"))
@@ -241,6 +250,14 @@ class PodRemarks:
         owner = self._owner_of(ref)
         return f"{owner.kind.lower()}/{owner.name}"
 
+    def _add_share(self, evaluated: Evaluated) -> None:
+        spec = as_object(evaluated.raw.get("spec"))
+        node = as_text(spec.get("nodeName"))
+        if node and requests_share(spec, GPU_MEM) and not has_terminated(evaluated.raw):
+            has_power = requests_share(spec, GPU_CORE)
+            by_node = self._with_power if has_power else self._without_power
+            by_node[node][str(self._owner_of(evaluated.ref))] += 1
+
     @property
     def unrequested(self) -> int:
         """How many running pods can use GPUs that nobody requested."""
@@ -252,7 +269,7 @@ class PodRemarks:
         return sum(owners.total() for owners in self._refused.values())
 
     def remarks(self) -> Iterator[Remark]:
-        """A warning for each namespace, those with the most pods first, and of each kind."""
+        """Warnings about namespaces, those with the most pods first, and about nodes."""
         what = "can use GPUs that nobody requested"
         for namespace, owners in _most(self._unrequested):
             nodes = sorted(self._nodes[namespace])
@@ -268,6 +285,19 @@ class PodRemarks:
             yield _warning(f"namespace {namespace}: {pods}: {_listed(owners)}")
         if rest := _others(self._refused, "pod"):
             yield _warning(f"{rest} {what}")
+        yield from self._mixed_nodes()
+
+    def _mixed_nodes(self) -> Iterator[Remark]:
+        what = (
+            f"pods that ask for {GPU_CORE} and pods that ask for {GPU_MEM} alone run beside each "
+        )
+        what += "other, which ACK does not support"
+        mixed = sorted(self._with_power.keys() & self._without_power.keys())
+        for node in mixed[:_MAX_REMARKS]:
+            pods = f"{_listed(self._with_power[node])}; {_listed(self._without_power[node])}"
+            yield _warning(f"node {node}: {what}: {pods}")
+        if (rest := len(mixed) - _MAX_REMARKS) > 0:
+            yield _warning(f"{many(rest, 'more node')}: {what}")
 
 
 _ByNamespace = Mapping[str, Counter[str]]

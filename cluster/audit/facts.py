@@ -49,6 +49,7 @@ EVALUATED_WITH_FACTS = frozenset({("", "Node"), ("kueue.x-k8s.io", "ClusterQueue
 EVALUATED: ResourceNames = {
     **CUSTOM_WORKLOADS,
     "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
+    "scheduling.alibabacloud.com": ("resourcepolicies",),
     **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
     "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
 }

@@ -18,6 +18,7 @@ from cluster.doctor.checks.nodes import (
     check_by_catalog,
     check_cpu_policy,
     check_gpu_nodes,
+    check_job_types,
     check_pods_per_card,
     check_requirements,
 )
@@ -141,6 +142,7 @@ def all_rows(
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)
     yield from check_pods_per_card(facts)
+    yield from check_job_types(facts)
     yield from check_cpu_policy(facts, ask=ask_kubelets)
 
 

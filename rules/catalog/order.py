@@ -135,6 +135,7 @@ REPORTS = _rules(
     "sharing.several_shared_gpus",
     "sharing.placement_label",
     "scheduling.scheduler_mismatch",
+    "scheduling.scheduler_without_request",
     "scheduling.invalid_placement",
     "scheduling.affinity_contradiction",
     "scheduling.open_affinity_term",

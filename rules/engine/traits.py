@@ -294,15 +294,16 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
     for _, mount in as_objects(mounts) if mounts else ():
         if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):
             traits |= DEVICE_LIST
-    if is_cuda_image(as_text(raw.get("image"))):
+    image = as_text(raw.get("image"))
+    if is_cuda_image(image):
         traits |= CUDA_IMAGE
+    if is_gpu_sample(image):
+        traits |= GPU_PROGRAM
     security = raw.get("securityContext")
     if security and isinstance(security, dict):
         added = as_object(security.get("capabilities")).get("add")
         if security.get("privileged") is True or added or is_host_process(raw):
             traits |= PRIVILEGED
-        if security.get("privileged") is True and (
-            gpu_program(raw) or is_gpu_sample(as_text(raw.get("image")))
-        ):
+        if security.get("privileged") is True and gpu_program(raw):
             traits |= GPU_PROGRAM
     return traits

@@ -85,7 +85,9 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
     """
     if not is_made_by_daemon_set(pod, context):
         return ""
-    if not pod.object.namespace and any(_is(c, pod, context) for c in pod.profile.components):
+    if not pod.object.namespace and any(
+        _is_component(c, pod, context) for c in pod.profile.components
+    ):
         return "; for an agent of the platform, name its namespace by -n NAMESPACE"
     return (
         "; for an agent of the platform, list its service account under components in a profile "

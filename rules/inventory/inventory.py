@@ -161,21 +161,25 @@ class NodeGroup(NamedTuple):
     """Nodes with the same values of the labels that rules compare.
 
     `resources` are the GPU resources that they offer, each with the amount of the node that has
-    most of it.
+    most of it. `per_card` is what a single card has of those that are the sum of the cards of a
+    node, if each of the nodes says how many cards it has, and they are alike.
     """
 
     labels: Mapping[str, str]
     resources: Mapping[str, int]
+    per_card: Mapping[str, int] = _NOTHING
 
 
 class NodeSurvey(NamedTuple):
-    """That every node is in a NodeGroup, and the patterns of the labels and resources kept there.
+    """That every node which was seen is in a NodeGroup.
 
-    Without it, there may be nodes that nobody knows of.
+    `labels` and `resources` are the patterns of what is kept there. `has_all` says that the cluster
+    has no other nodes, and will get none that differ.
     """
 
     labels: frozenset[str]
     resources: frozenset[str]
+    has_all: bool = True
 
 
 SURVEY = "nodes"
@@ -284,7 +288,8 @@ def _decode(raw: Any, hint: Any, what: str) -> Any:  # noqa: PLR0911  # one for 
         return None if raw is None else _decode(raw, parts[0], what)
     if hasattr(hint, "_fields") and isinstance(raw, dict):
         hints = get_type_hints(hint)
-        given = {key: _decode(raw.get(key), hints[key], what) for key in hint._fields}
+        keys = (key for key in hint._fields if key in raw or key not in hint._field_defaults)
+        given = {key: _decode(raw.get(key), hints[key], what) for key in keys}
         return hint(**given)
     if origin is not None and issubclass(origin, Mapping) and isinstance(raw, dict):
         return {key: _decode(each, parts[1], what) for key, each in raw.items()}

@@ -6,6 +6,10 @@ from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 
+# What nodes offer as the sum of their cards, and the resource that says how many these are:
+# `rules.placement.node_labels` has both names too.
+_CARD_COUNTS = {"aliyun.com/gpu-mem": "aliyun.com/gpu-count"}
+
 
 def variables_of_runtimes(profile: Profile) -> VariableNames:
     """The variables that container runtimes read."""
@@ -15,11 +19,12 @@ def variables_of_runtimes(profile: Profile) -> VariableNames:
 def new_builder(profile: Profile) -> InventoryBuilder:
     """An empty inventory, for what rules compare with other objects under `profile`.
 
-    Of nodes these are the labels that say something about GPUs, and the GPU resources.
+    Of nodes these are the labels that say something about GPUs, the GPU resources, and how large
+    the parts of cards are that ACK's device plugin shares.
     """
     affinities = (affinity.key for affinity in profile.affinities)
     labels = (*profile.node_labels, *profile.node_modes, *affinities)
-    nodes = NodeCollector(dict.fromkeys(labels), profile.resources)
+    nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNTS)
     return InventoryBuilder(variables_of_runtimes(profile), nodes)
 
 

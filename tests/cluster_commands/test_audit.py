@@ -185,6 +185,34 @@ def test_errors_that_no_mode_refuses_are_told_apart(audit: Audit) -> None:
     assert (remark["level"], remark["message"]) == ("note", message)
 
 
+def test_pods_that_must_not_share_the_cards_of_a_node_are_named(audit: Audit) -> None:
+    memory = {"aliyun.com/gpu-mem": 4}
+    power = {**memory, "aliyun.com/gpu-core.percentage": 30}
+
+    def share(
+        name: str, limits: dict[str, int], node: str, phase: str = "Running"
+    ) -> dict[str, Any]:
+        made = pod(name, node=node, resources={"limits": limits}, env=[])
+        made["status"] = {"phase": phase}
+        return made
+
+    pods = [
+        share("power", power, "both"),
+        share("memory", memory, "both"),
+        share("more-memory", memory, "memory-only"),
+        share("done", power, "memory-only", "Succeeded"),
+        share("waits", power, "", "Pending"),
+        share("more-power", power, "power-only"),
+    ]
+    (remark,) = audit(pods)["remarks"]
+    assert remark["level"] == "warning"
+    assert remark["message"] == (
+        "node both: pods that ask for aliyun.com/gpu-core.percentage and pods that ask for "
+        "aliyun.com/gpu-mem alone run beside each other, which ACK does not support: "
+        "Pod ml/power; Pod ml/memory"
+    )
+
+
 def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     fixable = pod("fixable", env=[], resources={"limits": {"nvidia.com/gpu": "1000m"}})
     fixable["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": 1}}

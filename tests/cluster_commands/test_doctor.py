@@ -388,6 +388,19 @@ def test_pods_per_card() -> None:
     assert states(crowded) == {"card 0 of a": State.WRONG}
 
 
+def test_job_types_of_a_node() -> None:
+    memory = {"aliyun.com/gpu-mem": 1}
+    power = {**memory, "aliyun.com/gpu-core.percentage": 30}
+    nodes = (cgpu_node("a"), cgpu_node("b"))
+    apart = (pod("p", power, on="a"), pod("m", memory, on="b"), pod("waits", memory))
+    assert states(rows(*nodes, *apart)["job types"]) == {"a, b": State.OK}
+    (row,) = rows(*nodes, *apart, pod("other", memory, on="a"))["job types"]
+    assert (row.subject, row.state) == ("a", State.WRONG)
+    for name in ("p", "other"):
+        assert f"/{name})" in row.message
+    assert "job types" not in rows(node("cpu"), pod("m", memory))
+
+
 @pytest.mark.parametrize(
     ("answer", "state"),
     [

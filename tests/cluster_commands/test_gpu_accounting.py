@@ -234,6 +234,57 @@ KOORDINATOR = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "50
             id="the older record of ACK",
         ),
         pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                annotations={"scheduler.framework.gpushare.allocation": '{"0":{"1":8}}'},
+            ),
+            {
+                ("0", MEMORY): (0, 15),
+                ("0", CORE): (0, 100),
+                ("1", MEMORY): (8, 15),
+                ("1", CORE): (50, 100),
+            },
+            id="ACK's record of the memory alone",
+        ),
+        pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                labels={"aliyun.com/gpu-count": "2"},
+                annotations={"scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}'},
+            ),
+            {
+                ("0", MEMORY): (4, 15),
+                ("0", CORE): (25, 100),
+                ("1", MEMORY): (4, 15),
+                ("1", CORE): (25, 100),
+            },
+            id="ACK's record of memory that is spread over two cards",
+        ),
+        pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                annotations={
+                    "scheduler.framework.gpushare.allocation": '{"0":{"0":4},"1":{"1":4}}'
+                },
+            ),
+            {
+                ("0", MEMORY): (4, 15),
+                ("0", CORE): (0, 100),
+                ("1", MEMORY): (4, 15),
+                ("1", CORE): (0, 100),
+            },
+            id="containers on two cards: nobody knows which has the power",
+        ),
+        pytest.param(
             node("n", {GPU: 10}, annotations={"hami.io/node-nvidia-register": json.dumps(HAMI)}),
             pod(
                 "a",

@@ -21,7 +21,14 @@ from rules.engine.fixing import check
 from rules.finding import Action
 from rules.gpu.images import image_name, image_tag
 from rules.objects.kubernetes_objects import KubernetesObject
-from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
+from rules.placement.node_labels import (
+    CARD_LABELS,
+    DRIVER_LABELS,
+    GPU_CORE,
+    GPU_MEM,
+    MODE,
+    REGION_LABELS,
+)
 from rules.profile.context import Context
 from rules.profile.platforms.ack import (
     MEMORY_ISOLATION,
@@ -43,6 +50,7 @@ from rules.profile.platforms.support import (
 from rules.profile.profile import Profile
 
 _REQUIREMENTS = "requirements"
+_JOB_TYPES = "job types"
 # The name of a feature, what is required, what is there, whether that is enough, and why not.
 _Answer: TypeAlias = tuple[str, str, str, Support, str]
 
@@ -189,6 +197,34 @@ def check_pods_per_card(facts: Facts) -> Iterator[Row]:
         yield wrong("pods per card", f"card {card} of {node}", message, "move some of them away")
     if not crowded:
         yield ok("pods per card", names(nodes), f"no card has more than {most}")
+
+
+def check_job_types(facts: Facts) -> Iterator[Row]:
+    """One row for each node with pods that ask for computing power of cards, and pods that do not.
+
+    Or one row for all nodes with shared cards.
+    """
+    nodes = nodes_with_shared_cards(facts)
+    if not nodes:
+        return
+    if row := why_missing(facts, _JOB_TYPES, PODS):
+        yield row
+        return
+    by_node: dict[str, dict[bool, list[str]]] = {}
+    for consumer in facts.usage.consumers if facts.usage else ():
+        if GPU_MEM in consumer.amounts and consumer.node:
+            pods = by_node.setdefault(consumer.node, {})
+            pod = f"{consumer.namespace}/{consumer.name}"
+            pods.setdefault(GPU_CORE in consumer.amounts, []).append(pod)
+    mixed = [(node, pods) for node, pods in sorted(by_node.items()) if len(pods) > 1]
+    for node, pods in mixed:
+        message = (
+            f"pods with computing power ({names(pods[True])}) and with memory alone "
+            f"({names(pods[False])}) run beside each other, which ACK does not support"
+        )
+        yield wrong(_JOB_TYPES, node, message, "give each kind a node pool of its own")
+    if not mixed:
+        yield ok(_JOB_TYPES, names(nodes), "no node runs both kinds of pods")
 
 
 # Nodes that are labelled as GPU nodes, and whether they offer GPUs.
