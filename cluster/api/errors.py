@@ -64,7 +64,7 @@ class Cluster(Protocol):
 
 
 class Configurations(Protocol):
-    """The requests of `gpuward webhooks`. Both raise ClusterError."""
+    """The requests of `gpuward webhooks`. All raise ClusterError."""
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         """A webhook configuration; None if it does not exist."""
@@ -72,12 +72,19 @@ class Configurations(Protocol):
     def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
         """Delete a webhook configuration; returns the finalizers that keep it."""
 
+    def delete_cluster_role_binding(self, name: str) -> None:
+        """Delete a ClusterRoleBinding, if it exists."""
+
 
 # Why a request to an API server failed, for callers that can do something about it.
 
 
 class MissingError(ClusterError):
     """There is no such object, or no such resource."""
+
+
+class RequiredObjectError(ClusterError):
+    """An object does not exist that the chart creates, because gpuward has no right to."""
 
 
 class ForbiddenError(ClusterError):
