@@ -62,7 +62,7 @@ class Cluster(Protocol):
 
 
 class Configurations(Protocol):
-    """The requests of `gpuward webhooks`. Both raise ClusterError."""
+    """The requests of `gpuward webhooks`. All raise ClusterError."""
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         """A webhook configuration; None if it does not exist."""
@@ -70,9 +70,16 @@ class Configurations(Protocol):
     def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
         """Delete a webhook configuration; returns the finalizers that keep it."""
 
+    def delete_cluster_role_binding(self, name: str) -> None:
+        """Delete a ClusterRoleBinding, if it exists."""
+
 
 class MissingError(ClusterError):
     """There is no such object, or no such resource."""
+
+
+class RequiredObjectError(ClusterError):
+    """An object does not exist that the chart creates, because gpuward has no right to."""
 
 
 class ForbiddenError(ClusterError):

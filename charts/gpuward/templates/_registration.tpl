@@ -84,6 +84,22 @@ The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutati
   timeoutSeconds: {{ .root.Values.registration.timeoutSeconds }}
 {{- end -}}
 
+{{/*
+The metadata of a configuration: (dict "root" $ "caBundle" "…"), which is what Helm writes there.
+*/}}
+{{- define "gpuward.registrationMetadata" -}}
+{{- $annotations := dict -}}
+{{- if .caBundle }}{{ $_ := set $annotations "gpuward.io/ca-bundle" "written-by-helm" }}{{ end -}}
+{{- if .root.Values.registration.repair }}{{ $_ := set $annotations "gpuward.io/repair-binding" "gpuward-repair" }}{{ end -}}
+name: gpuward
+labels:
+  {{- include "gpuward.labels" (dict "root" .root "component" "webhook") | nindent 2 }}
+{{- with merge $annotations (include "gpuward.injection" .root | fromYaml) .root.Values.registration.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* "true" if a pod of its own watches the webhook configurations, else empty. */}}
 {{- define "gpuward.ownWatch" -}}
 {{- if and .Values.registration.watch.enabled (ne .Values.certificates.mode "self") }}true{{ end -}}
