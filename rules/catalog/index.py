@@ -31,6 +31,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.bypass.mig_admin_env", "a container asks to administer the MIG devices of the node", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.imex_channels", "a container takes IMEX channels by a variable", action=Action.WARN, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.gated_device_env", "a container takes other devices of the node by a variable of NVIDIA's toolkit", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
+    indexed_rule("rules.catalog.requests.visible_devices_none", "a container sets NVIDIA_VISIBLE_DEVICES to `none`, with which it may never start", action=Action.WARN, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.device_list_mount", "a container requests GPUs by mounting /dev/null under a magic path", action=Action.DENY, since="0.1", needs=(traits.DEVICE_LIST,)),
     indexed_rule("rules.catalog.bypass.cdi_annotation", "a pod annotation asks the runtime for CDI devices", action=Action.DENY, since="0.1", needs=(traits.GPU_KEY,)),
     indexed_rule("rules.catalog.bypass.nri_cdi_annotation", "a pod annotation asks NVIDIA's NRI plugin for devices", action=Action.DENY, since="0.1", needs=(traits.GPU_KEY,)),

@@ -73,6 +73,7 @@ OPT_IN_FIXES = _rules(
     "bypass.mig_admin_env",
     "bypass.imex_channels",
     "bypass.gated_device_env",
+    "requests.visible_devices_none",
     "bypass.device_list_mount",
     "bypass.cdi_annotation",
     "bypass.nri_cdi_annotation",

@@ -14,9 +14,11 @@ DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/s
 Why it matters
 --------------
 A process that can open the device file of a GPU can use that GPU, even if the scheduler has given
-it to another pod. A container that is privileged or has the capability `SYS_ADMIN` may open every
-device file it sees, so there the rule denies. It also denies a mount of all of `/dev`. In other
-containers the runtime's device rules may still prevent access, so the rule warns.
+it to another pod. A privileged container may open every device file it sees, and one with the
+capability `SYS_ADMIN` can lift the device rules that the runtime has set for it, so there the rule
+denies. It also denies a mount of all of `/dev`, in which root can replace the files of the node. In
+other containers the runtime's device rules prevent access unless something lifts them, so the rule
+warns.
 
 References
 ----------
