@@ -43,6 +43,8 @@ _RULES_OF = {
     SHELL: (run_gpu.RULE.name, node_mode_by_kubectl.RULE.name),
 }
 _EMBEDDING = {SHELL: manifests_in_script, MARKDOWN: manifests_in_markdown}
+# What a command sets can be at fault by itself, whatever else the node has.
+_ABOUT_CHANGES = ("unknown-node-mode", "unknown-node-taint")
 _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
 
 
@@ -108,9 +110,11 @@ class _FileEvaluation:
                 results.remarks.append(Remark("warning", name, line, column, message))
 
     def _evaluate_commands(self) -> None:
-        """Add what is wrong with the objects that commands of kubectl make."""
+        """Add what is wrong with the objects that commands of kubectl make or change."""
         for made in objects_of_commands(self._file.source.text):
             for finding in self._linter.check_object(made.manifest).findings:
+                if made.is_change and finding.rule not in _ABOUT_CHANGES:
+                    continue
                 shown = reported(finding)._replace(fix="", fixable=False)
                 span, comments, paths = self._place_in_text(*made.place(finding.path), made.span[0])
                 active = self._rules_about_objects[finding.rule]

@@ -53,10 +53,10 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each node, or pool of nodes, that lacks its taint; once for each."""
     reported: set[str] = set()
     for group in node_settings(subject):
-        if not group.taints or group.repels_pods:
+        if not group.taints_path or group.repels_pods:
             continue
         # The same for an object alone, and for one in a List.
-        steps = [s for s in group.taints[len(subject.path) :] if isinstance(s, str)]
+        steps = [s for s in group.taints_path[len(subject.path) :] if isinstance(s, str)]
         key = ".".join(filter(None, (group.pool, *steps)))
         found = (
             _resource_and_taint(subject)
@@ -67,7 +67,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             reported.add(key)
             what, taint = found
             yield Finding(
-                path=group.taints,
+                path=group.taints_path,
                 key=key,
                 message=f"{what}, and no taint keeps other pods off: they may take the cpu and the "
                 "memory that pods with GPUs need",
