@@ -128,11 +128,6 @@ class Controller(Collector, ABC):
         self.failures += went_wrong
         return not went_wrong
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the next pass should follow soon, to end what this one has begun."""
-        return False
-
     def _on_failure(self, error: Exception) -> None:
         """Forget what a pass that ended with `error` may have made wrong."""
 
@@ -219,9 +214,7 @@ class ControlLoop(NamedTuple):
             began_at = time.monotonic()
             for controller in self.controllers:
                 controller.reconcile()
-            regular = self.seconds * spread.uniform(1 - _JITTER, 1 + _JITTER)
-            hurry = any(controller.is_unfinished for controller in self.controllers)
-            wake.wait(min(regular, _LEAST_SECONDS) if hurry else regular)
+            wake.wait(self.seconds * spread.uniform(1 - _JITTER, 1 + _JITTER))
             if wake.is_set():
                 stop.wait(max(0.0, began_at + _LEAST_SECONDS - time.monotonic()))
                 wake.clear()

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from certs.authority import LEAF_LIFETIME, new_authority, service_names, sign_leaf
@@ -178,14 +179,21 @@ def overwrite(setup: Setup) -> None:
     found = setup.plane.request("GET", VALIDATING).body
     for webhook in found["webhooks"]:
         del webhook["clientConfig"]["caBundle"]
-    setup.plane.kubectl("replace", "-f", "-", input=json.dumps(found))
+    _request(setup, "PUT", found)
     _wait_until_trusted(setup)
 
 
 def delete(setup: Setup) -> None:
     """Somebody deletes a configuration."""
-    setup.plane.kubectl("delete", "validatingwebhookconfiguration", "gpuward")
+    _request(setup, "DELETE")
     _wait_until_trusted(setup)
+
+
+def _request(setup: Setup, method: str, body: Any = None) -> None:
+    # Not by kubectl, which takes as long as the failure lasts.
+    answer = setup.plane.request(method, VALIDATING, body)
+    if answer.status != HTTPStatus.OK:
+        raise RuntimeError(f"{method} {VALIDATING}: {answer}")
 
 
 def _wait_until_trusted(setup: Setup) -> None:
@@ -256,8 +264,8 @@ def main() -> int:
         sys.stdout.write(HEADER + "\n")
         for policy in options.policy:
             for failure in options.failures:
-                setup.install(policy, healing=failure in HEALED)
                 for threads in options.threads:
+                    setup.install(policy, healing=failure in HEALED)
                     row = measure(setup, failure, policy, threads, options.pods)
                     sys.stdout.write(f"{row}\n")
                     for reason, number in row.reasons.most_common(5):

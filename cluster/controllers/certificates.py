@@ -74,6 +74,11 @@ class CaBundlePublisher:
             self._bundle, self._since = bundle, self._monotonic()
         return datetime.timedelta(seconds=self._monotonic() - self._since)
 
+    def complete(self, ref: ConfigurationRef) -> None:
+        """Write the bundle that was published last to a configuration. Raises ClusterError."""
+        if self._bundle:
+            self._patch(ref, base64.b64encode(self._bundle).decode("ascii"))
+
     def _patch(self, ref: ConfigurationRef, bundle: str) -> bool:
         """Write `bundle` (base64) to the webhooks that lack it; whether there were any."""
         configuration = self._cluster.get_configuration(ref)
@@ -185,6 +190,13 @@ class CertificateController(Controller):
         self._served: Mapping[str, str | None] | None = None
         self.published = 0
         """How many times a configuration lacked the CA bundle."""
+
+    def complete(self, ref: ConfigurationRef) -> None:
+        """Write the CA bundle to a new configuration, if this process has published one.
+
+        The next pass does the same, but asks for more before. Raises ClusterError.
+        """
+        self._publisher.complete(ref)
 
     def _reconcile(self, _report: object) -> None:
         served = None
@@ -334,16 +346,15 @@ def make_loop(options: argparse.Namespace) -> ControlLoop:
     def send_event(reason: str, text: str) -> None:
         event_sender(connection(), reason, "RenewCertificates")(text)
 
-    controllers: list[Controller] = [
-        CertificateController(
-            cluster,
-            config,
-            policy,
-            identity=options.identity,
-            send_event=send_event,
-            replicas=partial(served_certificates, host, options.serving_port, names[-1]),
-        )
-    ]
+    certificates = CertificateController(
+        cluster,
+        config,
+        policy,
+        identity=options.identity,
+        send_event=send_event,
+        replicas=partial(served_certificates, host, options.serving_port, names[-1]),
+    )
+    controllers: list[Controller] = [certificates]
     if expected := options.expected_registration:
         watch = make_watch(
             connection(),
@@ -351,8 +362,9 @@ def make_loop(options: argparse.Namespace) -> ControlLoop:
             options.settle_seconds,
             options.interval,
             repair=options.repair_registration,
+            complete=certificates.complete,
         )
-        # First, so that what it has created again gets its caBundle in the same pass.
+        # First, because the pass of the certificates waits for answers of replicas.
         controllers.insert(0, watch)
     if options.policy:
         controllers.append(make_policy_watch(connection(), options.policy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import Counter
@@ -44,11 +45,12 @@ class Repair(NamedTuple):
     """Creates configurations that somebody has deleted.
 
     `create` creates one from its manifest; it raises ClusterError. `send_event` creates a
-    Kubernetes Event with a text; it may raise ClusterError.
+    Kubernetes Event with a text; it may raise ClusterError. `wait` waits so many seconds.
     """
 
     create: Callable[[ConfigurationRef, Object], None]
     send_event: Callable[[str], None]
+    wait: Callable[[float], None] = time.sleep
 
 
 class RegistrationWatch(Controller):
@@ -88,52 +90,47 @@ class RegistrationWatch(Controller):
         self._matches: dict[ConfigurationRef, bool] = {}
         self._different: dict[ConfigurationRef, _Difference] = {}
         self._repair = repair
-        self._missing_since: dict[ConfigurationRef, float] = {}
         self._not_repaired = ""
         self._repaired: Counter[ConfigurationRef] = Counter()
 
     def _reconcile(self, _report: object) -> None:
         expected = self._read()
-        found = {ref: self._get_or_repair(ref, manifest) for ref, manifest in expected.items()}
+        found = {ref: self._get(ref) for ref in expected}
+        if self._repair and None in found.values():
+            self._create_missing(self._repair, expected, found)
         texts = {ref: differences(manifest, found[ref]) for ref, manifest in expected.items()}
         self._different = {ref: seen for ref, seen in self._different.items() if ref in found}
-        self._missing_since = {
-            ref: self._missing_since.get(ref, self._monotonic())
-            for ref, configuration in found.items()
-            if configuration is None
-        }
         for ref, configuration in found.items():
             self._report(ref, texts[ref], is_missing=configuration is None)
         self._matches = {ref: not texts[ref] for ref in found}
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether a configuration does not exist, and is to be created again in a moment."""
-        return self._repair is not None and any(
-            self._monotonic() - since < _REPAIR_SECONDS for since in self._missing_since.values()
-        )
+    def _create_missing(
+        self, repair: Repair, expected: Expectation, found: dict[ConfigurationRef, Object | None]
+    ) -> None:
+        """Create what is missing in `found` and still is a second later."""
+        repair.wait(_REPAIR_SECONDS)
+        for ref in [ref for ref, configuration in found.items() if configuration is None]:
+            found[ref] = self._get(ref)
+            if found[ref] is None and self._create(repair, ref, expected[ref]):
+                found[ref] = self._get(ref)
 
-    def _get_or_repair(self, ref: ConfigurationRef, manifest: Object) -> Object | None:
-        """The configuration, if it exists now or has been created again."""
-        found = self._get(ref)
-        since = self._missing_since.get(ref, math.inf)
-        if found or not self._repair or self._monotonic() - since < _REPAIR_SECONDS:
-            return found
+    def _create(self, repair: Repair, ref: ConfigurationRef, manifest: Object) -> bool:
+        """Create a configuration; whether there is one now."""
         try:
-            self._repair.create(ref, manifest)
+            repair.create(ref, manifest)
         except ConflictError:  # somebody else has created it meanwhile
-            return self._get(ref)
+            return True
         except ClusterError as error:
             if str(error) != self._not_repaired:
                 _log.error("registration not repaired", **_log_fields(ref), error=str(error))
             self._not_repaired = str(error)
-            return None
+            return False
         self._not_repaired = ""
         self._repaired[ref] += 1
         _log.error("registration repaired", **_log_fields(ref))
         text = f"{ref.kind.value}/{ref.name}: somebody has deleted it, and gpuward created it again"
-        self._try_to_send(self._repair.send_event, text)
-        return self._get(ref)
+        self._try_to_send(repair.send_event, text)
+        return True
 
     def _on_failure(self, error: Exception) -> None:
         del error
@@ -193,12 +190,20 @@ def make_watch(
     interval_seconds: float,
     *,
     repair: bool = False,
+    complete: Callable[[ConfigurationRef], None] = lambda _: None,
 ) -> RegistrationWatch:
     """A watch with the expectation in the file `expected`; outside of pods, it sends no events.
 
-    With `repair`, it creates configurations again that somebody has deleted.
+    With `repair`, it creates configurations again that somebody has deleted, and calls `complete`
+    with each.
     """
     configurations = KubernetesConfigurations(connection)
+
+    def create(ref: ConfigurationRef, manifest: Object) -> None:
+        configurations.create(ref, manifest)
+        with contextlib.suppress(ClusterError):  # the next pass makes up for it
+            complete(ref)
+
     repaired = event_sender(connection, _REPAIRED_REASON, _REPAIRED_ACTION)
     return RegistrationWatch(
         lambda: read_expectation(expected),
@@ -206,7 +211,7 @@ def make_watch(
         event_sender(connection, _REASON, _ACTION),
         settle_seconds=settle_seconds,
         interval_seconds=interval_seconds,
-        repair=Repair(configurations.create, repaired) if repair else None,
+        repair=Repair(create, repaired) if repair else None,
     )
 
 

@@ -364,6 +364,18 @@ def test_the_bundle_is_written_before_replicas_are_asked() -> None:
     assert seen == [b"", published]
 
 
+def test_a_new_configuration_gets_the_bundle_without_a_pass() -> None:
+    cluster = MemoryCluster()
+    running = controller(cluster, FakeTime())
+    running.complete(CONFIGURATIONS[0])
+    assert cluster.published() == b"", "nothing is published yet"
+    running.reconcile()
+    published = cluster.published()
+    cluster.configure(CONFIGURATIONS[0])
+    running.complete(CONFIGURATIONS[0])
+    assert cluster.published() == published != b""
+
+
 def served(*lifetimes: tuple[float, float]) -> dict[str, Validity]:
     """What replicas serve, by the days since it began and until it ends."""
     return {

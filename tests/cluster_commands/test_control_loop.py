@@ -207,17 +207,6 @@ def test_a_change_begins_a_pass_before_the_time_is_up() -> None:
     assert len(acted) == 3
 
 
-def test_a_pass_that_leaves_something_for_the_next_one_does_not_wait_for_it() -> None:
-    stop = threading.Event()
-
-    class Unfinished(Passes):
-        is_unfinished = True
-
-    controller = Unfinished(lambda _: stop.set() if controller.passes else None)
-    ControlLoop([controller], seconds=86_400).run(stop)
-    assert controller.passes == 2
-
-
 def test_a_watch_that_fails_is_logged_once_and_begins_again() -> None:
     attempts = iter([ClusterError("403"), ClusterError("403"), None, ClusterError("403")])
     seen: list[str] = []

@@ -9,7 +9,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, Object
+from cluster.api.errors import (
+    ClusterError,
+    ConfigurationKind,
+    ConfigurationRef,
+    ConflictError,
+    Object,
+)
 from cluster.webhooks.comparison import ExpectationError
 from cluster.webhooks.watch import RegistrationWatch, Repair
 
@@ -29,6 +35,8 @@ class Watched:
 
     def __init__(self, *, repair: bool = False) -> None:
         self.repairs: list[str] = []
+        self.pauses = 0
+        self.created_meanwhile: dict[ConfigurationRef, Object] = {}
         self.refusal: ClusterError | None = None
         self.expected: Any = {MUTATING: configuration(), VALIDATING: configuration()}
         self.found: dict[ConfigurationRef, Object] = copy.deepcopy(self.expected)
@@ -41,9 +49,14 @@ class Watched:
             self.get,
             self.send_event,
             settle_seconds=SETTLE,
-            repair=Repair(self.create, self.repairs.append) if repair else None,
+            repair=Repair(self.create, self.repairs.append, self.pause) if repair else None,
             monotonic=lambda: self.now,
         )
+
+    def pause(self, seconds: float) -> None:
+        assert seconds == 1
+        self.pauses += 1
+        self.found.update(self.created_meanwhile)
 
     def create(self, ref: ConfigurationRef, manifest: Object) -> None:
         if self.refusal:
@@ -225,21 +238,17 @@ def test_without_repair_nothing_is_created(watched: Watched) -> None:
     watched.found.clear()
     watched.wait(3600)
     assert watched.found == {}
-    assert not watched.watch.is_unfinished
+    assert watched.pauses == 0
     assert b"gpuward_registration_repairs" not in watched.watch.metrics()
 
 
 def test_a_deleted_configuration_is_created_again_and_this_is_reported(repairing: Watched) -> None:
     del repairing.found[VALIDATING]
-    # Whoever has also forbidden the repair must have the time to be obeyed.
-    repairing.watch.reconcile()
-    assert (VALIDATING in repairing.found, repairing.repairs) == (False, [])
-    assert repairing.watch.is_unfinished, "the loop must not wait for ten seconds now"
-    repairing.now += 1
+    assert repairing.pauses == 0
     with capture_logs() as log:
         repairing.watch.reconcile()
+    assert repairing.pauses == 1, "who has also forbidden the repair must be obeyed"
     assert repairing.found[VALIDATING] == repairing.expected[VALIDATING]
-    assert not repairing.watch.is_unfinished
     assert [line["event"] for line in log] == ["registration repaired"]
     about = "validatingwebhookconfigurations/gpuward"
     assert repairing.repairs == [f"{about}: somebody has deleted it, and gpuward created it again"]
@@ -250,6 +259,21 @@ def test_a_deleted_configuration_is_created_again_and_this_is_reported(repairing
     for kind, count in (("validating", 1.0), ("mutating", 0.0)):
         labels = f'{{kind="{kind}webhookconfigurations",name="gpuward"}}'
         assert f"{name}{labels} {count}" in metrics
+
+
+def test_what_somebody_else_creates_meanwhile_is_left_alone(repairing: Watched) -> None:
+    other = configuration(failurePolicy="Ignore")
+    del repairing.found[VALIDATING]
+    repairing.created_meanwhile = {VALIDATING: other}
+    repairing.watch.reconcile()
+    assert repairing.found[VALIDATING] is other
+    # Or between the last look and the request.
+    del repairing.found[VALIDATING]
+    repairing.created_meanwhile = {}
+    repairing.refusal = ConflictError("409")
+    with capture_logs() as log:
+        repairing.watch.reconcile()
+    assert (repairing.repairs, log) == ([], [])
 
 
 def test_a_changed_configuration_is_not_repaired(repairing: Watched) -> None:
@@ -267,7 +291,6 @@ def test_a_repair_that_is_refused_is_logged_once_and_reported_like_any_change(
     del repairing.found[VALIDATING]
     log = repairing.wait(60)
     assert [line["event"] for line in log] == ["registration not repaired", "registration changed"]
-    assert not repairing.watch.is_unfinished, "it is tried again at the usual intervals"
     assert repairing.events == ["validatingwebhookconfigurations/gpuward: it does not exist"]
     repairing.refusal = None
     repairing.wait(10)
