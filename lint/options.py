@@ -39,6 +39,11 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="leave out files, or folders, whose path or name fits; repeatable",
     )
     group.add_argument(
+        "--no-gitignore",
+        action="store_true",
+        help="lint files in folders also if Git ignores them",
+    )
+    group.add_argument(
         "--stdin-filename",
         metavar="FILE",
         default=STANDARD_INPUT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, YamlError, read, split
@@ -23,7 +23,7 @@ from rules.gpu.scripts import (
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
-from sources.paths import is_excluded
+from sources.paths import Exclusion, walk
 from sources.sources import UnreadFile, UsageError
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = KINDS = ("dockerfile", "compose", "shell", "markdown")
@@ -71,7 +71,7 @@ class ContainerFiles:
     def find(
         self,
         paths: Iterable[str],
-        exclude: Collection[str],
+        exclude: Exclusion,
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Iterator[UnreadFile]:
         """The files at `paths`, each once.
@@ -80,19 +80,19 @@ class ContainerFiles:
         """
         seen = set()
         for path in paths:
-            for name in _files(path) if os.path.isdir(path) else [path]:
+            for name in _files(path, exclude) if os.path.isdir(path) else [path]:
                 if name in seen or name not in self or (is_wanted and not is_wanted(name)):
                     continue
-                if not any(is_excluded(name, pattern) for pattern in exclude):
+                if not exclude.fits(name):
                     seen.add(name)
                     yield UnreadFile(name, path)
 
 
-def _files(root: str) -> Iterator[str]:
-    for here, folders, files in os.walk(root):
+def _files(root: str, exclude: Exclusion) -> Iterator[str]:
+    for here, folders, files in walk(root, exclude):
         inside = os.path.relpath(here, root).replace(os.sep, "/")
-        folders[:] = sorted(name for name in folders if _is_visited(f"{inside}/{name}"))
-        for name in sorted(files):
+        folders[:] = (name for name in folders if _is_visited(f"{inside}/{name}"))
+        for name in files:
             yield os.path.normpath(os.path.join(here, name))
 
 

@@ -23,7 +23,7 @@ from rules.objects.object_ref import ObjectRef
 from rules.profile.context import Context
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
-from sources.paths import inputs
+from sources.paths import Exclusion, inputs
 from sources.sources import DISK, Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from terminal import printable, write_error
 
@@ -175,7 +175,7 @@ def _run(options: argparse.Namespace) -> int:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=options.namespace)
     comparison = Comparison([policy.rule_set() for policy in policies], context)
-    for item in inputs(options.paths, options.exclude):
+    for item in inputs(options.paths, Exclusion(options.exclude)):
         comparison.add(item)
     for where, why in comparison.skipped:
         write_error("gpuward", f"skipped: {where}: {why}")

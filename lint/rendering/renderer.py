@@ -16,7 +16,7 @@ from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.origins import Places, SourceFiles
 from sources.manifests import File
-from sources.paths import files_at, is_excluded
+from sources.paths import Exclusion, files_at
 from sources.rendering.charts import (
     CHART,
     ChartOptions,
@@ -45,10 +45,10 @@ from sources.sources import (
 )
 
 
-def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
+def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
     for root in paths:
-        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), tuple(exclude))}
+        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), exclude)}
         for folder in sorted(folders):
             above, own = os.path.split(os.path.dirname(folder))
             if own != "charts" or above not in folders:
@@ -56,20 +56,18 @@ def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[
                 yield os.path.normpath(folder or "."), base
 
 
-def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[str]:
+def find_kustomizations(paths: Iterable[str], exclude: Exclusion) -> Iterator[str]:
     """The files of all kustomizations."""
     for root in paths:
-        yield from sorted(_files_named(root, KUSTOMIZATIONS, tuple(exclude)))
+        yield from sorted(_files_named(root, KUSTOMIZATIONS, exclude))
 
 
-def _files_named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
+def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iterator[str]:
     """The readable files below `path` whose name is in `wanted`."""
-    for name in files_at(path) if path != "-" else ():
+    for name in files_at(path, exclude) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
             continue
-        if UnreadFile(name, path).refusal() or not os.path.isfile(name):
-            continue
-        if not any(is_excluded(name, pattern) for pattern in exclude):
+        if not UnreadFile(name, path).refusal() and os.path.isfile(name):
             yield name
 
 
@@ -164,6 +162,7 @@ def evaluate(
     linter: Linter,
     files: Collection[Input],
     paths: Collection[str],
+    exclude: Exclusion,
     options: argparse.Namespace,
     changes: Changes | StagedFiles | None,
 ) -> None:
@@ -181,7 +180,7 @@ def evaluate(
     if os.name != "posix":
         raise UsageError("--render works on Linux and macOS only")
     if not options.staged:
-        Renderer(paths, options, changes).evaluate(linter, files)
+        Renderer(paths, exclude, options, changes).evaluate(linter, files)
         return
     staged = cast("StagedFiles", changes)
     options = argparse.Namespace(**vars(options))
@@ -189,25 +188,29 @@ def evaluate(
     names = staged.relative(paths or [staged.tree.root])
     with staged.written_out(_MARKS, options.values):
         there = [name for name in names if os.path.lexists(name)]
-        Renderer(there, options, staged).evaluate(linter, files)
+        Renderer(there, exclude, options, staged).evaluate(linter, files)
 
 
 class Renderer:
     """The renderings of one run."""
 
     def __init__(
-        self, paths: Iterable[str], options: argparse.Namespace, changes: Changes | None
+        self,
+        paths: Iterable[str],
+        exclude: Exclusion,
+        options: argparse.Namespace,
+        changes: Changes | None,
     ) -> None:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
         paths = list(paths)
         self._changes = changes
         self._has_changes = cache(changes.any_in) if changes else _every_folder
         self._options = _chart_options(options)
-        self._charts = dict(find_charts(paths, options.exclude))
+        self._charts = dict(find_charts(paths, exclude))
         if len(self._charts) > 1 and (self._options.values or self._options.sets):
             names = ", ".join(list(self._charts)[:5])
             raise UsageError(f"--values and --set are for one chart; here are several: {names}")
-        found = [read_kustomization(file) for file in find_kustomizations(paths, options.exclude)]
+        found = [read_kustomization(file) for file in find_kustomizations(paths, exclude)]
         self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
         self._rendered_files: set[str] = set()
