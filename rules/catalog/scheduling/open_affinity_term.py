@@ -93,7 +93,7 @@ def _key(term: Demand) -> str:
 def _gpu_label(profile: Profile, demands: Iterable[Demand], everywhere: Sequence[Demand]) -> str:
     """The key of the label by which `demands` choose among the requested GPUs; empty if none."""
     narrower = [demand for demand in demands if not _is_met(demand, everywhere)]
-    return selects_gpu_nodes(profile, {"matchExpressions": narrower})
+    return selects_gpu_nodes(profile, {"matchExpressions": narrower}).partition(": ")[0]
 
 
 def _says_nothing(profile: Profile, term: Demand, everywhere: Sequence[Demand]) -> bool:
