@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text
-from rules.base.traits import DEVICE_CLAIM, QUOTA
+from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, QUOTA
 from rules.base.words import matches_any
-from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
@@ -108,8 +108,7 @@ def _view(
         hard = as_object(as_object(raw.get("spec")).get("hard"))
         return Quota(owner, profile, hard, (*base, "spec", "hard"))
     if kind.trait == DEVICE_CLAIM:
-        path, spec = CLAIM_PATHS[owner.kind], raw
-        for step in path:
-            spec = as_object(spec.get(step))
-        return DeviceClaim(owner, profile, spec, (*base, *path))
+        return DeviceClaim(owner, profile, raw, base)
+    if kind.trait == DEVICE_CLASS:
+        return DeviceSpec(owner, profile, raw, base)
     return KubernetesObject(owner, profile, raw, base, kind_trait=kind.trait)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value, pointer
 from rules.objects.container import CONTAINER_LISTS, POD_SPEC, PodLayout
-from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
@@ -79,7 +79,7 @@ class MalformedField(NamedTuple):
     why: str
 
 
-Subject: TypeAlias = Pod | Quota | DeviceClaim | KubernetesObject
+Subject: TypeAlias = Pod | Quota | DeviceSpec | KubernetesObject
 SearchResult: TypeAlias = Subject | MalformedField
 
 

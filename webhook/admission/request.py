@@ -91,7 +91,8 @@ def admission_request(
     if _is_made_by_controller(request):
         return None
     # The user who applies a component's workload is not the one who will create its pods.
-    return request._replace(context=context._replace(user=None))
+    user = context.user if request.is_claim else None
+    return request._replace(context=context._replace(user=user))
 
 
 def _same_pod(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
