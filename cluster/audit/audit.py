@@ -6,10 +6,16 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from cluster.audit.evaluation import Evaluated, ObjectEvaluator, PodRemarks
+from cluster.audit.evaluation import (
+    AdminAccessRemarks,
+    Evaluated,
+    ObjectEvaluator,
+    PodRemarks,
+)
 from cluster.audit.facts import (
     CLUSTER_SCOPED,
     EVALUATED,
+    EVALUATED_EVERYWHERE,
     EVALUATED_WITH_FACTS,
     Facts,
     Identity,
@@ -30,6 +36,7 @@ from cluster.source.objects import (
 from lint.processes import Progress
 from policies.policy import Policy
 from reports.results import InputNotEvaluated, Remark, Results
+from rules.objects.kubernetes_objects import CLAIM_PATHS
 from rules.objects.object_ref import ObjectRef
 
 _NO_REGISTRATION = (
@@ -87,14 +94,17 @@ class _Audit:
     def run(self) -> AuditResult:
         """Read and evaluate everything."""
         facts = self._read_facts_and_evaluate()
-        pods, results = PodRemarks(self._policy.rule_set().profile, facts), self._evaluator.results
+        profile, results = self._policy.rule_set().profile, self._evaluator.results
+        pods, admin_access = PodRemarks(profile, facts), AdminAccessRemarks(profile, facts)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
-            names = EVALUATED if self._namespace else {**EVALUATED, **CLUSTER_SCOPED}
+            names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
             listed = self._source.list_all(names, self._namespace, self._failed.append)
             for raw in progress.count(listed):
                 if not self._is_left_out(raw):
-                    pods.add(self._evaluate(raw))
+                    evaluated = self._evaluate(raw)
+                    pods.add(evaluated)
+                    admin_access.add(evaluated)
                 is_missing = is_missing and namespace_of(raw) != self._namespace
                 progress.show()
         self._evaluator.finish()
@@ -103,7 +113,8 @@ class _Audit:
         failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
         results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
-        results.remarks.extend((*warnings, *pods.remarks(), *self._expired_exceptions()))
+        found = (*pods.remarks(), *admin_access.remarks(), *self._expired_exceptions())
+        results.remarks.extend((*warnings, *found))
         unread = self._unread + self._failed
         return AuditResult(
             results,
@@ -139,7 +150,8 @@ class _Audit:
     def _is_left_out(self, raw: Object) -> bool:
         """Whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
-        is_cluster_scoped = group in CLUSTER_SCOPED and not namespace_of(raw)
+        may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_PATHS
+        is_cluster_scoped = may_be_cluster_scoped and not namespace_of(raw)
         is_done = (group, kind) in EVALUATED_WITH_FACTS
         return is_done or bool(self._namespace and is_cluster_scoped)
 

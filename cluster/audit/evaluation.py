@@ -21,6 +21,8 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
+from rules.inventory.inventory import ADMIN_ACCESS
+from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
@@ -177,10 +179,10 @@ def _field(raw: Object, path: Path) -> str:
     return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]
 
 
-# What an audit says about pods together, besides the findings in each.
+# What an audit says about objects together, besides the findings in each.
 
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
-_NAMED = 5  # pods in a remark
+_NAMED = 5  # objects in a remark
 
 
 class PodRemarks:
@@ -236,8 +238,47 @@ class PodRemarks:
             yield Remark("warning", "", 0, 0, f"namespace {namespace}: {what}: {pods}")
 
 
+class AdminAccessRemarks:
+    """Collects claims with admin access to devices, by the namespaces whose labels allow it.
+
+    The namespaces of components of the GPU platform, which such claims are meant for, do not count.
+    """
+
+    def __init__(self, profile: Profile, facts: Facts) -> None:
+        self._profile = profile
+        labelled = (facts.namespaces or {}).items()
+        found = {
+            name: [k for k in ADMIN_ACCESS if labels.get(k) == "true"] for name, labels in labelled
+        }
+        self._labels = {
+            name: keys for name, keys in found.items() if keys and not profile.components_in(name)
+        }
+        self._claims: dict[str, _Names] = defaultdict(_Names)
+
+    def add(self, evaluated: Evaluated) -> None:
+        """Add the object, if it is such a claim, or a template of one."""
+        group, kind = kind_of(evaluated.raw)
+        if group != CLAIM_GROUP or kind not in CLAIM_PATHS:
+            return
+        for subject in find_subjects({**evaluated.raw}, self._profile):
+            if isinstance(subject, DeviceClaim) and any(
+                request.fields.get("adminAccess") is True for request in subject.requests()
+            ):
+                self._claims[namespace_of(evaluated.raw)].add(str(evaluated.ref))
+
+    def remarks(self) -> Iterator[Remark]:
+        """A warning for each namespace with a label."""
+        for namespace, keys in sorted(self._labels.items()):
+            claims = self._claims.get(namespace)
+            have = "no claim has it now"
+            if claims is not None:
+                have = f"{many(claims.count, 'object')} with it: {claims}"
+            what = f"the label {' and '.join(keys)} lets claims have admin access to devices"
+            yield Remark("warning", "", 0, 0, f"namespace {namespace}: {what}; {have}")
+
+
 class _Names:
-    """Names of pods: how many, and some of them."""
+    """Names of objects: how many, and some of them."""
 
     def __init__(self) -> None:
         self.count = 0

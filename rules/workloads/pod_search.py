@@ -220,7 +220,12 @@ class PodSearch:
         holder = (node.parent if layout is POD_SPEC and node.key == "spec" else None) or node
         metadata = holder.value if layout.metadata_in_spec else holder.value.get("metadata")
         path = holder.path if layout.metadata_in_spec else (*holder.path, "metadata")
-        yield from self._read((node.value, node.path), (metadata, path), node.stable_path, layout)
+        outer = as_object(holder.parent.value) if holder.parent is not None else {}
+        spec = (node.value, node.path)
+        for subject in self._read(spec, (metadata, path), node.stable_path, layout):
+            if isinstance(subject, Pod):
+                subject.holder = outer
+            yield subject
 
     def _read(
         self,

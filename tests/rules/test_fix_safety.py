@@ -88,7 +88,7 @@ def without_fixable_fields(pod: Any) -> Any:
     return rest
 
 
-def claims(pod: Any) -> list[tuple[Any, Any, Any]]:
+def claims(pod: Any) -> list[tuple[Any, ...]]:
     """The name of each claim of a pod, and the claim or the template to which it refers."""
     fields = ("resourceClaimName", "resourceClaimTemplateName")
     entries = [{**(e.get("source") or {}), **e} for e in pod["spec"].get("resourceClaims") or []]
