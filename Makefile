@@ -1,10 +1,10 @@
 # All commands of this repository. `make demo` and `make test-fast` need Python, make and git;
-# `make test` also needs Go, once, to build a Kubernetes control plane.
+# `make test` also needs Go and a C compiler, once, to build a control plane and a container runtime.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane plane check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
+.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane container-runtime plane proof check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -34,6 +34,15 @@ test-oldest: .venv/.dev
 # Builds the control plane for tests, once; a later call returns immediately.
 control-plane: .venv/.dev
 	@$(BIN)/python -m tests.testkit.control_plane.build
+
+# Builds runc and NVIDIA's container toolkits for tests, once; a later call returns immediately.
+container-runtime: .venv/.dev
+	@$(BIN)/python -m tests.testkit.container_runtime.programs
+
+# Starts containers by them, as root, and writes what they get into docs/proof.md and its data.
+proof: .venv/.dev container-runtime
+	@$(BIN)/python -m tests.testkit.container_runtime.executed
+	@$(BIN)/python -m tools.doc_pages
 
 # Runs a control plane, and the pods of the chart on it, until Ctrl-C: docs/tour.md.
 plane: .venv/.dev

@@ -95,8 +95,6 @@ def is_issued_by(authority: x509.Certificate, certificate: x509.Certificate) -> 
     return True
 
 
-# Validate a serving certificate before a server uses it.
-
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 
 

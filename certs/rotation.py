@@ -35,8 +35,6 @@ from certs.keypairs import (
 )
 from certs.secrets import CertificateState, latest
 
-# What the decision about a rotation is made from, and what it says.
-
 
 class RotationPolicy(NamedTuple):
     """The names and lifetimes of certificates.

@@ -24,8 +24,6 @@ from certs.keypairs import (
     validate_key_pair,
 )
 
-# Create TLS contexts for servers.
-
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of TLS 1.3 are authenticated
 
 

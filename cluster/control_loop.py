@@ -3,7 +3,8 @@
 A controller compares a part of the cluster with what it should be, and changes or reports what
 differs: a *pass*. One process runs its controllers one after the other, again and again, until it
 is told to stop. Every pass lists anew what it needs, so a pass that failed needs no repair: the
-next one makes up for it (docs/decisions/0033).
+next one makes up for it (docs/decisions/0033). A watch may begin the next pass early; it says that
+something has changed, never what.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -32,6 +34,13 @@ from terminal import write_error
 _LEASE_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 _MAX_LOGGED = 20  # problems of one pass
 _JITTER = 0.1  # of the time between two passes, so that controllers do not act at once
+# Between the beginnings of two passes, however often something changes: two writers that overwrite
+# each other must not keep an API server busy.
+_LEAST_SECONDS = 1.0
+_WATCH_RETRY_SECONDS = 30.0
+
+
+_log = structlog.get_logger("gpuward.watch")
 
 
 class StoppedError(Exception):
@@ -88,7 +97,7 @@ class Controller(Collector, ABC):
         Never raises. A problem is counted each time, and logged when it begins.
         """
         problems: list[str] = []
-        failed = False
+        failure: Exception | None = None
         self._began_at = self._monotonic()
         try:
             self.is_leader = self._leader is None or self._leader.acquire()
@@ -101,25 +110,26 @@ class Controller(Collector, ABC):
             self._log.info("conflict", error=str(error))
         except self._expected as error:
             problems.append(str(error))
-            failed = True
-        except Exception:  # noqa: BLE001  # the outermost loop
+            failure = error
+        except Exception as error:  # noqa: BLE001  # the outermost loop
             # Most likely a bug. The next pass may succeed, and a process that ends would forget
             # what it has seen.
             self._log.exception(self._failure)
-            failed = True
+            failure = error
         finally:
             self._began_at, self._ended_at = math.inf, self._monotonic()
-        if failed:
-            self._on_failure()
+        if failure is not None:
+            self._on_failure(failure)
         for text in [text for text in problems if text not in self._problems][:_MAX_LOGGED]:
             self._log.error(self._failure, error=text)
         self._problems = problems
         self.passes += 1
-        self.failures += failed or bool(problems)
-        return not (failed or problems)
+        went_wrong = failure is not None or bool(problems)
+        self.failures += went_wrong
+        return not went_wrong
 
-    def _on_failure(self) -> None:
-        """Forget what a pass that failed may have made wrong."""
+    def _on_failure(self, error: Exception) -> None:
+        """Forget what a pass that ended with `error` may have made wrong."""
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; none by default."""
@@ -146,24 +156,68 @@ class Controller(Collector, ABC):
         return _metrics((self,))
 
 
+class Watch(NamedTuple):
+    """A thread that waits for changes of `what`, so that a pass follows each at once.
+
+    `changes` yields when it begins to watch, and when something may have changed. It ends now and
+    then, and raises ClusterError.
+    """
+
+    what: str
+    changes: Callable[[], Iterator[None]]
+
+    def run(self, on_change: Callable[[], object], stop: threading.Event, log: Any) -> None:
+        """Call `on_change` after each change until `stop` is set. Errors are logged as they begin.
+
+        Without a watch, changes are seen by the next regular pass.
+        """
+        problem = ""
+        while not stop.is_set():
+            try:
+                for _ in self.changes():
+                    problem = ""
+                    on_change()
+                stop.wait(_LEAST_SECONDS)
+            except ClusterError as error:
+                if problem != str(error):
+                    log.warning("changes not watched", what=self.what, error=str(error))
+                problem = str(error)
+                stop.wait(_WATCH_RETRY_SECONDS)
+
+
 class ControlLoop(NamedTuple):
     """The controllers of a process, with so many `seconds` between two passes of them.
 
-    `on_start` is called with the event that tells the process to stop.
+    `on_start` is called with the event that tells the process to stop. After each change that one
+    of the `watches` sees, the next pass begins at once.
     """
 
     controllers: Sequence[Controller]
     seconds: float
     on_start: Callable[[threading.Event], object] = lambda _: None
+    watches: Sequence[Watch] = ()
 
     def run(self, stop: threading.Event) -> None:
         """Run passes until `stop` is set, then give up what is held."""
         self.on_start(stop)
+        wake = threading.Event()
+
+        def wake_to_stop() -> None:
+            stop.wait()
+            wake.set()
+
+        _start_thread("stop", wake_to_stop)
+        for watch in self.watches:
+            _start_thread(watch.what, partial(watch.run, wake.set, stop, _log))
         spread = random.SystemRandom()
         while not stop.is_set():
+            began_at = time.monotonic()
             for controller in self.controllers:
                 controller.reconcile()
-            stop.wait(self.seconds * spread.uniform(1 - _JITTER, 1 + _JITTER))
+            wake.wait(self.seconds * spread.uniform(1 - _JITTER, 1 + _JITTER))
+            if wake.is_set():
+                stop.wait(max(0.0, began_at + _LEAST_SECONDS - time.monotonic()))
+                wake.clear()
         for controller in self.controllers:
             controller.stop()
 
@@ -175,6 +229,11 @@ class ControlLoop(NamedTuple):
     def metrics(self) -> bytes:
         """The metrics of all controllers in Prometheus' text format."""
         return _metrics(self.controllers)
+
+
+def _start_thread(name: str, run: Callable[[], object]) -> None:
+    """Start a thread that does not keep the process from ending."""
+    threading.Thread(target=run, name=name, daemon=True).start()
 
 
 def run_loop(
@@ -326,7 +385,7 @@ def serve_status(
             """Do not log probes."""
 
     server = ThreadingHTTPServer(("", port), Handler)
-    threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
+    _start_thread("status", server.serve_forever)
     return server
 
 

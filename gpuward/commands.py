@@ -37,6 +37,11 @@ COMMANDS = {
         "write a policy and chart values for a cluster",
     ),
     "doctor": ("cluster.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
+    "modes": (
+        "cluster.modes",
+        "cluster",
+        "show the modes of namespaces, and change them in bulk",
+    ),
     "inventory": (
         "cluster.controllers.inventory",
         "certs",

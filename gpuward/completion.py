@@ -67,7 +67,7 @@ def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
     """Words with their descriptions; None for names of files."""
     if not words:
         commands = {name: what for name, (_, _, what) in COMMANDS.items()}
-        return _beginning(commands.items(), prefix)
+        return _words_with_prefix(commands.items(), prefix)
     parser = parsers.command_parser(words[0]) if words[0] in COMMANDS else None
     if parser is None:
         return {}
@@ -76,7 +76,7 @@ def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
     if option is not None and option.nargs != 0:
         return _values(option, prefix)
     if prefix.startswith("-"):
-        return _beginning(_options(parser), prefix)
+        return _words_with_prefix(_options(parser), prefix)
     positional = _next_positional(parser, rest)
     return _values(positional, prefix) if positional else {}
 
@@ -108,7 +108,7 @@ def _innermost(
 
 def _values(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
     if action.choices is not None:
-        return _beginning(((str(choice), "") for choice in action.choices), prefix)
+        return _words_with_prefix(((str(choice), "") for choice in action.choices), prefix)
     return None if action.metavar in _PATHS else {}
 
 
@@ -119,5 +119,5 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
                 yield name, (action.help or "").partition("\n")[0]
 
 
-def _beginning(words: Iterable[tuple[str, str]], prefix: str) -> Mapping[str, str]:
+def _words_with_prefix(words: Iterable[tuple[str, str]], prefix: str) -> Mapping[str, str]:
     return {word: what for word, what in words if word.startswith(prefix)}

@@ -43,6 +43,8 @@ _RULES_OF = {
     SHELL: (run_gpu.RULE.name, node_mode_by_kubectl.RULE.name),
 }
 _EMBEDDING = {SHELL: manifests_in_script, MARKDOWN: manifests_in_markdown}
+# What a command sets can be at fault by itself, whatever else the node has.
+_ABOUT_CHANGES = ("unknown-node-mode", "unknown-node-taint")
 _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
 
 
@@ -108,9 +110,11 @@ class _FileEvaluation:
                 results.remarks.append(Remark("warning", name, line, column, message))
 
     def _evaluate_commands(self) -> None:
-        """Add what is wrong with the objects that commands of kubectl make."""
+        """Add what is wrong with the objects that commands of kubectl make or change."""
         for made in objects_of_commands(self._file.source.text):
             for finding in self._linter.check_object(made.manifest).findings:
+                if made.is_change and finding.rule not in _ABOUT_CHANGES:
+                    continue
                 shown = reported(finding)._replace(fix="", fixable=False)
                 span, comments, paths = self._place_in_text(*made.place(finding.path), made.span[0])
                 active = self._rules_about_objects[finding.rule]
@@ -147,7 +151,7 @@ class _FileEvaluation:
         """Add what `active` has found to the results, unless a comment covers one of `paths`."""
         where = (self._file.source.name, span, self._file.excerpt(span))
         located = LocatedFinding(shown, *where, owner=shown.object)
-        if comment := _covering(comments, paths, active):
+        if comment := _covering_comment(comments, paths, active):
             self._linter.results.suppressed += 1
             entry = SuppressedFinding(located, comment.reason)
             self._linter.results.suppressed_findings.append(entry)
@@ -176,7 +180,7 @@ class _FileEvaluation:
         return span, self._comments[0], [(line,) for line in lines]
 
 
-def _covering(
+def _covering_comment(
     comments: Suppressions, paths: Iterable[Path], active: ActiveRule
 ) -> Suppression | None:
     """The comment that covers one of `paths`; None if none does."""

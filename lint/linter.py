@@ -25,9 +25,9 @@ from reports.results import (
     InputNotEvaluated,
     Results,
     failed_rules,
+    malformed_fields,
     report_unparsed,
     report_unread,
-    unread_fields,
 )
 from rules.base.json_values import Json, as_object
 from rules.engine.evaluation import EvaluationResult
@@ -230,7 +230,7 @@ class Linter:
         for finding, reason in item.comments.suppressed():
             located = locate_finding(file, document, finding)
             results.suppressed_findings.append(SuppressedFinding(located, reason))
-        report_unread(results, file.source, unread_fields(file, document, result))
+        report_unread(results, file.source, malformed_fields(file, document, result))
         results.not_evaluated += failed_rules(file, document, result)
         results.remarks += remarks(file, document, item.comments, RULE_NAMES)
         results.remarks += excuses(file, document, result)

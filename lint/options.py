@@ -11,8 +11,6 @@ from reports.formats import FORMATS
 from sources.sources import STANDARD_INPUT
 from terminal import CommandParser
 
-# The options that say what is linted, and by which policy.
-
 # The options of `gpuward lint` that commands lack which only have those of `add_inputs`.
 DEFAULTS: dict[str, Any] = {
     "staged": False,
@@ -39,6 +37,11 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         action="append",
         default=[],
         help="leave out files, or folders, whose path or name fits; repeatable",
+    )
+    group.add_argument(
+        "--no-gitignore",
+        action="store_true",
+        help="lint files in folders also if Git ignores them",
     )
     group.add_argument(
         "--stdin-filename",
@@ -137,8 +140,6 @@ def _add_rendering(made: argparse._ArgumentGroup) -> None:
         "--kube-version", metavar="VERSION", default="", help="render for this Kubernetes version"
     )
 
-
-# The options of `gpuward lint`.
 
 _EPILOG = """\
 exit status:

@@ -99,8 +99,6 @@ def _evaluate(batch: Sequence[Input]) -> Partial:
     return _linter.take()
 
 
-# How far a long run is, on a terminal.
-
 T = TypeVar("T")
 
 _DELAY = 1.0  # seconds before the bar is shown
@@ -155,8 +153,6 @@ class Progress:
         sys.stderr.write(text)
         sys.stderr.flush()
 
-
-# Evaluate many or large inputs: in parts and processes, with a progress bar on a terminal.
 
 _BATCH = 32  # inputs
 _MAX_LENGTH = 1 << 20  # characters

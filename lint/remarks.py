@@ -16,7 +16,7 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.unread_fields import fields_in_values, unread_fields
+from rules.workloads.gpu_fields_outside_pods import fields_in_values, gpu_fields_outside_pods
 from sources.manifests import File
 
 
@@ -30,7 +30,11 @@ def remarks(
     name = file.source.name
     for duplicate in document.duplicates:
         line, column = file.position(duplicate.key_start)
-        message = f"the key {str(duplicate.path[-1])!r} is here twice: only this one counts"
+        key = str(duplicate.path[-1])
+        message = (
+            f"the key {key!r} is here twice: kubectl takes only this one, and kustomize refuses "
+            "the file"
+        )
         yield Remark("warning", name, line, column, message)
     for comment, message in comments.faults(rules):
         line, column = file.position(comment.start)
@@ -43,17 +47,21 @@ def unread_remarks(file: File, document: Document, profile: Profile) -> Iterator
         "where gpuward finds no pod: the pods that its controller makes are evaluated only at "
         "admission"
     )
-    yield from _unread(file, document, unread_fields(document.value, profile), why)
+    yield from _remarks_about_fields(
+        file, document, gpu_fields_outside_pods(document.value, profile), why
+    )
 
 
 def values_remarks(file: File, profile: Profile) -> Iterator[Remark]:
     """What tells of GPUs in a file of a chart's values."""
     why = "in the values of a chart: lint the chart with --render, and with these --values"
     for document in file.values():
-        yield from _unread(file, document, fields_in_values(document.value, profile), why)
+        yield from _remarks_about_fields(
+            file, document, fields_in_values(document.value, profile), why
+        )
 
 
-def _unread(
+def _remarks_about_fields(
     file: File, document: Document, fields: Iterable[tuple[Path, str]], why: str
 ) -> list[Remark]:
     spans = ((file.locate(document, path), name) for path, name in fields)
@@ -86,8 +94,6 @@ def exception_remarks(
         message = f"the exception to {', '.join(exception.rules)} ({exception.reason}) {what}"
         yield Remark(level, file, 1, 1, message)
 
-
-# Remarks about GpuExceptions in files: why a cluster would not accept them.
 
 _LEVELS = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 

@@ -13,10 +13,10 @@ from lint.evaluation import Suggest
 from lint.linter import Linter
 from lint.preview import Preview
 from policies.policy import Policy
-from reports.results import Results
+from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
-from sources.paths import inputs
+from sources.paths import Exclusion, inputs
 from sources.policy_file import PolicyChoice
 from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
 
@@ -65,6 +65,7 @@ def run(
         tree=tree,
         suggest=suggest,
     )
+    exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
     wanted = changed.has if changed else None
@@ -72,14 +73,14 @@ def run(
     if staged:
         given = staged.sources(paths, options.exclude)
     else:
-        given = _inputs(options, paths, mode, wanted)
+        given = _inputs(options, paths, exclude, mode, wanted)
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
         files = [*given]
         linter.gather(files)
         evaluate = import_module("lint.rendering.renderer").evaluate
-        evaluate(linter, files, paths, options, staged or changed)
+        evaluate(linter, files, paths, exclude, options, staged or changed)
     elif staged:
         linter.gather(staged.sources(paths, options.exclude))
         linter.evaluate(given)
@@ -94,8 +95,12 @@ def run(
             import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
         evaluate = import_module("lint.container_file_rules").evaluate
-        evaluate(linter, others.find(paths, options.exclude, wanted))
+        evaluate(linter, others.find(paths, exclude, wanted))
     linter.finish()
+    linter.results.remarks += (
+        Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
+    )
+    linter.results.has_ignored = exclude.has_ignored
     return Run(linter.results, policy, today, linter.previews)
 
 
@@ -106,14 +111,28 @@ def _are_many(given: list[Input]) -> bool:
     return any(map(may_be_large, given))
 
 
+def _exclusion(options: argparse.Namespace) -> Exclusion:
+    """What `--exclude` and Git leave out of the folders that the user names."""
+    if options.no_gitignore and (options.fix or options.diff):
+        why = "a fix never writes what Git ignores, unless you name the file"
+        raise UsageError(f"{why}: leave --no-gitignore out")
+    return Exclusion(options.exclude, None if options.no_gitignore else _ignored_paths)
+
+
+def _ignored_paths(folder: str) -> frozenset[str]:
+    paths: frozenset[str] = import_module("sources.git.ignored").ignored_paths(folder)
+    return paths
+
+
 def _inputs(
     options: argparse.Namespace,
     paths: list[str],
+    exclude: Exclusion,
     mode: Mode | None,
     wanted: Callable[[str], bool] | None,
 ) -> Iterator[Input]:
     read_stdin = mode.streams.read if mode and mode.streams else None
-    return inputs(paths, options.exclude, options.stdin_filename, read_stdin, wanted)
+    return inputs(paths, exclude, options.stdin_filename, read_stdin, wanted)
 
 
 def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFiles | None:

@@ -65,8 +65,12 @@ def _essential_settings(rule: Rule[Any]) -> dict[str, Any]:
 
 
 def _strict_settings(rule: Rule[Any]) -> dict[str, Any]:
-    """Warnings refuse, notes warn, rules of hygiene note; no comment lifts what protects others."""
-    usual = "audit" if rule.family == "hygiene" else _STRICT_ACTIONS.get(rule.action)
+    """Warnings refuse, notes warn, and rules of hygiene that are off note.
+
+    No comment lifts what protects others.
+    """
+    is_off_hygiene = rule.family == "hygiene" and rule.action is Action.OFF
+    usual = "audit" if is_off_hygiene else _STRICT_ACTIONS.get(rule.action)
     action = _OTHER_STRICT_ACTIONS.get(rule.name, usual)
     settings: dict[str, Any] = {} if action is None else {"action": action}
     return settings | ({"suppressible": False} if rule.family in SECURITY_FAMILIES else {})

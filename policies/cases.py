@@ -170,8 +170,6 @@ def _refuse_unknown(file: str, value: Mapping[str, Any], known: Iterable[str]) -
             raise CaseError(f"{file}: unknown key {key!r}; there are {', '.join(known)}")
 
 
-# Compare what a case expects with what a policy produces.
-
 # The keys of a finding that stay the same when gpuward words its messages differently.
 _STABLE_KEYS = ("rule", "action", "path", "container", "key")
 

@@ -13,8 +13,6 @@ from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.inventory.inventory import VERSION, Inventory, from_json, to_json
 
-# What the files that controllers write for the webhook have in common: JSON and a time.
-
 
 class CheckedContent(NamedTuple):
     """The object in a file, and when a controller last compared it with the cluster, in UTC."""
@@ -161,8 +159,6 @@ def _add(share: Any, records: dict[str, Any], levels: int) -> None:
         else:
             _add(value, records[key], levels - 1)
 
-
-# The file by which accepted GpuExceptions reach the webhook, as JSON.
 
 EXCEPTIONS_FILE = "exceptions.json"
 """The name of the file, also as the key of the chart's ConfigMap."""

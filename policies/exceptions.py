@@ -74,10 +74,10 @@ def as_patterns(value: Any) -> tuple[str, ...]:
 def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
     """What the schema cannot say about the exception at `path`."""
     # A pattern that matches every value does not restrict the exception.
-    criteria = {key for key, value in exception["match"].items() if _restricts(value)}
+    criteria = {key for key, value in exception["match"].items() if _none_matches_all(value)}
     for name in exception["rules"]:
         if name not in RULES:
-            yield (*path, "rules"), _unknown(name)
+            yield (*path, "rules"), _why_no_such_rule(name)
         elif RULES[name].family in SECURITY_FAMILIES and "namespace" not in criteria:
             yield (
                 (*path, "match"),
@@ -102,7 +102,7 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
         yield (*path, "expires"), f"{exception['expires']!r} is not a date (YYYY-MM-DD)"
 
 
-def _unknown(name: str) -> str:
+def _why_no_such_rule(name: str) -> str:
     """Why there can be no exception to the rule `name`."""
     if any(rule.name == name for rule in CONTAINER_FILE_RULES):
         return f"{name} is about files, and exceptions are about objects: write a comment there"
@@ -116,11 +116,11 @@ def gpu_exception_limit_problems(
 
     `protected` are the rules that have `suppressible: false`.
     """
-    is_open = limits.get("approval") == "none" and not _restricts(limits["namespaces"])
+    is_open = limits.get("approval") == "none" and not _none_matches_all(limits["namespaces"])
     for name in limits["rules"]:
         where = (*path, "rules")
         if name not in RULES:
-            yield where, _unknown(name)
+            yield where, _why_no_such_rule(name)
         elif name in protected:
             yield where, f"{name} has suppressible: false, so its exceptions cannot be allowed"
         elif is_open and RULES[name].family in SECURITY_FAMILIES:
@@ -130,6 +130,6 @@ def gpu_exception_limit_problems(
             )
 
 
-def _restricts(patterns: Any) -> bool:
+def _none_matches_all(patterns: Any) -> bool:
     """Whether none of `patterns` matches everything."""
     return all(pattern.strip("*") for pattern in as_patterns(patterns))

@@ -108,13 +108,13 @@ def acceptance(
     exception = to_exception(_as_policy_exception(raw))
     obstacle = _obstacle(raw, exception, tuple(limits), today)
     if exception.expires is None or not exception.expired(today):
-        return obstacle or _accepted(exception)
+        return obstacle or _acceptance(exception)
     is_hint = obstacle is None and (today - exception.expires).days <= HINT_DAYS
     message = f"it ended after {exception.expires}"
     return Acceptance(Reason.ENDED, message, exception if is_hint else None)
 
 
-def _accepted(exception: PolicyException) -> Acceptance:
+def _acceptance(exception: PolicyException) -> Acceptance:
     message = f"findings of {', '.join(exception.rules)} are accepted until {exception.expires}"
     return Acceptance(Reason.ACCEPTED, message, exception)
 

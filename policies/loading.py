@@ -16,8 +16,6 @@ from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object
 from rules.finding import Action
 
-# Turn the text of a policy into a `Policy`, or report each problem with its position.
-
 MAX_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20
 MAX_CHUNKS = 100
@@ -141,8 +139,6 @@ def _settings(values: Mapping[tuple[str, ...], Setting]) -> RuleSettings:
         suppressible=plain.get("suppressible", True),
     )
 
-
-# Read a policy from a file, for the linter, the webhook and `gpuward policy`.
 
 POLICY_FILE = "gpuward.yaml"
 """The name of a policy file, also as a key of the chart's ConfigMap."""

@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 from rules.base.json_values import Path, display
 
-# Suggest a known word for a misspelled one.
-
 
 def did_you_mean(word: str, known: Iterable[str], fallback: str = "") -> str:
     """Return `did you mean "…"?` with the word of `known` that is most similar to `word`.

@@ -39,8 +39,6 @@ def fingerprint(identity: str) -> str:
     return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
 
 
-# What the reports for other programs list: findings, and whatever else a user must not miss.
-
 NOT_EVALUATED = "not-evaluated"
 NOT_FIXED = "not-fixed"
 NOT_WRITTEN = "not-written"

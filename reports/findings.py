@@ -10,8 +10,6 @@ from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
 from sources.manifests import Excerpt, File, Span
 
-# Findings as reports show them: with their places in files, and without their manifests.
-
 RULES = {rule.name: rule for rule in ALL_RULES}
 LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
 ACTIONS = {level: action for action, level in LEVELS.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from reports.findings import LocatedFinding
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.objects.object_ref import ObjectRef, object_ref
+from rules.objects.object_ref import ObjectRef, group_of, object_ref
 
 # As Kubernetes does by itself, Deployment to ReplicaSet to Pod; and as controllers on top of it do.
 _MAX_LEVELS = 10
@@ -34,17 +34,17 @@ class Owners:
         references = as_objects(metadata.get("ownerReferences"))
         if not references:
             return
-        ref = object_ref(as_text(raw.get("kind")), _group(raw), metadata, namespace)
+        ref = object_ref(as_text(raw.get("kind")), group_of(raw), metadata, namespace)
         for _, reference in references:
             kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
-            owner = ObjectRef(kind, _group(reference), ref.namespace, name)
+            owner = ObjectRef(kind, group_of(reference), ref.namespace, name)
             can_exist = name and max(map(len, owner)) <= _MAX_NAME
             # The owner of a static pod is its Node.
             if reference.get("controller") is True and kind != "Node" and can_exist:
                 self._controllers[ref] = owner
-                self._presume(owner, metadata)
+                self._presume_deployment(owner, metadata)
 
-    def _presume(self, owner: ObjectRef, metadata: Mapping[str, Any]) -> None:
+    def _presume_deployment(self, owner: ObjectRef, metadata: Mapping[str, Any]) -> None:
         revision = as_text(as_object(metadata.get("labels")).get(_POD_TEMPLATE_HASH))
         if owner.kind == "ReplicaSet" and revision and owner.name.endswith(f"-{revision}"):
             name = owner.name.removesuffix(f"-{revision}")
@@ -112,7 +112,3 @@ def _representative(group: list[tuple[LocatedFinding, int]]) -> LocatedFinding:
         ref = located.finding.object
         objects[ref] = max(objects.get(ref, 0), located.objects)
     return best._replace(objects=sum(objects.values()))
-
-
-def _group(raw: Mapping[str, Any]) -> str:
-    return as_text(raw.get("apiVersion")).rpartition("/")[0]

@@ -20,6 +20,7 @@ _TOO_MANY = (
     "or accept what is known with a baseline"
 )
 _SKIPPED = "; the report names what was skipped"
+_IGNORED = "; what Git ignores was left out, and --no-gitignore lints it"
 
 
 class Remark(NamedTuple):
@@ -90,6 +91,8 @@ class Results:
         self.suppressed_findings: list[SuppressedFinding] = []
         self.excepted = 0
         self.seconds = 0.0
+        self.has_ignored = False
+        """whether Git ignores something in the folders"""
 
     def add(self, later: "Results") -> None:
         """Add the results of inputs that come after those of these results."""
@@ -134,7 +137,8 @@ class Results:
         if self.objects:
             found = f"{self.objects} Kubernetes object{'s'[self.objects == 1 :]}, "
             found += "none of which rules are about"
-        return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}"
+        ignored = _IGNORED if self.has_ignored else ""
+        return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}{ignored}"
 
     def status(self, fail_on: str) -> int:
         """3 if something was not evaluated or written, 1 if a finding reaches `fail_on`, else 0."""
@@ -144,8 +148,6 @@ class Results:
         worst += [ACTIONS[remark.level] for remark in self.remarks]
         return int(any(action >= ACTIONS[fail_on] for action in worst))
 
-
-# What the linter could not evaluate in a document, with its place.
 
 TEMPLATE = "a chart's template: lint the chart with --render"
 
@@ -199,7 +201,7 @@ def too_large(file: File, document: Document, path: Path, why: str) -> InputNotE
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
-def unread_fields(
+def malformed_fields(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The fields that rules could not read."""

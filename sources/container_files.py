@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, YamlError, read, split
@@ -23,10 +23,8 @@ from rules.gpu.scripts import (
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
-from sources.paths import is_excluded
+from sources.paths import Exclusion, walk
 from sources.sources import UnreadFile, UsageError
-
-# Which files are Dockerfiles, compose files, scripts and Markdown.
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = KINDS = ("dockerfile", "compose", "shell", "markdown")
 _PATTERNS = {
@@ -73,7 +71,7 @@ class ContainerFiles:
     def find(
         self,
         paths: Iterable[str],
-        exclude: Collection[str],
+        exclude: Exclusion,
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Iterator[UnreadFile]:
         """The files at `paths`, each once.
@@ -82,19 +80,19 @@ class ContainerFiles:
         """
         seen = set()
         for path in paths:
-            for name in _files(path) if os.path.isdir(path) else [path]:
+            for name in _files(path, exclude) if os.path.isdir(path) else [path]:
                 if name in seen or name not in self or (is_wanted and not is_wanted(name)):
                     continue
-                if not any(is_excluded(name, pattern) for pattern in exclude):
+                if not exclude.fits(name):
                     seen.add(name)
                     yield UnreadFile(name, path)
 
 
-def _files(root: str) -> Iterator[str]:
-    for here, folders, files in os.walk(root):
+def _files(root: str, exclude: Exclusion) -> Iterator[str]:
+    for here, folders, files in walk(root, exclude):
         inside = os.path.relpath(here, root).replace(os.sep, "/")
-        folders[:] = sorted(name for name in folders if _is_visited(f"{inside}/{name}"))
-        for name in sorted(files):
+        folders[:] = (name for name in folders if _is_visited(f"{inside}/{name}"))
+        for name in files:
             yield os.path.normpath(os.path.join(here, name))
 
 
@@ -106,9 +104,6 @@ def _is_visited(folder: str) -> bool:
         return True
     path = "/".join(parts[hidden:]) + "/"
     return any(path.startswith(f"{f}/") or f"{f}/".startswith(path) for f in _CI_FOLDERS)
-
-
-# Settings of containers with their places in a text.
 
 
 class LocatedSetting(NamedTuple):
@@ -133,8 +128,6 @@ class UnreadableError(Exception):
         super().__init__(reason)
         self.offset = offset
 
-
-# Read which services of a compose file get GPUs.
 
 _RESERVED = ("deploy", "resources", "reservations")
 
@@ -194,8 +187,6 @@ def _environment(raw: Any) -> Iterator[tuple[Path, str, str | None]]:
     for name, value in as_object(raw).items():
         yield ("environment", name), name, None if value is None else str(value)
 
-
-# Read which commands of a script, and settings of a CI file, give GPUs or label nodes.
 
 _VARIABLE = re.compile(
     r"^[ \t]*(?:-[ \t]+)?[\"']?(\w+_VISIBLE_\w+)[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
@@ -309,8 +300,6 @@ def _instruction(parts: list[str], offsets: list[tuple[int, int]]) -> Instructio
     text = "".join(parts)
     return Instruction(next(iter(text.split(maxsplit=1)), "").upper(), text, offsets)
 
-
-# Read which variables a Dockerfile gives the containers of its images by default.
 
 _PAIR = re.compile(r"([\w.-]+)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")
 _LEGACY = re.compile(r"\s*([\w.-]+)\s+(.*)")

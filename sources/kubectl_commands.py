@@ -1,4 +1,4 @@
-"""The objects that `kubectl run` and `kubectl create quota` make, from the text of a script."""
+"""The objects that commands of kubectl make or change, from the text of a script."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ _FLAGS = frozenset(
 _FLAG_LETTERS = frozenset("itqh")
 _FULL_NAMES = {"-n": "--namespace", "-l": "--labels"}
 _QUOTAS = ("quota", "resourcequota", "resourcequotas")
+_NODES = ("node", "nodes", "no")
 
 
 class CommandObject(NamedTuple):
     """An object that a command makes.
 
     `places` are the offsets of the words that the values at these paths are from; what they do not
-    have is from the whole command, at `span`.
+    have is from the whole command, at `span`. `is_change` says that the command only changes the
+    object, which has more than is known.
     """
 
     manifest: dict[str, Any]
     places: dict[Path, Span]
     span: Span
+    is_change: bool = False
 
     def place(self, path: Path) -> Span:
         """Where the value at `path` is from."""
@@ -75,7 +78,10 @@ def _is_flag(name: str) -> bool:
 
 
 def objects_of_commands(text: str) -> Iterator[CommandObject]:
-    """The objects that `kubectl run` and `kubectl create quota` make anywhere in `text`."""
+    """The objects that commands anywhere in `text` make or change.
+
+    These are `kubectl run`, `kubectl create quota`, and `kubectl label` and `taint` for nodes.
+    """
     if "kubectl" not in text and "oc " not in text:
         return
     for words, spans in find_commands(text, KUBECTL):
@@ -86,6 +92,13 @@ def objects_of_commands(text: str) -> Iterator[CommandObject]:
             yield _pod(arguments, span, text)
         elif verbs[:1] == ["create"] and verbs[1:] and verbs[1] in _QUOTAS:
             yield _quota(arguments, span)
+        elif _changes_node(verbs):
+            yield _node(arguments, verbs[0], span)
+
+
+def _changes_node(verbs: Sequence[str]) -> bool:
+    is_known = len(verbs) > 1 and verbs[0] in ("label", "taint")
+    return is_known and verbs[1].partition("/")[0] in _NODES
 
 
 def _metadata(arguments: _Arguments, position: int) -> dict[str, Any]:
@@ -107,10 +120,10 @@ def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
     places = {(*path, "image"): arguments.span("--image", span)}
     for name, value, where in arguments.options:
         if name == "--env":
-            variable, _, text = value.partition("=")
+            variable, _, given = value.partition("=")
             entries = container.setdefault("env", [])
             places[*path, "env", len(entries)] = where
-            entries.append({"name": variable, "value": text})
+            entries.append({"name": variable, "value": given})
     if any(name == "--privileged" and value != "false" for name, value, _ in arguments.options):
         container["securityContext"] = {"privileged": True}
         places[*path, "securityContext"] = arguments.span("--privileged", span)
@@ -121,7 +134,7 @@ def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
     manifest["spec"] = {"containers": [container]}
     overrides = _overrides(text, arguments.span("--overrides", (0, 0)))
     if overrides:
-        manifest = _merged(manifest, overrides)
+        manifest = _merge(manifest, overrides)
         place = arguments.span("--overrides", span)
         places = {} if "containers" in as_object(overrides.get("spec")) else places
         places |= dict.fromkeys((("spec",), ("metadata",)), place)
@@ -137,13 +150,13 @@ def _overrides(text: str, span: Span) -> Mapping[str, Any]:
         return {}
 
 
-def _merged(value: Any, patch: Any) -> Any:
+def _merge(value: Any, patch: Any) -> Any:
     """`value` with the JSON merge patch (RFC 7386), which kubectl applies by default."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}
     for name, inner in patch.items():
-        merged[name] = _merged(merged.get(name), inner)
+        merged[name] = _merge(merged.get(name), inner)
     return {name: inner for name, inner in merged.items() if inner is not None}
 
 
@@ -157,6 +170,29 @@ def _quota(arguments: _Arguments, span: Span) -> CommandObject:
                 places["spec", "hard", key] = where
     manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _metadata(arguments, 2)}
     return CommandObject({**manifest, "spec": {"hard": hard}}, places, span)
+
+
+def _node(arguments: _Arguments, verb: str, span: Span) -> CommandObject:
+    """A node with the labels or the taints that the command sets."""
+    metadata: dict[str, Any] = {"name": ""}
+    labels: dict[str, str] = {}
+    taints: list[dict[str, str]] = []
+    places: dict[Path, Span] = {}
+    for word, where in arguments.plain[1:]:
+        name, equals, value = word.partition("=")
+        if verb == "label" and equals:
+            labels[name] = value
+            places["metadata", "labels", name] = where
+        elif verb == "taint" and ":" in word and not word.endswith("-"):
+            text, _, effect = word.rpartition(":")
+            key, _, value = text.partition("=")
+            places["spec", "taints", len(taints)] = where
+            taints.append({"key": key, "value": value, "effect": effect})
+        elif not equals and not word.endswith("-"):
+            metadata["name"] = word.rpartition("/")[2]
+    metadata["labels"] = labels
+    manifest = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    return CommandObject({**manifest, "spec": {"taints": taints}}, places, span, is_change=True)
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -22,8 +22,6 @@ from sources.sources import (
     SkippedFile,
 )
 
-# The fields of a kustomization by which it makes or changes objects in ways that concern GPUs.
-
 # What these make or change cannot be known without rendering. Fields that are not here, such as
 # `namePrefix`, `namespace`, `replicas` and `configMapGenerator`, change nothing that gives a GPU.
 _ALWAYS = (
@@ -152,14 +150,14 @@ class Kustomizations:
         if not self._tree.is_file(path):
             return Kustomization()
         raw = as_object(next(documents(self._tree, path), None))
-        entries = [as_text(entry) for entry in _listed(raw.get("patchesStrategicMerge"))]
+        entries = [as_text(entry) for entry in as_list(raw.get("patchesStrategicMerge"))]
         inline = 0
         for field in ("patches", "patchesJson6902"):
             for _, entry in as_objects(raw.get(field)):
                 entries.append(as_text(entry.get("path")))
                 inline += bool(entry.get("patch"))
         inline += sum("\n" in entry for entry in entries)
-        resources = (as_text(entry) for entry in _listed(raw.get("resources")))
+        resources = (as_text(entry) for entry in as_list(raw.get("resources")))
         folder = os.path.dirname(path)
         paths = (self._paths(folder, resources), self._paths(folder, entries))
         return Kustomization(*paths, inline, fields_about_gpus(raw))
@@ -184,5 +182,6 @@ def documents(tree: FileTree, path: str) -> Iterator[Any]:
         return  # if the file is to be linted, the linter reports it
 
 
-def _listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """`value` if it is a list, else an empty one."""
     return value if isinstance(value, list) else []

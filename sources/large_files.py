@@ -21,8 +21,6 @@ from sources.sources import (
     may_be_large,
 )
 
-# A text that is read as far as it is needed, and forgotten when it has been used.
-
 _BLOCK = 1 << 20
 
 
@@ -70,8 +68,6 @@ class TextStream:
         return taken
 
 
-# What Lists in YAML and in JSON have in common.
-
 PART = 1 << 19
 """Characters of a part: enough that a part costs little more than its items."""
 MAX_HEAD = 1 << 16
@@ -92,8 +88,6 @@ def check_kind(value: Any, assumed: str) -> None:
     if not assumed and kind != "List":
         raise ListError(f"the kind {kind} comes after the items: write it before them")
 
-
-# Cut a large List in JSON into Lists of fewer items, without reading all of it at once.
 
 _SPACE = re.compile(r"[\s,]*")
 _KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
@@ -311,8 +305,6 @@ def _kind_in(head: str) -> str:
     kind = document.value.get("kind") if document and isinstance(document.value, dict) else None
     return kind if isinstance(kind, str) else ""
 
-
-# Cut a large file into sources: some of its documents each, or some items of a List.
 
 MAX_STREAM = 1 << 30
 _ANCHOR = re.compile(rb"(?:[:?-][ \t\r\n]+|[\[{,][ \t]*)&\w")

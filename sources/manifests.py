@@ -9,11 +9,9 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
-from kubeyaml import Document, LimitError, Lines, Place, YamlError, read, split
+from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, read, split
 from rules.base.json_values import Path
 from sources.sources import Source, has_placeholder
-
-# Pieces of a text, and what reports show of them.
 
 _EXCERPT = 120  # characters
 _LINES_AROUND = 2
@@ -99,9 +97,8 @@ def _byte_column(text: str, offset: int) -> int:
     return len(text[start:offset].encode(errors="surrogatepass")) + 1
 
 
-# Find the Kubernetes objects in a text, and the position of a path of one in the text.
-
 MAX_DOCUMENTS = 20_000
+_TEMPLATE_ELSEWHERE = "a template outside a chart's templates: lint what it renders to"
 # Two escapes that make one character; an escaped backslash is stepped over.
 _PAIR = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 
@@ -175,10 +172,10 @@ class File:
 
     def original_offset(self, offset: int) -> int:
         """Where the character at `offset` of the source is in the original."""
-        return offset + _ESCAPES_LENGTH * bisect_left(self._joined, offset)
+        return offset + _ESCAPES_LENGTH * bisect_left(self._surrogate_offsets, offset)
 
     @cached_property
-    def _joined(self) -> list[int]:
+    def _surrogate_offsets(self) -> list[int]:
         """The offsets of characters that the original writes as two escapes."""
         joined: list[int] = []
         if self.source.text != self.original.text:
@@ -197,16 +194,23 @@ class File:
             try:
                 document = read(chunk)
             except YamlError as error:
-                line, column = self.position(min(error.offset, len(self.source.text)))
-                is_template = (
-                    self.source.is_template
-                    and has_placeholder(chunk.text)
-                    and not isinstance(error, LimitError)
-                )
-                yield UnparsedDocument(line, column, error.message, is_template)
+                yield self._unparsed(chunk, error)
                 continue
             if document is not None and _is_kubernetes(document.value):
                 yield document
+
+    def _unparsed(self, chunk: Chunk, error: YamlError) -> UnparsedDocument:
+        text, why = self.source.text, error.message
+        offset = min(error.offset, len(text))
+        is_template = has_placeholder(chunk.text) and not isinstance(error, LimitError)
+        if is_template and not (self.source.is_template or self.source.is_rendering):
+            here = text[text.rfind("\n", 0, offset) + 1 :].partition("\n")[0]
+            # What YAML says of the placeholder itself explains nothing.
+            detail = "" if has_placeholder(here) else f" ({why})"
+            why = _TEMPLATE_ELSEWHERE + detail
+        return UnparsedDocument(
+            *self.position(offset), why, is_template and self.source.is_template
+        )
 
     def values(self) -> Iterator[Document]:
         """The documents of a file that has a chart's values, by its name; of others none."""

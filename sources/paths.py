@@ -20,30 +20,84 @@ from sources.sources import (
 )
 
 
+class Exclusion:
+    """What a run leaves out of folders and globs: what fits a pattern, and what Git ignores."""
+
+    def __init__(
+        self,
+        patterns: Iterable[str] = (),
+        ignored_paths: Callable[[str], frozenset[str]] | None = None,
+    ) -> None:
+        """`ignored_paths` asks Git about a folder that is in a repository."""
+        self._patterns = tuple(patterns)
+        self._ignored_paths = ignored_paths
+        self._ignored: dict[str, frozenset[str]] = {}
+        self.notes: dict[str, None] = {}
+        """What the user should know about it, each text once."""
+
+    def fits(self, name: str) -> bool:
+        """Whether a pattern fits the file `name`."""
+        return any(is_excluded(name, pattern) for pattern in self._patterns)
+
+    def ignored_in(self, folder: str) -> frozenset[str]:
+        """The files and folders below `folder` that Git ignores, as `os.walk` names them.
+
+        None are if Git ignores `folder` itself: then the user has named it in spite of that.
+        """
+        if not self._ignored_paths or not _is_in_repository(folder):
+            return frozenset()
+        if folder not in self._ignored:
+            try:
+                self._ignored[folder] = self._ignored_paths(folder)
+            except UsageError as error:
+                self.notes[f"cannot say what Git ignores, so nothing is left out: {error}"] = None
+                self._ignored[folder] = frozenset()
+        return self._ignored[folder]
+
+    @property
+    def has_ignored(self) -> bool:
+        """Whether Git ignores something in the folders that were looked at."""
+        return any(self._ignored.values())
+
+
+def _is_in_repository(folder: str) -> bool:
+    place = os.path.realpath(folder)
+    # In a worktree or a submodule, `.git` is a file.
+    while not any(os.path.isfile(os.path.join(place, name)) for name in (".git", ".git/HEAD")):
+        above = os.path.dirname(place)
+        if above == place:
+            return False
+        place = above
+    return True
+
+
+EVERYTHING = Exclusion()
+"""Leaves nothing out."""
+
+
 def inputs(
     paths: Iterable[str],
-    exclude: Iterable[str] = (),
+    exclude: Exclusion = EVERYTHING,
     stdin_name: str = STANDARD_INPUT,
     read_stdin: Callable[[int], bytes] | None = None,
     is_wanted: Callable[[str], bool] | None = None,
 ) -> Iterator[Input]:
     """What is at `paths`: files, folders, globs, and `-` for standard input.
 
-    A folder gives every YAML and JSON file in it, hidden folders excepted. Names that fit a
-    pattern of `exclude` are left out. Standard input gets the name `stdin_name`; `read_stdin` reads
-    so many bytes of it. `is_wanted` says which of the files are read; all without it. Raises
-    UsageError for a path that does not exist.
+    A folder gives every YAML and JSON file in it, hidden folders excepted, but for what `exclude`
+    leaves out. Standard input gets the name `stdin_name`; `read_stdin` reads so many bytes of it.
+    `is_wanted` says which of the files are read; all without it. Raises UsageError for a path that
+    does not exist.
     """
-    patterns = tuple(exclude)
     seen: set[str] = set()
     for path in paths:
         if path == "-":
             yield StandardInput(stdin_name, read_stdin or sys.stdin.buffer.read)
             continue
-        for name in files_at(path):
+        for name in files_at(path, exclude):
             if isinstance(name, SkippedSource | UnreadableSource):
                 yield name
-            elif name not in seen and not any(is_excluded(name, pattern) for pattern in patterns):
+            elif name not in seen:
                 seen.add(name)
                 if is_wanted is None or is_wanted(name):
                     yield UnreadFile(name, path)
@@ -58,33 +112,75 @@ def is_excluded(name: str, pattern: str) -> bool:
     return False
 
 
-def files_at(path: str) -> Iterator[str | SkippedSource | UnreadableSource]:
+def files_at(
+    path: str, exclude: Exclusion = EVERYTHING
+) -> Iterator[str | SkippedSource | UnreadableSource]:
     """The names of the files at `path`: a file, or all in a folder or that fit a glob."""
     if os.path.isdir(path):
-        yield from _files_in_folder(path)
+        yield from _files_in_folder(path, exclude)
     elif os.path.lexists(path):
-        yield path
+        if not exclude.fits(path):
+            yield path
     else:
         import glob  # noqa: PLC0415  # most users name files and folders
 
         found = sorted(glob.glob(path, recursive=True))
         if not found:
             raise UsageError(f"{path} does not exist")
+        parts = path.split(os.sep)
+        fixed = next(n for n, part in enumerate(parts) if glob.has_magic(part))
+        ignored = exclude.ignored_in(os.sep.join(parts[:fixed]) or (os.sep if fixed else "."))
         for name in found:
-            yield from files_at(name)
+            if not _is_within(name, ignored):
+                yield from files_at(name, exclude)
 
 
-def _files_in_folder(folder: str) -> Iterator[str | SkippedSource | UnreadableSource]:
+def _is_within(name: str, places: frozenset[str]) -> bool:
+    """Whether `name`, or a folder that it is in, is one of `places`."""
+    name = os.path.normpath(name)
+    while name not in places:
+        above = os.path.dirname(name)
+        if above == name or not above:
+            return False
+        name = above
+    return True
+
+
+def _files_in_folder(
+    folder: str, exclude: Exclusion
+) -> Iterator[str | SkippedSource | UnreadableSource]:
     closed: list[OSError] = []
-    for here, folders, files in os.walk(folder, onerror=closed.append):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    for here, folders, files in walk(folder, exclude, closed.append):
+        folders[:] = (name for name in folders if not name.startswith("."))
         for name in folders:
-            if os.path.islink(os.path.join(here, name)):
-                yield SkippedSource(
-                    os.path.join(here, name), "a link to a folder: name it to lint it"
-                )
-        for name in sorted(files):
+            place = os.path.join(here, name)
+            if os.path.islink(place) and not exclude.fits(place):
+                yield SkippedSource(place, "a link to a folder: name it to lint it")
+        for name in files:
             if name.lower().endswith(ENDINGS) or name in KUSTOMIZATIONS:
-                yield os.path.normpath(os.path.join(here, name))
+                path = os.path.normpath(os.path.join(here, name))
+                if not exclude.fits(path):
+                    yield path
     for error in closed:
         yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())
+
+
+def walk(
+    folder: str, exclude: Exclusion, on_error: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder in `folder`, with the folders and files in it, sorted, as `os.walk` does.
+
+    What Git ignores is left out. The caller may remove folders, which are then not entered.
+    """
+    ignored = exclude.ignored_in(folder)
+    for here, folders, files in os.walk(folder, onerror=on_error):
+        folders.sort()
+        files.sort()
+        if ignored:
+            folders[:] = _without(folders, here, ignored)
+            files[:] = _without(files, here, ignored)
+        yield here, folders, files
+
+
+def _without(names: Iterable[str], here: str, places: frozenset[str]) -> list[str]:
+    return [name for name in names if os.path.normpath(os.path.join(here, name)) not in places]

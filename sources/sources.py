@@ -7,8 +7,6 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-# Where the files of a run are: on disk, or elsewhere, such as in the index of Git.
-
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
@@ -81,8 +79,6 @@ def _has_an_end(path: str) -> bool:
 DISK = DiskTree()
 
 
-# Texts that the linter reads, and what it does not read.
-
 MAX_BYTES = 10 * 1024 * 1024
 LARGE = 4 << 20
 """From how many bytes on a file is cut. A List of this size has too many nodes to read at once."""
@@ -98,7 +94,7 @@ _LFS_POINTERS = (
     "version http://git-media.io/v/",
 )
 _LFS_POINTER_SIZE = 1024
-_PLACEHOLDER = r"(?m)^[^#\n]*\{\{"
+_PLACEHOLDER = r"(?m)^[^#\n]*\{[{%]"
 
 
 class UsageError(Exception):
@@ -220,7 +216,7 @@ class StandardInput(NamedTuple):
 
     def source(self, content: bytes) -> Source | UnreadableSource:
         """The same, if `content` has been read already."""
-        return _decoded(self.name, content)
+        return _decode(self.name, content)
 
 
 Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile | StandardInput
@@ -240,15 +236,15 @@ def may_be_large(given: Input) -> bool:
 
 
 def has_placeholder(text: str) -> bool:
-    """Whether `text` has `{{` outside comments, as templates do."""
-    return "{{" in text and re.search(_PLACEHOLDER, text) is not None
+    """Whether `text` has `{{` or `{%` outside comments, as templates do."""
+    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER, text) is not None
 
 
 def source_of(
     name: str, content: bytes, tree: FileTree, *, is_named: bool = False
 ) -> Source | SkippedSource | UnreadableSource:
     """The file `name` of `tree` with its content, of which up to MAX_BYTES + 1 bytes are given."""
-    source = _decoded(name, content)
+    source = _decode(name, content)
     if not isinstance(source, Source):
         return source
     if not is_named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
@@ -257,7 +253,7 @@ def source_of(
     return source._replace(is_named=is_named, is_template=is_template)
 
 
-def _decoded(name: str, content: bytes) -> Source | UnreadableSource:
+def _decode(name: str, content: bytes) -> Source | UnreadableSource:
     if len(content) > MAX_BYTES:
         why = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
         if name == STANDARD_INPUT:

@@ -22,6 +22,7 @@ settings.load_profile("untimed")
 pytest_plugins = (
     "tests.testkit.control_plane.fixtures",
     "tests.testkit.admission.registered_webhook",
+    "tests.testkit.container_runtime.fixtures",
     "tests.testkit.rule_coverage",
 )
 

@@ -1,6 +1,7 @@
 """Write pages of docs/ from the code and its data: `python -m tools.doc_pages`.
 
-These are `rules/`, `vendors/`, `profiles.md`, and the cases in `compatibility.md`.
+These are `rules/`, `vendors/`, `profiles.md`, the cases in `compatibility.md`, and the tables in
+`coverage.md` and `proof.md`.
 
 With `--check`, only report the files that are stale.
 """
@@ -24,7 +25,8 @@ from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
 from tests.testkit.cases import Case, cases
-from tools import vendor_pages
+from tests.testkit.coverage import table
+from tools import proof_page, vendor_pages
 from tools.generated_files import ROOT, write_or_compare
 
 DOCS = ROOT / "docs"
@@ -50,8 +52,15 @@ BEGIN, END = "<!-- cases from tests/data/peer_policies.yaml -->", "<!-- end of t
 def main(arguments: list[str]) -> int:
     """Write the pages, or compare them if `arguments` is `["--check"]`.
 
-    Returns the exit status: 1 if a page is stale, or has no rule or vendor any more.
+    Returns the exit status: 1 if a page is stale, or has no rule or vendor any more. Exits with a
+    message if a family of rules has no title.
     """
+    for rule in ALL_RULES:
+        if rule.family not in FAMILIES:
+            sys.exit(
+                f"rule {rule.name}: the family {rule.family} has no title: "
+                "add one to FAMILIES in tools/doc_pages.py"
+            )
     expected = {DOCS / name: text for name, text in pages()}
     gone = {*DOCS.glob("rules/*.md"), *DOCS.glob("vendors/*.md")} - expected.keys()
     for path in sorted(gone):
@@ -74,6 +83,8 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "profiles.md", "".join(_profiles())
     yield from vendor_pages.pages()
     yield "compatibility.md", _compatibility()
+    yield "coverage.md", table.document(table.DOCUMENT.read_text(encoding="utf-8"))
+    yield "proof.md", proof_page.page()
 
 
 def _profiles() -> Iterator[str]:

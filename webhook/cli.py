@@ -16,7 +16,7 @@ from policies.loading import PolicyError
 from terminal import write_error
 from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
-from webhook.reload.checked_files import GpuExceptionsFile, InventoryFiles
+from webhook.reload.exceptions_and_inventory import GpuExceptionsFile, InventoryFiles
 from webhook.reload.policy import PolicyReloader
 from webhook.server.lifecycle import Settings, WebhookServer
 from webhook.server.limits import Limits

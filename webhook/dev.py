@@ -80,7 +80,7 @@ class DevelopmentServer:
         """Print on `out` where the server is and how to call it; returns the configurations."""
         port = parse_address(address)[1]
         hosts = (self._local_host, self._cluster_host)
-        local_url, url = (f"https://{_bracketed(host)}:{port}" for host in hosts)
+        local_url, url = (f"https://{_with_brackets(host)}:{port}" for host in hosts)
         configuration = json.dumps(self._configuration(url), indent=2) + "\n"
         file = self._write(CONFIGURATION, configuration.encode())
         authority = os.path.join(self.folder, "ca.crt")
@@ -116,5 +116,5 @@ def _is_unspecified(host: str) -> bool:
         return False
 
 
-def _bracketed(host: str) -> str:
+def _with_brackets(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -7,8 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 from rules.finding import Action
 
-# The URL paths at which the webhook answers reviews.
-
 MODES = (Action.DENY, Action.WARN, Action.AUDIT)
 
 

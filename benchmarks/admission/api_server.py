@@ -3,7 +3,7 @@
 It compares, in turn and in several short runs, of which the best one counts:
 
 - no webhook;
-- the baseline of `admission.py` as mutating and validating webhook, with a patch that fits;
+- the baseline (`baseline.py`) as mutating and validating webhook, with a patch that fits;
 - gpuward as mutating and validating webhook;
 - a ValidatingAdmissionPolicy with the equivalent of two of gpuward's rules.
 
@@ -31,8 +31,6 @@ from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from webhook.registration import NAME_LABEL, RegistrationOptions
-
-# Namespaces of one API server, each with another kind of admission control.
 
 ACCOUNT = "creator"
 GROUP = "admissionregistration.k8s.io/v1"
@@ -226,8 +224,8 @@ def _measure(
     for _ in range(options.rounds):
         for setup in setups:
             runs[setup.name].append(_run(client, plane, setup, body, options))
-    print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of baseline':>9}{'(runs)':>14}", end="")
-    print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of baseline':>9}{'webhook ms':>12}")
+    print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of baseline':>13}{'(runs)':>14}", end="")
+    print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of baseline':>13}{'webhook ms':>12}")
     for name, setup_runs in runs.items():
         _show(name, setup_runs, runs["no webhook"], runs["baseline"])
 
@@ -265,8 +263,8 @@ def _show(name: str, runs: list[Run], none: list[Run], baselines: list[Run]) -> 
     shares = sorted(a.load.rate / max(b.load.rate, 1) for a, b in zip(runs, baselines, strict=True))
     cpu, baseline_cpu = (min(run.cpu for run in group) for group in (runs, baselines))
     print(
-        f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_baseline:>9.0%}"
+        f"{name:<14}{best.rate:>12,.0f}{of_none:>9.0%}{of_baseline:>13.0%}"
         f"{f'({shares[0]:.0%}-{shares[-1]:.0%})':>14}{best.p50:>8.1f}{best.p99:>8.1f}"
-        f"{cpu:>8.2f}{baseline_cpu / cpu:>9.0%}{min(run.webhook for run in runs):>12.3f}",
+        f"{cpu:>8.2f}{baseline_cpu / cpu:>13.0%}{min(run.webhook for run in runs):>12.3f}",
         flush=True,
     )

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from certs.authority import LEAF_LIFETIME, new_authority, service_names, sign_leaf
@@ -29,8 +30,6 @@ from tests.testkit.chart.by_hand import start
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
-
-# The chart with two replicas on the control plane of the tests, for `resilience.py`.
 
 HOME = "gpuward-system"
 SECRET = "certificate"  # noqa: S105  # its name
@@ -72,18 +71,25 @@ class Setup:
 
         eventually(is_served, what="every replica has loaded the certificate")
 
-    def install(self, policy: str) -> None:
-        """Install or upgrade the chart, and wait until pods are refused and fixed."""
+    def install(self, policy: str, *, healing: bool) -> None:
+        """Install or upgrade the chart, and wait until pods are refused and fixed.
+
+        With `healing`, gpuward makes the certificates and creates deleted configurations again.
+        """
         certificates = {
             "mode": "existingSecret",
             "existingSecret": {"name": SECRET},
             "caBundle": self._authority.certificate_pem.decode(),
         }
-        registration = {"failurePolicy": policy}
+        registration: dict[str, Any] = {"failurePolicy": policy}
         values = {"mode": "deny", "registration": registration, "certificates": certificates}
+        if healing:
+            registration["repair"], values["certificates"] = True, {"mode": "self"}
         given = ("upgrade", "--install", "gpuward", str(ROOT / "charts" / "gpuward"), "-n", HOME)
+        # Between the two, Helm becomes the writer of caBundle or ceases to be it.
+        forced = ("--server-side=true", "--force-conflicts")
         waits = ("--wait", "--timeout=120s", "--values", "-")
-        done = self.plane.run("helm4", *given, *waits, input=json.dumps(values))
+        done = self.plane.run("helm4", *given, *forced, *waits, input=json.dumps(values))
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr)
         self.settle()
@@ -109,11 +115,14 @@ class Setup:
         ]
 
 
-HEADER = "failure   policy   threads   pods  calls  failed       %  refused  unevaluated"
+HEADER = "failure   policy   threads   pods  calls  failed       %  refused  unevaluated  seconds"
 
 
 class Row(NamedTuple):
-    """One measurement: calls to the webhook, and pods that went wrong because a call failed."""
+    """One measurement: calls to the webhook, and pods that went wrong because a call failed.
+
+    `seconds` is how long the failure lasted, if the function that causes it waits for its end.
+    """
 
     failure: str
     policy: str
@@ -124,12 +133,13 @@ class Row(NamedTuple):
     refused: int
     not_evaluated: int
     reasons: Counter[str]
+    seconds: float
 
     def __str__(self) -> str:
         share = 100 * self.failed / self.calls
         load = f"{self.failure:<9} {self.policy:<7} {self.threads:>8} {self.pods:>6}"
         failed = f"{self.calls:>6.0f} {self.failed:>7.0f} {share:>7.2f}"
-        return f"{load} {failed} {self.refused:>8} {self.not_evaluated:>12}"
+        return f"{load} {failed} {self.refused:>8} {self.not_evaluated:>12} {self.seconds:>8.1f}"
 
 
 def kill(setup: Setup) -> None:
@@ -164,6 +174,45 @@ def expire(setup: Setup) -> None:
     setup.wait_until_served(setup.put_certificate())
 
 
+def overwrite(setup: Setup) -> None:
+    """Somebody replaces a configuration by one without caBundle, as `kubectl replace` does."""
+    found = setup.plane.request("GET", VALIDATING).body
+    for webhook in found["webhooks"]:
+        del webhook["clientConfig"]["caBundle"]
+    _request(setup, "PUT", found)
+    _wait_until_trusted(setup)
+
+
+def delete(setup: Setup) -> None:
+    """Somebody deletes a configuration."""
+    _request(setup, "DELETE")
+    _wait_until_trusted(setup)
+
+
+def _request(setup: Setup, method: str, body: Any = None) -> None:
+    # Not by kubectl, which takes as long as the failure lasts.
+    answer = setup.plane.request(method, VALIDATING, body)
+    if answer.status != HTTPStatus.OK:
+        raise RuntimeError(f"{method} {VALIDATING}: {answer}")
+
+
+def _wait_until_trusted(setup: Setup) -> None:
+    def is_trusted() -> bool:
+        webhooks = setup.plane.request("GET", VALIDATING).body.get("webhooks", [{}])
+        return all(each.get("clientConfig", {}).get("caBundle") for each in webhooks)
+
+    eventually(is_trusted, what="the configuration is there and has its caBundle")
+
+
+def lose_policy(setup: Setup) -> None:
+    """Somebody deletes the policy, and then all pods are replaced."""
+    setup.plane.kubectl("delete", "configmap", "gpuward-policy", "-n", HOME)
+    restart(setup)
+
+
+VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/gpuward"
+
+
 def nothing(_setup: Setup) -> None:
     """Nothing fails."""
 
@@ -175,7 +224,12 @@ FAILURES: dict[str, Callable[[Setup], None]] = {
     "renew": renew,
     "drain": drain,
     "expire": expire,
+    "no-policy": lose_policy,
+    "overwrite": overwrite,
+    "delete": delete,
 }
+HEALED = ("overwrite", "delete")
+"""Failures that gpuward itself ends, with `registration.repair` and certificates of its own."""
 # Long enough for every replica to load it
 SHORT = datetime.timedelta(seconds=30)
 
@@ -185,7 +239,9 @@ def measure(setup: Setup, failure: str, policy: str, threads: int, pods: int) ->
     before = counts(setup.plane)
     with Load(setup.plane, setup.namespace, threads=threads) as load:
         load.wait_for_answers(pods // 5)
+        began = time.monotonic()
         FAILURES[failure](setup)
+        seconds = time.monotonic() - began
         while load.answered < pods:
             time.sleep(0.05)
     counted = counts(setup.plane).since(before)
@@ -196,9 +252,8 @@ def measure(setup: Setup, failure: str, policy: str, threads: int, pods: int) ->
     failed = counted.failed + counted.failed_open
     calls = counted.calls
     setup.settle()
-    return Row(
-        failure, policy, threads, load.answered, calls, failed, refused, not_evaluated, reasons
-    )
+    found = (load.answered, calls, failed, refused, not_evaluated, reasons, seconds)
+    return Row(failure, policy, threads, *found)
 
 
 def main() -> int:
@@ -208,9 +263,9 @@ def main() -> int:
         setup = Setup(start(stack))
         sys.stdout.write(HEADER + "\n")
         for policy in options.policy:
-            setup.install(policy)
             for failure in options.failures:
                 for threads in options.threads:
+                    setup.install(policy, healing=failure in HEALED)
                     row = measure(setup, failure, policy, threads, options.pods)
                     sys.stdout.write(f"{row}\n")
                     for reason, number in row.reasons.most_common(5):

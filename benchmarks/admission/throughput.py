@@ -38,8 +38,6 @@ from benchmarks.admission.servers import (
     gpuward_server,
 )
 
-# The table that `benchmarks.admission.throughput` prints: medians over the starts of the servers.
-
 
 class Run(NamedTuple):
     """One short run against one server."""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
 from cluster.api.connection import Connection
-from cluster.api.errors import ClusterError, ConfigurationRef, MissingError, Object, TooLargeError
+from cluster.api.errors import (
+    ClusterError,
+    ConfigurationRef,
+    MissingError,
+    Object,
+    RequiredObjectError,
+    TooLargeError,
+)
 
 FIELD_MANAGER = "gpuward-certs"
+HELM_FIELD_MANAGER = "helm"
 _GROUP = "admissionregistration.k8s.io/v1"
 
 
@@ -17,7 +26,30 @@ class KubernetesConfigurations:
     """`Configurations` at a real API server."""
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._request = connection.request
+
+    def changes(self, ref: ConfigurationRef) -> Iterator[None]:
+        """Watch one webhook configuration, which need not exist: see `Connection.changes`.
+
+        The right to watch can be limited to its name, because the request has it.
+        """
+        query = urlencode({"fieldSelector": f"metadata.name={ref.name}"})
+        return self._connection.changes(f"/apis/{_GROUP}/{ref.kind.value}?{query}")
+
+    def create(self, ref: ConfigurationRef, manifest: Object) -> None:
+        """Create a webhook configuration that does not exist, as Helm would.
+
+        By server-side apply, because then the API server checks the right to create *this name*;
+        for a POST it knows none (seen). The field manager is that of Helm 4: with another one, the
+        next `helm upgrade` would conflict with it over each field that it changes. Raises
+        ConflictError if the configuration exists.
+        """
+        path = f"{_configuration_path(ref)}?fieldManager={HELM_FIELD_MANAGER}"
+        # No object has this version, so nothing that exists is changed.
+        metadata = {**manifest["metadata"], "resourceVersion": "1"}
+        content_type = "application/apply-patch+yaml"
+        self._request("PATCH", path, {**manifest, "metadata": metadata}, content_type)
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         """A webhook configuration; None if it does not exist."""
@@ -36,6 +68,12 @@ class KubernetesConfigurations:
         # The API server answers with a Status if the object is gone, else with the object.
         finalizers: Sequence[str] = answer.get("metadata", {}).get("finalizers") or ()
         return finalizers
+
+    def delete_cluster_role_binding(self, name: str) -> None:
+        """Delete a ClusterRoleBinding, if it exists."""
+        group = "rbac.authorization.k8s.io/v1"
+        with contextlib.suppress(MissingError):
+            self._request("DELETE", f"/apis/{group}/clusterrolebindings/{quote(name, safe='')}")
 
 
 class KubernetesCluster(KubernetesConfigurations):
@@ -91,15 +129,14 @@ class KubernetesCluster(KubernetesConfigurations):
         try:
             return self._request("GET", path)
         except MissingError as error:
-            why = "the Lease and both Secrets must exist beforehand, see docs/certificates.md"
-            raise ClusterError(f"{error}; {why}") from error
+            why = (
+                "the Lease and both Secrets must exist beforehand: helm upgrade creates them again"
+            )
+            raise RequiredObjectError(f"{error}; {why}") from error
 
 
 def _configuration_path(ref: ConfigurationRef) -> str:
     return f"/apis/{_GROUP}/{ref.kind.value}/{quote(ref.name, safe='')}"
-
-
-# A ConfigMap in which a controller keeps what it has found.
 
 
 class StoredConfigMap:
@@ -125,8 +162,6 @@ class StoredConfigMap:
         """Replace the ConfigMap; it must carry the resourceVersion that was read."""
         self._request("PUT", f"{self._path}?fieldManager={self._manager}", config_map)
 
-
-# The requests of the controller for GpuExceptions, sent to a real API server.
 
 _OBJECTS = "apis/gpuward.io/v1alpha1"
 # A tenant may write very many objects, or some with a megabyte of labels and annotations, which

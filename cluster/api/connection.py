@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
 import urllib3
@@ -88,6 +88,10 @@ def _contents(files: str) -> list[dict[str, Any]]:
 
 
 _SECONDS = 10.0  # for one request
+_CHUNK_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 1024 * 1024
+WATCH_SECONDS = 240
+"""For which a watch lasts. Another one follows, because a connection may be lost unnoticed."""
 _NO_CREDENTIALS = "no credentials for the Kubernetes API"
 
 
@@ -154,17 +158,44 @@ class Connection:
         body: Object | list[dict[str, str]] | None = None,
         sent: str = "application/json",
         max_bytes: int | None = None,
+        *,
+        accept: str = "application/json",
     ) -> Object:
         """The JSON response to one request, which may have up to `max_bytes`.
+
+        `accept` names the form of the object that is wanted.
 
         Raises ClusterError: one of those in `cluster.api.errors` for what a caller can do something
         about.
         """
         what = f"{method} {path.partition('?')[0]}"
-        found = _object_in(self._send(what, method, path, body, sent, max_bytes))
+        found = _object_in(self._send(what, method, path, body, sent, max_bytes, accept))
         if found is None:
             raise ClusterError(f"{what}: the answer is no JSON object")
         return found
+
+    def changes(self, path: str) -> Iterator[None]:
+        """Watch the one object or the list at `path`, which has a query: yields after each change.
+
+        Yields also once the watch has begun. It ends after `WATCH_SECONDS`, or when the API server
+        ends it. What has changed is not read: the caller looks at the objects. Raises ClusterError.
+        """
+        what = f"WATCH {path.partition('?')[0]}"
+        path = f"{path}&watch=true&timeoutSeconds={WATCH_SECONDS}"
+        # Longer than the watch, on which nothing is sent as long as nothing changes.
+        timeout = urllib3.Timeout(connect=_SECONDS, read=WATCH_SECONDS + _SECONDS)
+        answer = self._answer(what, "GET", path, None, "", "application/json", timeout)
+        try:
+            if answer.status >= HTTPStatus.BAD_REQUEST:
+                self._raise_error(what, answer, _read(answer, _MAX_ERROR_BYTES) or b"")
+            yield
+            for _ in answer.stream(_CHUNK_BYTES):
+                yield
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _failure(what, error) from error
+        finally:
+            # With what is left of it, the connection is of no use to others.
+            answer.close()
 
     def get_text(self, path: str, max_bytes: int) -> str:
         """The text at `path`, such as metrics, which may have up to `max_bytes`.
@@ -184,33 +215,54 @@ class Connection:
         max_bytes: int | None,
         accept: str = "application/json",
     ) -> bytes:
-        headers = urllib3.HTTPHeaderDict({"Accept": accept, **self._credentials()})
-        for name, value in self._headers:
-            headers.add(name, value)
-        if body is not None:
-            headers["Content-Type"] = sent
+        timeout = urllib3.Timeout(connect=_SECONDS, read=_SECONDS)
+        answer = self._answer(what, method, path, body, sent, accept, timeout)
         try:
-            answer = self._pool.request(
-                method,
-                self._configuration.host + path,
-                headers=headers,
-                body=None if body is None else json.dumps(body),
-                timeout=_SECONDS,
-                preload_content=False,
-            )
             data = _read(answer, max_bytes)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _failure(what, error) from error
         if data is None:
             raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
         if answer.status >= HTTPStatus.BAD_REQUEST:
-            raise error_of(
-                f"{what}: {answer.status}",
-                answer.status,
-                _object_in(data) or {},
-                answer.headers.get("Retry-After", ""),
-            )
+            self._raise_error(what, answer, data)
         return data
+
+    def _answer(
+        self,
+        what: str,
+        method: str,
+        path: str,
+        body: Object | list[dict[str, str]] | None,
+        sent: str,
+        accept: str,
+        timeout: urllib3.Timeout,
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer to a request, whose body is not read yet."""
+        headers = urllib3.HTTPHeaderDict({"Accept": accept, **self._credentials()})
+        for name, value in self._headers:
+            headers.add(name, value)
+        if body is not None:
+            headers["Content-Type"] = sent
+        try:
+            answer: urllib3.BaseHTTPResponse = self._pool.request(
+                method,
+                self._configuration.host + path,
+                headers=headers,
+                body=None if body is None else json.dumps(body),
+                timeout=timeout,
+                preload_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _failure(what, error) from error
+        return answer
+
+    def _raise_error(self, what: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> NoReturn:
+        raise error_of(
+            f"{what}: {answer.status}",
+            answer.status,
+            _object_in(data) or {},
+            answer.headers.get("Retry-After", ""),
+        )
 
     def _credentials(self) -> dict[str, str]:
         # Read for each request: tokens of pods are replaced every hour.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
-# The requests that gpuward sends to Kubernetes, as protocols, and their errors.
-
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
@@ -64,7 +62,7 @@ class Cluster(Protocol):
 
 
 class Configurations(Protocol):
-    """The requests of `gpuward webhooks`. Both raise ClusterError."""
+    """The requests of `gpuward webhooks`. All raise ClusterError."""
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         """A webhook configuration; None if it does not exist."""
@@ -72,12 +70,16 @@ class Configurations(Protocol):
     def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
         """Delete a webhook configuration; returns the finalizers that keep it."""
 
-
-# Why a request to an API server failed, for callers that can do something about it.
+    def delete_cluster_role_binding(self, name: str) -> None:
+        """Delete a ClusterRoleBinding, if it exists."""
 
 
 class MissingError(ClusterError):
     """There is no such object, or no such resource."""
+
+
+class RequiredObjectError(ClusterError):
+    """An object does not exist that the chart creates, because gpuward has no right to."""
 
 
 class ForbiddenError(ClusterError):
@@ -135,6 +137,10 @@ _ERRORS: dict[int, type[ClusterError]] = {
 }
 
 
+# API servers answer so for a path that they do not know, as of a kind without a definition.
+_NOT_SERVED = "the API server does not serve this: is the CustomResourceDefinition installed?"
+
+
 def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterError:
     """The error for an answer with the HTTP status `code`.
 
@@ -145,7 +151,9 @@ def error_of(what: str, code: int, status: Object, retry_after: str) -> ClusterE
     kind = _ERRORS.get(code, default)
     if kind is ForbiddenError and "NamespaceTerminating" in _cause_reasons(status):
         kind = NamespaceTerminatingError
-    error = kind(f"{what} {status.get('message') or 'without a message'}")
+    if not (message := status.get("message")):
+        message = _NOT_SERVED if code == HTTPStatus.NOT_FOUND else "without a message"
+    error = kind(f"{what} {message}")
     if isinstance(error, ExpiredError):
         metadata = status.get("metadata")
         token = metadata.get("continue") if isinstance(metadata, dict) else None

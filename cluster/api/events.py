@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from cluster.api.connection import Connection
-from cluster.api.errors import MissingError, Object
+from cluster.api.errors import ClusterError, MissingError, Object
 
 _CONTROLLER = "gpuward.io/gpuward"
 _MAX_BYTES = 1024  # of a note; API servers refuse longer ones
@@ -117,6 +118,49 @@ class EventSource(NamedTuple):
         regarding = Regarding("v1", "Pod", self.namespace, self.pod, self.uid)
         event = WarningEvent(regarding, reason, action, text, self.pod)
         EventsClient(connection.request).create({"generateName": f"{self.pod}-"}, event)
+
+
+_REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
+
+
+class Reminders:
+    """Creates an Event, and a line in `log`, when a problem begins and every half hour of it.
+
+    `send` creates an Event with a reason and a text; it may raise ClusterError.
+    """
+
+    def __init__(
+        self, send: Callable[[str, str], None], log: Any, monotonic: Callable[[], float]
+    ) -> None:
+        self._send = send
+        self._log = log
+        self._monotonic = monotonic
+        self._reported_at: dict[str, float] = {}
+
+    def update(self, problems: Mapping[str, str]) -> None:
+        """Report what is due of `problems`, which has a text for the reason of each."""
+        now = self._monotonic()
+        self._reported_at = {r: at for r, at in self._reported_at.items() if r in problems}
+        for reason, text in problems.items():
+            if now - self._reported_at.get(reason, -math.inf) < _REMIND_SECONDS:
+                continue
+            self._reported_at[reason] = now
+            self._log.error("reported", reason=reason, text=text)
+            try:
+                self._send(reason, text)
+            except ClusterError as error:
+                self._log.warning("event not created", error=str(error))
+
+
+def event_sender(connection: Connection, reason: str, action: str) -> Callable[[str], None]:
+    """What creates Events with a text about the pod in which this runs; nothing outside of pods.
+
+    What it returns raises ClusterError.
+    """
+    source = EventSource.this_pod()
+    if source is None:
+        return lambda _: None
+    return lambda text: source.warn(connection, reason, action, text)
 
 
 def _path(regarding: Regarding) -> str:

@@ -25,6 +25,7 @@ from cluster.audit.facts import (
     read_facts,
     with_gpu_exceptions,
 )
+from cluster.audit.period import ALWAYS, Period
 from cluster.source.objects import (
     VALIDATING,
     DiscoveryError,
@@ -35,7 +36,9 @@ from cluster.source.objects import (
 )
 from lint.processes import Progress
 from policies.policy import Policy
+from reports.formats import many, some
 from reports.results import InputNotEvaluated, Remark, Results
+from rules.finding import Action
 from rules.objects.kubernetes_objects import CLAIM_PATHS
 from rules.objects.object_ref import ObjectRef
 
@@ -66,20 +69,32 @@ class AuditResult(NamedTuple):
 
 
 def audit(
-    source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool = False
+    source: ObjectSource,
+    policy: Policy,
+    namespace: str | None,
+    *,
+    only_refused: bool = False,
+    period: Period = ALWAYS,
 ) -> AuditResult:
     """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
 
-    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix.
+    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix. Only
+    objects are evaluated that were created in the `period`.
     """
-    return _Audit(source, policy, namespace, only_refused=only_refused).run()
+    return _Audit(source, policy, namespace, period, only_refused=only_refused).run()
 
 
 class _Audit:
     """One audit, with what it has found so far, and what it could not read."""
 
     def __init__(
-        self, source: ObjectSource, policy: Policy, namespace: str | None, *, only_refused: bool
+        self,
+        source: ObjectSource,
+        policy: Policy,
+        namespace: str | None,
+        period: Period,
+        *,
+        only_refused: bool,
     ) -> None:
         self._source, self._policy, self._namespace = source, policy, namespace
         self._only_refused = only_refused
@@ -89,13 +104,17 @@ class _Audit:
         self._failed: list[SourceError] = []
         self._identities: dict[ObjectRef, Identity] = {}
         applied = with_gpu_exceptions(policy, source, namespace, self._today, self._on_missing_fact)
-        self._evaluator = ObjectEvaluator(applied, self._today, only_refused=only_refused)
+        self._evaluator = ObjectEvaluator(
+            applied, self._today, only_refused=only_refused, period=period
+        )
 
     def run(self) -> AuditResult:
         """Read and evaluate everything."""
         facts = self._read_facts_and_evaluate()
-        profile, results = self._policy.rule_set().profile, self._evaluator.results
-        pods, admin_access = PodRemarks(profile, facts), AdminAccessRemarks(profile, facts)
+        results, owner_of = self._evaluator.results, self._evaluator.owner_of
+        profile = self._policy.rule_set().profile
+        pods = PodRemarks(profile, facts, owner_of)
+        admin_access = AdminAccessRemarks(profile, facts)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
@@ -113,8 +132,10 @@ class _Audit:
         failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
         results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
+        assumed = self._assumptions(facts)
+        about_all = (*warnings, *assumed, *self._not_refused(facts, results))
         found = (*pods.remarks(), *admin_access.remarks(), *self._expired_exceptions())
-        results.remarks.extend((*warnings, *found))
+        results.remarks.extend((*about_all, *found))
         unread = self._unread + self._failed
         return AuditResult(
             results,
@@ -136,7 +157,40 @@ class _Audit:
         self._evaluator.use(facts)
         if self._only_refused and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
+        if names := self._concerned(facts.unexpectedly_not_sent()):
+            self._warnings[_not_sent(names, is_assumed=self._only_refused)] = None
         return facts
+
+    def _concerned(self, names: list[str]) -> list[str]:
+        """Those of the namespaces that the audit is about."""
+        return [name for name in names if self._namespace in {None, name}]
+
+    def _assumptions(self, facts: Facts) -> Iterator[Remark]:
+        """What `--as deny` goes by, so that a reader can object."""
+        if self._only_refused and (names := self._concerned(facts.excluded())):
+            what = (
+                f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
+            )
+            text = f"{what} them: {some(names)}"
+            yield Remark("note", "", 0, 0, text, is_shown=True)
+
+    def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
+        """How many errors are nobody's refusal, as the modes are now."""
+        if self._only_refused or not facts.configurations or facts.namespaces is None:
+            return  # the modes are not known, or not asked for
+        modes: dict[str, str] = {}
+        total = count = 0
+        for located in results.findings:
+            if located.level == "error" and (about := located.finding.object) and about.namespace:
+                total += 1
+                home = about.namespace
+                if (mode := facts.mode_of(home)) != Action.DENY.word:
+                    count += 1
+                    modes[home] = f"{home} ({mode or 'not sent to gpuward'})"
+        if count:
+            what = f"{count:,} of {many(total, 'error')} in namespaces where nothing is refused"
+            text = f"{what}: {some([modes[home] for home in sorted(modes)])}"
+            yield Remark("note", "", 0, 0, text, is_shown=True)
 
     def _on_missing_fact(self, error: SourceError) -> None:
         resource = error.resource if isinstance(error, ListError) else None
@@ -167,6 +221,13 @@ class _Audit:
                 what = f"({exception.reason}) expired on {exception.expires}"
                 message = f"the exception to {', '.join(exception.rules)} {what}"
                 yield Remark("warning", "", 0, 0, message)
+
+
+def _not_sent(names: list[str], *, is_assumed: bool) -> str:
+    """The warning about namespaces that are not sent to gpuward, although nothing excludes them."""
+    found = f"{many(len(names), 'namespace')} not sent to gpuward, although nothing excludes them"
+    assumed = "; this report assumes that they are" if is_assumed else ""
+    return f"{found}: {some(names)}: what is created there passes, see gpuward doctor{assumed}"
 
 
 def _hides_evaluated(error: SourceError) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 import time
 from importlib import import_module
 
 from cluster.audit.audit import AuditResult, audit
+from cluster.audit.period import ALWAYS, Period, duration, instant
 from cluster.audit.policy_reports import KINDS
 from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.objects import SourceError
@@ -60,6 +62,26 @@ def make_parser() -> argparse.ArgumentParser:
         dest="mode",
         choices=("deny",),
         help="only what mode deny would refuse if it were created again, after its fixes",
+    )
+    times = made.add_argument_group("only what was created at a time, such as in an outage")
+    since = times.add_mutually_exclusive_group()
+    since.add_argument(
+        "--since",
+        metavar="DURATION",
+        type=duration,
+        help="only objects that are not older: 45s, 30m, 2h, 1h30m",
+    )
+    since.add_argument(
+        "--since-time",
+        metavar="TIME",
+        type=instant,
+        help="only objects that were created then or later: 2031-03-01T02:10:00Z",
+    )
+    times.add_argument(
+        "--until-time",
+        metavar="TIME",
+        type=instant,
+        help="only objects that were created then or earlier",
     )
     reports = made.add_argument_group("report")
     add_reports(reports, _VIEWS)
@@ -125,13 +147,15 @@ def main(arguments: list[str]) -> int:
         return _refuse(f"{option} writes into a cluster: leave --filename out")
     reduce_garbage_collection()
     only_refused = options.mode == "deny"
-    result = audit(source, policy, options.namespace, only_refused=only_refused)
+    period = _period(options)
+    result = audit(source, policy, options.namespace, only_refused=only_refused, period=period)
     results = result.results
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate and not options.quiet:
         where = " ".join(options.files) or "the cluster"
         where += f", namespace {options.namespace}" if options.namespace else ""
+        where += ", of that time" if period != ALWAYS else ""
         write_error("gpuward", f"note: {where}: {results.nothing_to_evaluate}")
     notes = options.notes or options.fail_on == "note"
     style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
@@ -150,8 +174,22 @@ def main(arguments: list[str]) -> int:
     return 0 if status == 1 and options.exit_zero else status
 
 
+def _period(options: argparse.Namespace) -> Period:
+    """When objects were created that the audit is about."""
+    first: datetime.datetime | None = options.since_time
+    if options.since is not None:
+        first = datetime.datetime.now(datetime.UTC) - options.since
+    return Period(first, options.until_time)
+
+
 def _contradiction(options: argparse.Namespace) -> str:
     """Which options do not go together, and what to do; empty if all do."""
+    first, last = period = _period(options)
+    if period != ALWAYS and (options.interval is not None or options.publish):
+        given = "--publish" if options.publish else "--interval"
+        return f"{given} is about all objects: leave --since, --since-time and --until-time out"
+    if first and last and first > last:
+        return "--until-time is earlier than --since or --since-time"
     if options.interval is not None:
         if options.files or options.output or options.reports:
             return "--interval has no report: leave --filename, --output and --report out"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.audit.facts import Facts, kind_of, namespace_of
+from cluster.audit.period import ALWAYS, Period
+from cluster.gpus.pod_requests import has_terminated
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
 from reports.findings import RULES, LocatedFinding, reported
-from reports.formats import many
+from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
 from rules.base.json_values import Path, as_object, as_text
@@ -26,6 +28,8 @@ from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
+from rules.placement.node_labels import GPU_CORE, GPU_MEM
+from rules.placement.selected_cards import requests_share
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
@@ -56,18 +60,27 @@ class ObjectEvaluator:
     """Adds what the rules of `policy` say about objects to `results`.
 
     Owners must come before what they own, such as Deployments before pods. With `only_refused`,
-    only what mode `deny` would refuse counts, after what it would fix. `incomplete` are the
-    namespaces with objects that were not evaluated in whole, or findings that are left out; empty
-    for objects without a namespace.
+    only what mode `deny` would refuse counts, after what it would fix. Objects that were created at
+    another time than the `period` only say who owns what. `incomplete` are the namespaces with
+    objects that were not evaluated in whole, or findings that are left out; empty for objects
+    without a namespace.
     """
 
-    def __init__(self, policy: Policy, today: datetime.date, *, only_refused: bool = False) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        today: datetime.date,
+        *,
+        only_refused: bool = False,
+        period: Period = ALWAYS,
+    ) -> None:
         self.results = Results()
         self.incomplete: set[str] = set()
         self._context = Context(today)
         self._facts = Facts()
         self._rules = policy.rule_set()
         self._only_refused = only_refused
+        self._period = period
         self._owners = Owners()
         self._merge_at = _UNMERGED
 
@@ -80,8 +93,12 @@ class ObjectEvaluator:
         """Evaluate one object; no fault of it, or of gpuward, keeps the others from theirs."""
         group, kind = kind_of(raw)
         ref = object_ref(kind, group, as_object(raw.get("metadata")), self._context.namespace)
-        self.results.objects += 1
         findings: list[Finding] = []
+        if not self._period.contains(raw):
+            if kind != "Pod":
+                self._owners.add(raw, self._context.namespace)
+            return Evaluated(raw, ref, findings)
+        self.results.objects += 1
         try:
             if why := _oversized_reason(raw):
                 why = f"gpuward cannot evaluate this object because of {why}"
@@ -101,6 +118,10 @@ class ObjectEvaluator:
             kept = min(2 * len(self.results.findings), MAX_FINDINGS)
             self._merge_at = _UNMERGED + kept
         return Evaluated(raw, ref, findings)
+
+    def owner_of(self, ref: ObjectRef) -> ObjectRef:
+        """Who controls an object in the end, as far as is known by now."""
+        return self._owners.top_owner(ref)[0]
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report no more findings than the linter."""
@@ -179,63 +200,106 @@ def _field(raw: Object, path: Path) -> str:
     return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]
 
 
-# What an audit says about objects together, besides the findings in each.
-
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
-_NAMED = 5  # objects in a remark
+_MAX_REMARKS = 20  # of a kind: namespaces
 
 
 class PodRemarks:
-    """Collects running pods that can use GPUs without a request, and pods that admission refuses.
+    """Collects pods about which something is to say that no finding says.
 
-    If the nodes with GPUs are not known, every node counts as one.
+    These are running pods that can use GPUs without a request, pods that admission refuses, and
+    pods that share the cards of a node and do not fit together. If the nodes with GPUs are not
+    known, every node counts as one. `owner_of` is who controls a pod in the end.
     """
 
-    def __init__(self, profile: Profile, facts: Facts) -> None:
+    def __init__(
+        self, profile: Profile, facts: Facts, owner_of: Callable[[ObjectRef], ObjectRef]
+    ) -> None:
         self._profile = profile
         self._facts = facts
-        self._unrequested: dict[str, _Names] = defaultdict(_Names)
-        self._refused: dict[str, _Names] = defaultdict(_Names)
+        self._owner_of = owner_of
+        self._unrequested: dict[str, Counter[str]] = defaultdict(Counter)
+        self._nodes: dict[str, set[str]] = defaultdict(set)
+        self._refused: dict[str, Counter[str]] = defaultdict(Counter)
+        self._with_power: dict[str, Counter[str]] = defaultdict(Counter)
+        self._without_power: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a pod."""
+        if evaluated.raw.get("kind") != "Pod":
+            return
+        self._add_share(evaluated)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
-        if not errors or evaluated.raw.get("kind") != "Pod":
+        if not errors:
             return
         metadata = as_object(evaluated.raw.get("metadata"))
         namespace = as_text(metadata.get("namespace"))
         is_denied = self._facts.mode_of(namespace) == Action.DENY.word
         if is_denied and not self._facts.is_excluded(namespace):
-            self._refused[namespace].add(str(evaluated.ref))
+            self._refused[namespace][self._owner(evaluated.ref)] += 1
         if any(RULES[f.rule].family == _BYPASS for f in errors):
-            self._add_unrequested(evaluated)
+            self._add_unrequested(evaluated, namespace)
 
-    def _add_unrequested(self, evaluated: Evaluated) -> None:
+    def _add_unrequested(self, evaluated: Evaluated, namespace: str) -> None:
         raw, nodes = evaluated.raw, self._facts.gpu_nodes
         node = as_text(as_object(raw.get("spec")).get("nodeName"))
         is_running = as_object(raw.get("status")).get("phase") == "Running"
         if is_running and (nodes is None or node in nodes) and not _requests(raw, self._profile):
-            self._unrequested[node].add(str(evaluated.ref))
+            self._unrequested[namespace][self._owner(evaluated.ref)] += 1
+            self._nodes[namespace].add(node)
+
+    def _owner(self, ref: ObjectRef) -> str:
+        owner = self._owner_of(ref)
+        return f"{owner.kind.lower()}/{owner.name}"
+
+    def _add_share(self, evaluated: Evaluated) -> None:
+        spec = as_object(evaluated.raw.get("spec"))
+        node = as_text(spec.get("nodeName"))
+        if node and requests_share(spec, GPU_MEM) and not has_terminated(evaluated.raw):
+            has_power = requests_share(spec, GPU_CORE)
+            by_node = self._with_power if has_power else self._without_power
+            by_node[node][str(self._owner_of(evaluated.ref))] += 1
 
     @property
     def unrequested(self) -> int:
         """How many running pods can use GPUs that nobody requested."""
-        return sum(names.count for names in self._unrequested.values())
+        return sum(owners.total() for owners in self._unrequested.values())
 
     @property
     def refused(self) -> int:
         """How many pods the modes of their namespaces would refuse now."""
-        return sum(names.count for names in self._refused.values())
+        return sum(owners.total() for owners in self._refused.values())
 
     def remarks(self) -> Iterator[Remark]:
-        """A warning for each node, and for each namespace."""
-        for node, pods in sorted(self._unrequested.items()):
-            what = f"{many(pods.count, 'running pod')} can use GPUs that nobody requested"
-            yield Remark("warning", "", 0, 0, f"node {node}: {what}: {pods}")
-        for namespace, pods in sorted(self._refused.items()):
-            what = f"{many(pods.count, 'pod')} would be refused now: created before the namespace"
-            what += " was in mode deny, or while admission did not answer"
-            yield Remark("warning", "", 0, 0, f"namespace {namespace}: {what}: {pods}")
+        """Warnings about namespaces, those with the most pods first, and about nodes."""
+        what = "can use GPUs that nobody requested"
+        for namespace, owners in _most(self._unrequested):
+            nodes = sorted(self._nodes[namespace])
+            where = f"node {nodes[0]}" if len(nodes) == 1 else f"{len(nodes):,} nodes"
+            pods = f"{many(owners.total(), 'running pod')} on {where}"
+            yield _warning(f"namespace {namespace}: {pods} {what}: {_listed(owners)}")
+        if rest := _others(self._unrequested, "running pod"):
+            yield _warning(f"{rest} {what}")
+        what = "would be refused now"
+        why = "created before the namespace was in mode deny, or while admission did not answer"
+        for namespace, owners in _most(self._refused):
+            pods = f"{many(owners.total(), 'pod')} {what}: {why}"
+            yield _warning(f"namespace {namespace}: {pods}: {_listed(owners)}")
+        if rest := _others(self._refused, "pod"):
+            yield _warning(f"{rest} {what}")
+        yield from self._mixed_nodes()
+
+    def _mixed_nodes(self) -> Iterator[Remark]:
+        what = (
+            f"pods that ask for {GPU_CORE} and pods that ask for {GPU_MEM} alone run beside each "
+        )
+        what += "other, which ACK does not support"
+        mixed = sorted(self._with_power.keys() & self._without_power.keys())
+        for node in mixed[:_MAX_REMARKS]:
+            pods = f"{_listed(self._with_power[node])}; {_listed(self._without_power[node])}"
+            yield _warning(f"node {node}: {what}: {pods}")
+        if (rest := len(mixed) - _MAX_REMARKS) > 0:
+            yield _warning(f"{many(rest, 'more node')}: {what}")
 
 
 class AdminAccessRemarks:
@@ -253,7 +317,7 @@ class AdminAccessRemarks:
         self._labels = {
             name: keys for name, keys in found.items() if keys and not profile.components_in(name)
         }
-        self._claims: dict[str, _Names] = defaultdict(_Names)
+        self._claims: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a claim, or a template of one."""
@@ -264,34 +328,47 @@ class AdminAccessRemarks:
             if isinstance(subject, DeviceClaim) and any(
                 request.fields.get("adminAccess") is True for request in subject.requests()
             ):
-                self._claims[namespace_of(evaluated.raw)].add(str(evaluated.ref))
+                self._claims[namespace_of(evaluated.raw)][str(evaluated.ref)] += 1
 
     def remarks(self) -> Iterator[Remark]:
-        """A warning for each namespace with a label."""
-        for namespace, keys in sorted(self._labels.items()):
+        """A warning for each of the first namespaces with a label, and one for the others."""
+        ordered = sorted(self._labels.items())
+        for namespace, keys in ordered[:_MAX_REMARKS]:
             claims = self._claims.get(namespace)
-            have = "no claim has it now"
-            if claims is not None:
-                have = f"{many(claims.count, 'object')} with it: {claims}"
+            have = f"{many(len(claims), 'object')} with it: {_listed(claims)}" if claims else ""
             what = f"the label {' and '.join(keys)} lets claims have admin access to devices"
-            yield Remark("warning", "", 0, 0, f"namespace {namespace}: {what}; {have}")
+            yield _warning(f"namespace {namespace}: {what}; {have or 'no claim has it now'}")
+        if left_out := ordered[_MAX_REMARKS:]:
+            what = "a label that lets claims have admin access to devices"
+            yield _warning(f"{many(len(left_out), 'more namespace')} with {what}")
 
 
-class _Names:
-    """Names of objects: how many, and some of them."""
+_ByNamespace = Mapping[str, Counter[str]]
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._first: list[str] = []
 
-    def add(self, name: str) -> None:
-        self.count += 1
-        if self.count <= _NAMED:
-            self._first.append(name)
+def _warning(text: str) -> Remark:
+    return Remark("warning", "", 0, 0, text)
 
-    def __str__(self) -> str:
-        more = self.count - len(self._first)
-        return ", ".join(self._first) + (f" and {more} more" if more else "")
+
+def _ordered(pods: _ByNamespace) -> list[tuple[str, Counter[str]]]:
+    return sorted(pods.items(), key=lambda pair: (-pair[1].total(), pair[0]))
+
+
+def _most(pods: _ByNamespace) -> list[tuple[str, Counter[str]]]:
+    return _ordered(pods)[:_MAX_REMARKS]
+
+
+def _others(pods: _ByNamespace, what: str) -> str:
+    """How many pods are in the namespaces beyond the first; empty if there are none."""
+    left_out = _ordered(pods)[_MAX_REMARKS:]
+    count = sum(owners.total() for _, owners in left_out)
+    return f"{many(len(left_out), 'more namespace')}: {many(count, what)}" if left_out else ""
+
+
+def _listed(owners: Counter[str]) -> str:
+    """The owners with the most pods, each with how many."""
+    ordered = sorted(owners.items(), key=lambda pair: (-pair[1], pair[0]))
+    return some([name if count == 1 else f"{name} ({count:,})" for name, count in ordered])
 
 
 def _requests(raw: Mapping[str, object], profile: Profile) -> bool:

@@ -18,17 +18,19 @@ from cluster.source.objects import (
     ResourceNames,
     SourceError,
 )
-from cluster.source.registered import is_own, registered_mode
+from cluster.source.registered import (
+    is_excluded,
+    is_own,
+    is_unexpectedly_not_sent,
+    registered_mode,
+)
 from policies.gpu_exceptions import acceptances
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
-from rules.finding import Action
 from rules.inventory.inventory import EMPTY, Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
-
-# What an audit reads: what API servers send to the webhook, what it sees alone, and facts.
 
 # What limits pods, what they refer to, and what says which of them are sent to the webhook. Not
 # ConfigMaps: nobody should need to read them all.
@@ -47,6 +49,7 @@ EVALUATED_WITH_FACTS = frozenset({("", "Node"), ("kueue.x-k8s.io", "ClusterQueue
 EVALUATED: ResourceNames = {
     **CUSTOM_WORKLOADS,
     "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
+    "scheduling.alibabacloud.com": ("resourcepolicies",),
     **{group: names for group, names in BUILT_IN_WORKLOADS.items() if group},
     "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
 }
@@ -92,12 +95,27 @@ class Facts(NamedTuple):
         return registered_mode(self.configurations, namespace, labels)
 
     def is_excluded(self, namespace: str) -> bool:
-        """Whether API servers send nothing of a namespace to gpuward, whatever mode it chooses."""
+        """Whether API servers are to send nothing of a namespace, whatever mode it chooses."""
         if namespace in SYSTEM_NAMESPACES:
             return True
-        labels = {**self._labels(namespace), MODE_LABEL: Action.DENY.word}
         known = self.configurations
-        return bool(known) and not registered_mode(known, namespace, labels)
+        return bool(known) and is_excluded(known, namespace, self._labels(namespace))
+
+    def excluded(self) -> list[str]:
+        """The known namespaces that are excluded, but for those of Kubernetes itself."""
+        known = [name for name in self.namespaces or () if name not in SYSTEM_NAMESPACES]
+        return sorted(name for name in known if self.is_excluded(name))
+
+    def unexpectedly_not_sent(self) -> list[str]:
+        """The namespaces that are not sent to gpuward, although nothing excludes them."""
+        if not self.configurations:
+            return []
+        return sorted(
+            name
+            for name, labels in (self.namespaces or {}).items()
+            if name not in SYSTEM_NAMESPACES
+            and is_unexpectedly_not_sent(self.configurations, name, labels)
+        )
 
     def _labels(self, namespace: str) -> _Labels:
         return (self.namespaces or {}).get(namespace, {})
@@ -167,9 +185,6 @@ def _has_gpus(node: Object, profile: Profile) -> bool:
     return any(count != "0" and profile.resource(name) for name, count in capacity.items())
 
 
-# The GpuExceptions of a cluster that its policy accepts, as the webhook accepts them.
-
-
 def with_gpu_exceptions(
     policy: Policy,
     source: ObjectSource,
@@ -195,9 +210,6 @@ def with_gpu_exceptions(
     except SourceError as error:
         on_error(error)
     return policy._replace(exceptions=(*policy.exceptions, *accepted))
-
-
-# What tells an object from an earlier one of the same name.
 
 
 class Identity(NamedTuple):

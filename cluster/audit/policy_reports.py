@@ -23,8 +23,6 @@ from cluster.source.objects import Object, Resource, SourceError
 from reports.findings import LocatedFinding, ReportedFinding
 from terminal import printable
 
-# The kinds of reports in which an audit can keep its findings.
-
 
 class ReportKind(NamedTuple):
     """One of the two APIs for reports: the resource of namespaces, and that of the cluster."""
@@ -44,8 +42,6 @@ KINDS = {
     ),
 }
 
-
-# The findings of an audit as PolicyReports, or as Reports of OpenReports.
 
 REPORT_NAME = "gpuward-audit"
 """How the names of all reports begin."""

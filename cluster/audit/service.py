@@ -205,8 +205,8 @@ class _StoppableConnection(Connection):
         """Wait so many seconds, or until `stop` is set."""
         self.stop.wait(seconds)
 
-    def request(self, *arguments: Any) -> Object:
+    def request(self, *arguments: Any, **named: Any) -> Object:
         """The JSON response to one request. StoppedError if there are to be no more."""
         if self.stop.is_set():
             raise StoppedError
-        return super().request(*arguments)
+        return super().request(*arguments, **named)

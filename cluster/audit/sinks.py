@@ -127,9 +127,6 @@ def _write(
     return True
 
 
-# Keep what an audit has found in the cluster: in reports, and in Events.
-
-
 def findings_to_store(result: AuditResult, *, notes: bool) -> list[LocatedFinding]:
     """The findings that are kept: with `notes`, notes too."""
     return [found for found in result.results.findings if notes or found.level != "note"]

@@ -9,12 +9,8 @@ import argparse
 import base64
 import binascii
 import datetime
-import hashlib
-import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -27,6 +23,7 @@ from certs.clock import utc_now
 from certs.keypairs import KeyPair, bundle, fingerprint, parse_certificates
 from certs.rotation import Change, Observation, RotationPolicy, SecretKind, decide
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
+from certs.validity import expires_soon, expiry_text
 from cluster.api.client import KubernetesCluster
 from cluster.api.connection import Connection
 from cluster.api.errors import (
@@ -34,9 +31,12 @@ from cluster.api.errors import (
     ConfigurationKind,
     ConfigurationRef,
     Object,
+    RequiredObjectError,
 )
+from cluster.api.events import Reminders, event_sender
 from cluster.control_loop import Controller, ControlLoop, LeaderElection
-from cluster.webhooks.watch import make_policy_watch, make_watch
+from cluster.webhooks.served_certificates import served_certificates
+from cluster.webhooks.watch import make_policy_watch, make_watch, watch_changes
 
 
 class CaBundlePublisher:
@@ -73,6 +73,11 @@ class CaBundlePublisher:
         if any(written) or bundle != self._bundle:
             self._bundle, self._since = bundle, self._monotonic()
         return datetime.timedelta(seconds=self._monotonic() - self._since)
+
+    def complete(self, ref: ConfigurationRef) -> None:
+        """Write the bundle that was published last to a configuration. Raises ClusterError."""
+        if self._bundle:
+            self._patch(ref, base64.b64encode(self._bundle).decode("ascii"))
 
     def _patch(self, ref: ConfigurationRef, bundle: str) -> bool:
         """Write `bundle` (base64) to the webhooks that lack it; whether there were any."""
@@ -141,7 +146,10 @@ class ControllerConfig(NamedTuple):
 
 
 class CertificateController(Controller):
-    """Keeps the certificates of `config` as `policy` demands; `identity` names this process."""
+    """Keeps the certificates of `config` as `policy` demands; `identity` names this process.
+
+    `send_event` creates a Kubernetes Event with a reason and a text; it may raise ClusterError.
+    """
 
     def __init__(
         self,
@@ -151,6 +159,7 @@ class CertificateController(Controller):
         *,
         identity: str,
         replicas: ServedCertificates,
+        send_event: Callable[[str, str], None] = lambda *_: None,
         clocks: Clocks | None = None,
     ) -> None:
         self._clocks = clocks = clocks or Clocks()
@@ -176,14 +185,22 @@ class CertificateController(Controller):
         self._publisher = CaBundlePublisher(
             cluster, config.configurations, clocks.monotonic, self._on_write
         )
+        self._reminders = Reminders(send_event, _log, clocks.monotonic)
         self._state = CertificateState()
         self._served: Mapping[str, str | None] | None = None
         self.published = 0
         """How many times a configuration lacked the CA bundle."""
 
+    def complete(self, ref: ConfigurationRef) -> None:
+        """Write the CA bundle to a new configuration, if this process has published one.
+
+        The next pass does the same, but asks for more before. Raises ClusterError.
+        """
+        self._publisher.complete(ref)
+
     def _reconcile(self, _report: object) -> None:
-        self._served = served = self._replicas()
-        for _ in range(_MAX_STEPS):
+        served = None
+        for step in range(_MAX_STEPS):
             secrets = {
                 SecretKind.AUTHORITY: self._cluster.get_secret(self._config.authority_secret),
                 SecretKind.SERVING: self._cluster.get_secret(self._config.serving_secret),
@@ -191,11 +208,38 @@ class CertificateController(Controller):
             state = decode(_data(secrets[SecretKind.AUTHORITY]), _data(secrets[SecretKind.SERVING]))
             self._state = state
             trusted = bundle((*state.trusted, *self._config.also_trusted))
-            observation = Observation(self._publisher.publish(trusted), served)
+            published_for = self._publisher.publish(trusted)
+            if step == 0:
+                # After caBundle is in order, because each address may take some seconds.
+                self._served = served = self._replicas()
+            observation = Observation(published_for, served)
             change = decide(state, observation, self._clocks.now(), self._policy)
             if change is None or not self._election.held:
-                return
+                break
             self._write(change, secrets[change.secret])
+        self._reminders.update(self._expiries())
+
+    def _on_failure(self, error: Exception) -> None:
+        problems = self._expiries()
+        if isinstance(error, RequiredObjectError):
+            problems["ObjectMissing"] = str(error)
+        self._reminders.update(problems)
+
+    def _expiries(self) -> dict[str, str]:
+        """What expires soon although this controller should have replaced it, by its reason."""
+        now, state = self._clocks.now(), self._state
+        problems = {}
+        for reason, what, pair in (
+            ("CertificateExpires", "serving certificate", state.leaf),
+            ("AuthorityExpires", "certificate authority", state.signer),
+        ):
+            if pair is None:
+                continue
+            start, end = pair.certificate.not_valid_before_utc, pair.certificate.not_valid_after_utc
+            if expires_soon(start, end, now):
+                why = "the log of the certificate controller says why it is not renewed"
+                problems[reason] = f"the {what} {expiry_text(end, now)}: {why}"
+        return problems
 
     def _write(self, change: Change, secret: Object) -> None:
         serving = change.secret is SecretKind.SERVING
@@ -267,50 +311,6 @@ def _data(secret: Object) -> dict[str, bytes]:
     return data
 
 
-# Find out which certificate each replica serves.
-#
-# It opens a TLS connection to each replica, so it needs no permissions in the cluster.
-
-_TIMEOUT_SECONDS = 3.0
-_MAX_CONNECTIONS = 8
-
-
-def served_certificates(host: str, port: int, server_name: str) -> dict[str, str | None] | None:
-    """Return the SHA-256 of the certificate on `port` of each address of `host`.
-
-    The value is None for an address that serves no certificate. Returns None if `host` has no
-    address. `server_name` is the name that the client sends.
-    """
-    try:
-        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError:
-        return None
-    addresses = sorted({str(address[0]) for *_, address in infos})
-    if not addresses:
-        return None
-    with ThreadPoolExecutor(_MAX_CONNECTIONS) as pool:
-        fingerprints = pool.map(lambda address: _fingerprint(address, port, server_name), addresses)
-        return dict(zip(addresses, fingerprints, strict=True))
-
-
-def _fingerprint(address: str, port: int, server_name: str) -> str | None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # The connection only reads the certificate and sends no data, so it need not verify anything.
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    # In TLS 1.3 the certificate arrives before the server can ask for a client certificate.
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
-        with (
-            socket.create_connection((address, port), timeout=_TIMEOUT_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=server_name) as connection,
-        ):
-            certificate = connection.getpeercert(binary_form=True)
-    except OSError:
-        return None
-    return hashlib.sha256(certificate).hexdigest() if certificate else None
-
-
 def make_loop(options: argparse.Namespace) -> ControlLoop:
     """The controller of the certificates, and the watches that run beside it, as `options` say.
 
@@ -340,22 +340,36 @@ def make_loop(options: argparse.Namespace) -> ControlLoop:
         parse_certificates((options.also_trust or "").encode()),
     )
     host = f"{options.headless_service}.{options.namespace}.svc"
-    controllers: list[Controller] = [
-        CertificateController(
-            KubernetesCluster(options.namespace, options.kubeconfig),
-            config,
-            policy,
-            identity=options.identity,
-            replicas=partial(served_certificates, host, options.serving_port, names[-1]),
-        )
-    ]
+    cluster = KubernetesCluster(options.namespace, options.kubeconfig)
     connection = partial(Connection.in_cluster, options.kubeconfig)
+
+    def send_event(reason: str, text: str) -> None:
+        event_sender(connection(), reason, "RenewCertificates")(text)
+
+    certificates = CertificateController(
+        cluster,
+        config,
+        policy,
+        identity=options.identity,
+        send_event=send_event,
+        replicas=partial(served_certificates, host, options.serving_port, names[-1]),
+    )
+    controllers: list[Controller] = [certificates]
     if expected := options.expected_registration:
-        settle_seconds, interval = options.settle_seconds, options.interval
-        controllers.append(make_watch(connection(), expected, settle_seconds, interval))
+        watch = make_watch(
+            connection(),
+            expected,
+            options.settle_seconds,
+            options.interval,
+            repair=options.repair_registration,
+            complete=certificates.complete,
+        )
+        # First, because the pass of the certificates waits for answers of replicas.
+        controllers.insert(0, watch)
     if options.policy:
         controllers.append(make_policy_watch(connection(), options.policy))
-    return ControlLoop(controllers, options.interval)
+    watches = watch_changes(cluster.changes, config.configurations)
+    return ControlLoop(controllers, options.interval, watches=watches)
 
 
 def _split_names(text: str | None) -> list[str]:

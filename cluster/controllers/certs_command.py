@@ -123,6 +123,15 @@ def _add_numbers(run: argparse.ArgumentParser) -> None:
     for name, (value, text) in _TIMES.items():
         help_text = f"{text} The default is {value:g}."
         _option(run, name, metavar="N", type=_positive, default=value, help=help_text)
+    _option(
+        run,
+        "--repair-registration",
+        metavar="true|false",
+        type=_boolean,
+        default="false",
+        help="Whether to create a webhook configuration again that somebody has deleted, with "
+        "--expected-registration. The default is false.",
+    )
     for name, (number, text) in _PORTS.items():
         help_text = f"{text} The default is {number}."
         _option(run, name, metavar="PORT", type=port, default=number, help=help_text)
@@ -135,6 +144,12 @@ def _option(parser: argparse.ArgumentParser, name: str, **keywords: Any) -> None
     variable = "GPUWARD_CERTS_" + name.removeprefix("--").upper().replace("-", "_")
     fallback = keywords.pop("default", None)
     parser.add_argument(name, default=os.environ.get(variable) or fallback, **keywords)
+
+
+def _boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise argparse.ArgumentTypeError(f"{text}: expected true or false")
+    return text == "true"
 
 
 def _positive(text: str) -> float:

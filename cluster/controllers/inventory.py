@@ -56,7 +56,7 @@ def list_inventory(
 ) -> Inventory:
     """What `source` says of other objects.
 
-    A resource that the API server does not serve is left out, and one that the account must not
+    A resource that the API server does not serve is left out, and one that the account may not
     list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half
     of what was known would be forgotten.
     """

@@ -6,11 +6,19 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from cluster.doctor.checks.gpuward import check_failed_calls, check_namespaces, check_own_webhook
+from cluster.doctor.checks.failed_calls import (
+    CountedCalls,
+    ReportError,
+    check_failed_calls,
+    counted_calls,
+    read_counted_calls,
+)
+from cluster.doctor.checks.gpuward import check_namespaces, check_own_webhook
 from cluster.doctor.checks.nodes import (
     check_by_catalog,
     check_cpu_policy,
     check_gpu_nodes,
+    check_job_types,
     check_pods_per_card,
     check_requirements,
 )
@@ -19,10 +27,11 @@ from cluster.doctor.checks.programs import (
     check_container_toolkit,
     check_programs,
 )
+from cluster.doctor.checks.release import check_policy, check_registration, check_release
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_table, exit_status, to_document
-from cluster.source.objects import ObjectSource, SourceError
+from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from policies.loading import PolicyError, load_policy_or_config_map
@@ -70,6 +79,12 @@ def make_parser() -> argparse.ArgumentParser:
         "certificate",
     )
     made.add_argument(
+        "--since-report",
+        metavar="FILE",
+        help="what an earlier run wrote with -o json: calls of the webhook that had failed before "
+        "do not count",
+    )
+    made.add_argument(
         "--allow-not-known",
         action="store_true",
         help="exit with 0 instead of 3 if something is not known, and nothing is wrong",
@@ -85,28 +100,41 @@ def main(arguments: list[str]) -> int:
     if options.files and (options.ask_kubelets or options.tls_only):
         parser.error("--ask-kubelets and --tls-only call the cluster: leave --filename out")
     try:
+        before = read_counted_calls(options.since_report) if options.since_report else None
         policy = load_policy_or_config_map(options.policy, [])
         source = open_source(options)
         facts = read_facts(source, policy, _request(source, options))
-    except (PolicyError, SourceError) as error:
+    except (PolicyError, ReportError, SourceError) as error:
         write_error("gpuward doctor", error)
         return 2
-    rows = [*all_rows(facts, ask_kubelets=options.ask_kubelets, tls_only=options.tls_only)]
+    asked = {"ask_kubelets": options.ask_kubelets, "tls_only": options.tls_only}
+    rows = [*all_rows(facts, before, **asked)]
     if options.output in {"json", "yaml"}:
-        sys.stdout.write(format_document(to_document(rows), options.output))
+        calls = counted_calls(facts)
+        document = to_document(rows) | {"failedCalls": calls.to_document() if calls else None}
+        sys.stdout.write(format_document(document, options.output))
     else:
         color, wide = use_color(options.color, sys.stdout), options.output == "wide"
         sys.stdout.write(as_table(rows, color=color, wide=wide))
     return exit_status(rows, allow_not_known=options.allow_not_known)
 
 
-def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False) -> Iterator[Row]:
-    """What each check says, gpuward's own health first."""
+def all_rows(
+    facts: Facts,
+    before: CountedCalls | None = None,
+    *,
+    ask_kubelets: bool = False,
+    tls_only: bool = False,
+) -> Iterator[Row]:
+    """What each check says, gpuward's own health first. Calls that failed `before` do not count."""
     yield from check_own_webhook(facts, tls_only=tls_only)
+    yield from check_registration(facts)
+    yield from check_policy(facts)
+    yield from check_release(facts)
     yield from check_ca_bundles(facts)
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)
-    yield from check_failed_calls(facts)
+    yield from check_failed_calls(facts, before)
     yield from check_gpu_nodes(facts)
     yield from check_component_priority(facts)
     yield from check_container_toolkit(facts)
@@ -114,10 +142,11 @@ def all_rows(facts: Facts, *, ask_kubelets: bool = False, tls_only: bool = False
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)
     yield from check_pods_per_card(facts)
+    yield from check_job_types(facts)
     yield from check_cpu_policy(facts, ask=ask_kubelets)
 
 
-def _request(source: ObjectSource, options: argparse.Namespace) -> Request | None:
+def _request(source: ObjectReader, options: argparse.Namespace) -> Request | None:
     if options.files:
         return None
     # With files, the Kubernetes client need not be installed.

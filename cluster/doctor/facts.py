@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
 from cluster.gpus.accounting import account
 from cluster.gpus.pod_requests import has_terminated
@@ -22,10 +23,12 @@ from cluster.source.objects import (
     MissingRightError,
     NotServedError,
     Object,
-    ObjectSource,
+    ObjectReader,
     Resource,
     SourceError,
 )
+from cluster.source.registered import is_own
+from cluster.source.release import Release, find_release
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import image_name
@@ -37,6 +40,8 @@ LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINT
 
 Request = Callable[[str], str]
 """Gets the text at a path of the API server. Raises ClusterError."""
+Get = Callable[[Resource, str, str], Object | None]
+"""Gets the object of a resource by its namespace and name, as `ObjectReader.get` does."""
 
 
 class Facts(NamedTuple):
@@ -49,6 +54,11 @@ class Facts(NamedTuple):
       pods that have terminated.
     - `schedulers`: those that these pods name.
     - `request`: asks the API server for more; None if the objects are from files.
+    - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
+      installed.
+    - `get`: reads one more object.
+    - `release`: gpuward's own; None if the registered webhooks name no Service, or if there are
+      none.
     """
 
     listed: Mapping[Resource, list[Object]]
@@ -56,6 +66,9 @@ class Facts(NamedTuple):
     usage: Usage | None
     policy: Policy
     request: Request | None
+    get: Get
+    release: Release | None
+    metrics: str | ClusterError | None
     images: Mapping[str, list[str]] = MappingProxyType({})
     schedulers: frozenset[str] = frozenset()
 
@@ -64,7 +77,7 @@ class Facts(NamedTuple):
         return self.listed.get(resource, [])
 
 
-def read_facts(source: ObjectSource, policy: Policy, request: Request | None) -> Facts:
+def read_facts(source: ObjectReader, policy: Policy, request: Request | None) -> Facts:
     """List everything that the checks look at.
 
     Without `request` the objects are from files. What is not in files is not known to be absent,
@@ -96,7 +109,25 @@ def read_facts(source: ObjectSource, policy: Policy, request: Request | None) ->
     failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
     if not listed and usage is None and (failure := next(failures, None)):
         raise failure
-    return Facts(listed, missing, usage, policy, request, images, frozenset(schedulers))
+    own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
+    release = find_release(source, own)
+    programs = (images, frozenset(schedulers))
+    is_called = bool(own) or VALIDATING in missing
+    metrics = _metrics(request) if request is not None and is_called else None
+    read = (request, source.get, release, metrics)
+    return Facts(listed, missing, usage, policy, *read, *programs)
+
+
+def _metrics(request: Request) -> str | ClusterError:
+    try:
+        return request("/metrics")
+    except ClusterError as error:
+        return error
+
+
+def own_configurations(facts: Facts, resource: Resource) -> list[Object]:
+    """The configurations of gpuward."""
+    return [item for item in facts.objects(resource) if is_own(item)]
 
 
 def _noting(

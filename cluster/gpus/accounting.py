@@ -290,7 +290,13 @@ class _Nodes:
             allocated = len(taken)
             rest = len(found.usable - taken)
         starting = self._starting.get(node, {}).get(resource, 0)
-        usage = ResourceUsage(resource, total.capacity if total else None, allocated, starting)
+        usage = ResourceUsage(
+            resource,
+            total.capacity if total else None,
+            allocated,
+            starting,
+            overcommitted=max(allocated - (total.capacity if total else 0), 0),
+        )
         if slots is None or not rest:
             return usage
         known = self._profile.resource(resource)

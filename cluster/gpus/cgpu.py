@@ -156,7 +156,9 @@ def _details(nodes: list[_Node]) -> str:
 def _detail_row(pod: _Pod, count: int, has_pending: bool) -> str:  # noqa: FBT001  # a private function
     amounts = [str(pod.by_card.get(index, 0)) for index in range(count)]
     if has_pending:
-        amounts.append(str(pod.by_card.get(_PENDING, 0)))
+        # The tool takes this column for that of one more card. Where the node does not say how many
+        # it has, that is the card 0.
+        amounts.append(str(pod.by_card.get(count, pod.by_card.get(_PENDING, 0))))
     return "".join(f"{cell}\t" for cell in (pod.name, pod.namespace, *amounts)) + "\n"
 
 

@@ -46,6 +46,7 @@ def _resource(used: ResourceUsage, *, pending: bool = False) -> dict[str, Any]:
         "free": _number(used.free) if known else None,
         "stranded": _number(used.stranded) if known else None,
         "unavailable": _number(used.unavailable) if known else None,
+        "overcommitted": _number(used.overcommitted) if known else None,
     }
     return {**shown, "pending": _number(used.pending)} if pending else shown
 

@@ -51,7 +51,7 @@ def read_usage(
 def _readable(
     source: ObjectSource, resource: Resource, namespace: str | None, missing: list[str]
 ) -> Iterator[Object]:
-    """The objects of a resource; none if the account must not list it, which is then `missing`."""
+    """The objects of a resource; none if the account may not list it, which is then `missing`."""
     try:
         yield from source.list(resource, namespace)
     except NotServedError:

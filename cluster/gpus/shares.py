@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.pod_requests import Requests, amount_of, whole
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.placement.node_labels import GPU_CORE, GPU_MEM
+from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
 
 Amount: TypeAlias = int | Decimal
 PER_CARD = frozenset(
@@ -57,6 +57,7 @@ def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     if not found:
         found.update(_ack_before_allocation(annotations))
         found.update(_volcano_cards(annotations, requests))
+    found.update(_power_of_known_cards(metadata, requests, found))
     return tuple(Share(*place, amount) for place, amount in found.items())[:_MAX_SHARES]
 
 
@@ -87,6 +88,24 @@ def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any
     amount = amount_of(annotations.get("ALIYUN_COM_GPU_MEM_POD"))
     if card.isdecimal() and amount:
         yield (card[:10], GPU_MEM), whole(amount)
+
+
+def _power_of_known_cards(
+    metadata: Mapping[str, Any], requests: Requests, found: Mapping[tuple[str, str], Amount]
+) -> Iterator[tuple[Any, Amount]]:
+    """What a pod has of ACK's computing power, where only the cards of its memory are recorded.
+
+    A pod gets both of the same card. Where it has several, its label says over how many cards ACK's
+    scheduler has spread them evenly.
+    """
+    cards = {card for card, resource in found if resource == GPU_MEM}
+    power = whole(requests.get(GPU_CORE, 0))
+    if not cards or not power or any(resource == GPU_CORE for _, resource in found):
+        return
+    spread = as_text(as_object(metadata.get("labels")).get(CARDS))
+    if len(cards) == 1 or (spread == str(len(cards)) and power % len(cards) == 0):
+        for card in cards:
+            yield (card, GPU_CORE), power // len(cards)
 
 
 def _volcano_cards(

@@ -32,7 +32,8 @@ class Table(NamedTuple):
 
 def nodes_table(usage: Usage, *, wide: bool = False) -> Table:
     """One row for each GPU resource of each node."""
-    more = ("STARTING", "UNAVAILABLE", "FREE-CPU", "FREE-MEMORY", "PODS") if wide else ()
+    columns = ("STARTING", "UNAVAILABLE", "OVERCOMMITTED", "FREE-CPU", "FREE-MEMORY", "PODS")
+    more = columns if wide else ()
     header = ("NAME", "STATUS", "MODEL", "RESOURCE", SHARE, "FREE", "STRANDED", *more)
     return Table(header, [row for node in usage.nodes for row in _node_rows(node, wide=wide)])
 
@@ -43,6 +44,7 @@ def _node_rows(node: NodeUsage, *, wide: bool) -> Iterator[tuple[Cell, ...]]:
         more = (
             text(used.starting),
             text(used.unavailable),
+            _overcommitted(used),
             _cpu(node.free_cpu),
             f"{node.free_memory / _GIB:.1f}Gi",
             str(node.pods),
@@ -58,11 +60,11 @@ def models_table(usage: Usage) -> Table:
             key = node.model or _NONE, used.resource
             count, known = totals.get(key, (0, None))
             totals[key] = count + 1, used if known is None else known + used
-    header = ("MODEL", "NODES", "RESOURCE", SHARE, "FREE", "STRANDED")
+    header = ("MODEL", "NODES", "RESOURCE", SHARE, "FREE", "STRANDED", "OVERCOMMITTED")
     return Table(
         header,
         [
-            (model, str(count), used.resource, *_amounts(used))
+            (model, str(count), used.resource, *_amounts(used), _overcommitted(used))
             for (model, _), (count, used) in sorted(totals.items())
         ],
     )
@@ -96,11 +98,17 @@ def _by(
 
 def totals_table(usage: Usage) -> Table:
     """One row for each GPU resource of the cluster."""
-    header = ("RESOURCE", SHARE, "FREE", "STRANDED", "UNAVAILABLE", "PENDING")
+    header = ("RESOURCE", SHARE, "FREE", "STRANDED", "UNAVAILABLE", "OVERCOMMITTED", "PENDING")
     return Table(
         header,
         [
-            (used.resource, *_amounts(used), text(used.unavailable), text(used.pending))
+            (
+                used.resource,
+                *_amounts(used),
+                text(used.unavailable),
+                _overcommitted(used),
+                text(used.pending),
+            )
             for used in usage.totals()
         ],
     )
@@ -152,6 +160,10 @@ def _amounts(used: ResourceUsage) -> tuple[Cell, str, str]:
     if used.total is None:
         return used, UNKNOWN, UNKNOWN
     return used, text(used.free), text(used.stranded)
+
+
+def _overcommitted(used: ResourceUsage) -> str:
+    return UNKNOWN if used.total is None else text(used.overcommitted)
 
 
 def text(amount: Amount) -> str:
@@ -246,7 +258,7 @@ def bar(used: ResourceUsage) -> str:
     if not used.total:
         return ""
     parts = (
-        (ALLOCATED, min(used.allocated, used.total)),
+        (ALLOCATED, min(used.allocated - used.overcommitted, used.total)),
         (STRANDED, used.stranded),
         (UNAVAILABLE, used.unavailable),
         (FREE, used.free),

@@ -36,6 +36,9 @@ class ResourceUsage(NamedTuple):
     - `stranded`: what would be free if the node had CPU, memory and room for such a pod.
     - `unavailable`: the rest: unhealthy devices, and devices of nodes that take no pods.
     - `pending`: what pods ask for that have no node. No node has pending ones.
+    - `overcommitted`: the part of `allocated` that its node does not have, as after a device plugin
+      has come back with fewer devices. Of several nodes it is the sum, so that what one node has
+      too little is not taken from what another has left.
     """
 
     resource: str
@@ -45,12 +48,13 @@ class ResourceUsage(NamedTuple):
     free: Amount = 0
     stranded: Amount = 0
     pending: Amount = 0
+    overcommitted: Amount = 0
 
     @property
     def unavailable(self) -> Amount:
         """What is neither allocated, nor free, nor stranded; 0 if the total is unknown."""
-        rest = (self.total or 0) - self.allocated - self.free - self.stranded
-        return max(rest, 0)
+        in_use = self.allocated - self.overcommitted + self.free + self.stranded
+        return max((self.total or 0) - in_use, 0)
 
     def __add__(self, other: object) -> ResourceUsage:
         if not isinstance(other, ResourceUsage):

@@ -44,11 +44,11 @@ def choose(survey: Survey) -> Choice:
     possible: dict[str, str] = {}
     seen = _Seen(_offered(survey), _labelled(survey.nodes))
     for name in built_in():
-        proofs, hints = [*_proofs(name, survey, seen)], [*_hints(name, survey, seen)]
-        if proofs:
-            certain[name] = "; ".join(proofs[:_MAX_NAMED])
-        elif hints:
-            possible[name] = "; ".join(hints[:_MAX_NAMED])
+        proofs, labels = [*_proofs(name, survey, seen)], _label_proofs(name, survey, seen)
+        if proofs or labels.are_usual:
+            certain[name] = "; ".join([*proofs, *labels.texts][:_MAX_NAMED]) + labels.share
+        elif found := [*labels.texts, *_hints(name, survey, seen)]:
+            possible[name] = "; ".join(found[:_MAX_NAMED]) + labels.share
     contained = {parent for name in certain for parent in ancestors(name)}
     return Choice(
         {name: why for name, why in certain.items() if name not in contained},
@@ -74,24 +74,61 @@ def _proofs(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What only this profile explains."""
     raw = built_in()[name]
     for resource, why in seen.offered.items():
-        if name != _ANY_CLASS and _owners(resource) == [name]:
+        if name != _ANY_CLASS and _profiles_describing(resource) == [name]:
             yield why
     for workload in survey.daemon_sets:
         accounts = [a for a in _accounts(raw, workload.namespace) if a != "default"]
         if matches_any(tuple(accounts), workload.service_account):
             yield f"DaemonSet {workload.namespace}/{workload.name}"
-    yield from _labels(raw, seen, lambda key: _explains(name, key))
     if not raw.get("resources"):
         yield from _schedulers(raw, survey)
+
+
+class _LabelProofs(NamedTuple):
+    """Labels that only one profile explains.
+
+    `share` says how many nodes have one, unless all have. They are usual if half of them have.
+    """
+
+    texts: tuple[str, ...] = ()
+    share: str = ""
+    are_usual: bool = False
+
+
+def _label_proofs(name: str, survey: Survey, seen: _Seen) -> _LabelProofs:
+    """The labels of nodes that only this profile explains.
+
+    One node that somebody has labelled, or moved from elsewhere, does not make a cluster another
+    platform: the profile's taints and affinities would be wrong for all other nodes.
+    """
+    found = [*_labels(built_in()[name], seen, lambda key: _explains(name, key))]
+    if not found:
+        return _LabelProofs()
+    labelled = {node.name for _, nodes in found for node in nodes}
+    known = tuple(pattern for each in (name, *ancestors(name)) for pattern in _resources(each))
+    alike = labelled | {
+        node.name
+        for node in survey.nodes
+        if any(matches_any(known, resource) for resource in node.resources)
+    }
+    share = f": {len(labelled):,} of {len(alike):,} nodes" if labelled < alike else ""
+    usual = 2 * len(labelled) >= len(alike)
+    return _LabelProofs(tuple(text for text, _ in found), share, usual)
+
+
+def _resources(name: str) -> list[str]:
+    return [*built_in()[name].get("resources", ())]
 
 
 def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What may have another reason."""
     raw = built_in()[name]
     for resource, why in seen.offered.items():
-        if name in (owners := _owners(resource)) and (len(owners) > 1 or name == _ANY_CLASS):
+        if name in (owners := _profiles_describing(resource)) and (
+            len(owners) > 1 or name == _ANY_CLASS
+        ):
             yield why
-    yield from _labels(raw, seen, lambda key: not _explains(name, key))
+    yield from (text for text, _ in _labels(raw, seen, lambda key: not _explains(name, key)))
     yield from _schedulers(raw, survey)
     for scheduler in raw.get("schedulers", ()):
         if scheduler["name"] != "default-scheduler" and survey.schedulers[scheduler["name"]]:
@@ -118,7 +155,7 @@ def _offered(survey: Survey) -> dict[str, str]:
 
 
 @cache
-def _owners(resource: str) -> list[str]:
+def _profiles_describing(resource: str) -> list[str]:
     """The profiles that describe a resource; that of all device classes only if no other does."""
     owners = [
         name
@@ -146,13 +183,15 @@ def _labelled(nodes: Iterable[Node]) -> dict[tuple[str, str], list[Node]]:
     return dict(sorted(found.items()))
 
 
-def _labels(raw: Mapping[str, Any], seen: _Seen, wanted: Callable[[str], bool]) -> Iterator[str]:
-    """The labels of nodes that the profile knows, each with the nodes that have it."""
+def _labels(
+    raw: Mapping[str, Any], seen: _Seen, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, list[Node]]]:
+    """The labels of nodes that the profile knows, in words, each with the nodes that have it."""
     known = [(key, tuple(v)) for key, v in _label_values(raw).items() if wanted(key)]
     for (key, value), nodes in seen.labelled.items():
         values = next((values for pattern, values in known if matches(pattern, key)), None)
         if values is not None and (not values or matches_any(values, value)):
-            yield f"{key}={value} on {nodes_named(nodes)}"
+            yield f"{key}={value} on {nodes_named(nodes)}", nodes
 
 
 def _label_values(raw: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -11,9 +11,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from cluster.init.choice import choose
-from cluster.init.documents import note, without_evidence, write_policy, write_values
+from cluster.init.documents import (
+    keep_unseen,
+    note,
+    without_evidence,
+    write_policy,
+    write_values,
+)
 from cluster.init.survey import Survey, survey
-from cluster.source.objects import SourceError
+from cluster.source.objects import Resource, SourceError
 from cluster.source.options import add_options, open_source
 from policies.loading import default_policy
 from terminal import CommandParser, printable, write_error
@@ -44,18 +50,25 @@ class Difference(NamedTuple):
     is_evidence: bool
 
 
-def difference(file: GeneratedFile) -> Difference | None:
-    """What would change in a file; None if there is no such file. Raises FileError."""
+def content(path: str) -> str | None:
+    """The text of a file; None if there is no such file. Raises FileError."""
     try:
-        with open(file.path, "rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+        with open(path, "rb") as stream:
+            read = stream.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FileError(f"{file.path}: {error.strerror}") from error
-    if len(content) > _MAX_BYTES:
-        raise FileError(f"{file.path}: larger than {_MAX_BYTES >> 20} MiB")
-    old = content.decode(errors="replace").splitlines(keepends=True)
+        raise FileError(f"{path}: {error.strerror}") from error
+    if len(read) > _MAX_BYTES:
+        raise FileError(f"{path}: larger than {_MAX_BYTES >> 20} MiB")
+    return read.decode(errors="replace")
+
+
+def difference(file: GeneratedFile, present: str | None) -> Difference | None:
+    """What would change in a file with the text `present`; None if there is no such file."""
+    if present is None:
+        return None
+    old = present.splitlines(keepends=True)
     new = file.text.splitlines(keepends=True)
     changed = difflib.unified_diff(old, new, file.path, f"{file.path} (now)")
     text = "".join(text if text.endswith("\n") else f"{text}\n" for text in changed)
@@ -87,11 +100,12 @@ POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"
 _DESCRIPTION = f"""\
 Look at a cluster and write a policy ({POLICY}) and values of the chart ({VALUES})
 that fit it. Each line says what was seen. What may be meant otherwise is a comment, for
-you to decide. A file that is there already is not touched: the difference is printed."""
+you to decide. A file that is there already is not touched: the difference is printed.
+What a right is missing to see stays in it as it is."""
 _EPILOG = """\
 exit status: 0 the files say what the cluster is like, 1 a file differs in more than what was
 seen, also if it was written anew, 2 wrong usage, or the cluster or a file could not be read
-or written"""
+or written, 3 something may not be listed, and what depends on it was kept"""
 _HEADER = (
     "Written by `gpuward init`. Lines end with what was seen in the cluster. What is behind `# ` "
     "was not certain: decide, and remove the two characters."
@@ -128,10 +142,16 @@ def main(arguments: list[str]) -> int:
     try:
         source = open_source(options)
         found = survey(source, default_policy().profile, from_files=bool(options.files))
-        return _compare_or_write(_files(found, options.directory), replace=options.write)
+        files = _files(found, options.directory)
+        status = _compare_or_write(files, found.forbidden, replace=options.write)
     except (SourceError, FileError) as error:
         write_error("gpuward init", error)
         return 2
+    if found.forbidden:
+        names = ", ".join(sorted(str(resource) for resource in found.forbidden))
+        write_error("gpuward init", f"the account may not list {names}: see the files")
+        return 3
+    return status
 
 
 def _files(found: Survey, folder: str) -> list[GeneratedFile]:
@@ -152,10 +172,23 @@ def _files(found: Survey, folder: str) -> list[GeneratedFile]:
     ]
 
 
-def _compare_or_write(files: list[GeneratedFile], *, replace: bool) -> int:
-    """Write files that are not there, and show what differs in the others; the exit status."""
+def _compare_or_write(
+    files: list[GeneratedFile], forbidden: frozenset[Resource], *, replace: bool
+) -> int:
+    """Write files that are not there, and show what differs in the others; the exit status.
+
+    What is concluded from `forbidden` resources stays in the files.
+    """
     status = 0
-    changes = [(file, difference(file)) for file in files]
+    changes = []
+    for generated in files:
+        file, present = generated, content(generated.path)
+        if present is not None:
+            text, kept = keep_unseen(file.text, present, forbidden)
+            file = file._replace(text=text)
+            if kept:
+                _say(f"{file.path}: kept as it cannot be seen: {', '.join(kept)}")
+        changes.append((file, difference(file, present)))
     for file, changed in changes:
         if changed and changed.text:
             status = status if changed.is_evidence else 1

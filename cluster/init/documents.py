@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,18 @@ from cluster.init import differences
 from cluster.init.choice import Choice, ancestors, nodes_named
 from cluster.init.differences import Entry, is_component, runtime_classes
 from cluster.init.survey import Survey
-from cluster.source.objects import PODS
+from cluster.source.objects import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    DEVICE_CLASSES,
+    MUTATING,
+    NODES,
+    PODS,
+    RUNTIME_CLASSES,
+    SLICES,
+    VALIDATING,
+    Resource,
+)
 from kubeyaml.patch.layout import one_line
 from policies.profiles import ProfileError, built_in, merged_profile
 from rules.placement.node_labels import MODE
@@ -186,6 +198,46 @@ def _remarks(survey: Survey, profile: Profile) -> list[str]:
             "under `resources` of a profile of your own."
         )
     return lines
+
+
+# What an account may not see stays as it is in a file.
+
+_PLATFORM = frozenset(
+    {NODES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, SLICES, PODS, RUNTIME_CLASSES}
+)
+# What the keys of both files are concluded from; those of the chart's values go by the profiles.
+_SOURCES = {
+    "profiles": _PLATFORM,
+    "registration": _PLATFORM,
+    "certificates": frozenset({MUTATING, VALIDATING}),
+    "clusterInventory": _PLATFORM,
+    "nodeGuard": _PLATFORM,
+}
+_KEY = re.compile(rf"^(?:# )?(mode|{'|'.join(_SOURCES)}):")
+
+
+def keep_unseen(new: str, old: str, forbidden: frozenset[Resource]) -> tuple[str, list[str]]:
+    """`new` with those keys of the file `old` that come from what nobody may list; and these keys.
+
+    What cannot be seen is not absent: a key would go, or change, for lack of a right.
+    """
+    present, wanted = _by_key(old), _by_key(new)
+    kept = [key for key, sources in _SOURCES.items() if key in present and sources & forbidden]
+    merged = wanted | {key: present[key] for key in kept}
+    differing = [key for key in kept if wanted.get(key) != present[key]]
+    return "".join(merged.values()), differing
+
+
+def _by_key(text: str) -> dict[str, str]:
+    """The lines of each key at the top, commented out or not; what is before them is under ""."""
+    found: dict[str, str] = {"": ""}
+    key = ""
+    for text_line in text.splitlines(keepends=True):
+        if match := _KEY.match(text_line):
+            key = match[1]
+        ending = "" if text_line.endswith("\n") else "\n"
+        found[key] = found.get(key, "") + text_line + ending
+    return found
 
 
 # The text of the chart's values for a cluster.

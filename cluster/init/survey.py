@@ -130,6 +130,7 @@ class Survey(NamedTuple):
     - `drivers`: how many ResourceSlices each DRA driver has.
     - `webhooks`: names of webhooks in all configurations.
     - `missing`: resources of which nothing is known, and why.
+    - `forbidden`: those of them that the account may not list.
     """
 
     nodes: list[Node]
@@ -142,6 +143,7 @@ class Survey(NamedTuple):
     drivers: Counter[str]
     webhooks: set[str]
     missing: dict[Resource, str]
+    forbidden: frozenset[Resource] = frozenset()
 
 
 def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Survey:
@@ -151,6 +153,7 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
     ignored. Raises SourceError if the source cannot be read.
     """
     missing: dict[Resource, str] = {}
+    forbidden: set[Resource] = set()
 
     def each(resource: Resource) -> Iterator[Object]:
         is_empty = True
@@ -160,6 +163,8 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
                 yield item
         except MissingRightError:
             missing[resource] = f"needs the right to list {resource}"
+            forbidden.add(resource)
+            return
         except NotServedError:
             return  # there can be none
         if is_empty and from_files:
@@ -172,7 +177,7 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
     for item in each(SLICES):
         if driver := valid_name(as_object(item.get("spec")).get("driver")):
             _count(drivers, driver)
-    return Survey(
+    found = Survey(
         nodes=sorted(filter(None, map(node_of, each(NODES))), key=lambda node: node.name),
         daemon_sets=daemon_sets,
         deployments=sorted(filter(None, map(workload_of, each(DEPLOYMENTS)))),
@@ -193,6 +198,7 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
         },
         missing=missing,
     )
+    return found._replace(forbidden=frozenset(forbidden))
 
 
 def _of_pods(

@@ -18,7 +18,9 @@ from cluster.api.errors import (
     UnreachableError,
 )
 from cluster.source.objects import (
+    SECRETS,
     DiscoveryError,
+    GetError,
     ListError,
     MissingRightError,
     NotServedError,
@@ -97,12 +99,20 @@ class RetryingConnection:
         self._has_answered = False
 
     def request(
-        self, method: str, path: str, body: Object | None = None, sent: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        sent: str = "application/json",
+        *,
+        accept: str = "application/json",
     ) -> Object:
         """The JSON response. Raises ClusterError, as those of `cluster.api.errors`."""
         for attempt in range(_ATTEMPTS):
             try:
-                answer = self._connection.request(method, path, body, sent, _MAX_BYTES)
+                answer = self._connection.request(
+                    method, path, body, sent, _MAX_BYTES, accept=accept
+                )
                 self._has_answered = True
                 return answer  # noqa: TRY300  # the loop goes on after an error
             except UnavailableError as error:
@@ -121,6 +131,8 @@ class RetryingConnection:
 
 _PAGE = 250  # objects: of pods about five megabytes
 _MAX_RESTARTS = 5  # of a list, without one more page
+# Keys of certificates stay where they are.
+_ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class ApiServerSource:
@@ -151,6 +163,23 @@ class ApiServerSource:
                 raise ListError(resource, "", str(error)) from error
             return
         raise NotServedError(resource)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """One object: see `ObjectReader`."""
+        version = resource.versions[0]
+        group = f"apis/{resource.group}/{version}" if resource.group else f"api/{version}"
+        place = f"namespaces/{quote(namespace, safe='')}/{resource.name}/{quote(name, safe='')}"
+        accept = _ONLY_METADATA if resource == SECRETS else "application/json"
+        try:
+            return self._requests.request("GET", f"/{group}/{place}", accept=accept)
+        except MissingError:
+            return None
+        except ForbiddenError as error:
+            right = f"get {resource} in namespace {namespace}"
+            why = f"the account may not; it needs the right to {right}"
+            raise GetError(f"{resource.name}/{name}", why, right) from error
+        except ClusterError as error:
+            raise GetError(f"{resource.name}/{name}", str(error)) from error
 
     def list_all(
         self,
@@ -187,7 +216,7 @@ class ApiServerSource:
         last = ""
         while (page := pages.next()) is not None:
             for item in page.objects:
-                key = _key(item)
+                key = _list_key(item)
                 if key > last or not page.may_repeat:
                     last = max(key, last)
                     yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
@@ -243,7 +272,7 @@ class _Pages:
         return None
 
 
-def _key(item: Object) -> str:
+def _list_key(item: Object) -> str:
     """What API servers order the objects of a list by."""
     metadata = item.get("metadata") or {}
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")

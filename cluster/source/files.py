@@ -56,10 +56,17 @@ class FileSource:
         """The objects of `resource`: see `ObjectSource`."""
         of_kind = (
             raw
-            for raw in self._all(namespace)
+            for raw in self._objects_in(namespace)
             if (_group(raw), as_text(raw.get("kind"))) == (resource.group, resource.kind)
         )
         return self._each_once(of_kind)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object of this name: see `ObjectReader`."""
+        for raw in self.list(resource, namespace):
+            if as_text(as_object(raw.get("metadata")).get("name")) == name:
+                return raw
+        return None
 
     def list_all(
         self,
@@ -69,11 +76,11 @@ class FileSource:
     ) -> Iterator[Object]:
         """All objects: see `ObjectSource`. What comes after an error is not read."""
         try:
-            yield from self._each_once(self._all(namespace))
+            yield from self._each_once(self._objects_in(namespace))
         except SourceError as error:
             on_error(error)
 
-    def _all(self, namespace: str | None) -> Iterator[Object]:
+    def _objects_in(self, namespace: str | None) -> Iterator[Object]:
         """The objects in the files, those of Lists one by one."""
         for raw in self._of_all_namespaces():
             home = as_text(as_object(raw.get("metadata")).get("namespace"))

@@ -58,14 +58,22 @@ class ListError(SourceError):
 
 
 class MissingRightError(ListError):
-    """The account must not list a resource."""
+    """The account may not list a resource."""
 
     def __init__(self, resource: Resource, namespace: str | None) -> None:
         where = f" in namespace {namespace}" if namespace else ""
         needed = f"it needs the right to list {resource}{where or ' in all namespaces'}"
         if not resource.is_namespaced:
             needed = f"it needs the right to list {resource}"
-        super().__init__(resource, where, f"the account must not; {needed}")
+        super().__init__(resource, where, f"the account may not; {needed}")
+
+
+class GetError(SourceError):
+    """One object could not be read; without `right`, for another reason than a right."""
+
+    def __init__(self, what: str, why: str, right: str = "") -> None:
+        super().__init__(f"cannot get {what}: {why}")
+        self.right = right
 
 
 class NotServedError(ListError):
@@ -99,6 +107,16 @@ class ObjectSource(Protocol):
         """
 
 
+class ObjectReader(ObjectSource, Protocol):
+    """A source that also reads single objects."""
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """One object; None if it does not exist, or is not in the files.
+
+        Of a Secret it is only the metadata. Raises SourceError.
+        """
+
+
 # The built-in resources that commands list.
 
 _REGISTRATION = "admissionregistration.k8s.io"
@@ -124,6 +142,9 @@ CLAIM_TEMPLATES = Resource(
 )
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
+SECRETS = Resource("secrets", "Secret")
+SERVICES = Resource("services", "Service")
+CRON_JOBS = Resource("cronjobs", "CronJob", "batch")
 GPU_EXCEPTIONS = Resource("gpuexceptions", "GpuException", "gpuward.io", ("v1alpha1",))
 MUTATING = Resource(
     "mutatingwebhookconfigurations",

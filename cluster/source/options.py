@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cluster.source.objects import Object, ObjectSource, SourceError
+from cluster.source.objects import Object, ObjectReader, SourceError
 from rules.base.json_values import as_object, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
 from terminal import printable
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> None:
     """Add the options to the parser of a command, which may be for all namespaces alone."""
-    group = made.add_argument_group("where the objects are")
-    group.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
-    group.add_argument("--context", metavar="NAME", help="the context in it to use")
+    group = add_connection_options(made)
     if namespaced:
         scope = group.add_mutually_exclusive_group()
         scope.add_argument("--namespace", "-n", metavar="NS", help="only objects in this namespace")
@@ -45,6 +43,14 @@ def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> No
     )
 
 
+def add_connection_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options of a command that only reads clusters; returns their group."""
+    group = made.add_argument_group("where the objects are")
+    group.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
+    group.add_argument("--context", metavar="NAME", help="the context in it to use")
+    return group
+
+
 def open_connection(options: argparse.Namespace) -> Connection:
     """The connection to the cluster that the options mean. Raises SourceError."""
     # With files, the Kubernetes client need not be installed.
@@ -54,7 +60,8 @@ def open_connection(options: argparse.Namespace) -> Connection:
     try:
         return Connection.like_kubectl(options.kubeconfig, options.context)
     except ClusterError as error:
-        raise SourceError(f"{error}; or read files with --filename") from error
+        instead = "; or read files with --filename" if hasattr(options, "files") else ""
+        raise SourceError(f"{error}{instead}") from error
 
 
 class _DifferenceNotes:
@@ -77,7 +84,7 @@ class _DifferenceNotes:
         sys.stderr.write(printable(f"gpuward: note: {text}") + "\n")
 
 
-def open_source(options: argparse.Namespace) -> ObjectSource:
+def open_source(options: argparse.Namespace) -> ObjectReader:
     """The source that the options mean; nothing is read yet. Raises SourceError."""
     if options.files:
         if options.kubeconfig or options.context:

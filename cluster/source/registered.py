@@ -7,7 +7,17 @@ from typing import Any
 
 from cluster.source.objects import Object, matches
 from rules.base.json_values import as_object, as_objects, as_text
-from webhook.registration import NAME_LABEL, WEBHOOK_NAME_SUFFIX
+from rules.finding import Action
+from webhook.registration import MODE_LABEL, NAME_LABEL, WEBHOOK_NAME_SUFFIX
+
+# What AKS adds to the namespaceSelector of every webhook, unless the annotation
+# admissions.enforcer/disabled forbids it: https://github.com/Azure/AKS/issues/4002 and
+# https://github.com/Azure/AKS/issues/1771.
+PROVIDER_TERMS: tuple[Object, ...] = (
+    {"key": "control-plane", "operator": "DoesNotExist"},
+    {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
+    {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
+)
 
 
 def is_own(configuration: Object) -> bool:
@@ -31,6 +41,80 @@ def registered_mode(
             if matches(as_object(entry.get("namespaceSelector")), with_name):
                 return as_text(entry.get("name")).partition(".")[0]
     return ""
+
+
+def excluded_names(selector: Mapping[str, Any]) -> set[str]:
+    """The namespaces that a namespaceSelector excludes by their names, as the chart's do."""
+    terms = (term for _, term in as_objects(selector.get("matchExpressions")))
+    return {name for term in terms if excludes_names(term) for name in _texts(term, "values")}
+
+
+def excludes_names(term: Mapping[str, Any]) -> bool:
+    """Whether a term of a namespaceSelector excludes namespaces by their names."""
+    return (term.get("key"), term.get("operator")) == (NAME_LABEL, "NotIn")
+
+
+def is_excluded(
+    configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]
+) -> bool:
+    """Whether objects of a namespace are not sent to gpuward, whatever mode it chooses.
+
+    That is so if the webhooks exclude it by its name, as the chart does, or if the provider of the
+    cluster has added a term that does. Another reason does not count: nobody is known to want it.
+    """
+    known = [*configurations]
+    selectors = _selectors(known)
+    if selectors and all(namespace in excluded_names(each) for each in selectors):
+        return True
+    return is_excluded_by_provider(known, namespace, {**labels, MODE_LABEL: Action.DENY.word})
+
+
+def is_excluded_by_provider(
+    configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]
+) -> bool:
+    """Whether objects of a namespace would be sent to gpuward but for a term of PROVIDER_TERMS."""
+    known = [*configurations]
+    return not registered_mode(known, namespace, labels) and _is_sent(known, namespace, labels)
+
+
+def is_unexpectedly_not_sent(
+    configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]
+) -> bool:
+    """Whether objects of a namespace are not sent to gpuward, and nothing that is known says why.
+
+    Its label `gpuward.io/mode` may say why, or what `is_excluded` looks at. The default mode may be
+    `off`; then a namespace without a label is not sent.
+    """
+    known = [*configurations]
+    own = as_text(labels.get(MODE_LABEL))
+    if own == Action.OFF.word or is_excluded(known, namespace, labels):
+        return False
+    asked = [labels]
+    if own not in {action.word for action in Action}:
+        asked.append({**labels, MODE_LABEL: Action.DENY.word})
+    return not any(_is_sent(known, namespace, each) for each in asked)
+
+
+def _is_sent(configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]) -> bool:
+    """Whether a webhook's namespaceSelector selects the namespace, but for providers' terms."""
+    with_name = {NAME_LABEL: namespace, **labels}
+    return any(
+        matches(_without_provider_terms(selector), with_name)
+        for selector in _selectors(configurations)
+    )
+
+
+def _selectors(configurations: Iterable[Object]) -> list[Mapping[str, Any]]:
+    return [
+        as_object(entry.get("namespaceSelector"))
+        for configuration in configurations
+        for _, entry in as_objects(configuration.get("webhooks"))
+    ]
+
+
+def _without_provider_terms(selector: Mapping[str, Any]) -> Mapping[str, Any]:
+    terms = [term for _, term in as_objects(selector.get("matchExpressions"))]
+    return {**selector, "matchExpressions": [t for t in terms if t not in PROVIDER_TERMS]}
 
 
 # What API servers send to the webhooks of a configuration.

@@ -12,6 +12,8 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from certs.clock import utc_now
+from certs.validity import expires_soon, expiry_text
 from cluster.api.errors import ClusterError, ConfigurationRef, Object
 from cluster.webhooks.comparison import Expectation, differences
 from cluster.webhooks.webhook_client import (
@@ -130,12 +132,13 @@ class Entry(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """The result for `subject`, and if it is not `ok`, a hint what to do."""
+    """The result for `subject`, and if it is not `ok` or has a `warning`, a hint what to do."""
 
     subject: str
     message: str
     ok: bool = True
     hint: str = ""
+    warning: str = ""
 
 
 class CheckReport(NamedTuple):
@@ -256,9 +259,13 @@ def _check_target(probe: Probe, target: Target) -> CheckResult:
         message, validity = probe(target)
     except CallError as error:
         return CheckResult(target.url, str(error), ok=False, hint=hint_after_error(error, target))
-    return CheckResult(
-        target.url, f"{message}; certificate until {validity.end:%Y-%m-%d %H:%M} UTC"
-    )
+    message = f"{message}; certificate until {validity.end:%Y-%m-%d %H:%M} UTC"
+    now = utc_now()
+    if not expires_soon(*validity, now):
+        return CheckResult(target.url, message)
+    hint = hint_about_certificate(target)
+    warning = f"its certificate {expiry_text(validity.end, now)}"
+    return CheckResult(target.url, message, hint=hint, warning=warning)
 
 
 # The sample review that a check sends, and the interpretation of the response.

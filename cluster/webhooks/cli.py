@@ -115,6 +115,9 @@ def _print(report: CheckReport, *, compared: bool) -> None:
     sys.stdout.flush()
     for line in _error_lines(report):
         write_error("gpuward webhooks", line)
+    for result in report.results:
+        if result.warning:
+            write_error("gpuward webhooks", f"warning: {result.subject}: {result.warning}")
     hints = dict.fromkeys(result.hint for result in report.results if result.hint)
     for hint in hints:
         sys.stderr.writelines(f"{printable(line)}\n" for line in hint.split("\n"))
@@ -140,14 +143,14 @@ def _address(text: str) -> tuple[str, int]:
 # The command `gpuward webhooks watch`: report changes of the webhook configurations.
 
 _WATCH_DESCRIPTION = """\
-Compare gpuward's webhook configurations with those that this release should have, every
-ten seconds. Differences that persist are logged, become a Kubernetes Event, and set a
-metric to 0. With --policy, a policy that cannot be used is logged and becomes an Event.
-Nothing is changed. The certificate controller does the same, so this command is for
-clusters without it."""
+Compare gpuward's webhook configurations with those that this release should have, when
+they change and every ten seconds. Differences that persist are logged, become a
+Kubernetes Event, and set a metric to 0. With --policy, a policy that cannot be used is
+logged and becomes an Event. Nothing is changed without --repair. The certificate
+controller does the same, so this command is for clusters without it."""
 _WATCH_EPILOG = """\
 The credentials are those of the pod in which this runs, or of a kubeconfig file. They must
-allow getting the configurations, and creating events in the namespace of the pod. The
+allow getting and watching the configurations, and creating events in the namespace of the pod. The
 events are about the pod that the variables POD_NAMESPACE, POD_NAME and POD_UID name;
 without them, none is created."""
 
@@ -165,6 +168,24 @@ def _add_watch_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="The policy of the webhook, to report also if that cannot be used.",
     )
+    parser.add_argument(
+        "--replicas",
+        metavar="HOST:PORT",
+        type=_address,
+        help="A name with the addresses of all replicas, to report also if the certificate that "
+        "one of them serves expires soon.",
+    )
+    parser.add_argument(
+        "--server-name",
+        metavar="NAME",
+        help="The name to send to them. The default is the host of --replicas.",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="Create a configuration again that somebody has deleted. This needs the rights to "
+        "create and patch configurations of these names.",
+    )
     add_service_options(parser, 10.0, "comparisons")
     parser.add_argument(
         "--settle-seconds",
@@ -178,25 +199,90 @@ def _add_watch_options(parser: argparse.ArgumentParser) -> None:
 
 def _watch(options: argparse.Namespace) -> int:
     """Watch until SIGTERM or SIGINT; the exit status."""
-    from cluster.api.connection import Connection  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.client import KubernetesConfigurations  # noqa: PLC0415  # --help needs none of this
+    from cluster.api.connection import Connection  # noqa: PLC0415
+    from cluster.api.events import event_sender  # noqa: PLC0415
     from cluster.control_loop import Controller, ControlLoop, run_loop  # noqa: PLC0415
-    from cluster.webhooks.watch import make_policy_watch, make_watch  # noqa: PLC0415
+    from cluster.webhooks.served_certificates import (  # noqa: PLC0415
+        CertificateWatch,
+        served_validities,
+    )
+    from cluster.webhooks.watch import make_policy_watch, make_watch, watch_changes  # noqa: PLC0415
 
     def make() -> ControlLoop:
         connection = Connection.in_cluster(options.kubeconfig)
-        watches: list[Controller] = [
-            make_watch(connection, options.expected, options.settle_seconds, options.interval)
+        controllers: list[Controller] = [
+            make_watch(
+                connection,
+                options.expected,
+                options.settle_seconds,
+                options.interval,
+                repair=options.repair,
+            )
         ]
         if options.policy:
-            watches.append(make_policy_watch(connection, options.policy))
-        return ControlLoop(watches, options.interval)
+            controllers.append(make_policy_watch(connection, options.policy))
+        if options.replicas:
+            host, port = options.replicas
+
+            def send_event(reason: str, text: str) -> None:
+                event_sender(connection, reason, "CheckCertificates")(text)
+
+            read = partial(served_validities, host, port, options.server_name or host)
+            controllers.append(CertificateWatch(read, send_event))
+        changes = KubernetesConfigurations(connection).changes
+        watches = watch_changes(changes, _expected_refs(options.expected))
+        return ControlLoop(controllers, options.interval, watches=watches)
 
     return run_loop(make, options.status_port, "webhooks")
 
 
+def _expected_refs(expected: str) -> list[ConfigurationRef]:
+    """The configurations that the file `expected` has; those of the chart while it has none."""
+    try:
+        return [*read_expectation(expected)]
+    except ExpectationError:  # the watch reports it
+        return [ConfigurationRef(kind, _NAME) for kind in _OPTIONS]
+
+
+# The command `gpuward webhooks policy`: print the policy of the cluster.
+
+_POLICY_DESCRIPTION = """\
+Print the policy of the release behind the registered webhooks, as a policy file:
+  gpuward webhooks policy > cluster-policy.yaml
+  gpuward audit --policy cluster-policy.yaml"""
+_POLICY_EPILOG = """\
+The credentials are those that kubectl would use. They must allow listing validating webhook
+configurations, and getting the ConfigMap with the policy. If the policy cannot be used, the
+webhook decides by an earlier one: gpuward policy check says so.
+
+exit status: 0 printed, 1 not found or not readable, 2 wrong usage"""
+
+
+def _print_policy(options: argparse.Namespace) -> int:
+    """Print the policy of the cluster; the exit status."""
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415  # --help needs none of this
+    from cluster.source.objects import SourceError  # noqa: PLC0415
+    from cluster.source.options import open_connection  # noqa: PLC0415
+    from cluster.source.release import read_policy  # noqa: PLC0415
+
+    try:
+        text = read_policy(ApiServerSource(open_connection(options)))
+    except SourceError as error:
+        write_error("gpuward webhooks", error)
+        return 1
+    for line in text.splitlines():  # into a file as it is
+        sys.stdout.write(f"{printable(line) if sys.stdout.isatty() else line}\n")
+    return 0
+
+
+# The command `gpuward webhooks remove`: delete the webhook configurations.
+
 _DESCRIPTION = """\
 Delete gpuward's webhook configurations, so that the API server no longer calls it.
-A configuration that does not exist is no failure. Those of others are not deleted."""
+A configuration that does not exist is no failure. Those of others are not deleted. If
+gpuward may create deleted configurations again (registration.repair of the chart), that
+permission is deleted first."""
 _EPILOG = """\
 The credentials are those that kubectl would use: from a kubeconfig file, or else from
 the pod in which this runs. A tool that keeps the chart applied, such as Argo CD, creates
@@ -207,6 +293,7 @@ exit status: 0 none exists any more, 1 one may still exist, 2 wrong usage
 The same with kubectl alone:
   kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gpuward \\
     --ignore-not-found"""
+_NAME = "gpuward"
 # Validating first, because only this one refuses objects.
 _OPTIONS = {ConfigurationKind.VALIDATING: "validating", ConfigurationKind.MUTATING: "mutating"}
 
@@ -249,8 +336,25 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     remove.set_defaults(run=_run_removal)
+    policy = commands.add_parser(
+        "policy",
+        help="print the policy by which the webhook decides, for gpuward audit --policy",
+        description=_POLICY_DESCRIPTION,
+        epilog=_POLICY_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    policy.set_defaults(run=_print_policy)
+    _add_connection(policy)
     for command in (check, remove):
         _add_configurations(command)
+    remove.add_argument(
+        "--repair-binding",
+        metavar="NAME",
+        default="",
+        help="The ClusterRoleBinding by which gpuward may create deleted configurations again, "
+        "which is deleted first. The default is the one that a configuration names in its "
+        "annotation gpuward.io/repair-binding.",
+    )
     _add_check_options(check)
     return parser
 
@@ -261,9 +365,13 @@ def _add_configurations(command: argparse.ArgumentParser) -> None:
             f"--{option}-configuration",
             metavar="NAME[,NAME]",
             type=_names,
-            default="gpuward",
+            default=_NAME,
             help=f"Names of the {option} webhook configurations. The default is gpuward.",
         )
+    _add_connection(command)
+
+
+def _add_connection(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
     command.add_argument("--context", metavar="NAME", help="The context in it to use.")
 
@@ -313,11 +421,19 @@ def _remove(options: argparse.Namespace, refs: list[ConfigurationRef]) -> list[C
         write_error("gpuward webhooks", error)
         return refs
     cluster = KubernetesConfigurations(connection)
-    return remove(cluster, refs, on_deleted=on_deleted, on_failed=on_failed)
+    return remove(
+        cluster,
+        refs,
+        on_deleted=on_deleted,
+        on_failed=on_failed,
+        repair_binding=options.repair_binding,
+    )
 
 
 def _kubectl_hint(options: argparse.Namespace, remaining: list[ConfigurationRef]) -> str:
-    command = ["kubectl", "delete", *map(_kubectl_name, remaining), "--ignore-not-found"]
+    bindings = [f"clusterrolebinding/{options.repair_binding}"] if options.repair_binding else []
+    names = [*bindings, *map(_kubectl_name, remaining)]
+    command = ["kubectl", "delete", *names, "--ignore-not-found"]
     for option in ("kubeconfig", "context"):
         if value := getattr(options, option):
             command += [f"--{option}", value]

@@ -17,19 +17,12 @@ from typing import Any
 import yaml
 
 from cluster.api.errors import ConfigurationKind, ConfigurationRef, Object
+from cluster.source.registered import PROVIDER_TERMS, excluded_names, excludes_names
+from webhook.registration import NAME_LABEL
 
 _FIELDS = (
     *("admissionReviewVersions", "failurePolicy", "matchConditions", "matchPolicy"),
     *("objectSelector", "reinvocationPolicy", "rules", "sideEffects", "timeoutSeconds"),
-)
-_NAME_LABEL = "kubernetes.io/metadata.name"
-# What AKS adds to the namespaceSelector of every webhook, unless the annotation
-# admissions.enforcer/disabled forbids it: https://github.com/Azure/AKS/issues/4002 and
-# https://github.com/Azure/AKS/issues/1771.
-_PROVIDER_TERMS: tuple[Object, ...] = (
-    {"key": "control-plane", "operator": "DoesNotExist"},
-    {"key": "control-plane", "operator": "NotIn", "values": ["true"]},
-    {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
 )
 # Namespaces of the provider that GKE Autopilot excludes from every webhook:
 # https://github.com/Dynatrace/dynatrace-operator/issues/2194.
@@ -70,7 +63,7 @@ def _webhook_differences(expected: Object, found: Object) -> Iterator[str]:
         yield "clientConfig.caBundle differs"
     yield from _value_differences("clientConfig", wanted_client, found_client)
     wanted_selector = expected.get("namespaceSelector") or {}
-    names = _excluded_names(wanted_selector)
+    names = excluded_names(wanted_selector)
     yield from _value_differences(
         "namespaceSelector",
         _without_provider_terms(wanted_selector, names),
@@ -87,22 +80,13 @@ def _without_provider_terms(selector: Object, names: set[str]) -> Object:
     """
     excluded = {
         name
-        for name in _excluded_names(selector)
+        for name in excluded_names(selector)
         if name in names or not _PROVIDER_NAMESPACE.fullmatch(name)
     }
     terms = selector.get("matchExpressions") or []
-    others = [term for term in terms if not _excludes_names(term) and term not in _PROVIDER_TERMS]
-    first = {"key": _NAME_LABEL, "operator": "NotIn", "values": sorted(excluded)}
+    others = [term for term in terms if not excludes_names(term) and term not in PROVIDER_TERMS]
+    first = {"key": NAME_LABEL, "operator": "NotIn", "values": sorted(excluded)}
     return {**selector, "matchExpressions": [first, *others]}
-
-
-def _excluded_names(selector: Object) -> set[str]:
-    terms = selector.get("matchExpressions") or []
-    return {name for term in terms if _excludes_names(term) for name in term.get("values") or ()}
-
-
-def _excludes_names(term: Object) -> bool:
-    return (term.get("key"), term.get("operator")) == (_NAME_LABEL, "NotIn")
 
 
 def _value_differences(path: str, expected: Any, found: Any) -> Iterator[str]:
@@ -146,9 +130,18 @@ def read_expectation(path: str) -> Expectation:
     Other objects in it are ignored. Raises ExpectationError.
     """
     try:
-        documents = _parse(_read(path))
+        content = _read(path)
     except OSError as error:
         raise ExpectationError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ExpectationError(f"{path}: {error}") from error
+    return parse_expectation(content, path)
+
+
+def parse_expectation(content: bytes, path: str) -> Expectation:
+    """The webhook configurations in the content of the file `path`. Raises ExpectationError."""
+    try:
+        documents = _parse(content)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ExpectationError(f"{path}: {_in_one_line(error)}") from error
     manifests = [each for document in documents for each in _configurations(document)]

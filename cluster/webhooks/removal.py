@@ -11,6 +11,9 @@ from webhook.registration import WEBHOOK_NAME_SUFFIX
 # Seconds between attempts: new RBAC rights take a moment to have an effect.
 RETRY_SECONDS = (1.0, 3.0)
 
+REPAIR_ANNOTATION = "gpuward.io/repair-binding"
+"""Of a webhook configuration: the ClusterRoleBinding by which gpuward may create it again."""
+
 
 class NotGpuwardError(Exception):
     """The configuration of this name does not belong to gpuward."""
@@ -22,12 +25,16 @@ def remove(
     *,
     on_deleted: Callable[[ConfigurationRef, str], None],
     on_failed: Callable[[ConfigurationRef, str], None],
+    repair_binding: str = "",
     retry_seconds: Sequence[float] = RETRY_SECONDS,
 ) -> list[ConfigurationRef]:
     """Delete the configurations `refs`, each independently; returns those that may remain.
 
     `on_deleted` and `on_failed` are called with each and what happened. What the cluster refuses
     is tried again after each pause in `retry_seconds`.
+
+    First the ClusterRoleBinding is deleted by which gpuward may create a deleted configuration
+    again: the one called `repair_binding`, and the one that the configuration names.
     """
     foreign, remaining = [], list(refs)
     for pause in (0.0, *retry_seconds):
@@ -35,7 +42,7 @@ def remove(
         current, remaining = remaining, []
         for ref in current:
             try:
-                on_deleted(ref, _remove(cluster, ref))
+                on_deleted(ref, _remove(cluster, ref, repair_binding))
             except NotGpuwardError as error:
                 on_failed(ref, str(error))
                 foreign.append(ref)
@@ -47,9 +54,12 @@ def remove(
     return foreign + remaining
 
 
-def _remove(cluster: Configurations, ref: ConfigurationRef) -> str:
+def _remove(cluster: Configurations, ref: ConfigurationRef, repair_binding: str) -> str:
     """Delete one configuration; returns what happened, in words."""
     configuration = cluster.get_configuration(ref)
+    annotations = (configuration or {}).get("metadata", {}).get("annotations") or {}
+    if binding := repair_binding or annotations.get(REPAIR_ANNOTATION):
+        cluster.delete_cluster_role_binding(binding)
     if configuration is None:
         return "did not exist"
     names = [webhook["name"] for webhook in configuration.get("webhooks") or ()]

@@ -18,8 +18,6 @@ from kubeyaml.patch.layout import (
 from kubeyaml.patch.model import PatchError, Splice
 from kubeyaml.patch.source_text import SourceText, refuse_comments_inside
 
-# Edits of a collection in block style: entries on lines of their own.
-
 _COLON: Final = re.compile(r"[ \t]*:")
 _DASH: Final = re.compile(r"(?:\s|#.*)*+-")
 _DASHES: Final = re.compile(r"[- \t]*")
@@ -139,9 +137,6 @@ def _child(place: Place, key: str | int) -> Place:
     inside: Any = place.inside
     child: Place = inside[key]
     return child
-
-
-# Edits of a collection in flow style, between brackets: also all edits of JSON.
 
 
 class FlowEditor:

@@ -11,8 +11,6 @@ from kubeyaml.model import Document, Place
 from kubeyaml.patch.source_text import SourceText
 from kubeyaml.scalars import resolve
 
-# Write values as YAML text: in block style, in flow style, or as JSON.
-
 _PLAIN: Final = re.compile(r"[A-Za-z_/][\w./-]*", re.ASCII)
 _ESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|[\ud800-\udfff]")
 
@@ -111,8 +109,6 @@ def block(value: Any, column: int, layout: Layout) -> Iterator[str]:
     for child in value:
         yield from block_item(child, column, layout)
 
-
-# Find out how a document is laid out, so that new text looks like the rest.
 
 _MAX_COLLECTIONS: Final = 500
 

@@ -41,9 +41,6 @@ class Patched(NamedTuple):
     document: Document
 
 
-# Paths in JSON values, and whether two values are the same.
-
-
 def path_of(pointer: str, document: Json) -> Path:
     """The steps of a JSON Pointer in `document`; `-` is the index behind the last item."""
     node: Any = document

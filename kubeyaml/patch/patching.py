@@ -26,11 +26,12 @@ from kubeyaml.patch.source_text import (
 )
 from kubeyaml.reader import read
 
-# Replace collections entry by entry, so that what they have in common stays as it is.
-
 
 def narrowed(operation: Operation, document: Json) -> Iterator[Operation]:
-    """`operation`, or operations on single entries if it replaces a collection by one like it."""
+    """`operation`, or operations on single entries if it replaces a collection by one like it.
+
+    What the two collections have in common then stays as it is.
+    """
     path, new = operation["path"], operation.get("value")
     old: Any = None
     if operation["op"] == "replace":

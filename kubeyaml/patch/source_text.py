@@ -8,8 +8,6 @@ from kubeyaml.model import Document, Path, Place
 from kubeyaml.patch.model import PatchError, Splice
 from kubeyaml.reader import BYTE_ORDER_MARK
 
-# The text of one document, with its lines.
-
 
 class SourceText:
     r"""The text of a document, which is `text` from `start` to `end`. Only "\n" ends a line.
@@ -81,8 +79,6 @@ def ends_in_block_scalar(source: SourceText, place: Place) -> bool:
         place = max(inside.values() if isinstance(inside, dict) else inside, key=lambda p: p.end)
     return place.style in {"literal", "folded"}
 
-
-# What must not be edited, with the reason.
 
 _CONTROL: Final = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|block|include|template)\b")
 _COMMENT: Final = re.compile(r"\s#")

@@ -118,8 +118,8 @@ def _create(options: argparse.Namespace) -> int:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"{options.baseline}: not written: {why}") from error
-    _say(f"{options.baseline}: {_many(added, 'finding')} added")
-    return _status(compared, refused)
+    _say(f"{options.baseline}: {_counted(added, 'finding')} added")
+    return _report_refused(compared, refused)
 
 
 def _update(options: argparse.Namespace) -> int:
@@ -137,15 +137,15 @@ def _update(options: argparse.Namespace) -> int:
     except WriteError as error:
         raise UsageError(f"{options.baseline}: not written: {error}") from error
     removed = [*compared.found.stale, *compared.found.not_suppressible]
-    changes = f"{_many(added, 'finding')} added, {_many(removed, 'entry', 'entries')} removed"
+    changes = f"{_counted(added, 'finding')} added, {_counted(removed, 'entry', 'entries')} removed"
     if compared.found.moved:
-        changes += f", {_many(compared.found.moved, 'entry', 'entries')} moved"
+        changes += f", {_counted(compared.found.moved, 'entry', 'entries')} moved"
     if options.reason and compared.found.worse:
-        changes += f", {_many(compared.found.worse, 'level')} raised"
+        changes += f", {_counted(compared.found.worse, 'level')} raised"
     _say(f"{options.baseline}: {changes}")
     refused += [match.located for match in compared.found.not_suppressible]
     refused += [match.located for match in compared.found.expired]
-    return _status(compared, refused)
+    return _report_refused(compared, refused)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -153,7 +153,7 @@ def _check(options: argparse.Namespace) -> int:
     problems = complaints(compared.found)
     for entry, message, _ in problems:
         _say(f"{options.baseline}:{entry.line}: {message}")
-    status = _status(compared, compared.found.new)
+    status = _report_refused(compared, compared.found.new)
     return max(status, int(bool(problems)))
 
 
@@ -168,7 +168,7 @@ def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], lis
     return [entry_of(located, compared.paths, reason) for located in accepted], refused
 
 
-def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
+def _report_refused(compared: _Compared, refused: list[LocatedFinding]) -> int:
     """Report what the baseline does not accept; the exit status."""
     policy = compared.run.policy
     accepted_levels = {id(located): entry.level for located, entry, _ in compared.found.worse}
@@ -187,7 +187,7 @@ def _status(compared: _Compared, refused: list[LocatedFinding]) -> int:
     return 3 if failed else int(bool(refused))
 
 
-def _many(things: Sized, one: str, more: str = "") -> str:
+def _counted(things: Sized, one: str, more: str = "") -> str:
     return f"{len(things)} {one if len(things) == 1 else more or f'{one}s'}"
 
 

@@ -78,7 +78,7 @@ def baseline_text(entries: Iterable[Entry]) -> str:
     """The text of a baseline with `entries`, sorted, so that a change of one is a small diff."""
     import yaml  # noqa: PLC0415  # only who writes a baseline needs it
 
-    raw = [_raw(entry) for entry in sorted(entries, key=_order)]
+    raw = [_to_yaml_value(entry) for entry in sorted(entries, key=_sort_key)]
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     body: str = yaml.dump(
         {"findings": raw}, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1 << 20
@@ -86,11 +86,11 @@ def baseline_text(entries: Iterable[Entry]) -> str:
     return _HEAD + body
 
 
-def _order(entry: Entry) -> tuple[str, ...]:
+def _sort_key(entry: Entry) -> tuple[str, ...]:
     return entry.file, entry.object, entry.rule, entry.container, entry.fingerprint
 
 
-def _raw(entry: Entry) -> dict[str, str]:
+def _to_yaml_value(entry: Entry) -> dict[str, str]:
     raw = {key: getattr(entry, key) for key in ("rule", "level", "file", "object")}
     if entry.container:
         raw["container"] = entry.container
@@ -121,25 +121,25 @@ class _Reading:
         try:
             documents = [d for chunk in split(self._text) if (d := read(chunk, _LIMITS))]
         except YamlError as error:
-            raise UsageError(self._located(error.offset, error.message)) from error
+            raise UsageError(self._with_position(error.offset, error.message)) from error
         if len(documents) != 1:
             raise UsageError(f"{self._name}: a baseline is one YAML document")
         return documents[0]
 
-    def _located(self, offset: int, message: str) -> str:
+    def _with_position(self, offset: int, message: str) -> str:
         line, column = self._lines.at(offset)
         return f"{self._name}:{line}:{column}: {message}"
 
     def _problem(self, place: Any, message: str) -> None:
         if len(self._problems) <= _MAX_PROBLEMS:
             offset = place.key_start if place.key_start >= 0 else place.start
-            self._problems.append(self._located(offset, message))
+            self._problems.append(self._with_position(offset, message))
 
     def _entries(self, document: Document) -> Iterator[Entry]:
         raw: Any = document.value
         for duplicate in document.duplicates:
             message = f"the key {duplicate.path[-1]!r} is here twice"
-            self._problems.append(self._located(duplicate.key_start, message))
+            self._problems.append(self._with_position(duplicate.key_start, message))
         if not isinstance(raw, dict) or raw.get("version") != VERSION:
             self._problem(document.place, f"a baseline is a mapping with `version: {VERSION}`")
             return

@@ -18,8 +18,6 @@ from rules.finding import Action
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
-# Compare the findings of a run with the entries of a baseline.
-
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
 
 
@@ -178,8 +176,6 @@ def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:
     return {paths.of(name) for name in results.file_names if name not in incomplete}
 
 
-# The option `--baseline`: findings that the baseline lists do not count.
-
 _UPDATE = "run gpuward baseline update"
 
 
@@ -233,18 +229,18 @@ def _complaints(found: Comparison) -> Iterator[Complaint]:
         why = f"({entry.reason}) expired on {entry.expires}"
         yield Complaint(entry, f"the entry for {_named(entry)} {why}")
     for located, entry, _ in found.worse:
-        got_worse = f"({entry.reason}) got worse: {_levels(located, entry)}"
+        got_worse = f"({entry.reason}) got worse: {_level_change(located, entry)}"
         yield Complaint(entry, f"{_named(entry)} {got_worse}")
     for located, entry, _ in found.accepted:
         if located.level != entry.level:
-            better = f"{_named(entry)} got better: {_levels(located, entry)}: {_UPDATE}"
+            better = f"{_named(entry)} got better: {_level_change(located, entry)}: {_UPDATE}"
             yield Complaint(entry, better)
     for _, entry, _ in found.not_suppressible:
         why = f"the policy does not allow a baseline to suppress {entry.rule}: remove the entry"
         yield Complaint(entry, why)
 
 
-def _levels(located: LocatedFinding, entry: Entry) -> str:
+def _level_change(located: LocatedFinding, entry: Entry) -> str:
     return f"its level is {located.level} now, and the entry accepts {entry.level}"
 
 

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from kubeyaml.patch import Operation, one_line
 
-# What changes between two texts: lines, and the smallest edits.
-
 # Comparing lines takes time that is quadratic in their number.
 _MAX_LINES = 1_000
 
@@ -49,7 +47,7 @@ def changes(pieces: Sequence[tuple[str, str]]) -> Iterator[Change]:
     for old_text, new_text in pieces:
         old, new = split_lines(old_text), split_lines(new_text)
         if old_text != new_text:
-            for change in _compared(old, new):
+            for change in _line_changes(old, new):
                 yield Change(
                     change.start + line,
                     change.end + line,
@@ -59,7 +57,7 @@ def changes(pieces: Sequence[tuple[str, str]]) -> Iterator[Change]:
         line, new_line = line + len(old), new_line + len(new)
 
 
-def _compared(old: list[str], new: list[str]) -> Iterator[Change]:
+def _line_changes(old: list[str], new: list[str]) -> Iterator[Change]:
     shortest = min(len(old), len(new))
     start = next((n for n in range(shortest) if old[n] != new[n]), shortest)
     rest = shortest - start
@@ -96,8 +94,6 @@ def _common_length(one: str, other: str) -> int:
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
-
-# Say in words which edits a fix consists of, for people who must make them by hand.
 
 _MAX_EDITS = 8
 _NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)

@@ -21,8 +21,6 @@ from rules.finding import Finding, FixScope
 from sources.manifests import File
 from sources.sources import Source, UsageError
 
-# Fix one document in its text.
-
 _COMMENT_MOVES = "a comment that suppresses a rule would then cover something else"
 
 
@@ -65,7 +63,7 @@ def fix_document(file: File, evaluator: Evaluator, item: EvaluatedDocument) -> F
     after = item._replace(document=patched.document, result=fixed.remaining)
     if item.comments.comments:
         again = _evaluated_again(file, evaluator, patched)
-        if again is None or _differ(again.result, fixed.remaining):
+        if again is None or _results_differ(again.result, fixed.remaining):
             raise NotFixedError(_COMMENT_MOVES, fixed.operations)
         after = again
     return FixedDocument(patched.text, after, fixed.fixed)
@@ -113,7 +111,7 @@ def _evaluated_again(
     return again if isinstance(again, EvaluatedDocument) else None
 
 
-def _differ(one: EvaluationResult, other: EvaluationResult) -> bool:
+def _results_differ(one: EvaluationResult, other: EvaluationResult) -> bool:
     identities = [sorted(f.identity for f in result.findings) for result in (one, other)]
     return identities[0] != identities[1] or one.suppressed != other.suppressed
 
@@ -184,7 +182,7 @@ class Fixer:
         new_file = File(file.source._replace(text=text.new)) if text.is_changed else file
         for outcome in editing.outcomes:
             results.fixed.extend(outcome.fixed)
-            yield new_file.shifted(outcome.shift), _moved(outcome.after, outcome.lines)
+            yield new_file.shifted(outcome.shift), _with_new_line(outcome.after, outcome.lines)
 
     def _is_delivered(self, text: FixedText, results: Results) -> bool:
         try:
@@ -194,7 +192,7 @@ class Fixer:
             return False
 
 
-def _moved(item: Item, lines: int) -> Item:
+def _with_new_line(item: Item, lines: int) -> Item:
     """`item` with its line in the new text; the offsets of documents are shifted with the file."""
     return item if isinstance(item, EvaluatedDocument) else item._replace(line=item.line + lines)
 
@@ -252,9 +250,6 @@ class _FileEditing:
         where = (self._file.source.name, span.line, span.column)
         refused = NotFixed(*where, tuple(rules), error.reason, by_hand)
         self.not_fixed.append((refused, self._lines))
-
-
-# Which fixes a user wants: those of some rules, and also unsafe ones.
 
 
 def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> RuleSet:

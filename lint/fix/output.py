@@ -114,11 +114,11 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-# Fix standard input as a filter: whatever happens, its text comes out, fixed or unchanged.
-
-
 class StandardStreams:
-    """Standard input, and standard output for its fixed text. All text goes through as bytes."""
+    """Standard input, and standard output for its fixed text. All text goes through as bytes.
+
+    Whatever happens, the text comes out: fixed, or as it was.
+    """
 
     def __init__(self) -> None:
         self._input = b""
@@ -149,8 +149,6 @@ class StandardStreams:
             sys.stdout.buffer.write(self._input)
             shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
 
-
-# The unified diff of the text of a file before and after its fixes.
 
 _CONTEXT = 3
 
@@ -183,14 +181,14 @@ def unified_diff(text: FixedText) -> Iterator[str]:
         yield f"@@ -{_range(start, stop)} +{_range(new_start, new_stop)} @@"
         done = start
         for change in hunk:
-            yield from _marked(" ", old[done : change.start])
-            yield from _marked("-", old[change.start : change.end])
-            yield from _marked("+", new[change.new_start : change.new_end])
+            yield from _with_mark(" ", old[done : change.start])
+            yield from _with_mark("-", old[change.start : change.end])
+            yield from _with_mark("+", new[change.new_start : change.new_end])
             done = change.end
-        yield from _marked(" ", old[done:stop])
+        yield from _with_mark(" ", old[done:stop])
 
 
-def _marked(mark: str, lines: list[str]) -> Iterator[str]:
+def _with_mark(mark: str, lines: list[str]) -> Iterator[str]:
     for line in lines:
         yield mark + line.removesuffix("\n")
         if not line.endswith("\n"):
@@ -213,9 +211,6 @@ def _hunks(found: list[Change]) -> Iterator[list[Change]]:
         hunk.append(change)
     if hunk:
         yield hunk
-
-
-# Where fixed texts go: into the files, to standard output, or into a diff.
 
 
 class Mode(NamedTuple):

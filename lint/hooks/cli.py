@@ -16,7 +16,7 @@ _EPILOG = "exit status: 0 done, 1 a hook of somebody else is in the way, 2 wrong
 
 def main(arguments: list[str]) -> int:
     """Run the command with these command-line arguments, and return its exit status."""
-    options, lint_options = _parsed(arguments)
+    options, lint_options = _parse(arguments)
     try:
         status: int = options.run(options, lint_options)
     except pre_commit.ForeignHookError as error:
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options of the hook command, and those after `--`, which are for `gpuward lint`."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     parser, lint_options = make_parser(), arguments[end + 1 :]

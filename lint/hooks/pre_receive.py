@@ -26,8 +26,6 @@ from sources.git.trees import Blobs, GitTree, commit_entries
 from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
 
-# End a run that takes too long by an error of ours, before the server kills it without a word.
-
 _REPEAT = 1.0  # seconds; Python drops what is raised in a finalizer
 
 
@@ -39,7 +37,8 @@ class OutOfTimeError(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTimeError in the block when `seconds` are over, also while it waits for Git.
 
-    It must be used in the main thread. Windows has no such alarm: there is no limit there.
+    The server would kill a run that takes longer without a word. Use it in the main
+    thread. Windows has no such alarm: there is no limit there.
     """
     if not hasattr(signal, "setitimer"):
         yield

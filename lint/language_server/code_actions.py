@@ -19,8 +19,6 @@ from lint.fix.changes import TextEdit
 from lint.language_server.diagnostics import Analysis, FoundHere, Positions, range_of
 from sources.manifests import File, UnparsedDocument
 
-# The comment that suppresses a finding.
-
 _TRIED_REASON = "a reason"
 
 
@@ -91,12 +89,14 @@ def code_actions(
     analysis: Analysis, positions: Positions, params: CodeActionParams, make_edit: MakeEdit
 ) -> list[CodeAction]:
     """The actions for the findings on the lines of a range, and that which fixes all."""
-    wanted = [_text(kind) for kind in params.context.only or ()]
+    wanted = [_kind_name(kind) for kind in params.context.only or ()]
     actions: list[CodeAction] = []
     if _wants(wanted, CodeActionKind.QuickFix):
         here = islice(_found_on(analysis, positions, params.range), _MAX_FINDINGS)
         for one in here:
-            actions += _quick_fixes(analysis, one, _shown(one, params, positions), make_edit)
+            actions += _quick_fixes(
+                analysis, one, _diagnostics_at_cursor(one, params, positions), make_edit
+            )
     is_short = len(analysis.text) <= _MAX_CHARACTERS
     if _wants(wanted, FIX_ALL) and (wanted or is_short) and (edits := analysis.fix_all()):
         title = "gpuward: make all safe fixes in this file"
@@ -106,11 +106,11 @@ def code_actions(
 
 def _wants(wanted: Sequence[str], kind: str) -> bool:
     """Whether an editor that asks for these kinds, or for all if there are none, takes `kind`."""
-    name = _text(kind)
+    name = _kind_name(kind)
     return not wanted or any(name == one or name.startswith(f"{one}.") for one in wanted)
 
 
-def _text(kind: CodeActionKind | str) -> str:
+def _kind_name(kind: CodeActionKind | str) -> str:
     return kind.value if isinstance(kind, CodeActionKind) else kind
 
 
@@ -121,7 +121,9 @@ def _found_on(analysis: Analysis, positions: Positions, lines: Range) -> Iterato
             yield found
 
 
-def _shown(found: FoundHere, params: CodeActionParams, positions: Positions) -> list[Diagnostic]:
+def _diagnostics_at_cursor(
+    found: FoundHere, params: CodeActionParams, positions: Positions
+) -> list[Diagnostic]:
     """The diagnostics of the finding, among those that the editor has at the cursor."""
     place, rule = range_of(found, positions), found.finding.rule
     return [d for d in params.context.diagnostics if d.code == rule and d.range == place]

@@ -35,8 +35,6 @@ from sources.manifests import File
 from sources.sources import DISK, Source, source_of
 from terminal import printable
 
-# Evaluate the text of one document, as the linter would.
-
 
 class FoundHere(NamedTuple):
     """A finding in a text, and what is needed to fix it."""
@@ -132,8 +130,6 @@ def analyze(name: str, text: str, folder: str, policies: Policies, settings: Set
     return Analysis(name, text, found, settings, "")
 
 
-# Convert between offsets in a text and positions of the Language Server Protocol.
-
 # The protocol knows more line breaks than YAML, and fewer than Python's splitlines.
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 # Characters that take more than one unit; one pattern for each further unit.
@@ -205,8 +201,6 @@ class Positions:
         further = (bisect_left(wide, end) - bisect_left(wide, start) for wide in self._wide)
         return end - start + sum(further)
 
-
-# Turn results into diagnostics.
 
 SOURCE = "gpuward"
 # Editors get slow with more.

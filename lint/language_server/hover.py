@@ -25,8 +25,6 @@ from lint.language_server.policy_schema import (
 from reports.explain import markdown
 from reports.findings import RULES
 
-# What an editor shows about the word under the cursor.
-
 # No rule has a longer name; further characters are not looked at.
 _MAX_WORD = 80
 _WORD = re.compile(r"[a-zA-Z0-9-]+")
@@ -68,8 +66,6 @@ def _rule_hover(text: str, positions: Positions, offset: int) -> Hover | None:
 def _hover(text: str, place: Range | None = None) -> Hover:
     return Hover(MarkupContent(MarkupKind.Markdown, text), place)
 
-
-# What an editor proposes while somebody types.
 
 # The beginning of a comment that suppresses rules, up to the name of one.
 _COMMENT = re.compile(r"#[ \t]*gpuward:[ \t]*ignore\[[^\]]*$")

@@ -44,7 +44,7 @@ class Policies:
             nearest = nearest_policy(folder)
             file = os.path.normpath(os.path.join(folder, nearest)) if nearest else None
         name = file or ""
-        state = _state(name)
+        state = _file_state(name)
         known = self._loaded.get(name)
         if known is None or known[0] != state:
             policy = load_policy_or_config_map(file, list(self._settings.profiles))
@@ -52,7 +52,7 @@ class Policies:
         return FoundPolicy(known[1], name)
 
 
-def _state(file: str) -> object:
+def _file_state(file: str) -> object:
     """What changes when the file does."""
     try:
         status = os.stat(file)

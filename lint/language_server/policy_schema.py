@@ -13,8 +13,6 @@ from policies.profiles import built_in
 from policies.validation import schema
 from reports.findings import RULES
 
-# Where in a policy a position is, also while the text is no YAML yet.
-
 KeyPath: TypeAlias = tuple[str, ...]
 """Keys from the top of a policy; `ITEM` stands for an item of a list."""
 
@@ -82,8 +80,6 @@ def _path_above(text: str, positions: Positions, number: int, parts: list[Part])
             break
     return path
 
-
-# What may stand at a place of a policy, from its JSON Schema and the catalog of rules.
 
 Schema: TypeAlias = Mapping[str, Any]
 _RULE_SETTINGS = 2  # rules, NAME

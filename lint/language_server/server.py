@@ -158,9 +158,6 @@ def is_policy(document: TextDocument) -> bool:
     return os.path.basename(file_name(document)) == POLICY_FILE
 
 
-# What the editor asks of the server, and what answers it.
-
-
 def create_server(settings: Settings) -> GpuwardServer:
     """A server with all features."""
     server = GpuwardServer(settings)

@@ -23,11 +23,9 @@ from rules.objects.object_ref import ObjectRef
 from rules.profile.context import Context
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
-from sources.paths import inputs
+from sources.paths import Exclusion, inputs
 from sources.sources import DISK, Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
 from terminal import printable, write_error
-
-# What two policies do with manifests at admission, and where they differ.
 
 # From the mildest to the most severe.
 _STATES = ("accepted", "noted", "fixed", "warned", "refused")
@@ -35,7 +33,7 @@ _OF_ACTION = {Action.AUDIT: "noted", Action.WARN: "warned", Action.DENY: "refuse
 
 
 class ChangedFinding(NamedTuple):
-    """A finding that the two policies treat otherwise, and its line."""
+    """A finding that the two policies treat differently, and its line."""
 
     line: int
     finding: Finding
@@ -93,7 +91,7 @@ class Comparison:
             return
         for ref in {**old, **new}:
             before, after = old.get(ref, {}), new.get(ref, {})
-            changed = list(_changed(file, document, before, after))
+            changed = list(_changed_findings(file, document, before, after))
             if changed:
                 worst = (_worst(before), _worst(after))
                 self.changes.append(ChangedObject(file.source.name, str(ref), *worst, changed))
@@ -126,7 +124,7 @@ def _states(file: File, document: Document, evaluator: Evaluator) -> dict[Object
     return states
 
 
-def _changed(
+def _changed_findings(
     file: File, document: Document, before: States, after: States
 ) -> Iterator[ChangedFinding]:
     for identity, (_, finding) in {**before, **after}.items():
@@ -139,11 +137,9 @@ def _worst(states: States) -> str:
     return max((state for state, _ in states.values()), key=_STATES.index, default="accepted")
 
 
-# The command `gpuward policy diff`: what another policy would change for existing manifests.
-
 _DESCRIPTION = """\
-Compare two policies by what they do with manifests at admission: which objects the new one would
-refuse, warn about, note or fix otherwise. Comments in the manifests suppress nothing."""
+Compare what two policies do with manifests at admission: list the objects that they treat
+differently, each with the findings that differ. Comments in the manifests suppress nothing."""
 _EPILOG = """exit status: 0 nothing changes, 1 something changes, 2 wrong usage or a policy that
 cannot be used, 3 something could not be evaluated"""
 
@@ -179,7 +175,7 @@ def _run(options: argparse.Namespace) -> int:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=options.namespace)
     comparison = Comparison([policy.rule_set() for policy in policies], context)
-    for item in inputs(options.paths, options.exclude):
+    for item in inputs(options.paths, Exclusion(options.exclude)):
         comparison.add(item)
     for where, why in comparison.skipped:
         write_error("gpuward", f"skipped: {where}: {why}")
@@ -199,8 +195,9 @@ def _text(changes: list[ChangedObject]) -> Iterator[str]:
             yield printable(f"  line {line}: {finding.rule}{where}: {old} -> {new}")
     counts = Counter(f"{c.old} -> {c.new}" for c in changes if c.old != c.new)
     parts = [f"{count} {states}" for states, count in counts.most_common()]
-    many = f"{len(changes)} object{'s'[len(changes) == 1 :]} would be treated otherwise"
-    yield ": ".join(filter(None, (many, ", ".join(parts))))
+    many = f"{len(changes)} object{'s'[len(changes) == 1 :]}"
+    summary = f"the new policy treats {many} differently"
+    yield ": ".join(filter(None, (summary, ", ".join(parts))))
 
 
 def _json(changes: list[ChangedObject]) -> Iterator[str]:

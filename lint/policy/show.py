@@ -109,15 +109,15 @@ def _yaml(
     yield f"# The effective policy of {printable(name) or 'the defaults'}{_bundles(raw)}."
     for key, value in whole.items():
         if key != "rules":
-            yield from _dumped({key: value}, flow=False)
+            yield from _yaml_lines({key: value}, flow=False)
             continue
         yield "rules:"
         for rule in rules:
-            (line,) = _dumped({rule.active.rule.name: rule.settings}, flow=True)
+            (line,) = _yaml_lines({rule.active.rule.name: rule.settings}, flow=True)
             yield f"  {line[1:-1]} # {_sources(rule)}"
 
 
-def _dumped(value: Json, *, flow: bool) -> list[str]:
+def _yaml_lines(value: Json, *, flow: bool) -> list[str]:
     return write(value, flow=flow, width=10**6).rstrip("\n").split("\n")
 
 

@@ -90,17 +90,17 @@ class Outline:
         if key not in self._found:
             if not work.spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
                 return 0
-            self._found[key] = self._best(chain, candidates, work)
+            self._found[key] = self._best_match(chain, candidates, work)
         return self._found[key]
 
-    def _best(self, chain: Sequence[str], candidates: Sequence[int], work: Work) -> int:
+    def _best_match(self, chain: Sequence[str], candidates: Sequence[int], work: Work) -> int:
         best, most = 0, -1
         for index in candidates:
             line = self.lines[index]
             if line.can_be(chain[0]) and self._is_nested(line, chain[1:2]):
                 if not work.spend(2 * len(chain)):
                     break
-                common = self._common(line.parent, chain[1:])
+                common = self._matching_parents(line.parent, chain[1:])
                 if common > most:
                     best, most = line.number, common
         return best
@@ -110,7 +110,7 @@ class Outline:
             return True
         return line.parent >= 0 and self.lines[line.parent].can_be(parents[0])
 
-    def _common(self, index: int, parents: Sequence[str]) -> int:
+    def _matching_parents(self, index: int, parents: Sequence[str]) -> int:
         """How many of `parents` the line at `index` and its own parents can be, in this order."""
         found = 0
         for text in parents:
@@ -165,8 +165,6 @@ def _pieces(stripped: str) -> tuple[str, ...]:
     cleaned[-1] = cleaned[-1].rstrip()
     return tuple(cleaned)
 
-
-# Where the objects of a rendered chart are from: templates and values files.
 
 _SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 

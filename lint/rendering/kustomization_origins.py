@@ -21,8 +21,6 @@ from sources.rendering.kustomizations import (
     renamings,
 )
 
-# The documents from which kustomize renders objects: resources and patches.
-
 _TARGET = ("kind", "name", "namespace")
 
 Key: TypeAlias = tuple[str, str]
@@ -106,8 +104,6 @@ def namespace(manifest: Any) -> str:
     """The namespace that an object names; empty if it names none."""
     return as_text(as_object(as_object(manifest).get("metadata")).get("namespace"))
 
-
-# Find a field of a rendered object in a document that it may be from.
 
 # What names an item of a list, which patches and other resources may put at another index
 _NAMES = ("name", "mountPath", "containerPath", "key")

@@ -15,8 +15,6 @@ from rules.finding import Action
 from sources.manifests import File, Span
 from sources.sources import MAX_BYTES, Source
 
-# Where a finding in a rendering is from: the place in a template, a values file or a manifest.
-
 _MAX_LINE = 2_000  # characters that are shown
 
 
@@ -88,8 +86,6 @@ def _read(name: str) -> File | None:
     except (OSError, UnicodeDecodeError):
         return None
 
-
-# Move what was found in renderings to the files that they are from.
 
 _E = TypeVar("_E", Remark, InputNotEvaluated)
 

@@ -16,7 +16,7 @@ from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.origins import Places, SourceFiles
 from sources.manifests import File
-from sources.paths import files_at, is_excluded
+from sources.paths import Exclusion, files_at
 from sources.rendering.charts import (
     CHART,
     ChartOptions,
@@ -44,13 +44,11 @@ from sources.sources import (
     has_placeholder,
 )
 
-# Find the charts and the kustomizations in the paths that a user names.
 
-
-def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[str, str]]:
+def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
     for root in paths:
-        folders = {os.path.dirname(name) for name in _named(root, (CHART,), tuple(exclude))}
+        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), exclude)}
         for folder in sorted(folders):
             above, own = os.path.split(os.path.dirname(folder))
             if own != "charts" or above not in folders:
@@ -58,24 +56,20 @@ def find_charts(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[tuple[
                 yield os.path.normpath(folder or "."), base
 
 
-def find_kustomizations(paths: Iterable[str], exclude: Iterable[str]) -> Iterator[str]:
+def find_kustomizations(paths: Iterable[str], exclude: Exclusion) -> Iterator[str]:
     """The files of all kustomizations."""
     for root in paths:
-        yield from sorted(_named(root, KUSTOMIZATIONS, tuple(exclude)))
+        yield from sorted(_files_named(root, KUSTOMIZATIONS, exclude))
 
 
-def _named(path: str, wanted: Collection[str], exclude: tuple[str, ...]) -> Iterator[str]:
+def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iterator[str]:
     """The readable files below `path` whose name is in `wanted`."""
-    for name in files_at(path) if path != "-" else ():
+    for name in files_at(path, exclude) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
             continue
-        if UnreadFile(name, path).refusal() or not os.path.isfile(name):
-            continue
-        if not any(is_excluded(name, pattern) for pattern in exclude):
+        if not UnreadFile(name, path).refusal() and os.path.isfile(name):
             yield name
 
-
-# Which files of charts are evaluated as they are rendered.
 
 _FOLDERS = ("templates", "charts")
 
@@ -122,7 +116,7 @@ class ChartFiles:
         if has_placeholder(file.source.text):
             return True
         own = _objects(file)
-        return not own or own <= self._rendered(folder)
+        return not own or own <= self._rendered_objects(folder)
 
     def _folder_of(self, name: str) -> str:
         """The folder of templates or charts that the file is in; empty if it is in none."""
@@ -133,7 +127,7 @@ class ChartFiles:
             folder = os.path.dirname(folder)
         return folder
 
-    def _rendered(self, folder: str) -> set[bytes]:
+    def _rendered_objects(self, folder: str) -> set[bytes]:
         if folder not in self._objects:
             sources = self._renderings[folder]
             self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
@@ -168,6 +162,7 @@ def evaluate(
     linter: Linter,
     files: Collection[Input],
     paths: Collection[str],
+    exclude: Exclusion,
     options: argparse.Namespace,
     changes: Changes | StagedFiles | None,
 ) -> None:
@@ -185,7 +180,7 @@ def evaluate(
     if os.name != "posix":
         raise UsageError("--render works on Linux and macOS only")
     if not options.staged:
-        Renderer(paths, options, changes).evaluate(linter, files)
+        Renderer(paths, exclude, options, changes).evaluate(linter, files)
         return
     staged = cast("StagedFiles", changes)
     options = argparse.Namespace(**vars(options))
@@ -193,28 +188,32 @@ def evaluate(
     names = staged.relative(paths or [staged.tree.root])
     with staged.written_out(_MARKS, options.values):
         there = [name for name in names if os.path.lexists(name)]
-        Renderer(there, options, staged).evaluate(linter, files)
+        Renderer(there, exclude, options, staged).evaluate(linter, files)
 
 
 class Renderer:
     """The renderings of one run."""
 
     def __init__(
-        self, paths: Iterable[str], options: argparse.Namespace, changes: Changes | None
+        self,
+        paths: Iterable[str],
+        exclude: Exclusion,
+        options: argparse.Namespace,
+        changes: Changes | None,
     ) -> None:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
         paths = list(paths)
         self._changes = changes
         self._has_changes = cache(changes.any_in) if changes else _every_folder
         self._options = _chart_options(options)
-        self._charts = dict(find_charts(paths, options.exclude))
+        self._charts = dict(find_charts(paths, exclude))
         if len(self._charts) > 1 and (self._options.values or self._options.sets):
             names = ", ".join(list(self._charts)[:5])
             raise UsageError(f"--values and --set are for one chart; here are several: {names}")
-        found = [read_kustomization(file) for file in find_kustomizations(paths, options.exclude)]
+        found = [read_kustomization(file) for file in find_kustomizations(paths, exclude)]
         self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
-        self._rendered: set[str] = set()
+        self._rendered_files: set[str] = set()
         self._places = Places()
         self._chart_files = ChartFiles(self._places.files)
         # The objects in resources that no overlay renders, by file
@@ -232,15 +231,15 @@ class Renderer:
         for folder, root in self._charts.items():
             if has_values or self._has_changes(folder):
                 yield from self._chart(folder, root)
-        yield from self._kustomized()
+        yield from self._kustomizations_to_lint()
         for item in files:
             if self._chart_files.is_ignored(item.name):
                 yield SkippedSource(item.name, _IGNORED)
-            elif os.path.normpath(item.name) not in self._rendered and not self._chart_files.has(
-                item.name
-            ):
+                continue
+            is_rendered = os.path.normpath(item.name) in self._rendered_files
+            if not is_rendered and not self._chart_files.has(item.name):
                 yield item
-        yield from self._bases()
+        yield from self._bases_alone()
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
         file = os.path.join(folder, CHART)
@@ -256,20 +255,20 @@ class Renderer:
             else:
                 yield rendered
 
-    def _kustomized(self) -> Iterator[Input]:
+    def _kustomizations_to_lint(self) -> Iterator[Input]:
         for file, rendered in self._render(self._kustomizations.tops):
             if isinstance(rendered, UnreadableSource):
                 yield rendered
                 continue
-            self._rendered.update(rendered.files)
+            self._rendered_files.update(rendered.files)
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             for name, objects in finder.not_rendered():
                 self._not_rendered[name] = objects & self._not_rendered.get(name, objects)
             self._places.add(rendered.source.name, file, finder)
             yield rendered.source
-        self._rendered -= {name for name, objects in self._not_rendered.items() if objects}
+        self._rendered_files -= {name for name, objects in self._not_rendered.items() if objects}
 
-    def _bases(self) -> Iterator[Input]:
+    def _bases_alone(self) -> Iterator[Input]:
         """What users of a base get who apply it by itself."""
         for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):

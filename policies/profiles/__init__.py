@@ -98,16 +98,16 @@ class _ProfileResolver:
         if len(path) > _MAX_EXTENDS:
             raise ProfileError(f"more than {_MAX_EXTENDS} profiles extend each other in a row")
         if name not in self._flat:
-            self._flat[name] = self._extended(self._raws[name], path)
+            self._flat[name] = self._with_parents(self._raws[name], path)
         return self._flat[name]
 
-    def _extended(self, raw: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+    def _with_parents(self, raw: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
         merged: dict[str, Any] = {}
         for parent in raw.get("extends", ()):
             original = built_in().get(parent)
             # A profile may extend the built-in profile with the same name, which it replaces.
             if parent == raw["name"] and original is not None and raw is not original:
-                _add(merged, self._extended(original, path))
+                _add(merged, self._with_parents(original, path))
             else:
                 _add(merged, self.flattened(parent, path))
         _add(merged, {key: value for key, value in raw.items() if key != "extends"})

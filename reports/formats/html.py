@@ -14,8 +14,6 @@ from reports.results import Results
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
-# Elements of an HTML page, whose texts ElementTree escapes.
-
 
 def add(parent: Element, tag: str, text: str = "", css: str = "", **attributes: str) -> Element:
     """A new element of the class `css` at the end of `parent`."""
@@ -23,9 +21,6 @@ def add(parent: Element, tag: str, text: str = "", css: str = "", **attributes: 
     made = SubElement(parent, tag, {"class": css} if css else {}, **attributes)
     made.text = printable(text)
     return made
-
-
-# One article of the page: a finding, or what else a user must not miss.
 
 
 class Article(NamedTuple):
@@ -104,8 +99,6 @@ def _add_line(pre: Element, number: int, text: str) -> Element:
 def _visible(text: str) -> str:
     return printable(text.replace("\t", "    "))
 
-
-# The page: head, sums, filters, the findings of each file, and what else there is to tell.
 
 # Browsers get slow with more.
 _MAX_ARTICLES = 5_000
@@ -232,8 +225,3 @@ def _hash(text: str) -> str:
     """The source of a content security policy that allows exactly this inline text."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-# One HTML page for people. It loads nothing and needs no script; with one, it can be filtered.
-
-__all__ = ["write"]

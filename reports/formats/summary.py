@@ -1,6 +1,6 @@
 """Two tables for operators: faults by namespace, owner and rule; and the rules with their sums.
 
-Remarks come from no rule. They are in the first table, so that its levels are those of the sums.
+Remarks come from no rule, and are below the tables.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from reports.entries import REMARK
-from reports.findings import ACTIONS, LEVELS, LocatedFinding
+from reports.findings import LEVELS, LocatedFinding
 from reports.formats import Style, write_table
 from reports.formats.text import write_rest
-from reports.results import Remark, Results
+from reports.results import Results
 from rules.finding import Action
 
 _NONE = "<none>"
@@ -31,20 +30,16 @@ class _Row(NamedTuple):
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write `results`, notes only if the style asks for them, then the rest of the text report."""
     shown = [f for f in results.findings if f.level != "note" or style.notes]
-    remarks = [r for r in results.remarks if r.is_visible(notes=style.notes)]
-    if shown or remarks:
-        write_table(out, _by_owner(shown, remarks))
-        out.write("\n")
     if shown:
+        write_table(out, _by_owner(shown))
+        out.write("\n")
         write_table(out, _by_rule(shown))
         out.write("\n")
     write_rest(out, results, style)
 
 
-def _by_owner(
-    findings: Iterable[LocatedFinding], remarks: Iterable[Remark]
-) -> list[tuple[str, ...]]:
-    objects = Counter(_Row(_NONE, _NONE, -ACTIONS[r.level], REMARK) for r in remarks)
+def _by_owner(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
+    objects: Counter[_Row] = Counter()
     for located in findings:
         row = _row(located)
         objects[row] = max(objects[row], located.objects)

@@ -104,10 +104,10 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
         yield f"{gutter} = rendered: line {located.rendered_line} of `{command}`"
     if explain:
         why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
-        yield from _wrapped(gutter, "why", " ".join(why.split()))
+        yield from _wrap(gutter, "why", " ".join(why.split()))
     if finding.help or finding.fixable:
         fix = f" [fixable: {finding.fix}]" if finding.fixable else ""
-        yield from _wrapped(gutter, "help", printable(finding.help) + fix)
+        yield from _wrap(gutter, "help", printable(finding.help) + fix)
     if explain:
         yield f"{gutter} = more: gpuward explain {finding.rule}"
 
@@ -128,7 +128,7 @@ def _flat(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _wrapped(gutter: str, label: str, text: str) -> Iterator[str]:
+def _wrap(gutter: str, label: str, text: str) -> Iterator[str]:
     import textwrap  # noqa: PLC0415  # most files have no findings
 
     first = f"{gutter} = {label}: "

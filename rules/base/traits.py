@@ -34,7 +34,7 @@ POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself, or odd ones 
 QUOTA = 1 << 20  # not a pod at all
 DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
-GPU_PROGRAM = 1 << 23  # a privileged container whose command or image is of a program for GPUs
+GPU_PROGRAM = 1 << 23  # a sample image for GPUs, or a privileged container with their programs
 POD_CLAIM = 1 << 24  # resourceClaims of the pod, which its containers may use
 NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
 OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
@@ -46,7 +46,7 @@ KNOWN_QUOTAS = 1 << 30
 KNOWN_LIMIT_RANGES = 1 << 31
 KNOWN_QUEUES = 1 << 32
 KNOWN_CLAIMS = 1 << 33  # ResourceClaims, or templates of them
-KNOWN_NODES = 1 << 34  # all nodes
+KNOWN_NODES = 1 << 34  # each that was seen, by its group
 KNOWN_SHARE_POOLS = 1 << 35
 # Nor these: what the profile says of the nodes with GPUs.
 PROFILE_SCHEDULERS = 1 << 36  # who places pods on them
@@ -62,7 +62,7 @@ GPU_WORKLOAD = 1 << 44  # a built-in workload whose pods ask for a GPU and are n
 NODE_AGENT = 1 << 45  # a DaemonSet whose pods mount a path of the node
 NODE_POOL = 1 << 46  # what gives labels to nodes that it makes or registers
 CLUSTER_QUEUE = 1 << 47  # Kueue's quotas: a ClusterQueue, or a Cohort of them
-RESOURCE_FLAVOR = 1 << 48  # Kueue's name for nodes with certain labels
+NODE_CHOICE = 1 << 48  # what chooses nodes for pods: Kueue's ResourceFlavor, ACK's ResourcePolicy
 DEVICE_CLASS = 1 << 49
 DEVICE_TAINT_RULE = 1 << 50
 
@@ -70,7 +70,7 @@ GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
 OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
-OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | RESOURCE_FLAVOR
+OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | NODE_CHOICE
 OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE
 
 # The taints that Kubernetes makes pods tolerate, NVIDIA's cards, and the resources of one sharing
@@ -90,7 +90,7 @@ OWN_PREFIX = "gpuward.io/"
 # (`gpu.allocation_keys`), and of those by which containerd's injector mounts files.
 ANNOTATION_WORDS = (
     *("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n"),
-    *("received-resource", "huawei.com/"),
+    *("received-resource", "huawei.com/", "gas-", "tensor-fusion.ai/"),
 )
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")

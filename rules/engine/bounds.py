@@ -12,7 +12,7 @@ from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import VARIABLE_WORDS
 from rules.finding import Finding
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
-from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import expressions, required_terms
 from rules.workloads.pod_search import Subject
@@ -64,7 +64,7 @@ def oversized_reason(manifest: Any, size: int) -> str:
     The text continues "because of".
     """
     root = as_object(manifest)
-    group = as_text(root.get("apiVersion")).rpartition("/")[0]
+    group = group_of(root)
     if group in BUILT_IN_GROUPS:
         return _fault_of(root, _UNCOUNTED_FIELDS) if size > LARGE_OBJECT_BYTES else ""
     fields = {key: value for key, value in root.items() if key not in _FIELDS_WITHOUT_PODS}

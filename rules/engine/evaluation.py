@@ -19,7 +19,7 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.engine.trait_names import inventory_traits
 from rules.engine.traits import old_metadata_traits, raw_traits, set_traits, traits_of
 from rules.finding import Finding
-from rules.gpu.components import component_of, is_mirror
+from rules.gpu.components import advice_for_agents, component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import object_ref
 from rules.objects.pod import Pod, set_circumstances
@@ -84,8 +84,8 @@ def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
     return added
 
 
-# Run one rule for one subject, within the bound on steps and whatever the rule raises.
-
+ISOLATION = frozenset({"bypass", "security"})
+"""The families whose rules agents of the platform may break."""
 NOTHING: RuleFindings = ((), "")
 """No finding and no error of a rule."""
 
@@ -102,11 +102,16 @@ class ResultsByRule(dict[str, RuleFindings]):
         self.earlier = earlier
 
 
-def _reported(finding: Finding, active: ActiveRule, subject: Subject) -> Finding:
-    """What a rule has found, as its policy has it."""
+def _with_policy(
+    finding: Finding, active: ActiveRule, subject: Subject, context: Context
+) -> Finding:
+    """What a rule has found, as its policy has it, with the advice that all rules share."""
     is_partial = False
     if isinstance(subject, Pod):
         is_partial = subject.is_partial
+        if subject.is_daemon and active.rule.family in ISOLATION:
+            advice = advice_for_agents(subject, context)
+            finding = finding._replace(help=finding.help + advice)
         if subject.layout.is_part:
             finding = finding._replace(fix=None)
         if subject.layout.is_text:
@@ -143,7 +148,7 @@ def check_subject(
         context = context.with_profile(context.profile, active.options)
     try:
         for finding in rule.check(subject, context):
-            reported = _reported(finding, active, subject)
+            reported = _with_policy(finding, active, subject, context)
             limit.take(steps_of_finding(reported))
             findings.append(reported)
     except (TooManyStepsError, MemoryError):
@@ -220,7 +225,7 @@ class Evaluation:
         """The rules that can concern a subject, with their numbers in the rule set."""
         pod = well_formed_pod(manifest)
         if pod is None:
-            self._use(self._find_subjects(manifest))
+            self._set_subjects(self._find_subjects(manifest))
         else:
             self._start_with_pod(*pod, status=as_object(manifest).get("status"))
 
@@ -234,7 +239,7 @@ class Evaluation:
             pod.has_status = bool(status)
             if self._should_evaluate(pod):
                 set_traits(pod, traits)
-                self._use([(pod, all_traits)])
+                self._set_subjects([(pod, all_traits)])
 
     def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int]]:
         subjects: list[tuple[Subject, int]] = []
@@ -256,7 +261,7 @@ class Evaluation:
     def _traits_of(self, subject: Subject) -> int:
         return traits_of(subject) | self._common_traits
 
-    def _use(self, subjects: list[tuple[Subject, int]]) -> None:
+    def _set_subjects(self, subjects: list[tuple[Subject, int]]) -> None:
         """Evaluate these subjects, each with its traits."""
         self._subjects = [(subject, traits, steps_of(subject)) for subject, traits in subjects]
         self._is_alone = len(subjects) == 1  # then `rules` are those that concern it
@@ -295,7 +300,7 @@ class Evaluation:
         """What each rule that has run has said about each subject."""
         return [subject.results_by_rule for subject, _, _ in self._subjects]
 
-    def remember(self, by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
+    def reuse(self, by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
         """Do not run again what an evaluation of the same manifest, as it was, has run."""
         for (subject, _, _), earlier in zip(self._subjects, by_subject, strict=bool(by_subject)):
             subject.results_by_rule = ResultsByRule(earlier)
@@ -314,7 +319,9 @@ class Evaluation:
         for subject, _, _ in self._subjects if edited_by else ():
             findings, _ = subject.results_by_rule.get(edited_by, NOTHING)
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
-        self._use([(subject, self._traits_of(subject)) for subject, _, _ in self._subjects])
+        self._set_subjects(
+            [(subject, self._traits_of(subject)) for subject, _, _ in self._subjects]
+        )
 
     def run_rule(self, active: ActiveRule) -> Sequence[Finding]:
         """Run one rule for every subject; the findings, which are also added to `result`."""

@@ -164,7 +164,7 @@ def check(
     """
     evaluation = Evaluation(manifest, rule_set, context, suppress, steps or StepLimit())
     if checked is not None:
-        evaluation.remember(checked.by_subject)
+        evaluation.reuse(checked.by_subject)
     for _, active in evaluation.rules:
         evaluation.run_rule(active)
     evaluation.result.by_subject = evaluation.by_subject
@@ -193,7 +193,7 @@ def fix(
     while True:
         evaluation = Evaluation(manifest, rule_set, context, suppress, steps)
         if checked is not None:
-            evaluation.remember(checked.by_subject)
+            evaluation.reuse(checked.by_subject)
         if not evaluation.rules:
             return FixResult(manifest, [], [], evaluation.result)
         attempt = FixAttempt(evaluation, manifest, only)

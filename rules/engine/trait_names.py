@@ -122,8 +122,6 @@ def may_read_command(text: bytes) -> bool:
     return _COMMAND_MARK.search(text) is not None
 
 
-# The traits that do not come from a pod: what its profile says, and which objects are known.
-
 _TRAITS: Mapping[type, int] = {
     ConfigMap: KNOWN_CONFIG_MAPS,
     LimitRange: KNOWN_LIMIT_RANGES,

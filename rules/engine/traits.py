@@ -67,8 +67,6 @@ from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.profile.profile import Profile
 from rules.workloads.pod_search import Subject
 
-# The traits that a container's resources give a pod.
-
 _BESIDE_RESOURCES = frozenset(FIELDS_BESIDE_RESOURCES)
 _ONE = 10**9  # in the unit of `Quantity.nano`
 
@@ -105,8 +103,6 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
 def _odd_resources_traits(resources: Mapping[str, Any]) -> int:
     return 0 if FIELDS_OF_RESOURCES.issuperset(resources) else POD_RESOURCES
 
-
-# Extract the traits that a container has because of the names of its variables.
 
 _NAME = itemgetter("name")
 
@@ -301,15 +297,16 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
     for _, mount in as_objects(mounts) if mounts else ():
         if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):
             traits |= DEVICE_LIST
-    if is_cuda_image(as_text(raw.get("image"))):
+    image = as_text(raw.get("image"))
+    if is_cuda_image(image):
         traits |= CUDA_IMAGE
+    if is_gpu_sample(image):
+        traits |= GPU_PROGRAM
     security = raw.get("securityContext")
     if security and isinstance(security, dict):
         added = as_object(security.get("capabilities")).get("add")
         if security.get("privileged") is True or added or is_host_process(raw):
             traits |= PRIVILEGED
-        if security.get("privileged") is True and (
-            gpu_program(raw) or is_gpu_sample(as_text(raw.get("image")))
-        ):
+        if security.get("privileged") is True and gpu_program(raw):
             traits |= GPU_PROGRAM
     return traits

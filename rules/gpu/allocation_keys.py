@@ -36,14 +36,24 @@ ALLOCATION_ANNOTATIONS = (
     *("enflame.com/gcu-assigned*", "assigned-containers"),
     # Ascend's cards, such as huawei.com/Ascend910, by Volcano and HAMi (volcano-sh/volcano
     # pkg/scheduler/api/devices/ascend/mindcluster/ascend310p/vnpu/type.go).
-    *("huawei.com/Ascend*", "huawei.com/npu-core"),
+    # What the kubelet chose, and the time by which Huawei's device plugin finds the pod, are beside
+    # them (Ascend/ascend-device-plugin pkg/common/constants.go).
+    *("huawei.com/Ascend*", "huawei.com/npu-core", "huawei.com/kltDev", "predicate-time"),
+    # Intel's extender of the scheduler, and its device plugin with `-resource-manager`
+    # (intel/platform-aware-scheduling gpu-aware-scheduling/pkg/gpuscheduler/scheduler.go,
+    # intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin/rm/gpu_plugin_resource_manager.go).
+    *("gas-container-cards", "gas-container-tiles", "gas-ts"),
+    # TensorFusion's scheduler and hypervisor (NexusGPU/tensor-fusion pkg/constants/constants.go).
+    *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "partition-id")),
+    # elastic-ai/elastic-gpu-scheduler pkg/utils, which lists the pods of a node by the label below.
+    *("elasticgpu.io/assumed", "elasticgpu.io/container-*"),
     # KAI's binder (kai-scheduler/KAI-Scheduler pkg/common/constants/constants.go,
     # pkg/binder/binding/binder.go).
     "received-resource-type",
 )
 # The same of labels: KAI's binder names the card that a pod shares by the first, several by the
 # second (pkg/common/resources/gpu_sharing.go).
-ALLOCATION_LABELS = ("runai-gpu-group", "runai-gpu-group/*")
+ALLOCATION_LABELS = ("runai-gpu-group", "runai-gpu-group/*", "elasticgpu.io/assumed")
 # Annotations by which a new pod asks for a part of a card, and by which the scheduler goes on
 # counting what the pod holds (kai-scheduler/KAI-Scheduler pkg/common/resources/gpu_sharing.go,
 # pkg/podgroupcontroller/controllers/resources; volcano-sh/volcano

@@ -16,13 +16,13 @@ def rewrite_edits(
     """Edits that set the resource `name` to `value` in limits and requests where it is `parsed`."""
     fields = {"limits": container.limits, "requests": container.requests}
     return tuple(
-        put((*container.resources_path, field, name), _like(amounts[name], value))
+        put((*container.resources_path, field, name), _in_style_of(amounts[name], value))
         for field, amounts in fields.items()
         if name in amounts and parse(amounts[name]) == parsed
     )
 
 
-def _like(written: object, value: int) -> int | str:
+def _in_style_of(written: object, value: int) -> int | str:
     """`value`, as a text if `written` is a text of digits, which YAML has in quotes only."""
     is_quoted = isinstance(written, str) and written.replace(".", "", 1).isdecimal()
     return str(value) if is_quoted else value
@@ -46,7 +46,7 @@ def round_up_fix(
     rounded = -(-limit.value // step) * step
     written = {"limits": container.limits, "requests": container.requests}
     edits = tuple(
-        put((*container.resources_path, f, name), _like(written[f].get(name), rounded))
+        put((*container.resources_path, f, name), _in_style_of(written[f].get(name), rounded))
         for f in fields
     )
     return Fix(f"round {name} up to {rounded}", edits)

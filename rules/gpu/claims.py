@@ -41,8 +41,6 @@ def _is_gpu(resource: Resource | None) -> bool:
     return resource is not None and resource.vendor != OTHER
 
 
-# The resource claims that a pod declares, and that its containers use by name.
-
 FIELD = "resourceClaims"
 CLAIM_NAME, TEMPLATE_NAME = "resourceClaimName", "resourceClaimTemplateName"
 """How an entry refers to a claim, or to the template of one."""

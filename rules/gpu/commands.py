@@ -61,8 +61,6 @@ def bounded_commands(containers: Iterable[Container]) -> Iterator[tuple[Containe
             yield container, None
 
 
-# What the kubelet makes of `$(NAME)` in a text of a container.
-
 _REFERENCE = r"\$\(([^()$]*)\)"
 # Many mounts may refer to one long value, so a longer result counts as unknown.
 LONGEST = 256
@@ -80,7 +78,7 @@ def gpu_program(raw: Mapping[str, Any]) -> str:
 
 
 def expand(container: Container, text: str) -> str | None:
-    """`text` with the values of the variables to which it refers.
+    """`text` with the values of the variables to which it refers as `$(NAME)`.
 
     None if the pod does not show the result: a value is a reference or refers to others, or the
     text has a `$$`. None also if the result has more than `LONGEST` characters.

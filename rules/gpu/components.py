@@ -16,8 +16,6 @@ from rules.objects.pod import MIRROR, Pod
 from rules.profile.context import Context
 from rules.profile.profile import Component
 
-# The pods of the GPU platform itself (device plugins, exporters, agents), and who creates them.
-
 # The user that all controllers of Kubernetes are where they have no service accounts of their own.
 CONTROLLER_MANAGER = "system:kube-controller-manager"
 # The users that create the pods of DaemonSets.
@@ -43,11 +41,13 @@ def component_of(pod: Pod, context: Context) -> Component | None:
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return None
-    known = (c for c in pod.profile.components_in(pod.object.namespace) if _is(c, pod, context))
+    known = (
+        c for c in pod.profile.components_in(pod.object.namespace) if _is_component(c, pod, context)
+    )
     return min(known, key=lambda component: len(component.rules), default=None)
 
 
-def _is(component: Component, pod: Pod, context: Context) -> bool:
+def _is_component(component: Component, pod: Pod, context: Context) -> bool:
     if not matches_any(component.service_accounts, pod.service_account):
         return False
     images = component.images
@@ -77,13 +77,21 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
 
 
-def advice_for_agents(pod: Pod) -> str:
-    """What to do besides, if `pod` is from a DaemonSet and so may be an agent; else empty."""
+def advice_for_agents(pod: Pod, context: Context) -> str:
+    """What to do besides if a DaemonSet makes `pod`, which may so be an agent; else empty.
+
+    In a file it may be a component of the profile but for its namespace, which Helm and kubectl
+    give to objects that name none.
+    """
+    if not is_made_by_daemon_set(pod, context):
+        return ""
+    if not pod.object.namespace and any(
+        _is_component(c, pod, context) for c in pod.profile.components
+    ):
+        return "; for an agent of the platform, name its namespace by -n NAMESPACE"
     return (
-        ", or list its service account under components in a profile of the policy, if it is an "
-        "agent of the platform"
-        if pod.is_daemon
-        else ""
+        "; for an agent of the platform, list its service account under components in a profile "
+        "of the policy"
     )
 
 
@@ -106,8 +114,6 @@ def is_mirror(pod: Pod, context: Context) -> bool:
     is_annotated = pod.object.kind == "Pod" and MIRROR in pod.annotations
     return is_annotated and (context.user or "").startswith(_KUBELETS)
 
-
-# Which workloads are device plugins of GPUs, or exporters of their metrics.
 
 # Where the sockets of device plugins are (k8s.io/kubelet pkg/apis/deviceplugin/v1beta1).
 PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
@@ -176,8 +182,6 @@ def _names_accelerator(words: frozenset[str]) -> bool:
     return any(word in _ACCELERATORS or "gpu" in word for word in words)
 
 
-# The admission webhooks of GPU platforms, known by the names of their entries.
-
 OWN = ("*.gpuward.io",)
 # What rules of webhooks call pods. "pods/*" is not among them: it means the subresources of pods.
 PODS = frozenset({"pods", "*", "*/*"})
@@ -208,8 +212,8 @@ def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
     """The resources of the core API group for which the entry is called at `operation`."""
     found: set[str] = set()
     for _, rule in as_objects(entry.get("rules")):
-        if _lists(rule, "apiGroups", "") and _lists(rule, "operations", operation):
-            found |= _texts(rule, "resources")
+        if _field_has(rule, "apiGroups", "") and _field_has(rule, "operations", operation):
+            found |= _strings_of(rule, "resources")
     return found
 
 
@@ -233,10 +237,10 @@ def entry_finding(
     )
 
 
-def _lists(rule: Mapping[str, Any], field: str, value: str) -> bool:
-    return not {value, "*"}.isdisjoint(_texts(rule, field))
+def _field_has(rule: Mapping[str, Any], field: str, value: str) -> bool:
+    return not {value, "*"}.isdisjoint(_strings_of(rule, field))
 
 
-def _texts(rule: Mapping[str, Any], field: str) -> set[str]:
+def _strings_of(rule: Mapping[str, Any], field: str) -> set[str]:
     values = rule.get(field)
     return {v for v in values if isinstance(v, str)} if isinstance(values, list) else set()

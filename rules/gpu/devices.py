@@ -263,15 +263,6 @@ def only_init_requests_gpu(pod: Pod) -> bool:
     return requested
 
 
-def excludes_nvidia(pod: Pod) -> bool:
-    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
-
-    NVIDIA's variables mean nothing there.
-    """
-    known = (pod.profile.resource(name) for name in requested_resources(pod))
-    return any(resource is not None and resource.exclusive for resource in known)
-
-
 def effective_requests(pod: Pod) -> dict[str, int]:
     """The whole units of each GPU resource that the scheduler and quotas count for `pod`.
 
@@ -307,8 +298,6 @@ def first_request(pod: Pod, name: str) -> Path:
     """The path of the amount of the GPU resource `name` in the first container that has one."""
     return next(c for c in pod.containers if name in devices(c)).amount_path(name)
 
-
-# How many whole GPUs a container holds.
 
 _DEVICE = "device"
 

@@ -224,8 +224,8 @@ def parallel_size(container: Container, command: Command) -> ParallelSize | None
     words = _words(command)
     texts = [word.text for word in words]
     started = (
-        list(_started(container, words))
-        or list(_configured(words))
+        list(_named_launchers(container, words))
+        or list(_lightning_by_options(words))
         or [(one, False) for one in _BY_VARIABLES if _sets_size(container, one)]
     )
     is_certain = len(started) == 1 and not started[0][1]
@@ -278,7 +278,7 @@ def started_program(container: Container, command: Command) -> Launcher | None:
     """The one known program that the `command` of `container` starts; None in doubt."""
     if not _may_start(container, command):
         return None
-    started = list(_started(container, _words(command)))
+    started = list(_named_launchers(container, _words(command)))
     return started[0][0] if len(started) == 1 and not started[0][1] else None
 
 
@@ -307,7 +307,9 @@ def _may_state_size(command: Command) -> bool:
     return any(mark in whole for mark in _SIZE_MARKS)
 
 
-def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Launcher, bool]]:
+def _named_launchers(
+    container: Container, words: Sequence[Word]
+) -> Iterator[tuple[Launcher, bool]]:
     """Each launcher that is named, and whether it is a mention."""
     if not container.raw.get("command") and image_name(container.image) in LAUNCHERS_BY_IMAGE:
         yield LAUNCHERS_BY_IMAGE[image_name(container.image)], False
@@ -318,7 +320,7 @@ def _started(container: Container, words: Sequence[Word]) -> Iterator[tuple[Laun
                 yield launcher, word.is_mention
 
 
-def _configured(words: Iterable[Word]) -> Iterator[tuple[Launcher, bool]]:
+def _lightning_by_options(words: Iterable[Word]) -> Iterator[tuple[Launcher, bool]]:
     """Lightning for each word that sets its number of devices, and whether it is a mention."""
     for word in words:
         if word.option in _LIGHTNING_OPTIONS:

@@ -13,8 +13,6 @@ from rules.inventory.inventory import DeviceClass, Inventory, NodeGroup, Resourc
 from rules.objects.kubernetes_objects import LIMITS, REQUESTS, KubernetesObject
 from rules.profile.profile import Profile
 
-# The keys by which quotas limit the GPUs that a cluster offers.
-
 OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 CLAIMS = "count/resourceclaims.resource.k8s.io"
 MOST_OFFERS = 300
@@ -60,9 +58,6 @@ def _each_offer(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, t
             yield f"the device class {display(name)}", keys
 
 
-# How many GPUs the ResourceQuotas of a namespace allow.
-
-
 class Limit(NamedTuple):
     """How many devices a quota allows, and its name."""
 
@@ -83,8 +78,6 @@ def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> Limit
     ]
     return min(limits, default=None)
 
-
-# The resources of which Kueue's ClusterQueues and Cohorts have quotas.
 
 AMOUNTS = ("nominalQuota", "borrowingLimit", "lendingLimit")
 

@@ -74,7 +74,7 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
     for name in names:
         if name in ORDINARY or name in profile.resources:
             continue
-        if meant := _right_shape(name):
+        if meant := _correct_shape(name):
             misspelt[name] = Misspelling(meant, is_known=True)
             continue
         if profile.resource(name):
@@ -89,7 +89,7 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
     return misspelt
 
 
-def _right_shape(name: str) -> str:
+def _correct_shape(name: str) -> str:
     """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
     if re.fullmatch(_COUNT_IN_NAME, name):
         return "nvidia.com/gpu"

@@ -15,8 +15,6 @@ from rules.gpu.volumes import clean_path, is_gpu_file
 from rules.objects.file_settings import ContainerSetting
 from rules.profile.profile import VisibleDevices
 
-# The words of commands in the text of a script.
-
 # The words of a command: quoted texts, escaped characters and others, up to what ends the command.
 _WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
     ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
@@ -103,8 +101,6 @@ def _is_comment(text: str, offset: int) -> bool:
     line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
     return line.startswith(("#", "//")) or " #" in line
 
-
-# Commands that start containers with GPUs, in the text of a script or as a list of words.
 
 _TOOLS = frozenset({"docker", "nvidia-docker", "podman", "nerdctl", "ctr"})
 # A script around docker that adds `--runtime=nvidia`: NVIDIA/nvidia-docker, nvidia-docker2.
@@ -250,8 +246,6 @@ def _is_flag(word: str) -> bool:
     return len(word) > 1 and _FLAG_LETTERS.issuperset(word[1:])
 
 
-# Commands that label nodes, in the text of a script.
-
 KUBECTL = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
 """The pattern of where a command of kubectl begins, for `find_commands`."""
 _NODES = frozenset({"node", "nodes", "no"})
@@ -321,9 +315,6 @@ def _arguments(words: list[str]) -> Iterator[int]:
         elif words[position] in _LABEL_OPTIONS:
             position += 1
         position += 1
-
-
-# Settings by which files that are no manifests give containers GPUs.
 
 
 def uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ precedence follows the kubelet: the device plugin's variables come first, then `
 """
 
 import enum
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
@@ -24,6 +25,8 @@ CUDA_VERSION = "CUDA_VERSION"
 _MAX_NAME = 60  # characters of a variable's name that a message shows
 # The longest value that is read. A list of all devices of a node is far shorter.
 _MAX_VALUE = 4096
+# What the kubelet fills in. Without a variable of that name the text stays, and `$$(` is literal.
+_FILLED_IN = re.compile(r"\$\([^)]*\)")
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
@@ -39,11 +42,14 @@ class Visibility(enum.Enum):
 
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     """What the container runtime does if the variable `known` has the text `value`."""
-    # The kubelet fills `$(…)` in, so the value may become any value. Nobody needs a long one.
-    if "$(" in value or len(value) > _MAX_VALUE:
-        return Visibility.GRANTED
-    tokens = [token for token in map(str.strip, value.split(",")) if token]
-    if set(known.hides).issuperset(tokens) or not set(known.overrides).isdisjoint(tokens):
+    if len(value) > _MAX_VALUE:
+        return Visibility.GRANTED  # nobody needs one that long
+    tokens = [token for token in map(str.strip, _FILLED_IN.sub("$(", value).split(",")) if token]
+    if not set(known.overrides).isdisjoint(tokens):
+        return Visibility.HIDDEN  # whatever the kubelet fills in beside it
+    if "$(" in value:
+        return Visibility.GRANTED  # it may become any value
+    if set(known.hides).issuperset(tokens):
         return Visibility.HIDDEN
     # In some versions `none` wins at any position. gpuward assumes the version that grants more.
     deciding = next((token for token in tokens if token in ("all", known.driver_only)), "")
@@ -225,9 +231,6 @@ def prefix_findings(
         )
 
 
-# Variables for the cards of one maker beside a request for a card of another.
-
-
 def foreign_request(known: VisibleDevices, container: Container) -> str:
     """The first GPU resource that `container` requests, if none is of the maker of `known`.
 
@@ -248,12 +251,17 @@ def foreign_variable(
     )
 
 
-def action_beside_request(known: VisibleDevices, resource: str, container: Container) -> Action:
-    """What the variable `known` beside `resource` deserves.
+def action_beside_request(
+    pod: Pod, known: VisibleDevices, resource: str, container: Container
+) -> Action:
+    """What the variable `known` beside `resource` deserves in a container of `pod`.
 
     On a machine with cards of both makers it grants cards. Some makers' cards are in machines of
-    their own.
+    their own, but a new pod that names its node comes to any: the kubelet drops a request for a
+    resource that the node does not have.
     """
+    if pod.spec.get("nodeName") and not pod.exists:
+        return Action.DENY
     profile = container.profile
     requested = profile.resource(resource)
     is_apart = requested is not None and requested.exclusive

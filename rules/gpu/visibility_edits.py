@@ -85,8 +85,6 @@ def requested_advice(container: Container, variable: str) -> str:
     return f"{what}: the devices of a claim do not depend on it"
 
 
-# What messages advise users to do instead.
-
 REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
 """Advice for messages that first say what to remove."""
 _EXEC = (

@@ -11,8 +11,6 @@ from rules.gpu.commands import expand
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 
-# Which paths of the node a pod mounts into its containers.
-
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
 LONGEST_PATH = 4096
 _LONGEST = 5
@@ -127,8 +125,6 @@ def _length_of_process_root(parts: list[str]) -> int:
     return length if parts[length - 1 : length] in _PROCESS_FOLDERS else 0
 
 
-# Which files of a node are the device files of GPUs and other accelerators.
-
 # The directories that contain them, and much else.
 TREES = ("/dev", "/")
 # The files by which programs, such as virtual machines, drive devices of any kind themselves.
@@ -154,12 +150,12 @@ _GPU_FILE = r"""(?x)/dev/(
       | biren(-m|/.*)? | xpu(\d+|ctrl) | vastai.* # Biren, Kunlunxin, Vastai
       | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
       | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
-      | char/(195|226):\d+                      # NVIDIA and DRM, by their numbers
+      | char/(195|226|261):\d+                  # NVIDIA, DRM and accelerators, by their numbers
     )"""
 # Without the file of a card these give no access to one.
 _HELPER = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
-MAJOR_NUMBERS = (195, 226)
-"""The numbers by which the kernel knows the devices of NVIDIA's driver and of DRM."""
+MAJOR_NUMBERS = (195, 226, 261)
+"""The kernel's numbers of NVIDIA's driver, of DRM and of accelerators (drm/drm_accel.h)."""
 
 
 def is_gpu_file(path: str) -> bool:
@@ -183,8 +179,6 @@ def is_helper_file(path: str) -> bool:
     """Whether the cleaned `path` is a file that NVIDIA's driver needs beside that of a card."""
     return re.fullmatch(_HELPER, path) is not None
 
-
-# The shared memory of a pod: volumes in memory, and what its containers have at /dev/shm.
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a path in a container, not a file that we make
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).

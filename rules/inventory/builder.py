@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
@@ -26,8 +27,6 @@ from rules.inventory.inventory import (
     SharePool,
 )
 
-# Collect what rules compare with nodes: groups of nodes that look alike to them.
-
 MOST_GROUPS = 200
 MOST_CHARACTERS = 200_000
 """Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
@@ -35,16 +34,31 @@ MOST_RESOURCES = 200
 """Of the nodes of one group."""
 
 
+class _Group(NamedTuple):
+    """What is collected of nodes with the same labels: see NodeGroup."""
+
+    labels: dict[str, str]
+    resources: dict[str, int]
+    per_card: dict[str, int]
+
+
 class NodeCollector:
     """Groups nodes by the labels and GPU resources whose names match the patterns.
 
     A cluster has thousands of nodes of few kinds, so their number does not matter. `is_full` says
     that there are more groups, or more resources in one of them, than an inventory holds.
+    `card_counts` has for a resource that is the sum of a node's cards the one that counts these.
     """
 
-    def __init__(self, labels: Iterable[str] = (), resources: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        labels: Iterable[str] = (),
+        resources: Iterable[str] = (),
+        card_counts: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._labels, self._resources = tuple(labels), tuple(resources)
-        self._groups: dict[str, tuple[dict[str, str], dict[str, int]]] = {}
+        self._card_counts = card_counts
+        self._groups: dict[str, _Group] = {}
         self._characters = 0
         self.is_full = False
         self.has_all = False
@@ -60,9 +74,15 @@ class NodeCollector:
             if len(self._groups) >= MOST_GROUPS or self._characters > MOST_CHARACTERS:
                 self.is_full = True
                 return
-            self._groups[name] = labels, {}
-        _, resources = self._groups[name]
-        for resource, amount in self._offered(as_object(node.get("status"))):
+            self._groups[name] = _Group(labels, {}, {})
+        _, resources, per_card = self._groups[name]
+        status = as_object(node.get("status"))
+        for resource, count in self._card_counts.items():
+            if total := _amount(status, resource):
+                each = _of_each_card(total, _amount(status, count))
+                before = per_card.get(resource, each)
+                per_card[resource] = max(each, before) if each and before else 0
+        for resource, amount in self._offered(status):
             if resource in resources or len(resources) < MOST_RESOURCES:
                 resources[resource] = max(amount, resources.get(resource, 0))
             else:
@@ -81,17 +101,30 @@ class NodeCollector:
         found: dict[type, dict[str, dict[str, Any]]] = {}
         if self._groups:
             groups = {
-                name: NodeGroup(labels, dict(sorted(resources.items())))
-                for name, (labels, resources) in self._groups.items()
+                name: NodeGroup(
+                    group.labels,
+                    dict(sorted(group.resources.items())),
+                    {resource: amount for resource, amount in group.per_card.items() if amount},
+                )
+                for name, group in self._groups.items()
             }
             found[NodeGroup] = {"": groups}
-        if self.has_all and not self.is_full:
-            survey = NodeSurvey(frozenset(self._labels), frozenset(self._resources))
-            found[NodeSurvey] = {"": {SURVEY: survey}}
+        if (self._groups or self.has_all) and not self.is_full:
+            kept = frozenset(self._labels), frozenset(self._resources)
+            found[NodeSurvey] = {"": {SURVEY: NodeSurvey(*kept, self.has_all)}}
         return found
 
 
-# Collect the objects whose pods ask for computing power of shared cards, by pool of nodes.
+def _amount(status: Mapping[str, Any], resource: str) -> int:
+    """How much of `resource` the node with this status has; 0 if it does not say so."""
+    found = [as_object(status.get(field)).get(resource) for field in ("capacity", "allocatable")]
+    return max([0, *(a.value for a in map(parse, found) if isinstance(a, Quantity))])
+
+
+def _of_each_card(total: int, cards: int) -> int:
+    """What each card has of `total`; 0 if nobody knows, because the cards may differ."""
+    return total // cards if cards and total % cards == 0 else 0
+
 
 MOST = 1_000
 """Objects of all pools together. What comes later is not known."""
@@ -125,8 +158,6 @@ class ShareCollector:
         }
         return {SharePool: {"": certain}} if certain else {}
 
-
-# Which variables of a ConfigMap an inventory keeps.
 
 MAX_VARIABLES = 20
 """Of a ConfigMap, whose tenant may choose any number of names for some patterns."""

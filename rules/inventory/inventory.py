@@ -79,7 +79,7 @@ class Inventory:
 
         An object of the cluster has the namespace None; an object that names none has an empty one.
         """
-        found: R | None = self._in(kind, namespace).get(name)
+        found: R | None = self._records_in(kind, namespace).get(name)
         return found
 
     def all_in(self, kind: type[R], namespace: str | None) -> Mapping[str, R]:
@@ -87,18 +87,18 @@ class Inventory:
 
         None at all if the inventory `lacks_some`.
         """
-        return _NOTHING if self.lacks_some(kind, namespace) else self._in(kind, namespace)
+        return _NOTHING if self.lacks_some(kind, namespace) else self._records_in(kind, namespace)
 
     def lacks_some(self, kind: type, namespace: str | None) -> bool:
         """Whether the content of an object is not known, or there are more than a rule can read.
 
         Tenants choose how many there are in a namespace, and not how many the cluster has.
         """
-        found = self._in(kind, namespace)
+        found = self._records_in(kind, namespace)
         too_many = namespace is not None and len(found) > MOST_IN_A_NAMESPACE
         return too_many or None in found.values()
 
-    def _in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
+    def _records_in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
         home = "" if namespace is None else namespace or self._unnamed
         found: Mapping[str, Any] = self._records.get(kind, _NOTHING).get(home, _NOTHING)
         return found
@@ -161,21 +161,25 @@ class NodeGroup(NamedTuple):
     """Nodes with the same values of the labels that rules compare.
 
     `resources` are the GPU resources that they offer, each with the amount of the node that has
-    most of it.
+    most of it. `per_card` is what a single card has of those that are the sum of the cards of a
+    node, if each of the nodes says how many cards it has, and they are alike.
     """
 
     labels: Mapping[str, str]
     resources: Mapping[str, int]
+    per_card: Mapping[str, int] = _NOTHING
 
 
 class NodeSurvey(NamedTuple):
-    """That every node is in a NodeGroup, and the patterns of the labels and resources kept there.
+    """That every node which was seen is in a NodeGroup.
 
-    Without it, there may be nodes that nobody knows of.
+    `labels` and `resources` are the patterns of what is kept there. `has_all` says that the cluster
+    has no other nodes, and will get none that differ.
     """
 
     labels: frozenset[str]
     resources: frozenset[str]
+    has_all: bool = True
 
 
 SURVEY = "nodes"
@@ -231,8 +235,6 @@ RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
 """The kinds of objects of which an inventory knows something."""
 
-
-# An inventory as JSON, in which one program hands it to another.
 
 VERSION = 1
 """The version of the format. Who knows another one cannot read it."""
@@ -293,7 +295,8 @@ def _decode(raw: Any, hint: Any, what: str) -> Any:  # noqa: PLR0911  # one for 
         return None if raw is None else _decode(raw, parts[0], what)
     if hasattr(hint, "_fields") and isinstance(raw, dict):
         hints = get_type_hints(hint)
-        given = {key: _decode(raw.get(key), hints[key], what) for key in hint._fields}
+        keys = (key for key in hint._fields if key in raw or key not in hint._field_defaults)
+        given = {key: _decode(raw.get(key), hints[key], what) for key in keys}
         return hint(**given)
     if origin is not None and issubclass(origin, Mapping) and isinstance(raw, dict):
         return {key: _decode(each, parts[1], what) for key, each in raw.items()}

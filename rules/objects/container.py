@@ -8,8 +8,6 @@ from rules.base.caching import cached_property
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value, quote
 from rules.profile.profile import Profile, VisibleDevices
 
-# Where a kind of workload keeps what a pod spec has.
-
 Role = Literal["init", "app", "ephemeral"]
 """What a container is for."""
 
@@ -246,10 +244,10 @@ class Container:
 
     def is_mapped(self, index: int) -> bool:
         """Whether the entry `index` of `env` stands in the map of variables."""
-        return bool(self._variables_field) and index >= self.entries_in_list
+        return bool(self._variables_field) and index >= self.env_list_length
 
     @property
-    def entries_in_list(self) -> int:
+    def env_list_length(self) -> int:
         """How many entries of `env` stand in the list; the others stand in the map of variables."""
         variables = as_object(self.raw.get(self._variables_field)) if self._variables_field else {}
         return len(self.raw.get("env") or ()) - len(variables)

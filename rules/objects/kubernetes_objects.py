@@ -93,17 +93,35 @@ class DeviceClaim(DeviceSpec):
             class_name = as_text(request.fields.get("deviceClassName"))
             yield from _selectors(request.fields, request.path, request.name, class_name)
 
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the claim, or of every claim that is made from the template."""
+        holder = self.raw
+        for step in CLAIM_PATHS[self.object.kind][:-1]:
+            holder = as_object(holder.get(step))
+        return as_object(holder.get("metadata"))
+
+    @property
+    def metadata_path(self) -> Path:
+        """Where `metadata` is: beside the spec."""
+        return (*self.path[:-1], "metadata")
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """The annotations of the claim, or of every claim that is made from the template."""
+        return as_object(self.metadata.get("annotations"))
+
     def requests(self) -> Iterator[DeviceRequest]:
         """Every request, and every alternative of one.
 
         Until v1beta1 a request has the fields itself, and since v1beta2 in `exactly`.
         """
         listed = as_object(self.spec.get("devices")).get("requests")
-        for index, name, request in _named(listed):
+        for index, name, request in _with_unique_names(listed):
             path = (*self.path, "devices", "requests", index)
             yield DeviceRequest(path, request, name)
             yield DeviceRequest((*path, "exactly"), as_object(request.get("exactly")), name)
-            for number, own_name, alternative in _named(request.get("firstAvailable")):
+            for number, own_name, alternative in _with_unique_names(request.get("firstAvailable")):
                 place = (*path, "firstAvailable", number)
                 yield DeviceRequest(place, alternative, f"{name}/{own_name}")
 
@@ -119,7 +137,7 @@ def _selectors(
             yield DeviceSelector(place, expression, own_name, class_name)
 
 
-def _named(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+def _with_unique_names(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
     """The index, a name of its own, and the fields of each entry of a list."""
     names: set[str] = set()
     for index, entry in as_objects(listed):

@@ -23,14 +23,19 @@ class ObjectRef(NamedTuple):
         return f"{self.kind} {name}" if name else self.kind
 
 
+def group_of(raw: Mapping[str, Any]) -> str:
+    """The API group that the `apiVersion` of an object names; empty for the core group."""
+    return as_text(raw.get("apiVersion")).rpartition("/")[0]
+
+
 def object_ref(
     kind: str, group: str, metadata: Mapping[str, Any], namespace: str | None
 ) -> ObjectRef:
     """The reference to an object with `metadata`.
 
     `namespace` is where the object goes if it names no namespace itself, or one that cannot exist,
-    which is the placeholder of a template. Before the API server
-    has named an object, its `generateName` serves as its name.
+    which is the placeholder of a template. Before the API server has named an object, its
+    `generateName` serves as its name.
     """
     home = as_text(metadata.get("namespace"))
     if home != namespace and not re.fullmatch(_NAMESPACE, home):

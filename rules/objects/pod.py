@@ -139,7 +139,7 @@ class Pod:
     def _fraction_target(self, containers: Iterable[Container]) -> Container | None:
         """The container for which the pod's annotations ask for a part of a GPU, if they do."""
         for fraction in self.profile.fractions:
-            if self.profile.obeys(fraction, self.annotations, self.scheduler):
+            if self.profile.grants_fraction(fraction, self.annotations, self.scheduler):
                 name = self.annotations.get(fraction.target or "")
                 named = [c for c in containers if c.name == name and c.role != "ephemeral"]
                 return next(iter((*named, *(c for c in containers if c.role == "app"))), None)
@@ -203,8 +203,6 @@ class Pod:
         owners = as_objects(self.metadata.get("ownerReferences"))
         return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
 
-
-# What is known about a pod besides its own fields: whether it exists, and whether it is whole.
 
 EVERY_CONTAINER = "*"
 

@@ -83,7 +83,7 @@ def targets_gpu_nodes(pod: Pod) -> bool:
 def gpu_node_label(pod: Pod) -> str:
     """The label by which the pod selects GPU nodes, as `key: value`; empty if it does not.
 
-    Without a value if any value selects them. `nodeSelector`, the required node affinity, and the
+    Without a value if it allows several. `nodeSelector`, the required node affinity, and the
     topology keys of required spreads and pod affinities count. A toleration does not: node agents
     tolerate every taint.
     """
@@ -95,7 +95,7 @@ def gpu_node_label(pod: Pod) -> str:
 def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
-            yield _label(pod.profile, key, as_text(value))
+            yield _label_text(key, as_text(value))
     yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
@@ -106,13 +106,12 @@ def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
         if _selects_gpu(profile, demand):
             key, values = as_text(demand.get("key")), demand.get("values")
             one = values[0] if isinstance(values, list) and len(values) == 1 else ""
-            return _label(profile, key, as_text(one) if demand["operator"] == "In" else "")
+            return _label_text(key, as_text(one) if demand["operator"] == "In" else "")
     return ""
 
 
-def _label(profile: Profile, key: str, value: str) -> str:
-    """`key: value` if the value decides whether nodes with the label are GPU nodes; else `key`."""
-    return f"{key}: {value}" if value and profile.label_values(key) else key
+def _label_text(key: str, value: str) -> str:
+    return f"{key}: {value}" if value else key
 
 
 def _topology_keys(pod: Pod) -> Iterator[str]:
@@ -216,10 +215,10 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
     )
 
 
-# What shows that a pod has to do with GPUs, or that its node has some.
-
 GPU, ACCELERATOR = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
+# Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
+_OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
 DRIVER_VARIABLES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
     *("NVIDIA_IMEX_CHANNELS", NVIDIA, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_MPS_"),
@@ -246,15 +245,15 @@ class Evidence(NamedTuple):
 def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     """Yield what the pod has to do with GPUs, the strongest first."""
     if pod_requests_gpu(pod):
-        yield _request(pod)
+        yield _request_evidence(pod)
     if label := gpu_node_label(pod):
-        yield Evidence(f"a pod for nodes with the label {display(label)}", _devices(label))
+        yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
     yield from (
         _signs_of_agents(pod, context) if is_made_by_daemon_set(pod, context) else _signs(pod)
     )
 
 
-def _request(pod: Pod) -> Evidence:
+def _request_evidence(pod: Pod) -> Evidence:
     if pod_uses_only_claims(pod):
         return Evidence("a pod with a resource claim, which may be for a GPU")
     name = next(iter(requested_resources(pod)), "")
@@ -268,16 +267,16 @@ def _request(pod: Pod) -> Evidence:
 def _signs(pod: Pod) -> Iterator[Evidence]:
     if uses_gpu_runtime(pod):
         name = pod.spec["runtimeClassName"]
-        yield Evidence(f"a pod with the runtime class {display(name)}", _devices(name))
+        yield Evidence(f"a pod with the runtime class {display(name)}", _device_word(name))
     for container in pod.containers:
         if is_cuda_image(container.image):
             yield Evidence(f"a pod with the image {display(container.image)}, which uses CUDA")
-    if variable := _variable(pod, DRIVER_VARIABLES):
+    if variable := _visible_variable(pod, DRIVER_VARIABLES):
         yield Evidence(f"a pod with the variable {variable}")
     if key := hint_of_gpu_nodes(pod):
         where = f"a pod that prefers or tolerates nodes with {display(key)}"
-        yield Evidence(where, _devices(key), is_certain=False)
-    if variable := _variable(pod, OTHER_VARIABLES):
+        yield Evidence(where, _device_word(key), is_certain=False)
+    if variable := _visible_variable(pod, OTHER_VARIABLES):
         yield Evidence(f"a pod with the variable {variable}", is_certain=False)
 
 
@@ -289,21 +288,36 @@ def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
             yield Evidence(f"a pod with the image {image}, which uses CUDA", is_certain=False)
 
 
-def _devices(name: str) -> str:
+def _device_word(name: str) -> str:
     """What nodes have of which `name` is a label, a taint or a runtime class."""
-    return GPU if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) else ACCELERATOR
+    from rules.profile.platforms.cards import find_card  # noqa: PLC0415  # rarely needed
+
+    if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) or find_card(name):
+        return GPU
+    return ACCELERATOR
 
 
-def _variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
+def excludes_nvidia(pod: Pod) -> bool:
+    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
+
+    NVIDIA's variables mean nothing there.
+    """
+    known = (pod.profile.resource(name) for name in requested_resources(pod))
+    if any(resource is not None and resource.exclusive for resource in known):
+        return True
+    return not _OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
+
+
+def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
     """The first variable that begins with one of `prefixes` and does not hide the GPUs."""
     for container in pod.containers:
         for name in container.env:
-            if name.startswith(prefixes) and not _hides(container, name):
+            if name.startswith(prefixes) and not _hides_gpus(container, name):
                 return display_variable(name)
     return ""
 
 
-def _hides(container: Container, variable: str) -> bool:
+def _hides_gpus(container: Container, variable: str) -> bool:
     if variable == NVIDIA:
         return visibility(container) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
     return variable == "CUDA_VISIBLE_DEVICES" and container.value_of(variable) in NO_DEVICES

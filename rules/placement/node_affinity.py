@@ -225,14 +225,14 @@ def selection(pod: Pod, survey: NodeSurvey) -> Selection | None:
     values = sum(len(e["values"]) for e in everything if isinstance(e.get("values"), list))
     if len(everything) > MOST_EXPRESSIONS or values > MOST_VALUES:
         return None
-    return Selection(_known(selector, kept), [_known(term, kept) for term in terms])
+    return Selection(_known_demands(selector, kept), [_known_demands(term, kept) for term in terms])
 
 
 def _all_met(demands: Sequence[Demand], labels: Labels) -> bool:
     return all(demand.is_met(labels) for demand in demands)
 
 
-def _known(listed: Sequence[Mapping[str, Any]], kept: tuple[str, ...]) -> list[Demand]:
+def _known_demands(listed: Sequence[Mapping[str, Any]], kept: tuple[str, ...]) -> list[Demand]:
     found = []
     for expression in listed:
         key, operator = as_text(expression.get("key")), as_text(expression.get("operator"))

@@ -13,8 +13,6 @@ from rules.placement.node_affinity import expression_values, expressions, is_emp
 from rules.profile.profile import Profile
 from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 
-# What an object says about nodes: its own labels, if it is a Node, or those of new nodes.
-
 # AWS writes NO_SCHEDULE.
 _SEPARATORS = str.maketrans("", "", "-_ ")
 _REPELS = frozenset({"noschedule", "noexecute"})
@@ -52,20 +50,41 @@ class NodeLabel(NamedTuple):
         return f"nodes.{self.pool}.{self.name}" if self.pool else f"nodes.{self.name}"
 
 
+class NodeTaint(NamedTuple):
+    """A taint of a node, or of the nodes of a pool; `effect` is as it is spelt there."""
+
+    path: Path
+    key: str
+    effect: str
+
+    @property
+    def repels_pods(self) -> bool:
+        """Whether it keeps pods off that do not tolerate it, as long as the node is there.
+
+        Its effect is NoSchedule or NoExecute, however it is spelt, and no controller removes it.
+        """
+        spelt = self.effect.translate(_SEPARATORS).lower()
+        return spelt in _REPELS and not self.key.startswith(_PASSING_TAINTS)
+
+
 class NodeSettings(NamedTuple):
     """What a manifest sets for a node, or for nodes that are made alike.
 
     - `pool`: the name of their pool in a manifest that lists several, else empty.
     - `cpu_policies`: the CPU policies of their kubelets, each with its path.
-    - `taints`: where their taints are, or belong; empty if that is unknown.
-    - `repels_pods`: whether one of these taints keeps pods off that do not tolerate it.
+    - `taints`: their taints; `taints_path` is where they are, or belong; empty if that is unknown.
     """
 
     pool: str
     labels: list[NodeLabel]
     cpu_policies: list[tuple[Path, str]]
-    taints: Path
-    repels_pods: bool
+    taints: list[NodeTaint]
+    taints_path: Path
+
+    @property
+    def repels_pods(self) -> bool:
+        """Whether a taint keeps pods off that do not tolerate it."""
+        return any(taint.repels_pods for taint in self.taints)
 
 
 def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
@@ -85,9 +104,9 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
                 for rest, value in _values_at(raw, pattern)
             ]
             policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
-            taints = (*path, *fields.taints) if fields.taints else ()
-            repels_pods = bool(taints) and _repels_pods(raw, fields.taints)
-            yield NodeSettings(pool, labels, policies, taints, repels_pods)
+            taints_path = (*path, *fields.taints) if fields.taints else ()
+            taints = [*_taints(find_value(raw, fields.taints), taints_path)] if taints_path else []
+            yield NodeSettings(pool, labels, policies, taints, taints_path)
 
 
 def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
@@ -111,21 +130,17 @@ def _values_at(raw: Any, pattern: Path) -> Iterator[tuple[Path, Any]]:
     yield from found
 
 
-def _repels_pods(raw: Any, place: Path) -> bool:
-    """Whether a taint at `place` has the effect NoSchedule or NoExecute, however it is spelt.
-
-    Taints that do not stay, such as that of a node which is not ready, do not count.
-    """
-    listed = find_value(raw, place)
+def _taints(listed: Any, path: Path) -> Iterator[NodeTaint]:
+    """The taints at `path`: a list of objects or of texts, or a map from keys to texts."""
     if isinstance(listed, dict):
-        listed = [{"key": key, "effect": value} for key, value in listed.items()]
-    for taint in listed if isinstance(listed, list) else ():
-        key = as_text(taint if isinstance(taint, str) else as_object(taint).get("key"))
-        effect = as_text(taint if isinstance(taint, str) else as_object(taint).get("effect"))
-        spelt = effect.rpartition(":")[2].translate(_SEPARATORS).lower()
-        if spelt in _REPELS and not key.startswith(_PASSING_TAINTS):
-            return True
-    return False
+        for key, value in listed.items():
+            yield NodeTaint((*path, key), key, as_text(value).rpartition(":")[2])
+    for index, taint in enumerate(listed if isinstance(listed, list) else ()):
+        text, _, effect = as_text(taint).rpartition(":")
+        key = text.partition("=")[0]
+        if isinstance(taint, dict):
+            key, effect = as_text(taint.get("key")), as_text(taint.get("effect"))
+        yield NodeTaint((*path, index), key, effect)
 
 
 def _labels(raw: Any, fields: NodeFields, path: Path) -> Iterator[NodeLabel]:
@@ -267,9 +282,6 @@ def _allowed_in(
         elif expression.get("operator") == "NotIn":
             refused |= values
     return None if allowed is None else allowed - refused
-
-
-# What a Node says that it offers.
 
 
 def resources_of_node(node: KubernetesObject) -> Mapping[str, Any]:

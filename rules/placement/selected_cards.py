@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rules.base.json_values import Json, as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 from rules.base.words import has_placeholder
-from rules.objects.object_ref import BUILT_IN_GROUPS, object_ref
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of, object_ref
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import REQUIRED
 from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, MODE, allowed_values
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import POD_TEMPLATE_PATHS
-
-# The memory of the cards that a pod may get, by the labels of nodes.
 
 # Labels whose value names the card: GPU feature discovery, GKE, ACK, Karpenter, and the label that
 # the autoscaler expects on EKS.
@@ -71,8 +69,6 @@ def cards_of_share(pod: Pod) -> int:
     return max(int(text), 1) if is_count else 1
 
 
-# How many devices one of those nodes has.
-
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # Labels whose value is the number of devices: GPU feature discovery, Karpenter, and GKE.
 _COUNT_LABELS = (
@@ -126,7 +122,9 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
             amounts = [re.fullmatch(_IN_MEBIBYTES, value) for value in values]
             known = [int(amount[1]) for amount in amounts if amount]
             if len(known) == len(values):
-                return CardMemory(min(known), max(known), f"a card with {label}: {_list(values)}")
+                return CardMemory(
+                    min(known), max(known), f"a card with {label}: {_alternatives(values)}"
+                )
     for label in _MODEL_LABELS:
         if values := values_of(label):
             from rules.profile.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
@@ -134,15 +132,13 @@ def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemo
             sizes = [memory_sizes(value) for value in values]
             if all(sizes):
                 sizes_in_mib = [size * 1024 for known in sizes for size in known]
-                return CardMemory(min(sizes_in_mib), max(sizes_in_mib), _list(values))
+                return CardMemory(min(sizes_in_mib), max(sizes_in_mib), _alternatives(values))
     return None
 
 
-def _list(values: Iterable[str]) -> str:
+def _alternatives(values: Iterable[str]) -> str:
     return " or ".join(sorted(values))
 
-
-# Whether the nodes that a pod selects divide their cards, by labels of NVIDIA's and GKE's.
 
 GKE_PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 _PRODUCT = "nvidia.com/gpu.product"
@@ -236,7 +232,7 @@ def add_shares(builder: "InventoryBuilder", manifest: Json, namespace: str | Non
     `namespace` is where objects go that name none, if that is known.
     """
     for raw, _ in flatten_lists(as_object(manifest), ()):
-        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        kind, group = as_text(raw.get("kind")), group_of(raw)
         if group not in BUILT_IN_GROUPS or kind not in POD_TEMPLATE_PATHS:
             continue
         metadata, template = as_object(raw.get("metadata")), raw

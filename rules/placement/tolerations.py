@@ -9,13 +9,13 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
-from rules.base.words import has_placeholder, matches_any
+from rules.base.words import has_placeholder, matches_any, within_slips
 from rules.finding import Finding, Findings
 from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
-from rules.profile.profile import Taint
+from rules.profile.profile import Profile, Taint
 
 _NO_LETTERS = r"[^a-z0-9]+"
 _INTEGER = r"[+-]?[0-9]{1,19}"
@@ -112,6 +112,19 @@ def near_miss_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]
         if key and (key == taint.key or _words(key) == wanted):
             return index, toleration
     return None
+
+
+def misspelt_taint(profile: Profile, key: str) -> Taint | None:
+    """The taint of GPU nodes for which `key` is mistaken; None if it is none, or right.
+
+    Only names with a domain are compared: `nvidia-gpu` may be a name of the user's own.
+    """
+    if "/" not in key or any(taint.key == key for taint in profile.taints):
+        return None
+    near = (
+        t for t in profile.taints if _words(t.key) == _words(key) or within_slips(1, key, t.key)
+    )
+    return next(near, None)
 
 
 @cached_by_text

@@ -85,6 +85,11 @@ class NodeAffinity(NamedTuple):
     required: bool = False
     enforce: bool = False
 
+    @property
+    def label(self) -> str:
+        """The label as a message names it: `key=value`, or `key` alone if any value will do."""
+        return f"{self.key}={'|'.join(self.values)}" if self.values else self.key
+
 
 class Scheduler(NamedTuple):
     """The scheduler that must place pods which ask for `resources` or carry `annotations`.
@@ -142,8 +147,6 @@ class Fraction(NamedTuple):
     excludes: tuple[str, ...] = ()
     vendor: str = "nvidia"
 
-
-# Look facts up by a name that may fit a pattern.
 
 T = TypeVar("T")
 
@@ -279,7 +282,9 @@ class Profile:
         """Whether the cards of `vendors` are in machines without cards of another vendor."""
         return bool(vendors) and self._exclusive_vendors.issuperset(vendors)
 
-    def obeys(self, fraction: Fraction, annotations: Mapping[str, Any], scheduler: str) -> bool:
+    def grants_fraction(
+        self, fraction: Fraction, annotations: Mapping[str, Any], scheduler: str
+    ) -> bool:
         """Whether `annotations` ask for a `fraction`, and `scheduler` is one that gives it."""
         if annotations.keys().isdisjoint(fraction.annotations):
             return False
@@ -296,9 +301,6 @@ class Profile:
 def union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The items of all `groups`, each once, in the order in which they first appear."""
     return tuple(dict.fromkeys(item for group in groups for item in group))
-
-
-# Merge the profiles that a policy chooses into one.
 
 
 def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profile:

@@ -13,7 +13,7 @@ from rules.base.json_values import Json, Path, as_object, as_objects, as_text
 from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, QUOTA
 from rules.base.words import matches_any
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
-from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, object_ref
+from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.field_types import type_errors
@@ -59,7 +59,7 @@ def find_subjects(
     """
     for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))
-        group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+        group = group_of(raw)
         object_kind = OBJECT_KINDS.get((group, kind))
         is_listed = object_kind is not None and _has_name(raw, object_kind.name)
         is_built_in = kind in POD_TEMPLATE_PATHS and group in BUILT_IN_GROUPS

@@ -140,31 +140,31 @@ _TEKTON_PIPELINE = tuple(
 _DYNAMO_POD = PodLayout(single_containers=("mainContainer",), is_whole=False)
 
 
-def _below(prefix: Path, pods: PodLayouts) -> PodLayouts:
+def _with_prefix(prefix: Path, pods: PodLayouts) -> PodLayouts:
     return tuple(((*prefix, *path), layout) for path, layout in pods)
 
 
 # Group and kind -> the pods, for custom kinds whose pods do not have the layout of a PodSpec.
 CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
-    ("argoproj.io", "Workflow"): _below(("spec",), _ARGO_PODS),
-    ("argoproj.io", "WorkflowTemplate"): _below(("spec",), _ARGO_PODS),
-    ("argoproj.io", "ClusterWorkflowTemplate"): _below(("spec",), _ARGO_PODS),
-    ("argoproj.io", "CronWorkflow"): _below(("spec", "workflowSpec"), _ARGO_PODS),
-    ("serving.kserve.io", "InferenceService"): _below(("spec",), _KSERVE_PODS),
-    ("serving.kubeflow.org", "InferenceService"): _below(("spec",), _KFSERVING_PODS),
-    ("sparkoperator.k8s.io", "SparkApplication"): _below(("spec",), _SPARK_PODS),
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _below(
+    ("argoproj.io", "Workflow"): _with_prefix(("spec",), _ARGO_PODS),
+    ("argoproj.io", "WorkflowTemplate"): _with_prefix(("spec",), _ARGO_PODS),
+    ("argoproj.io", "ClusterWorkflowTemplate"): _with_prefix(("spec",), _ARGO_PODS),
+    ("argoproj.io", "CronWorkflow"): _with_prefix(("spec", "workflowSpec"), _ARGO_PODS),
+    ("serving.kserve.io", "InferenceService"): _with_prefix(("spec",), _KSERVE_PODS),
+    ("serving.kubeflow.org", "InferenceService"): _with_prefix(("spec",), _KFSERVING_PODS),
+    ("sparkoperator.k8s.io", "SparkApplication"): _with_prefix(("spec",), _SPARK_PODS),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _with_prefix(
         ("spec", "template"), _SPARK_PODS
     ),
-    ("tekton.dev", "Task"): _below(("spec",), _TEKTON_TASKS),
-    ("tekton.dev", "ClusterTask"): _below(("spec",), _TEKTON_TASKS),
+    ("tekton.dev", "Task"): _with_prefix(("spec",), _TEKTON_TASKS),
+    ("tekton.dev", "ClusterTask"): _with_prefix(("spec",), _TEKTON_TASKS),
     ("tekton.dev", "TaskRun"): (
-        *_below(("spec", "taskSpec"), _TEKTON_TASKS),
+        *_with_prefix(("spec", "taskSpec"), _TEKTON_TASKS),
         (("spec", "podTemplate"), _TEKTON_POD),
     ),
-    ("tekton.dev", "Pipeline"): _below(("spec",), _TEKTON_PIPELINE),
+    ("tekton.dev", "Pipeline"): _with_prefix(("spec",), _TEKTON_PIPELINE),
     ("tekton.dev", "PipelineRun"): (
-        *_below(("spec", "pipelineSpec"), _TEKTON_PIPELINE),
+        *_with_prefix(("spec", "pipelineSpec"), _TEKTON_PIPELINE),
         (("spec", "taskRunTemplate", "podTemplate"), _TEKTON_POD),
         (("spec", "podTemplate"), _TEKTON_POD),  # until v1
         (("spec", "taskRunSpecs", "*", "podTemplate"), _TEKTON_POD),

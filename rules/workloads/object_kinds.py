@@ -12,9 +12,9 @@ from rules.base.traits import (
     KUBELET_CONFIG,
     LIMIT_RANGE,
     NODE,
+    NODE_CHOICE,
     NODE_POOL,
     QUOTA,
-    RESOURCE_FLAVOR,
     WEBHOOK_CONFIGURATION,
 )
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
@@ -196,6 +196,8 @@ _WEBHOOKS: Mapping[str, Any] = {
 _KUEUE = "kueue.x-k8s.io"
 _QUEUE: Mapping[str, Any] = {"spec": {"resourceGroups": [{"flavors": [{"resources": [{}]}]}]}}
 _FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
+# https://www.alibabacloud.com/help/doc-detail/398680.html
+_UNITS = NodeFields(("spec", "units", "*"), labels=("nodeSelector",))
 
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
@@ -217,8 +219,9 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ),
     (_KUEUE, "ClusterQueue"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
     (_KUEUE, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
-    (_KUEUE, "ResourceFlavor"): ObjectKind(
-        RESOURCE_FLAVOR, {"spec": {"nodeLabels": {}}}, nodes=(_FLAVOR,)
+    (_KUEUE, "ResourceFlavor"): ObjectKind(NODE_CHOICE, field_types((_FLAVOR,)), nodes=(_FLAVOR,)),
+    ("scheduling.alibabacloud.com", "ResourcePolicy"): ObjectKind(
+        NODE_CHOICE, field_types((_UNITS,)), nodes=(_UNITS,)
     ),
     ("", "LimitRange"): ObjectKind(LIMIT_RANGE, _LIMIT_RANGE),
     ("kubelet.config.k8s.io", "KubeletConfiguration"): ObjectKind(KUBELET_CONFIG, {}),

@@ -83,8 +83,6 @@ Subject: TypeAlias = Pod | Quota | DeviceSpec | KubernetesObject
 SearchResult: TypeAlias = Subject | MalformedField
 
 
-# Containers in a built-in kind that are not where the kind has its containers.
-
 _STATUS = frozenset({"status"})
 
 

@@ -2,9 +2,13 @@
 
 from rules.base.json_values import Json, as_object, as_text
 from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
-from rules.objects.object_ref import object_ref
+from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
+
+# What nodes offer as the sum of their cards, and the resource that says how many these are:
+# `rules.placement.node_labels` has both names too.
+_CARD_COUNTS = {"aliyun.com/gpu-mem": "aliyun.com/gpu-count"}
 
 
 def variables_of_runtimes(profile: Profile) -> VariableNames:
@@ -15,11 +19,12 @@ def variables_of_runtimes(profile: Profile) -> VariableNames:
 def new_builder(profile: Profile) -> InventoryBuilder:
     """An empty inventory, for what rules compare with other objects under `profile`.
 
-    Of nodes these are the labels that say something about GPUs, and the GPU resources.
+    Of nodes these are the labels that say something about GPUs, the GPU resources, and how large
+    the parts of cards are that ACK's device plugin shares.
     """
     affinities = (affinity.key for affinity in profile.affinities)
     labels = (*profile.node_labels, *profile.node_modes, *affinities)
-    nodes = NodeCollector(dict.fromkeys(labels), profile.resources)
+    nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNTS)
     return InventoryBuilder(variables_of_runtimes(profile), nodes)
 
 
@@ -31,7 +36,7 @@ def add_objects(
     `namespace` is where objects go that name none; if that is not known, `unnamed` stands for it.
     """
     for raw, _ in flatten_lists(as_object(manifest), ()):
-        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        kind, group = as_text(raw.get("kind")), group_of(raw)
         ref = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
         name = as_text(as_object(raw.get("metadata")).get("name"))
         builder.add(kind, group, ref.namespace or unnamed, name, raw)

@@ -52,27 +52,27 @@ class ChangedFiles:
             *self._paths(_differing(base, "d")),
             *self._paths(git_records(*_UNTRACKED)),
         }
-        self._way_to_folder = cache(_way)
+        self._way_to_folder = cache(_links_on_the_way)
 
     def has(self, name: str) -> bool:
         """Whether the file differs, or a link on the way to it, or the submodule it is in."""
         folder, base = os.path.split(name)
         *links, real_folder = self._way_to_folder(folder)
         place = os.path.join(real_folder, base)
-        way = [*links, *(_way(place) if os.path.islink(place) else [place])]
+        way = [*links, *(_links_on_the_way(place) if os.path.islink(place) else [place])]
         changed = self._changed
         return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
 
     def any_in(self, folder: str) -> bool:
         """Whether a file in the folder, or below, differs or is gone."""
         inside = os.path.join(os.path.realpath(folder), "")
-        if any(path.startswith(inside) for path in self._gone):
+        if any(path.startswith(inside) for path in self._deleted_files):
             return True
         files = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
         return any(map(self.has, files))
 
     @cached_property
-    def _gone(self) -> set[str]:
+    def _deleted_files(self) -> set[str]:
         return set(self._paths(_differing(self._base, "D")))
 
     def _paths(self, names: Iterable[bytes]) -> Iterator[str]:
@@ -99,7 +99,7 @@ def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
     return ChangedFiles(root, _merge_base(revision, option))
 
 
-def _way(path: str) -> list[str]:
+def _links_on_the_way(path: str) -> list[str]:
     """The absolute path of each link on the way to `path`, and what they lead to, without links."""
     links: list[str] = []
     place, rest = os.sep, _parts(os.path.join(os.getcwd(), path))
@@ -158,9 +158,6 @@ def _without_filters() -> Iterator[str]:
         if "=" in name:
             raise GitError(f"the filter {name!r} of the configuration cannot be turned off")
         yield from ("-c", f"{name}.{field}={'false' if field == 'required' else ''}")
-
-
-# Changed files of a Git tree, as inputs of the linter.
 
 
 def changed_sources(
@@ -260,7 +257,7 @@ class StagedFiles:
         The files `also` are copied with them. If the next commit changes nothing in all of these,
         nothing is copied. Raises GitError.
         """
-        marked = {os.path.dirname(path) for path in self.tree.entries if _base(path) in names}
+        marked = {os.path.dirname(path) for path in self.tree.entries if _last_part(path) in names}
         others = {self.tree.target(name) for name in also}
         if others.isdisjoint(self._differing) and not any(map(self._any_below, marked)):
             marked = set()
@@ -300,7 +297,7 @@ def _has_commits() -> bool:
     return True
 
 
-def _base(path: str) -> str:
+def _last_part(path: str) -> str:
     return path.rpartition("/")[2]
 
 

@@ -13,7 +13,9 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from signal import SIGKILL
 from tempfile import TemporaryFile
+from threading import Timer
 from typing import IO
 
 from sources.sources import UsageError
@@ -22,6 +24,8 @@ MAX_LISTING = 64 * 1024 * 1024
 """The most bytes of a listing, which is enough for half a million files."""
 _READ = 1 << 16
 _MAX_ERRORS = 1 << 16
+_MAX_SECONDS = 120
+_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 _OPTIONS = (
     "--no-pager",
     "--no-optional-locks",
@@ -49,7 +53,7 @@ def git(*arguments: str, stdin: bytes = b"") -> bytes:
     with _started(arguments) as process:
         output, errors = process.communicate(stdin)
     if process.returncode:
-        raise GitError(_failure(arguments, errors))
+        raise GitError(_failure(arguments, errors, process.returncode))
     return output
 
 
@@ -58,13 +62,17 @@ def git_line(*arguments: str) -> str:
     return os.fsdecode(git(*arguments).removesuffix(b"\n"))
 
 
-def git_records(*arguments: str, limit: int = MAX_LISTING) -> Iterator[bytes]:
+def git_records(
+    *arguments: str, limit: int = MAX_LISTING, folder: str | None = None
+) -> Iterator[bytes]:
     """Run git with `arguments`, which include `-z`, and yield its output record by record.
+
+    Git runs in the working folder, or in `folder` and with the repository around that.
 
     Raises GitError if git fails, or if its output is longer than `limit` bytes.
     """
     # Not a pipe: git waits until somebody reads its warnings, of which there may be one for a file.
-    with TemporaryFile() as errors, _started(arguments, errors) as process:
+    with TemporaryFile() as errors, _started(arguments, errors, folder) as process:
         output = pipe(process.stdout)
         rest, size = b"", 0
         while chunk := output.read(_READ):
@@ -75,37 +83,49 @@ def git_records(*arguments: str, limit: int = MAX_LISTING) -> Iterator[bytes]:
             yield from records
         if process.wait():
             errors.seek(0)
-            raise GitError(_failure(arguments, errors.read(_MAX_ERRORS)))
+            said = errors.read(_MAX_ERRORS)
+            raise GitError(_failure(arguments, said, process.returncode))
 
 
 @contextmanager
 def _started(
-    arguments: tuple[str, ...], errors: int | IO[bytes] = subprocess.PIPE
+    arguments: tuple[str, ...],
+    errors: int | IO[bytes] = subprocess.PIPE,
+    folder: str | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process of git, which ends with the block."""
-    process = start_git(*arguments, errors=errors)
+    process = start_git(*arguments, errors=errors, folder=folder)
+    # A named pipe instead of a file that git reads, such as .gitignore, would make it wait.
+    timer = Timer(_MAX_SECONDS, process.kill)
+    timer.start()
     with process:
         try:
             yield process
         finally:
+            timer.cancel()
             if process.poll() is None:
                 process.kill()
 
 
 def start_git(
-    *arguments: str, errors: int | IO[bytes] = subprocess.PIPE
+    *arguments: str, errors: int | IO[bytes] = subprocess.PIPE, folder: str | None = None
 ) -> subprocess.Popen[bytes]:
     """A process of git with pipes. The caller ends it. Raises GitError without git.
 
-    `errors` is where its messages go, as `stderr` of `Popen`.
+    `errors` is where its messages go, as `stderr` of `Popen`. `folder` is as in `git_records`.
     """
+    environment = {**os.environ, **ENVIRONMENT}
+    if folder is not None:
+        for name in _PLACES:  # Git sets some of these for hooks: they choose another repository.
+            environment.pop(name, None)
     try:
         return subprocess.Popen(  # noqa: S603  # the arguments are ours
             ("git", *_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env={**os.environ, **ENVIRONMENT},
+            env=environment,
+            cwd=folder,
         )
     except OSError as error:
         raise GitError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from error
@@ -118,6 +138,8 @@ def pipe(stream: IO[bytes] | None) -> IO[bytes]:
     return stream
 
 
-def _failure(arguments: tuple[str, ...], errors: bytes) -> str:
+def _failure(arguments: tuple[str, ...], errors: bytes, status: int) -> str:
     message = errors.decode(errors="replace").strip() or "it failed and does not say why"
+    if status == -SIGKILL:
+        message = f"it was killed, as after {_MAX_SECONDS} seconds"
     return f"git {arguments[0]}: {message.removeprefix('fatal: ')}"

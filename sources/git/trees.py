@@ -14,8 +14,6 @@ from typing import NamedTuple, Self
 from sources.git.command import GitError, git_records, pipe, start_git
 from sources.sources import MAX_BYTES
 
-# The contents of files in a Git repository.
-
 
 class BlobError(OSError):
     """A content that cannot be had; the message says why."""
@@ -79,8 +77,6 @@ class Blobs:
             process.communicate()
 
 
-# The files of a commit, or those that the next commit would have.
-
 LINK = "120000"
 SUBMODULE = "160000"
 _MAX_LINKS = 40  # as Linux follows
@@ -137,13 +133,13 @@ class GitTree:
     def way(self, path: str) -> list[str]:
         """Each link on the way to the file at `path`, and the file itself, from the root on."""
         place, links = self._follow(path)
-        end = self._inside(place)
+        end = self._path_in_tree(place)
         return links if end is None else [*links, end]
 
     def _follow(self, path: str) -> tuple[str, list[str]]:
         """The real path, and the links on the way to it."""
         links: list[str] = []
-        inner = self._inside(path)
+        inner = self._path_in_tree(path)
         if inner is None:
             return os.path.normpath(os.path.join(self._here, path)), links
         for _ in range(_MAX_LINKS):
@@ -156,7 +152,7 @@ class GitTree:
                 break
             above, rest = os.path.dirname(link), inner[len(link) + 1 :]
             place = os.path.normpath(os.path.join(self.root, above, target, rest))
-            followed = self._inside(place)
+            followed = self._path_in_tree(place)
             if followed is None:
                 return place, links
             inner = followed
@@ -164,11 +160,11 @@ class GitTree:
 
     def exists(self, path: str) -> bool:
         """Whether the tree has an entry at `path`."""
-        return self._inside(path) in self.entries
+        return self._path_in_tree(path) in self.entries
 
     def is_link(self, path: str) -> bool:
         """Whether the tree has a symbolic link at `path`."""
-        return self._inside(path) in self._links
+        return self._path_in_tree(path) in self._links
 
     def is_file(self, path: str) -> bool:
         """Whether the tree has a regular file at `path`, perhaps at the end of links."""
@@ -183,9 +179,9 @@ class GitTree:
 
     def target(self, path: str) -> str | None:
         """Where the file at `path` is without links, from the root on; None if it is outside."""
-        return self._inside(self.real_path(path))
+        return self._path_in_tree(self.real_path(path))
 
-    def _inside(self, path: str) -> str | None:
+    def _path_in_tree(self, path: str) -> str | None:
         """`path` from the root of the tree on; None if it is outside."""
         full = os.path.normpath(os.path.join(self._here, path))
         if full == self.root:
@@ -218,8 +214,6 @@ class GitTree:
         entry = None if inner is None else self.entries.get(inner)
         return None if entry is None or entry.mode in {LINK, SUBMODULE} else entry
 
-
-# Write files of a Git tree into a private folder, for programs that read files.
 
 MAX_FILES = 20_000
 MAX_TOTAL = 256 * 1024 * 1024

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
-from sources.kustomization_files import documents
+from sources.kustomization_files import as_list, documents
 from sources.rendering.programs import ProgramError, find_program, run
 from sources.sources import DISK, KUSTOMIZATIONS, Source, UnreadableSource
 
@@ -70,7 +70,7 @@ def read_kustomization(file: str) -> Kustomization:
     folder = os.path.dirname(file)
     folders, resources, remote = [], [], _address(raw)
     for field in _PARTS:
-        for entry in filter(None, map(as_text, _listed(raw.get(field)))):
+        for entry in filter(None, map(as_text, as_list(raw.get(field)))):
             path = os.path.normpath(os.path.join(folder, entry))
             if os.path.isdir(path):
                 folders.append(path)
@@ -166,7 +166,7 @@ def render_kustomization(
 def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """The path of each patch in the kustomization, and the patch or the name of its file."""
     for field in _PATCHES:
-        for index, entry in enumerate(_listed(raw.get(field))):
+        for index, entry in enumerate(as_list(raw.get(field))):
             if isinstance(entry, str):
                 yield (field, index), entry
         for index, entry in as_objects(raw.get(field)):
@@ -187,12 +187,6 @@ def _address(raw: Mapping[str, Any]) -> str:
             waiting.extend(value)
     return ""
 
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-# How kustomizations rename objects: by `namePrefix` and `nameSuffix`.
 
 _MAX_LENGTH = 253  # of a name in Kubernetes
 _MAX_RENAMINGS = 100

@@ -27,10 +27,16 @@ from certs.keypairs import bundle, fingerprint, is_issued_by
 from certs.rotation import Observation, decide, renewal_time
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
-from cluster.api.errors import ConflictError, Object
+from cluster.api.errors import ClusterError, ConflictError, Object
 from cluster.control_loop import LeaderElection, serve_status
 from cluster.controllers import certs_command
-from cluster.controllers.certificates import CaBundlePublisher, served_certificates
+from cluster.controllers.certificates import CaBundlePublisher
+from cluster.webhooks.served_certificates import (
+    CertificateWatch,
+    served_certificates,
+    served_validities,
+)
+from cluster.webhooks.webhook_client import Validity
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -273,6 +279,131 @@ def leader_election(cluster: MemoryCluster, time: FakeTime, name: str) -> Leader
     )
 
 
+def test_what_expires_although_it_should_have_been_replaced_is_reported(log: list[Any]) -> None:
+    cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
+    running = controller(cluster, time, send_event=lambda *event: events.append(event))
+    running.reconcile()
+    time.passed += 75 * DAY
+    cluster.refuse = "mutatingwebhookconfigurations"  # so that no pass gets to its end
+    assert not running.reconcile()
+    assert events == [], "fifteen days are left"
+    time.passed += DAY + 60 * MINUTE
+    assert not running.reconcile()
+    reason, text = events.pop()
+    assert reason == "CertificateExpires"
+    assert text.startswith("the serving certificate expires in 13 days, at 2030-04-01 00:00 UTC")
+    assert [line["text"] for line in log if line["event"] == "reported"] == [text]
+    time.passed += 10 * MINUTE
+    running.reconcile()
+    assert events == [], "it is said again after half an hour"
+    time.passed += 30 * MINUTE
+    running.reconcile()
+    assert [reason for reason, _ in events] == ["CertificateExpires"]
+    cluster.refuse = None
+    assert running.reconcile()
+    time.passed += 60 * MINUTE
+    running.reconcile()
+    assert len(events) == 1, "it is replaced now"
+
+
+def test_an_authority_that_expires_is_reported() -> None:
+    cluster, time, events = MemoryCluster(), FakeTime(), list[str]()
+    running = controller(cluster, time, send_event=lambda reason, _: events.append(reason))
+    running.reconcile()
+    cluster.refuse = "mutatingwebhookconfigurations"
+    time.passed += 352 * DAY
+    running.reconcile()
+    assert events == ["CertificateExpires", "AuthorityExpires"]
+
+
+@pytest.mark.parametrize("kind", ["secrets", "leases"])
+def test_an_object_of_the_chart_that_is_missing_is_reported(kind: str) -> None:
+    cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
+    running = controller(cluster, time, send_event=lambda *event: events.append(event))
+    running.reconcile()
+    cluster.missing = kind
+    assert not running.reconcile()
+    assert events == [("ObjectMissing", f"{kind} not found")]
+    cluster.missing = None
+    assert running.reconcile()
+    cluster.missing = kind
+    running.reconcile()
+    assert len(events) == 2, "it is another disappearance"
+
+
+def test_an_event_that_cannot_be_created_ends_no_pass(log: list[Any]) -> None:
+    def refuse(*_: str) -> None:
+        raise ClusterError("403 forbidden")
+
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time, send_event=refuse)
+    running.reconcile()
+    cluster.missing = "secrets"
+    running.reconcile()
+    assert [line["error"] for line in log if line["event"] == "event not created"] == [
+        "403 forbidden"
+    ]
+    assert running.failures == 1
+
+
+def test_the_bundle_is_written_before_replicas_are_asked() -> None:
+    """An address that does not answer takes seconds, in which no API server would trust it."""
+    cluster = MemoryCluster()
+    seen: list[bytes] = []
+
+    def replicas() -> dict[str, str | None]:
+        seen.append(cluster.published())
+        return {}
+
+    running = controller(cluster, FakeTime(), replicas=replicas)
+    running.reconcile()
+    published = cluster.published()
+    for ref in CONFIGURATIONS:
+        cluster.configure(ref)
+    running.reconcile()
+    assert seen == [b"", published]
+
+
+def test_a_new_configuration_gets_the_bundle_without_a_pass() -> None:
+    cluster = MemoryCluster()
+    running = controller(cluster, FakeTime())
+    running.complete(CONFIGURATIONS[0])
+    assert cluster.published() == b"", "nothing is published yet"
+    running.reconcile()
+    published = cluster.published()
+    cluster.configure(CONFIGURATIONS[0])
+    running.complete(CONFIGURATIONS[0])
+    assert cluster.published() == published != b""
+
+
+def served(*lifetimes: tuple[float, float]) -> dict[str, Validity]:
+    """What replicas serve, by the days since it began and until it ends."""
+    return {
+        f"10.0.0.{n}": Validity(START - before * DAY, START + after * DAY)
+        for n, (before, after) in enumerate(lifetimes)
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({}, None),
+        (served((60, 30), (1, 89)), None),
+        (served((80, 10), (1, 89)), "expires in 10 days, at 2030-01-11 00:00 UTC"),
+        (served((90, -1)), "has expired at 2029-12-31 00:00 UTC"),
+    ],
+)
+def test_a_served_certificate_that_somebody_else_should_have_renewed_is_reported(
+    found: dict[str, Validity], text: str | None
+) -> None:
+    events: list[tuple[str, str]] = []
+    watch = CertificateWatch(lambda: found, lambda *event: events.append(event), now=lambda: START)
+    assert watch.reconcile()
+    assert watch.reconcile()
+    expected = f"the certificate that the webhook serves {text}: see docs/certificates.md"
+    assert events == ([("CertificateExpires", expected)] if text else [])
+
+
 def test_the_lease_has_one_holder_at_a_time() -> None:
     cluster, time = MemoryCluster(), FakeTime()
     one, two = (leader_election(cluster, time, name) for name in ("one", "two"))
@@ -349,10 +480,14 @@ async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
             port = server.sockets[0].getsockname()[1]
             found = await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1])
             assert found == {"127.0.0.1": fingerprint(leaf.certificate)}
+            valid = await asyncio.to_thread(served_validities, "127.0.0.1", port, NAMES[-1])
+            start, end = leaf.certificate.not_valid_before_utc, leaf.certificate.not_valid_after_utc
+            assert valid == {"127.0.0.1": (start, end)}
     assert await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1]) == {
         "127.0.0.1": None
     }
     assert served_certificates("no-such-name.invalid", port, NAMES[-1]) is None
+    assert served_validities("no-such-name.invalid", port, NAMES[-1]) == {}
 
 
 def test_health_and_metrics() -> None:

@@ -147,7 +147,7 @@ def test_the_watch_and_the_test_read_the_mounted_expectation(name: str) -> None:
     for component in ("watch", "test"):
         spec = pod_specs(objects)[component]
         expected = PurePosixPath(parsed_arguments(spec).expected)
-        assert mounted_files(spec, objects)[str(expected.parent)] == {expected.name}
+        assert mounted_files(spec, objects)[str(expected.parent)] == {expected.name, "objects.txt"}
     assert parsed_arguments(pod_specs(objects)["watch"]).status_port == 8081
 
 

@@ -27,6 +27,8 @@ pytest_plugins = ["tests.testkit.chart.fixtures", "tests.testkit.chart.cert_mana
 MODE_SEQUENCES = {
     "helm4": ("certManager", "existingSecret", "self", "existingSecret", "certManager", "self"),
     "helm3": ("existingSecret", "self"),
+    # Helm 4 goes on with a release of Helm 3.
+    "helm3-then-helm4": ("existingSecret", "self"),
 }
 COMMON_OBJECTS = {"Deployment/gpuward", "ServiceAccount/gpuward"}
 WATCH_OBJECTS = {
@@ -64,8 +66,9 @@ def test_no_request_fails_and_no_object_of_the_old_mode_is_left(
     tmp_path: Path,
     helm: str,
 ) -> None:
-    with Installation(chart_plane, kubelet, helm) as installation:
-        changer = ModeChanger(installation, cert_manager, tmp_path)
+    installed_by, _, changed_by = helm.partition("-then-")
+    with Installation(chart_plane, kubelet, changed_by or helm) as installation:
+        changer = ModeChanger(installation, cert_manager, tmp_path, installed_by=installed_by)
         namespace = chart_plane.namespace()
         eventually(
             lambda: enforcement_in(chart_plane, namespace) == "enforced",

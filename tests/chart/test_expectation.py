@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,8 @@ from tests.testkit.chart.rendering import (
     HELMS,
     Manifest,
     find_one,
+    of_kind,
+    pod_specs,
     render,
 )
 from tests.testkit.control_plane.plane import ControlPlane
@@ -27,10 +31,45 @@ BUNDLE = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
 def expectation(objects: list[Manifest], folder: Path, name: str = "default") -> Expectation:
     """The expectation in the chart's ConfigMap, as gpuward reads it."""
     prefix = "gpu-guard" if name == "everything" else "gpuward"
-    (text,) = find_one(objects, "ConfigMap", f"{prefix}-registration")["data"].values()
+    text = find_one(objects, "ConfigMap", f"{prefix}-registration")["data"]["expected.yaml"]
     file = folder / "expected.yaml"
     file.write_text(text, encoding="utf-8")
     return read_expectation(str(file))
+
+
+@every_values
+def test_the_objects_of_the_release_are_recorded(name: str) -> None:
+    """Those without which a component does not work; hooks come and go."""
+    objects = render(CI_VALUES[name])
+    (record,) = (
+        made["data"]["objects.txt"].split()
+        for made in of_kind(objects, "ConfigMap")
+        if "objects.txt" in made.get("data", {})
+    )
+    assert len(record) == len({*record})
+    kinds = ("Deployment", "CronJob", "Service", "Secret", "ConfigMap")
+    rendered = {
+        f"{made['kind']}/{made['metadata']['name']}"
+        for kind in kinds
+        for made in of_kind(objects, kind)
+        if "helm.sh/hook" not in made["metadata"].get("annotations", {})
+    }
+    mounted = {volume for spec in pod_specs(objects).values() for volume in mounted_objects(spec)}
+    assert {*record} - rendered <= mounted  # the Secret of a user
+    scraped = re.compile(r"Service/.*-(certs|watch|exceptions|inventory|audit)")
+    unneeded = re.compile(r"ConfigMap/.*-(dashboard|registration)|Secret/.*-(trusted|manager-.*)")
+    left_out = rendered - {*record}
+    assert [each for each in left_out if not (scraped.match(each) or unneeded.match(each))] == []
+    # All that pods of a Deployment mount, but what a user has made and the record itself.
+    assert {each for each in mounted & rendered if not each.endswith("-registration")} <= {*record}
+
+
+def mounted_objects(spec: dict[str, Any]) -> set[str]:
+    """The Secrets and ConfigMaps that a pod mounts, as KIND/NAME."""
+    volumes = spec.get("volumes", ())
+    secrets = {v["secret"]["secretName"] for v in volumes if "secret" in v}
+    config_maps = {v["configMap"]["name"] for v in volumes if "configMap" in v}
+    return {f"Secret/{name}" for name in secrets} | {f"ConfigMap/{name}" for name in config_maps}
 
 
 @pytest.mark.parametrize("helm", HELMS)

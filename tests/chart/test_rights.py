@@ -17,9 +17,20 @@ from tests.testkit.chart.permissions import (
     NAMESPACED_RULES,
     READING_VERBS,
     REMOVAL_VERBS,
+    REPAIR_BINDING,
+    REPAIR_VERBS,
+    WATCH_VERBS,
     configuration_rule,
 )
-from tests.testkit.chart.rendering import CI_VALUES, Manifest, find_one, of_kind, pod_specs, render
+from tests.testkit.chart.rendering import (
+    CI_VALUES,
+    Manifest,
+    find_one,
+    of_kind,
+    pod_specs,
+    render,
+    render_error,
+)
 
 every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
@@ -62,9 +73,34 @@ def test_the_test_hook_may_only_read_the_configurations() -> None:
 def test_without_the_controller_a_watch_has_the_permissions_it_is_tested_with(name: str) -> None:
     objects = render(CI_VALUES[name])
     assert rules(objects, "Role", "gpuward-watch") == as_sets([EVENT_RULE])
-    cluster_rule = configuration_rule("gpuward", READING_VERBS)
+    cluster_rule = configuration_rule("gpuward", WATCH_VERBS)
     assert rules(objects, "ClusterRole", "gpuward-watch") == as_sets([cluster_rule])
     assert not of_kind(objects, "ClusterRole", "gpuward-certs")
+
+
+@pytest.mark.parametrize(
+    ("mode", "component"), [("self", "certs"), ("certManager", "watch")], ids=["self", "other"]
+)
+def test_only_with_repair_may_the_watching_pod_create_the_configurations(
+    mode: str, component: str
+) -> None:
+    assert not of_kind(render(f"certificates: {{mode: {mode}}}"), "ClusterRole", REPAIR_BINDING)
+    objects = render(f"certificates: {{mode: {mode}}}\nregistration: {{repair: true}}")
+    cluster_rule = configuration_rule("gpuward", REPAIR_VERBS)
+    assert rules(objects, "ClusterRole", REPAIR_BINDING) == as_sets([cluster_rule])
+    (subject,) = find_one(objects, "ClusterRoleBinding", REPAIR_BINDING)["subjects"]
+    assert subject["name"] == f"gpuward-{component}"
+    # What is deleted on purpose must stay deleted: the hook takes this right away first.
+    binding = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"]}
+    binding |= {"resourceNames": [REPAIR_BINDING], "verbs": ["delete"]}
+    own = configuration_rule("gpuward", REMOVAL_VERBS)
+    assert rules(objects, "ClusterRole", "gpuward-removal") == as_sets([own, binding])
+
+
+@pytest.mark.parametrize("missing", ["registration.watch.enabled", "removalHook.enabled"])
+def test_repair_needs_the_watch_and_the_hook_that_ends_it(missing: str) -> None:
+    options = ("--set=registration.repair=true", f"--set={missing}=false")
+    assert f"registration.repair needs {missing}" in render_error(options=options)
 
 
 def test_the_controller_for_gpu_exceptions_has_the_permissions_it_is_tested_with() -> None:
@@ -157,6 +193,10 @@ def test_the_doctor_may_list_what_it_looks_at_and_read_what_api_servers_count() 
     assert found == {(r.group, r.name, "list") for r in (*LISTED, PODS)}
     assert counted == {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     assert "doctor" not in pod_specs(render())
+    for rule in find_one(objects, "Role", "gpuward-doctor")["rules"]:
+        assert rule["verbs"] == ["get"]
+        assert rule["resourceNames"]
+        assert rule["resources"] != ["secrets"]
 
 
 def granted(objects: list[Manifest], name: str) -> set[tuple[str, str, str]]:
@@ -197,7 +237,7 @@ def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -
         assert set(rule) == {"apiGroups", "resources", "resourceNames", "verbs"}
         assert rule["resourceNames"]
         assert not any("*" in words for words in rule.values())
-        assert {*rule["verbs"]} <= {"get", "update", "patch", "delete"}
+        assert {*rule["verbs"]} <= {"get", "watch", "create", "update", "patch", "delete"}
 
 
 @every_values
@@ -261,7 +301,8 @@ def test_the_permissions_of_a_hook_are_created_before_it_and_deleted_with_it(
     assert hook_settings(work)[0] == when
     others = [made for made in hook_objects(objects, name) if made is not work]
     found = {made["kind"] for made in others}
-    assert found == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
+    of_release = {"Role", "RoleBinding"} if name == "doctor" else set()
+    assert found == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"} | of_release
     for made in others:
         assert int(hook_settings(made)[1]) < int(hook_settings(work)[1])
         assert set(hook_settings(made)[2].split(",")) == {"before-hook-creation", "hook-succeeded"}

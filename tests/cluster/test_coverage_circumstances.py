@@ -30,6 +30,8 @@ GPU_POD = pod(container(**gpus(limits=1)))
 CUDA = "nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04"
 DRY_RUN = "?dryRun=All"
 OK = 200
+# Claims that schedulers make for the requests of a pod have it.
+PAID = {"resource.kubernetes.io/extended-resource-claim": "true"}
 # No server listens on this port.
 NO_SERVER = "https://127.0.0.1:1"
 
@@ -163,10 +165,15 @@ def unregistered_kind(environment: Environment) -> Response:
         )
 
 
-def admin_access(environment: Environment, owners: Iterable[Any] = ()) -> Response:
-    """A claim for devices in use, where the label of Kubernetes allows it."""
+def require_claims(environment: Environment) -> None:
+    """Skip the test where the API server has no claims for devices."""
     if environment.plane.request("GET", "/apis/resource.k8s.io/v1").status != OK:
         pytest.skip("this Kubernetes does not serve claims for devices by default")
+
+
+def admin_access(environment: Environment, owners: Iterable[Any] = ()) -> Response:
+    """A claim for devices in use, where the label of Kubernetes allows it."""
+    require_claims(environment)
     labels = {MODE_LABEL: "deny", "resource.kubernetes.io/admin-access": "true"}
     namespace = environment.plane.namespace(labels)
     eventually(lambda: is_enforced(environment.plane, namespace), what="the namespace is enforced")
@@ -187,6 +194,30 @@ def owned_claim(environment: Environment) -> Response:
     return admin_access(environment, [owner])
 
 
+def create_claim(environment: Environment, kind: str, **claim: Any) -> Response:
+    """A claim for one GPU, or a template of such claims, with these fields besides."""
+    require_claims(environment)
+    exactly = {"deviceClassName": "gpu.nvidia.com"}
+    spec = {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "second-card"}}
+    if kind == "ResourceClaimTemplate":
+        head["spec"] = {"spec": spec, **claim}
+    else:
+        head |= {"spec": spec, "metadata": {"name": "second-card", **claim}}
+    path = f"/apis/resource.k8s.io/v1/namespaces/{environment.namespace}/{kind.lower()}s"
+    return environment.plane.request("POST", path, head)
+
+
+def annotated_claim_later(environment: Environment) -> Response:
+    """A claim that gets the annotation after it was created."""
+    assert create_claim(environment, "ResourceClaim").status == 201
+    folder = f"/apis/resource.k8s.io/v1/namespaces/{environment.namespace}/resourceclaims"
+    path = f"{folder}/second-card"
+    answer = patch(environment.plane, path, {"metadata": {"annotations": PAID}})
+    environment.plane.request("DELETE", path)
+    return answer
+
+
 ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "ephemeral-variable": lambda e: e.add_ephemeral_container(**variable("all")),
     "ephemeral-privileged": lambda e: e.add_ephemeral_container(
@@ -198,6 +229,11 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     ),
     "admin-access": admin_access,
     "admin-access-owned": owned_claim,
+    "claim-annotation": lambda e: create_claim(e, "ResourceClaim", annotations=PAID),
+    "claim-annotation-template": lambda e: create_claim(
+        e, "ResourceClaimTemplate", metadata={"annotations": PAID}
+    ),
+    "claim-annotation-later": annotated_claim_later,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
     "update-gated": gated_pod,

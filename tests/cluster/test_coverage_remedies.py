@@ -13,7 +13,7 @@ from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import Processes
+from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.end_to_end.steps import api_path, get_object, namespace_with_policy, patch
@@ -149,3 +149,26 @@ def test_the_linter_reports_pods_that_exist_already(plane: ControlPlane, server:
     )
     assert done.returncode == 1
     assert "visible-devices-env" in done.stdout
+
+
+def test_a_quota_on_a_class_of_devices_counts_every_claim(plane: ControlPlane) -> None:
+    if plane.request("GET", "/apis/resource.k8s.io/v1").status != 200:
+        pytest.skip("this Kubernetes does not serve claims for devices by default")
+    namespace = plane.namespace()
+    key = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    plane.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {key: "0"}}})
+    eventually(
+        lambda: plane.request("GET", f"{quotas}/q").body["status"].get("used"),
+        what="the quota counts",
+    )
+    paid = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    request = {"name": "card", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    claim = {
+        "metadata": {"name": "second", "annotations": paid},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    answer = plane.request("POST", path, claim)
+    assert answer.status == 403
+    assert f"requested: {key}=1" in answer.body["message"]

@@ -51,6 +51,8 @@ def update(plane: Cluster, namespace: str, manifest: Any, change: dict[str, Any]
         ("annotations", "hami.io/bind-phase", True),
         ("annotations", "received-resource-type", True),
         ("annotations", "huawei.com/npu-core", True),
+        ("annotations", "gas-ts", True),
+        ("annotations", "tensor-fusion.ai/partition-id", True),
         ("labels", "runai-gpu-group", True),
         ("labels", "runai-gpu-group/1", True),
         ("annotations", "example.com/note", False),

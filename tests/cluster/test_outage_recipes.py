@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tests.testkit.end_to_end.steps import DENY
 from tests.testkit.paths import DOCS
 
 PAGE = "monitoring.md"
-TIME = "%Y-%m-%dT%H:%M:%SZ"
 NOBODY = "https://127.0.0.1:1"
 
 
@@ -64,24 +62,3 @@ def test_the_audit_log_names_the_requests(plane: ControlPlane, outage: str, tmp_
     for _, *fields, user in lines:
         assert fields == ["create", "pods", outage, "trainer"]
         assert user
-
-
-@pytest.mark.parametrize(("minutes", "expected"), [(10, True), (-10, False)])
-def test_the_pods_of_that_time_are_listed_and_linted(
-    plane: ControlPlane, outage: str, tmp_path: Path, minutes: int, *, expected: bool
-) -> None:
-    now = datetime.now(UTC)
-    first, last = now - timedelta(minutes=minutes), now + timedelta(hours=1)
-    listed = plane.kubectl("get", "pods", "-n", outage, "-o", "json").stdout
-
-    def output(part: str) -> str:
-        return run_recipe(with_times(recipe(PAGE, part), first, last), tmp_path, listed)
-
-    assert (f"\t{outage}\ttrainer\n" in output(".items[].metadata")) == expected
-    assert ("visible-devices-env" in output(".items |=")) == expected
-
-
-def with_times(line: str, first: datetime, last: datetime) -> str:
-    """The recipe with other times than those of the manual's example."""
-    times = iter((first, last))
-    return re.sub(r"\d{4}-\S+Z", lambda _: next(times).strftime(TIME), line)

@@ -182,13 +182,78 @@ def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit
         pod("harmless", node="gpus", env=[]),
     ]
     nodes = [node("gpus", 8), node("cpus", 0)]
-    named = ", ".join(f"Pod ml/thief-{n}" for n in range(5))
-    text = f"node gpus: 7 running pods can use GPUs that nobody requested: {named} and 2 more"
+    named = ", ".join(f"pod/thief-{n}" for n in range(5))
+    pods_there = "namespace ml: 7 running pods on node gpus"
+    text = f"{pods_there} can use GPUs that nobody requested: {named} and 2 more"
     remarks = audit([*pods, *nodes])["remarks"]
     assert [(remark["level"], remark["message"]) for remark in remarks] == [("warning", text)]
     # Without nodes nobody knows which of them have GPUs.
-    messages = [remark["message"] for remark in audit(pods)["remarks"]]
-    assert [message.split(":")[0] for message in messages] == ["node cpus", "node gpus"]
+    (unknown,) = (remark["message"] for remark in audit(pods)["remarks"])
+    assert unknown.startswith("namespace ml: 8 running pods on 2 nodes can use GPUs")
+
+
+def test_pods_are_told_by_namespace_and_owner_and_not_by_node(audit: Audit) -> None:
+    """However many nodes and namespaces there are, a reader sees who it is."""
+    pods = [pod(f"web-5d-{n}", node=f"n{n % 90}", owner="web-5d") for n in range(900)]
+    for number in range(60):
+        lone = pod(f"lone-{number}", node="n1")
+        lone["metadata"]["namespace"] = f"team-{number:02}"
+        pods.append(lone)
+    nodes = [node(f"n{n}", 8) for n in range(90)]
+    remarks = [remark["message"] for remark in audit([*pods, *nodes])["remarks"]]
+    assert len(remarks) == 21
+    what = "can use GPUs that nobody requested"
+    assert remarks[0] == (
+        f"namespace ml: 900 running pods on 90 nodes {what}: deployment/web (900)"
+    )
+    assert remarks[1] == f"namespace team-00: 1 running pod on node n1 {what}: pod/lone-0"
+    assert remarks[-1] == f"41 more namespaces: 41 running pods {what}"
+
+
+def test_errors_that_no_mode_refuses_are_told_apart(audit: Audit) -> None:
+    homes = {"ml": "warn", "strict": "deny", "quiet": "off"}
+    objects = []
+    for name, mode in homes.items():
+        metadata = {"name": name, "labels": {"gpuward.io/mode": mode}}
+        objects.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        made = pod(f"of-{name}")
+        made["metadata"]["namespace"] = name
+        objects.append(made)
+    assert not [r for r in audit(objects)["remarks"] if "nothing is refused" in r["message"]]
+    options = RegistrationOptions(default=Action.WARN)
+    objects += configurations("gpuward", lambda path: {"url": f"https://x{path}"}, options)
+    (remark,) = (r for r in audit(objects)["remarks"] if "nothing is refused" in r["message"])
+    modes = "ml (warn), quiet (not sent to gpuward)"
+    message = f"2 of 3 errors in namespaces where nothing is refused: {modes}"
+    assert (remark["level"], remark["message"]) == ("note", message)
+
+
+def test_pods_that_must_not_share_the_cards_of_a_node_are_named(audit: Audit) -> None:
+    memory = {"aliyun.com/gpu-mem": 4}
+    power = {**memory, "aliyun.com/gpu-core.percentage": 30}
+
+    def share(
+        name: str, limits: dict[str, int], node: str, phase: str = "Running"
+    ) -> dict[str, Any]:
+        made = pod(name, node=node, resources={"limits": limits}, env=[])
+        made["status"] = {"phase": phase}
+        return made
+
+    pods = [
+        share("power", power, "both"),
+        share("memory", memory, "both"),
+        share("more-memory", memory, "memory-only"),
+        share("done", power, "memory-only", "Succeeded"),
+        share("waits", power, "", "Pending"),
+        share("more-power", power, "power-only"),
+    ]
+    (remark,) = audit(pods)["remarks"]
+    assert remark["level"] == "warning"
+    assert remark["message"] == (
+        "node both: pods that ask for aliyun.com/gpu-core.percentage and pods that ask for "
+        "aliyun.com/gpu-mem alone run beside each other, which ACK does not support: "
+        "Pod ml/power; Pod ml/memory"
+    )
 
 
 def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
@@ -215,9 +280,12 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     assert {f["name"] for f in everything["findings"]} == names
     assert {f["name"] for f in refused["findings"]} == {"passed"}
     assert {f["level"] for f in refused["findings"]} == {"error"}
-    [remark] = refused["remarks"]
+    assumed, remark = refused["remarks"]
+    assert assumed["level"] == "note"
+    what = "1 namespace not audited, as the registered webhooks exclude them: excluded"
+    assert assumed["message"] == what
     assert remark["message"].startswith("namespace ml: 1 pod would be refused now: created before")
-    assert remark["message"].endswith(": Pod ml/passed")
+    assert remark["message"].endswith(": pod/passed")
 
 
 def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
@@ -529,7 +597,7 @@ def test_nothing_to_evaluate_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ""
 
 
-def test_the_tables_of_the_summary_have_the_remarks_that_its_sums_count(
+def test_the_tables_of_the_summary_have_rules_alone_and_remarks_are_below(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "objects.json"
@@ -537,11 +605,10 @@ def test_the_tables_of_the_summary_have_the_remarks_that_its_sums_count(
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     assert main(["-f", str(file), "--isolated", "--output=summary"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    table = [line.split() for line in lines[1 : lines.index("")]]
-    assert [row for row in table if row[2] == "warning"] == [
-        ["<none>", "<none>", "warning", "remark", "2"]
-    ]
-    assert ", 2 warnings, " in lines[-1]
+    assert not [line for line in lines if "remark" in line]
+    (warning,) = (line for line in lines if line.startswith("warning: "))
+    assert "2 running pods on 2 nodes" in warning
+    assert ", 1 warning, " in lines[-1]
 
 
 def test_wrong_usage_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

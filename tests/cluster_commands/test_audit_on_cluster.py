@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.paths import DOCS
 
 BYPASS = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
 TOLERATIONS = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
@@ -70,9 +72,10 @@ def test_what_runs_is_evaluated_as_what_it_is(
         ("visible-devices-env", {"kind": "Pod", "name": "web"}, 1),
     ]
     gpus, refused = [remark["message"] for remark in report["remarks"]]
-    assert gpus.startswith("node audited: 4 running pods can use GPUs that nobody requested: Pod ")
+    pods = f"namespace {namespace}: 4 running pods on node audited can use GPUs that nobody"
+    assert gpus == f"{pods} requested: deployment/web (3), pod/web"
     assert refused.startswith(f"namespace {namespace}: 4 pods would be refused now: ")
-    assert f"Pod {namespace}/honest" not in gpus + refused
+    assert "honest" not in gpus + refused
     # An account with one right
     make = ("-n", namespace, "create")
     plane.kubectl(*make, "role", "auditor", "--verb=list", "--resource=pods")
@@ -90,7 +93,7 @@ def test_what_runs_is_evaluated_as_what_it_is(
     remarks = [remark["message"] for remark in report["remarks"]]
     for unknown in ("nodes", "namespaces", f"limitranges{where}", "runtimeclasses.node.k8s.io"):
         assert any(text.endswith(f"it needs the right to list {unknown}") for text in remarks)
-    assert remarks[-1].startswith("node audited: 4 running pods can use GPUs")
+    assert "4 running pods on node audited can use GPUs" in remarks[-1]
     assert plane.request("DELETE", "/api/v1/nodes/audited").status == 200
 
 
@@ -158,6 +161,13 @@ def test_findings_are_kept_in_the_cluster(
     again = published()
     assert again.pop("errors")
     assert again == first
+    # The manual's command to clean up after an uninstallation takes these, and no other.
+    manual = (DOCS / "uninstall.md").read_text(encoding="utf-8")
+    [command] = re.findall(rf"`kubectl (delete {made.name}[., ].*?)`", manual)
+    cluster.kubectl(*command.split())
+    shown = cluster.kubectl("get", resource, "-n", namespace, "-o", "name").stdout
+    assert [line.rpartition("/")[2] for line in shown.split()] == ["theirs"]
+    assert published().pop("errors") == "gpuward: 3 reports published\n"
     # What is mended is gone from the reports, and so are reports without findings.
     for name in names[1:]:
         cluster.request("DELETE", f"{pods}/{name}?gracePeriodSeconds=0")

@@ -104,8 +104,8 @@ def test_what_the_last_audit_found_is_counted(tmp_path: Path) -> None:
         "failures_total": 0.0,
     }
     assert "unlisted" not in found
-    assert [log["event"] for log in logs] == ["audited", "audit remark", "audit remark"]
-    assert logs[1]["remark"].startswith("node gpus: 6 running pods can use GPUs")
+    assert [log["event"] for log in logs] == ["audited", *["audit remark"] * 4]
+    assert logs[1]["remark"].startswith("namespace team-0: 2 running pods on node gpus can use")
 
 
 def test_an_audit_that_did_not_see_all_is_no_success(tmp_path: Path) -> None:

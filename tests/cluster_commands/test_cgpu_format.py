@@ -149,6 +149,38 @@ Allocated/Total GPU Memory In Cluster:  37/94 (39%)
     )
 
 
+def test_details_of_a_node_that_does_not_say_how_many_cards_it_has() -> None:
+    """The tool then shows what is on card 0 as pending, as soon as anything is pending there."""
+    node = shared_node("n", 60)
+    del node["status"]["allocatable"]["aliyun.com/gpu-count"]
+    pods = [
+        sharing_pod("n", 4, {ALLOCATION: '{"0":{"0":4}}'}, name="recorded"),
+        sharing_pod("n", 3, {"ALIYUN_COM_GPU_MEM_IDX": "0"}, name="by-index"),
+        sharing_pod("n", 2, {"ALIYUN_COM_GPU_MEM_IDX": "1"}, name="elsewhere"),
+        sharing_pod("n", 1, name="pending"),
+    ]
+    assert (
+        without_trailing_blanks(inspect([node], pods, details=True))
+        == """\
+
+NAME:       n
+IPADDRESS:  10.0.0.1
+
+NAME         NAMESPACE  Pending(Allocated)
+recorded     default    4
+by-index     default    3
+elsewhere    default    0
+pending      default    1
+Allocated :  10 (16%)
+Total :      60
+------------------------------------------------------------------------------------------
+
+
+Allocated/Total GPU Memory In Cluster:  10/60 (16%)
+"""
+    )
+
+
 def test_terminated_pods_do_not_count() -> None:
     pod = sharing_pod("cn-shanghai.192.168.6.104", 3, {"ALIYUN_COM_GPU_MEM_IDX": "0"})
     done = {**pod, "status": {"phase": "Succeeded"}}

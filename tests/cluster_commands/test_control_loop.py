@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from cluster.api.errors import ClusterError, ConflictError, Object
-from cluster.control_loop import Controller, ControlLoop, LeaderElection, StoppedError
+from cluster.control_loop import Controller, ControlLoop, LeaderElection, StoppedError, Watch
 
 LOG = structlog.get_logger("test")
 
@@ -184,3 +184,53 @@ def test_a_loop_is_alive_if_all_its_controllers_are() -> None:
     assert loop.alive
     controllers[1].now = 100
     assert not loop.alive
+
+
+def test_a_change_begins_a_pass_before_the_time_is_up() -> None:
+    stop, changed, acted = threading.Event(), threading.Event(), list[str]()
+
+    def changes() -> Iterator[None]:
+        yield  # the watch has begun
+        changed.wait()
+        yield
+        stop.wait()
+
+    def act(_: object) -> None:
+        acted.append("pass")
+        if len(acted) == 2:
+            changed.set()
+        elif len(acted) == 3:
+            stop.set()
+
+    # Without the watch, this test would last a day.
+    ControlLoop([Passes(act)], seconds=86_400, watches=[Watch("something", changes)]).run(stop)
+    assert len(acted) == 3
+
+
+def test_a_watch_that_fails_is_logged_once_and_begins_again() -> None:
+    attempts = iter([ClusterError("403"), ClusterError("403"), None, ClusterError("403")])
+    seen: list[str] = []
+
+    class Stop(threading.Event):
+        """Set once there are no more attempts; nobody waits."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            del timeout
+            return self.is_set()
+
+    stop = Stop()
+
+    def changes() -> Iterator[None]:
+        error = next(attempts, "end")
+        if error == "end":
+            stop.set()
+        if isinstance(error, ClusterError):
+            raise error
+        yield
+
+    with capture_logs() as log:
+        Watch("x", changes).run(lambda: seen.append("change"), stop, structlog.get_logger())
+    assert [(line["event"], line["what"], line["error"]) for line in log] == [
+        ("changes not watched", "x", "403")
+    ] * 2
+    assert seen == ["change", "change"]

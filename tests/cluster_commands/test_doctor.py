@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cluster.api.errors import ClusterError, ForbiddenError
+from cluster.doctor.checks.failed_calls import read_counted_calls
 from cluster.doctor.cli import main
 from cluster.doctor.rows import State, as_table
 from cluster.source.objects import SourceError, matches
@@ -153,6 +154,42 @@ def test_failed_calls() -> None:
     assert {row.state for row in calm} == {State.OK}
     endless = rows(*installed(), request=lambda _: METRICS.replace("e+09", "e+99"))
     assert "started;" in endless["failed calls"][0].message
+
+
+def failed_calls(before: Path, metrics: str) -> list[tuple[str, State, str]]:
+    counted = read_counted_calls(str(before))
+    found = rows(*installed(), request=lambda _path: metrics, before=counted)["failed calls"]
+    return [(row.subject, row.state, row.message) for row in found]
+
+
+def test_only_calls_that_failed_since_an_earlier_report_count(tmp_path: Path) -> None:
+    report = tmp_path / "doctor.json"
+    calls = {"readAt": "2023-11-15T10:00:00+00:00", "started": 1.7e9}
+    calls["failures"] = {"fail open": 3, "fail closed": 1, "match conditions": 4}
+    report.write_text(json.dumps({"version": 1, "failedCalls": calls}))
+    unchanged, grown, _ = failed_calls(report, METRICS)
+    assert unchanged == ("fail open", State.OK, "none since 2023-11-15 10:00 UTC")
+    assert grown[:2] == ("fail closed", State.WRONG)
+    assert grown[2].startswith("1 calls failed, and objects were refused")
+    # It has restarted, and counts from 0.
+    restarted = METRICS.replace("1.7e+09", "1.8e+09")
+    assert [row[2].split()[0] for row in failed_calls(report, restarted)] == ["3", "2", "4"]
+    # It is another one.
+    ((subject, state, message),) = failed_calls(report, METRICS.replace("1.7e+09", "1.6e+09"))
+    assert (subject, state) == ("API server", State.NOT_KNOWN)
+    assert message.startswith("it is not the API server (2023-11-14 22:13 UTC)")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"failedCalls": {"readAt": 7}}', "[" * 9999])
+def test_a_report_that_says_nothing_about_failed_calls(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "doctor.json"
+    report.write_text(text)
+    (tmp_path / "cluster.json").write_text(json.dumps(listed(node("a"))))
+    options = ["-f", str(tmp_path / "cluster.json"), "--since-report", str(report)]
+    assert main(options) == 2
+    assert "write it with: gpuward doctor -o json" in capsys.readouterr().err
 
 
 def test_no_failed_call_is_no_news_where_nobody_is_called() -> None:
@@ -349,6 +386,19 @@ def test_pods_per_card() -> None:
     assert states(rows(cgpu_node("a"), *shares(20))["pods per card"]) == {"a": State.OK}
     crowded = rows(cgpu_node("a"), *shares(21))["pods per card"]
     assert states(crowded) == {"card 0 of a": State.WRONG}
+
+
+def test_job_types_of_a_node() -> None:
+    memory = {"aliyun.com/gpu-mem": 1}
+    power = {**memory, "aliyun.com/gpu-core.percentage": 30}
+    nodes = (cgpu_node("a"), cgpu_node("b"))
+    apart = (pod("p", power, on="a"), pod("m", memory, on="b"), pod("waits", memory))
+    assert states(rows(*nodes, *apart)["job types"]) == {"a, b": State.OK}
+    (row,) = rows(*nodes, *apart, pod("other", memory, on="a"))["job types"]
+    assert (row.subject, row.state) == ("a", State.WRONG)
+    for name in ("p", "other"):
+        assert f"/{name})" in row.message
+    assert "job types" not in rows(node("cpu"), pod("m", memory))
 
 
 @pytest.mark.parametrize(

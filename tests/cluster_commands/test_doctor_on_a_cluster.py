@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.doctor.cli import main
+from tests.testkit.admission.registered_webhook import by_url, create, registered
+from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.end_to_end.steps import DENY
 from tests.testkit.https_server import Answer, Request, https_server
+
+BAD_POD = pod(container(**variable("all")))
 
 
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[Any]]:
@@ -34,6 +41,36 @@ def test_an_administrator_sees_that_the_webhook_answers(
     assert [row["state"] for row in found["namespaces"] if row["subject"] == namespace] == ["wrong"]
     # Other tests let calls fail, so only that the API server says is certain.
     assert {row["state"] for row in found["failed calls"]} <= {"ok", "wrong"}
+
+
+def test_calls_that_failed_before_a_report_do_not_count_later(
+    plane: ControlPlane, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The calls really fail: nobody listens where the webhook is registered."""
+    namespace = plane.namespace()
+    config = by_url("https://127.0.0.1:1", plane.authority.bundle)
+    options = ("--kubeconfig", str(plane.kubeconfig))
+    report = tmp_path / "doctor.json"
+    with registered(plane, config, DENY, name=f"doctor-{namespace}", only=namespace):
+
+        def fail_open(*more: str) -> dict[str, Any]:
+            found = rows(capsys, *options, *more)["failed calls"]
+            (row,) = (row for row in found if row["subject"] == "fail open")
+            return dict(row)
+
+        def is_wrong() -> bool:
+            create(plane, namespace, BAD_POD, dry_run=True)
+            return bool(fail_open()["state"] == "wrong")
+
+        eventually(is_wrong, what="the API server counts a call that failed")
+        main([*options, "-o", "json"])
+        report.write_text(capsys.readouterr().out, encoding="utf-8")
+        assert fail_open()["state"] == "wrong"
+        since = fail_open("--since-report", str(report))
+        assert since["state"] == "ok"
+        assert since["message"].startswith("none since 20")
+        create(plane, namespace, BAD_POD, dry_run=True)
+        assert fail_open("--since-report", str(report))["state"] == "wrong"
 
 
 def own_address() -> str:

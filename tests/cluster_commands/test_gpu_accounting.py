@@ -125,6 +125,50 @@ def test_memory_and_the_number_of_pods_strand_cards_too() -> None:
     assert (used.free, used.stranded) == (2, 6)
 
 
+def test_what_one_node_has_too_little_is_not_taken_from_another() -> None:
+    """A cordoned node, one with fewer devices than its pods have, and one with devices left."""
+    nodes = [
+        node("cordoned", {GPU: "8"}, spec={"unschedulable": True}),
+        node("shrunk", {GPU: "4"}),
+        node("left", {GPU: "12"}),
+        node("lost"),
+    ]
+    pods = [
+        pod("a", {GPU: 8}, on="shrunk"),
+        pod("b", {GPU: 9}, on="left"),
+        pod("c", {GPU: 2}, on="lost"),
+    ]
+    usage = counted(nodes, pods)
+    (total,) = usage.totals()
+    assert (total.allocated, total.total, total.free) == (19, 24, 3)
+    assert (total.unavailable, total.overcommitted) == (8, 6)
+    by_node = {each.name: each.resources[0] for each in usage.nodes}
+    assert {name: used.overcommitted for name, used in by_node.items()} == {
+        "cordoned": 0,
+        "shrunk": 4,
+        "left": 0,
+        "lost": 2,
+    }
+    assert sum(used.unavailable for used in by_node.values()) == total.unavailable
+
+
+def test_the_sums_of_many_nodes_are_those_of_each() -> None:
+    """However nodes and pods are, what nodes have is taken, free, stranded or unavailable."""
+    nodes, pods = [], []
+    for number in range(60):
+        spec = {"unschedulable": True} if number % 3 == 0 else {}
+        nodes.append(node(f"n{number}", {GPU: str(number % 9)}, cpu=str(number % 5), spec=spec))
+        pods.append(pod(f"p{number}", {GPU: number % 7}, on=f"n{number}"))
+    usage = counted(nodes, pods)
+    (total,) = usage.totals()
+    assert total.total is not None
+    assert total.overcommitted > 0
+    each = [used for counted_node in usage.nodes for used in counted_node.resources]
+    assert total.unavailable == sum(used.unavailable for used in each)
+    in_use = total.allocated - total.overcommitted
+    assert in_use + total.free + total.stranded + total.unavailable == total.total
+
+
 def test_unhealthy_devices_are_unavailable() -> None:
     used = only(counted([node("n", {GPU: 6}, capacity={GPU: 8})], [pod("a", {GPU: 2}, on="n")]))
     assert (used.total, used.free, used.unavailable) == (8, 4, 2)
@@ -188,6 +232,57 @@ KOORDINATOR = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "50
             ),
             {("0", MEMORY): (8, 15)},
             id="the older record of ACK",
+        ),
+        pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                annotations={"scheduler.framework.gpushare.allocation": '{"0":{"1":8}}'},
+            ),
+            {
+                ("0", MEMORY): (0, 15),
+                ("0", CORE): (0, 100),
+                ("1", MEMORY): (8, 15),
+                ("1", CORE): (50, 100),
+            },
+            id="ACK's record of the memory alone",
+        ),
+        pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                labels={"aliyun.com/gpu-count": "2"},
+                annotations={"scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}'},
+            ),
+            {
+                ("0", MEMORY): (4, 15),
+                ("0", CORE): (25, 100),
+                ("1", MEMORY): (4, 15),
+                ("1", CORE): (25, 100),
+            },
+            id="ACK's record of memory that is spread over two cards",
+        ),
+        pytest.param(
+            node("n", {MEMORY: 30, "aliyun.com/gpu-count": 2, CORE: 200}),
+            pod(
+                "a",
+                {MEMORY: 8, CORE: 50},
+                on="n",
+                annotations={
+                    "scheduler.framework.gpushare.allocation": '{"0":{"0":4},"1":{"1":4}}'
+                },
+            ),
+            {
+                ("0", MEMORY): (4, 15),
+                ("0", CORE): (0, 100),
+                ("1", MEMORY): (4, 15),
+                ("1", CORE): (0, 100),
+            },
+            id="containers on two cards: nobody knows which has the power",
         ),
         pytest.param(
             node("n", {GPU: 10}, annotations={"hami.io/node-nvidia-register": json.dumps(HAMI)}),

@@ -46,18 +46,18 @@ gpu-1   Ready                      A100     nvidia.com/gpu   1/8               7
 gpu-2   Ready                      A100     nvidia.com/gpu   6/8               1      1
 gpu-3   Ready,SchedulingDisabled   <none>   amd.com/gpu      0/4               0      0
 
-RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   PENDING
-amd.com/gpu      0/4               0      0          4             0
-nvidia.com/gpu   7/16              8      1          0             16
+RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   OVERCOMMITTED   PENDING
+amd.com/gpu      0/4               0      0          4             0               0
+nvidia.com/gpu   7/16              8      1          0             0               16
 """
 MODELS = """\
-MODEL    NODES   RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED
-<none>   1       amd.com/gpu      0/4               0      0
-A100     2       nvidia.com/gpu   7/16              8      1
+MODEL    NODES   RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   OVERCOMMITTED
+<none>   1       amd.com/gpu      0/4               0      0          0
+A100     2       nvidia.com/gpu   7/16              8      1          0
 
-RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   PENDING
-amd.com/gpu      0/4               0      0          4             0
-nvidia.com/gpu   7/16              8      1          0             16
+RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   OVERCOMMITTED   PENDING
+amd.com/gpu      0/4               0      0          4             0               0
+nvidia.com/gpu   7/16              8      1          0             0               16
 """
 NAMESPACES = """\
 NAMESPACE   RESOURCE         ALLOCATED   PENDING   PODS
@@ -117,6 +117,7 @@ def test_json_and_yaml_hold_the_same(capsys: pytest.CaptureFixture[str], cluster
         "free": 8,
         "stranded": 1,
         "unavailable": 0,
+        "overcommitted": 0,
         "pending": 16,
     }
 

@@ -304,6 +304,36 @@ def test_a_namespace_with_more_accounts_than_are_counted_is_not_excluded(
     )
 
 
+@pytest.mark.parametrize(
+    ("labelled", "chosen"), [(1, "nvidia"), (19, "nvidia"), (20, "gke"), (39, "gke"), (40, "gke")]
+)
+def test_a_platform_that_few_nodes_are_labelled_for_is_not_chosen(
+    tmp_path: Path, labelled: int, chosen: str
+) -> None:
+    """Most of the cluster would lose the tolerations of its own platform."""
+    nodes = gpu_nodes(40, taint("nvidia.com/gpu", "present"), labels={})
+    for made in nodes[:labelled]:
+        made["metadata"]["labels"] = GKE_LABELS
+    _, text, _ = run(tmp_path, *nodes, *(node(f"cpu-{n}") for n in range(100)))
+    assert yaml.safe_load(text)["profiles"] in (
+        [chosen],
+        [{"name": "cluster", "extends": [chosen]}],
+    )
+    assert load_policy(text, POLICY).profile.taints
+    if labelled < 40:
+        line = next(line for line in text.splitlines() if "- gke  #" in line)
+        assert line.endswith(f": {labelled} of 40 nodes")
+        assert ("instead of nvidia, perhaps: " in line) == (chosen == "nvidia")
+
+
+def test_an_own_resource_is_enough_on_one_node(tmp_path: Path) -> None:
+    """Pods can ask for it, so the policy must know it."""
+    nodes = gpu_nodes(40, labels={})
+    other = node("odd", {"amd.com/gpu": "8"})
+    _, text, _ = run(tmp_path, *nodes, other)
+    assert yaml.safe_load(text)["profiles"] == ["amd", "nvidia"]
+
+
 def test_profiles_of_the_same_resources_become_one(tmp_path: Path) -> None:
     _, text, _ = run(tmp_path, *GKE, KAI)
     assert yaml.safe_load(text)["profiles"][0]["extends"] == ["gke", "kai"]

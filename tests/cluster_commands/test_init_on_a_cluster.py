@@ -44,9 +44,66 @@ def test_an_account_without_rights_learns_which_it_needs(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     kubeconfig = plane.kubeconfig_for(plane.token("default", plane.namespace()))
-    assert main(["--kubeconfig", str(kubeconfig), "--directory", str(tmp_path)]) == 0
+    assert main(["--kubeconfig", str(kubeconfig), "--directory", str(tmp_path)]) == 3
     for name in (POLICY, VALUES):
         text = (tmp_path / name).read_text()
         needed = re.findall(r"^# Not known: (\w+) \(needs the right to list \1", text, re.MULTILINE)
         assert {"nodes", "pods", "daemonsets", "deployments", "runtimeclasses"} <= {*needed}
     assert "profiles" not in yaml.safe_load((tmp_path / POLICY).read_text())
+
+
+CERT_MANAGER = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "cert-manager-webhook"},
+    "webhooks": [],
+}
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+READABLE = "nodes,pods,daemonsets.apps,deployments.apps,runtimeclasses.node.k8s.io"
+READABLE += ",deviceclasses.resource.k8s.io,resourceslices.resource.k8s.io"
+
+
+@pytest.fixture
+def cert_manager(plane: ControlPlane) -> Iterator[None]:
+    """A webhook that is called as cert-manager's, and selects nothing."""
+    entry = {
+        "name": "webhook.cert-manager.io",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "objectSelector": {"matchLabels": {"gpuward.test/never": "true"}},
+    }
+    plane.create(CONFIGURATIONS, {**CERT_MANAGER, "webhooks": [entry]})
+    yield
+    plane.request("DELETE", f"{CONFIGURATIONS}/cert-manager-webhook")
+
+
+@pytest.mark.usefixtures("tainted_node", "cert_manager")
+@pytest.mark.parametrize("may_list", [READABLE, ""])
+def test_what_an_account_may_not_list_stays_in_the_files(
+    plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str], may_list: str
+) -> None:
+    folder = ["--directory", str(tmp_path)]
+    assert main(["--kubeconfig", str(plane.kubeconfig), *folder]) == 0
+    before = {name: (tmp_path / name).read_text() for name in (POLICY, VALUES)}
+    assert yaml.safe_load(before[VALUES])["certificates"] == {"mode": "certManager"}
+    namespace = plane.namespace()
+    if may_list:
+        role = f"init-{namespace}"
+        plane.kubectl("create", "clusterrole", role, "--verb=list", f"--resource={may_list}")
+        account = f"--serviceaccount={namespace}:default"
+        plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", account)
+    kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))
+    # Somebody has changed what can be seen, and what cannot.
+    (tmp_path / VALUES).write_text(before[VALUES].replace("mode: warn", "mode: deny"))
+    assert main(["--kubeconfig", str(kubeconfig), *folder, "--write"]) == 3
+    errors = capsys.readouterr().err
+    assert f"{VALUES}: kept as it cannot be seen: certificates" in errors
+    after = {name: (tmp_path / name).read_text() for name in (POLICY, VALUES)}
+    assert yaml.safe_load(after[VALUES]) == yaml.safe_load(before[VALUES])
+    assert yaml.safe_load(after[POLICY]) == yaml.safe_load(before[POLICY])
+    assert ("profiles" in errors) == (not may_list)
+    assert "# Not known: validatingwebhookconfigurations (needs the right to" in after[VALUES]
+    if may_list:
+        plane.kubectl("delete", "clusterrole,clusterrolebinding", role)

@@ -262,17 +262,18 @@ def test_five_thousand_nodes_of_four_kinds_are_small() -> None:
 
 
 def test_nodes_are_all_nodes_only_if_everything_about_them_is_known() -> None:
-    for missing in ("nodes", "deviceclasses"):
+    def survey(resource: str, error: type[SourceError]) -> NodeSurvey | None:
         cluster = FakeCluster(reads_nodes=True)
         cluster.objects["nodes"] = [node(0)]
-        cluster.missing[missing] = MissingRightError
+        cluster.missing[resource] = error
         cluster.controller.reconcile()
-        assert cluster.written().inventory.find(NodeSurvey, SURVEY) is None, missing
-    cluster = FakeCluster(reads_nodes=True)
-    cluster.missing["deviceclasses"] = NotServedError
-    cluster.objects["nodes"] = [node(0)]
-    cluster.controller.reconcile()
-    assert cluster.written().inventory.find(NodeSurvey, SURVEY) is not None
+        return cluster.written().inventory.find(NodeSurvey, SURVEY)
+
+    assert survey("nodes", MissingRightError) is None
+    for error, has_all in ((MissingRightError, False), (NotServedError, True)):
+        known = survey("deviceclasses", error)
+        assert known is not None
+        assert known.has_all is has_all
 
 
 def test_nodes_of_too_many_kinds_are_reported() -> None:

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from cluster.api.connection import Connection
+from cluster.api.errors import error_of
 from cluster.source import api_server as module
 from cluster.source.api_server import ApiServerSource
 from cluster.source.files import FileSource
@@ -65,6 +66,12 @@ def test_each_object_is_listed_once_whatever_happens(
     assert (found[0]["apiVersion"], found[0]["kind"]) == ("v1", "Pod")
     assert waited == waits
     assert len(served.requests) == COUNT // 250 + len(faults) + (2 + 1 if 4 in faults else 0)
+
+
+def test_a_path_that_is_not_served_says_what_may_be_missing() -> None:
+    """API servers answer with plain text, and no Status, if a kind has no definition."""
+    error = error_of("GET /apis/gpuward.io/v1alpha1/gpuexceptions: 404", 404, {}, "")
+    assert str(error).endswith("does not serve this: is the CustomResourceDefinition installed?")
 
 
 @pytest.mark.parametrize(

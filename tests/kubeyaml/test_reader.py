@@ -442,6 +442,12 @@ def test_a_large_document_is_read_and_a_huge_one_refused() -> None:
     assert "nodes in one document: give it in parts" in refusal("[a, b]", Limits(max_nodes=5))[0]
 
 
+@pytest.mark.parametrize("empty", ["{}", "[]"])
+def test_empty_collections_count_as_nodes(empty: str) -> None:
+    text = "[" + f"{empty}, " * 100 + "]"
+    assert "nodes in one document" in refusal(text, Limits(max_nodes=100))[0]
+
+
 def test_many_tag_directives_are_refused() -> None:
     text = "".join(f"%TAG !a{line}! tag:b\n" for line in range(50_000)) + "---\na: b\n"
     assert "%TAG" in refusal(text)[0]

@@ -171,6 +171,28 @@ spec:
     env:
     - {name: NVIDIA_VISIBLE_DEVICES, value: all}
 """
+PATCHED_TEMPLATE = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: server}
+spec:
+  templates:
+  - name: main
+    container: {image: example.com/train:1}
+    podSpecPatch: |
+      containers:
+      - {name: main, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}
+"""
+SPARK = """\
+apiVersion: sparkoperator.k8s.io/v1beta2
+kind: SparkApplication
+metadata: {name: count}
+spec:
+  sparkConf:
+    spark.executorEnv.NVIDIA_VISIBLE_DEVICES: all
+  driver: {image: example.com/spark:1}
+  executor: {image: example.com/spark:1}
+"""
 VALUES = """\
 resources: {limits: {nvidia.com/gpu: 0}}
 env:
@@ -184,6 +206,8 @@ env:
     [
         ("release.yaml", HELM_RELEASE, [7, 8, 9]),
         ("workflow.yaml", WORKFLOW, [5]),
+        ("template.yaml", PATCHED_TEMPLATE, [8]),
+        ("spark.yaml", SPARK, [6]),
         ("user.yaml", USER, [7]),
         ("values-prod.yaml", VALUES, [3]),
         ("settings.yaml", VALUES, []),  # nothing says whose they are

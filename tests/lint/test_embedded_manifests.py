@@ -152,6 +152,14 @@ def test_no_fix_is_made_or_promised(command: LintCommand) -> None:
             [("fractional-gpu", 1, 25)],
         ),
         (
+            (
+                "kubectl run a --image=x --env=A=B --overrides="
+                """'{"spec": {"containers": [{"name": "a", "image": "x", """
+                """"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}]}}'"""
+            ),
+            [("fractional-gpu", 1, 35)],
+        ),
+        (
             "oc create resourcequota q --hard=cpu=4,nvidia.com/gpu=4",
             [("quota-inert-key", 1, 27)],
         ),
@@ -169,6 +177,23 @@ def test_no_fix_is_made_or_promised(command: LintCommand) -> None:
         ("kubectl run", []),
         ("# kubectl run a --image=x --env=NVIDIA_VISIBLE_DEVICES=all", []),
         ("kubectl create quota q --hard=requests.nvidia.com/gpu=4", []),
+        (
+            "kubectl taint nodes a b nvidia.com/gpu=a:NoExecute nvidia.com/gpus=true:NoSchedule",
+            [("unknown-node-taint", 1, 52)],
+        ),
+        (
+            "kubectl taint node -l pool=gpu nvidia.com/gpu:NoSchedul --overwrite",
+            [("unknown-node-taint", 1, 32)],
+        ),
+        ("kubectl taint nodes a nvidia.com/gpus- nvidia.com/gpus:NoSchedule-", []),
+        ("kubectl taint nodes $NODE $TAINT=a:NoSchedule nvidia.com/gpu=$A:$EFFECT", []),
+        (
+            "kubectl label node/a ack.node.gpu.schedule=cGPU --overwrite=false",
+            [("unknown-node-mode", 1, 22)],
+        ),
+        # The node may have its mode already.
+        ("kubectl label nodes a ack.node.gpu.placement=binpack", []),
+        ("kubectl label pods a ack.node.gpu.schedule=cGPU", []),
     ],
 )
 def test_objects_that_kubectl_makes_are_linted(

@@ -274,6 +274,14 @@ def test_chart_templates_are_skipped_with_a_note(lint: Lint) -> None:
     assert out.count("error[") == 1
 
 
+def test_a_key_that_is_there_twice_is_a_warning_at_the_one_that_counts(lint: Lint) -> None:
+    lint.write("pod.yaml", "kind: Pod\n" + POD)
+    _, out = lint("pod.yaml")
+    line = 2 + POD[: POD.index("kind:")].count("\n")
+    assert f"pod.yaml:{line}:1: the key 'kind' is here twice: kubectl takes only this one" in out
+    assert "kustomize refuses the file" in out
+
+
 def test_json_of_any_alphabet_is_read(lint: Lint) -> None:
     pod = json.loads(json.dumps(POD_DATA))
     pod["metadata"]["annotations"] = {"mood": "\U0001f600", "path": "\\ud83d\\ude00"}

@@ -70,6 +70,44 @@ def test_broken_yaml_is_not_taken_for_a_template(command: LintCommand, text: str
     assert command("chart").status == 3
 
 
-def test_outside_a_chart_nothing_is_a_template(command: LintCommand) -> None:
-    command.write("plain/templates/pod.yaml", TEMPLATE)
-    assert command("plain").status == 3
+ELSEWHERE = "a template outside a chart's templates: lint what it renders to"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POD.replace("taker", "{{ name }}"),
+        TEMPLATE,
+        POD.replace("spec:", "{% if gpu %}\nspec:\n{% endif %}"),
+    ],
+    ids=["a placeholder", "a condition", "a condition of Jinja"],
+)
+def test_a_template_outside_a_chart_is_called_so(command: LintCommand, text: str) -> None:
+    command.write("plain/templates/pod.yaml", text)
+    done = command("plain")
+    assert (done.status, done.out.count(ELSEWHERE)) == (3, 1)
+    assert "cannot be a key" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (POD.replace("spec:", "{{- if gpu }}\nspec:\n{{- end }}"), "could not find expected ':'"),
+        (POD.replace("taker", '"{{ name }}"') + "    - [\n", "while parsing"),
+    ],
+    ids=["a line further down", "a fault elsewhere"],
+)
+def test_what_yaml_says_of_a_line_without_a_placeholder_stays(
+    command: LintCommand, text: str, detail: str
+) -> None:
+    command.write("plain/pod.yaml", text)
+    done = command("plain")
+    assert done.status == 3
+    assert ELSEWHERE in done.out
+    assert detail in done.out
+
+
+def test_broken_yaml_without_a_placeholder_is_no_template(command: LintCommand) -> None:
+    command.write("plain/pod.yaml", POD.replace("taker", "[a: b"))
+    done = command("plain")
+    assert (done.status, "template" in done.out) == (3, False)

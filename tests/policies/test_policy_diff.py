@@ -39,7 +39,7 @@ def test_each_object_that_is_treated_otherwise_is_shown(
         '  line 7: visible-devices-env in container "a": warned -> refused',
         "deploy/both.yaml: Pod z: refused -> fixed",
         '  line 14: request-only in container "a": refused -> fixed',
-        "2 objects would be treated otherwise: 1 warned -> refused, 1 refused -> fixed",
+        "the new policy treats 2 objects differently: 1 warned -> refused, 1 refused -> fixed",
     ]
     assert main(["diff", "new.yaml", "old.yaml", "--output=json", "-f", "deploy/bad.yaml"]) == 1
     (change,) = json.loads(capsys.readouterr().out)["changes"]
@@ -54,7 +54,7 @@ def test_each_object_that_is_treated_otherwise_is_shown(
 @pytest.mark.usefixtures("folder")
 def test_equal_policies_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "old.yaml", "old.yaml", "-f", "deploy"]) == 0
-    assert capsys.readouterr().out == "0 objects would be treated otherwise\n"
+    assert capsys.readouterr().out == "the new policy treats 0 objects differently\n"
 
 
 def test_what_cannot_be_evaluated_is_never_equal(

@@ -97,6 +97,19 @@ def test_a_certificate_outside_of_its_validity_is_reported(
     assert "existingSecret  put a new certificate into your Secret" in only.hint
 
 
+@pytest.mark.parametrize(("age", "is_late"), [(23.75, True), (12, False)])
+def test_a_certificate_that_expires_soon_is_a_warning_and_no_failure(
+    tmp_path: Path, age: float, *, is_late: bool
+) -> None:
+    created = datetime.datetime.now(tz=datetime.UTC) - datetime.timedelta(hours=age)
+    certificate = SignedCertificate(tmp_path, created)
+    with serve_answer(certificate.file) as address:
+        only = check_result(certificate.bundle, address)
+    assert only.ok
+    assert only.warning.startswith("its certificate expires in 14 minutes, at ") == is_late
+    assert ("app.kubernetes.io/component=certs" in only.hint) == is_late
+
+
 def test_the_common_name_does_not_count(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue(NAME)  # as common name only

@@ -18,6 +18,8 @@ from tests.testkit.chart.permissions import (
     REMOVAL_ACCOUNT,
     create_removal_account,
     delete_removal_permissions,
+    delete_repair_permissions,
+    grant_repair,
 )
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually, free_port
@@ -72,6 +74,32 @@ def test_missing_rights_are_reported_with_the_command_to_run_instead(removal: Re
     allowed = [a if a != str(unprivileged) else str(removal.plane.kubeconfig) for a in arguments]
     removal.plane.kubectl(*allowed)
     assert removal.existing() == set()
+
+
+@pytest.mark.parametrize("way", ["the option", "the annotation"])
+def test_the_right_to_create_them_again_is_deleted_first(removal: Removal, way: str) -> None:
+    grant_repair(removal.plane, removal.namespace, removal.name)
+    binding = f"{removal.name}-repair"
+    rule = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"]}
+    rule |= {"resourceNames": [binding], "verbs": ["delete"]}
+    change = [{"op": "add", "path": "/rules/-", "value": rule}]
+    role = f"{RBAC}/clusterroles/{removal.name}-removal"
+    options = [f"--repair-binding={binding}"] if way == "the option" else []
+    if way == "the annotation":
+        for kind in ConfigurationKind:
+            removal.edit(kind, "/metadata/annotations", {"gpuward.io/repair-binding": binding})
+    # Without the right to that, both stay: they would be created again.
+    done = removal.run(removal.hook_kubeconfig, *options)
+    assert done.returncode == 1
+    assert "clusterrolebindings" in done.stderr
+    assert removal.existing() == set(ConfigurationKind)
+    content_type = "application/json-patch+json"
+    assert removal.plane.request("PATCH", role, change, content_type=content_type).status == 200
+    done = removal.run(removal.hook_kubeconfig, *options)
+    assert (done.returncode, done.stderr, removal.existing()) == (0, "", set())
+    path = f"{RBAC}/clusterrolebindings/{binding}"
+    assert removal.plane.request("GET", path).status == 404
+    delete_repair_permissions(removal.plane, removal.name)
 
 
 def test_a_refusal_does_not_prevent_the_deletion_of_the_other(removal: Removal) -> None:

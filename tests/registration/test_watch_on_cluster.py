@@ -18,7 +18,9 @@ from rules.finding import Action
 from tests.testkit.chart.permissions import (
     WATCH_ACCOUNT,
     create_watch_account,
+    delete_repair_permissions,
     delete_watch_permissions,
+    grant_repair,
 )
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
@@ -26,8 +28,9 @@ from tests.testkit.registration.checked_installation import ENVIRONMENT
 from webhook.registration import RegistrationOptions, configurations
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+METRIC = "gpuward_registration_as_expected"
 POD = {"POD_NAME": "gpuward-watch-0", "POD_UID": "9b4e"}
-MUTATING, VALIDATING = ConfigurationKind.MUTATING, ConfigurationKind.VALIDATING
+KINDS = MUTATING, VALIDATING = ConfigurationKind.MUTATING, ConfigurationKind.VALIDATING
 
 
 class Watched(NamedTuple):
@@ -50,7 +53,7 @@ class Watched(NamedTuple):
         except OSError:
             return {}
         families = text_string_to_metric_families(text)
-        found = [s for family in families for s in family.samples]
+        found = [s for family in families for s in family.samples if s.name == METRIC]
         return {sample.labels["kind"]: sample.value for sample in found}
 
     def become(self, mutating: int, validating: int) -> None:
@@ -63,11 +66,11 @@ class Watched(NamedTuple):
         lines = [json.loads(line) for line in self.log_file.read_text().splitlines()]
         return [line for line in lines if line["event"] == event]
 
-    def events(self) -> list[Any]:
-        """The Kubernetes Events of the namespace."""
+    def events(self, reason: str = "RegistrationChanged") -> list[Any]:
+        """The Kubernetes Events of the namespace with a reason."""
         done = self.plane.kubectl("get", "events", "-n", self.namespace, "-o", "json")
         found: list[Any] = json.loads(done.stdout)["items"]
-        return [event for event in found if event["reason"] == "RegistrationChanged"]
+        return [event for event in found if event["reason"] == reason]
 
     def path(self, kind: ConfigurationKind) -> str:
         return f"{ADMISSION}/{kind.value}/{self.name}"
@@ -84,8 +87,15 @@ def client_config(namespace: str, path: str) -> dict[str, Any]:
     return {"service": service, "caBundle": "LS0tLS1CRUdJTg=="}
 
 
+# Only the watch of the configurations can begin another comparison within a test.
+HOURLY = "--interval=3600"
+
+
 @pytest.fixture
-def watched(plane: ControlPlane, processes: Processes, tmp_path: Path) -> Iterator[Watched]:
+def watched(
+    request: pytest.FixtureRequest, plane: ControlPlane, processes: Processes, tmp_path: Path
+) -> Iterator[Watched]:
+    """Compares every second; the parameter has the options to use instead."""
     namespace = plane.namespace()
     name = f"gpuward-{namespace}"
     options = RegistrationOptions(Action.OFF)
@@ -101,8 +111,11 @@ def watched(plane: ControlPlane, processes: Processes, tmp_path: Path) -> Iterat
     kubeconfig = plane.kubeconfig_for(plane.token(WATCH_ACCOUNT, namespace))
     port = free_port()
     arguments = [f"--expected={expected}", f"--kubeconfig={kubeconfig}", f"--status-port={port}"]
-    quick = ["--interval=1", "--settle-seconds=0"]
-    command = [sys.executable, "-m", "gpuward", "webhooks", "watch", *arguments, *quick]
+    options_given = getattr(request, "param", ["--interval=1"])
+    if "--repair" in options_given:
+        grant_repair(plane, namespace, name)
+    arguments += ["--settle-seconds=0", *options_given]
+    command = [sys.executable, "-m", "gpuward", "webhooks", "watch", *arguments]
     process = f"watch-{namespace}"
     processes.start(process, command, {**ENVIRONMENT, **POD, "POD_NAMESPACE": namespace})
     found = Watched(plane, namespace, processes.log(process), port)
@@ -111,6 +124,7 @@ def watched(plane: ControlPlane, processes: Processes, tmp_path: Path) -> Iterat
     for kind in ConfigurationKind:
         plane.request("DELETE", found.path(kind))
     delete_watch_permissions(plane, name)
+    delete_repair_permissions(plane, name)
 
 
 def test_a_change_becomes_a_metric_a_line_in_the_log_and_an_event(watched: Watched) -> None:
@@ -160,3 +174,62 @@ def test_missing_rights_are_no_all_clear(watched: Watched) -> None:
     (line, *_) = watched.log("registration not compared")
     assert line["level"] == "error"
     assert "cannot get resource" in line["error"]
+
+
+@pytest.mark.parametrize("watched", [[HOURLY]], indirect=True)
+def test_a_change_is_seen_at_once(watched: Watched) -> None:
+    watched.become(1, 1)
+    watched.edit(VALIDATING, "/webhooks/0/failurePolicy", "Fail")
+    watched.become(1, 0)
+    watched.plane.request("DELETE", watched.path(MUTATING))
+    watched.become(0, 0)
+    watched.edit(VALIDATING, "/webhooks/0/failurePolicy", "Ignore")
+    watched.become(0, 1)
+
+
+@pytest.mark.parametrize("watched", [[HOURLY, "--repair"]], indirect=True)
+def test_deleted_configurations_are_created_again_as_helm_would(watched: Watched) -> None:
+    watched.become(1, 1)
+    before = {kind: watched.plane.request("GET", watched.path(kind)).body for kind in KINDS}
+    for kind in KINDS:
+        assert watched.plane.request("DELETE", watched.path(kind)).status == 200
+    eventually(lambda: len(watched.events("RegistrationRepaired")) == 2, what="two events")
+    watched.become(1, 1)
+    for kind in KINDS:
+        found = watched.plane.request("GET", watched.path(kind)).body
+        assert found["metadata"]["uid"] != before[kind]["metadata"]["uid"]
+        assert found["webhooks"] == before[kind]["webhooks"]
+        (owner,) = found["metadata"]["managedFields"]
+        assert (owner["manager"], owner["operation"]) == ("helm", "Apply")
+
+
+@pytest.mark.parametrize("watched", [[HOURLY, "--repair"]], indirect=True)
+def test_nothing_is_created_once_the_right_to_it_is_gone(watched: Watched) -> None:
+    watched.become(1, 1)
+    names = [f"{kind.value}/{watched.name}" for kind in KINDS]
+    # In this order, and in one command, as docs/uninstall.md has it.
+    watched.plane.kubectl("delete", f"clusterrolebinding/{watched.name}-repair", *names)
+    eventually(lambda: watched.log("registration not repaired"), what="the repair is refused")
+    watched.become(0, 0)
+    for kind in KINDS:
+        assert watched.plane.request("GET", watched.path(kind)).status == 404
+
+
+def test_the_right_to_create_is_limited_to_server_side_apply_of_these_names(
+    watched: Watched,
+) -> None:
+    grant_repair(watched.plane, watched.namespace, watched.name)
+    client = watched.plane.client(watched.plane.token(WATCH_ACCOUNT, watched.namespace))
+    apply = "application/apply-patch+yaml"
+    for kind in KINDS:
+        manifest = watched.plane.request("GET", watched.path(kind)).body
+        manifest["metadata"] = {"name": watched.name}
+        watched.plane.request("DELETE", watched.path(kind))
+        parent, other = f"{ADMISSION}/{kind.value}", f"{watched.name}-other"
+        assert client.request("POST", parent, manifest).status == 403
+        renamed = {**manifest, "metadata": {"name": other}}
+        path = f"{parent}/{other}?fieldManager=helm"
+        assert client.request("PATCH", path, renamed, content_type=apply).status == 403
+        path = f"{watched.path(kind)}?fieldManager=helm"
+        assert client.request("PATCH", path, manifest, content_type=apply).status == 201
+        assert client.request("GET", f"{parent}?watch=true&timeoutSeconds=1").status == 403

@@ -13,6 +13,7 @@ from rules.engine.bounds import (
     oversized_reason,
     steps_of,
 )
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.workloads.discovery import find_subjects
 from tests.testkit.workload_table import PROFILE
@@ -42,6 +43,17 @@ def steps(**spec: Any) -> int:
 )
 def test_every_few_elements_of_a_list_take_a_step(spec: dict[str, Any]) -> None:
     assert steps(**spec) == steps() + 10
+
+
+def test_the_values_of_an_object_without_pods_take_steps() -> None:
+    def of_node(labels: int) -> int:
+        metadata = {"name": "x", "labels": {f"example.com/{n}": "x" for n in range(labels)}}
+        manifest = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        (subject,) = find_subjects(manifest, PROFILE, "home")
+        assert isinstance(subject, KubernetesObject)
+        return steps_of(subject)
+
+    assert of_node(40) == of_node(0) + 10
 
 
 def test_the_longest_legal_key_is_evaluated_and_a_longer_one_is_not() -> None:

@@ -22,9 +22,11 @@ from rules.base.traits import (
     NODE_CONSTRAINT,
     NODE_NAME,
 )
+from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of
 from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
+from rules.engine.trait_names import profile_traits
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
@@ -32,6 +34,7 @@ from rules.objects.pod import MIRROR, Pod
 from rules.profile.context import Context
 from rules.profile.profile import Component, Profile, Resource
 from rules.rule import CheckOfModule, Rule
+from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY
 from webhook.admission.enforcement import FIXED_ANNOTATION
 
@@ -846,3 +849,17 @@ def test_indices_do_not_matter_for_what_is_introduced() -> None:
     old = pod({"name": "x", "a": 1}, {"name": "y", "a": 1})
     new = pod({"name": "z"}, {"name": "y", "a": 1}, {"name": "x", "a": 1})
     assert introduced(run_check(new, rule).findings, run_check(old, rule).findings) == []
+
+
+def test_rules_that_find_nothing_take_steps() -> None:
+    rules = rule_set(*(active(f"r{number}", find_field("b")) for number in range(3)))
+    (subject,) = find_subjects(pod({"a": 1}), PROFILE, "home")
+    assert isinstance(subject, Pod)
+    steps = steps_of(subject)
+    assert not check(pod({"a": 1}), rules, CONTEXT, steps=StepLimit(3 * steps)).findings
+    with pytest.raises(TooManyStepsError):
+        check(pod({"a": 1}), rules, CONTEXT, steps=StepLimit(3 * steps - 1))
+
+
+def test_an_ordinary_profile_gives_no_subject_a_trait() -> None:
+    assert profile_traits(PROFILE) == 0

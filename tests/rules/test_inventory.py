@@ -17,6 +17,7 @@ from rules.inventory import builder as nodes_module
 from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
 from rules.inventory.inventory import (
     KINDS,
+    SURVEY,
     ConfigMap,
     DeviceClass,
     Inventory,
@@ -24,6 +25,7 @@ from rules.inventory.inventory import (
     NodeGroup,
     NodeSurvey,
     RuntimeClass,
+    from_json,
 )
 from rules.objects.container import Container
 from rules.profile.context import Context
@@ -150,10 +152,45 @@ def test_nodes_are_known_by_groups_that_look_alike_to_rules() -> None:
         "pool=train": NodeGroup({"pool": "train"}, {"nvidia.com/gpu": 7}),
         "pool=web": NodeGroup({"pool": "web"}, {}),
     }
-    assert NodeSurvey not in collector.records()  # nobody said that these are all
-    collector.has_all = True
-    (survey,) = collector.records()[NodeSurvey][""].values()
-    assert survey.labels == {"pool", "nvidia.com/gpu.*"}
+    for has_all in (False, True):
+        collector.has_all = has_all
+        (survey,) = collector.records()[NodeSurvey][""].values()
+        assert survey == NodeSurvey(
+            frozenset({"pool", "nvidia.com/gpu.*"}), frozenset({"nvidia.com/*"}), has_all
+        )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "per_card"),
+    [
+        ([("60", "4")], {"mem": 15}),
+        ([("60", "4"), ("48", "2"), ("15", "1")], {"mem": 24}),
+        ([("47", "2")], {}),  # its cards differ
+        ([("60", None)], {}),
+        ([("60", "0")], {}),
+        ([("60", "4"), ("16", None)], {}),
+        ([("16", None), ("60", "4")], {}),
+        ([("60", "-4")], {}),
+    ],
+)
+def test_what_a_card_has_is_known_if_every_node_says_how_many_it_has(
+    nodes: list[tuple[str, str | None]], per_card: dict[str, int]
+) -> None:
+    collector = NodeCollector(["pool"], ["mem"], {"mem": "cards"})
+    for memory, cards in nodes:
+        collector.add(node({}, mem=memory, cards=cards))
+    (group,) = collector.records()[NodeGroup][""].values()
+    assert group.per_card == per_card
+
+
+def test_inventories_of_the_release_before_are_read() -> None:
+    older = {
+        "NodeGroup": {"": {"a": {"labels": {}, "resources": {"mem": 1}}}},
+        "NodeSurvey": {"": {SURVEY: {"labels": [], "resources": []}}},
+    }
+    known = from_json(older)
+    assert known.find(NodeGroup, "a") == NodeGroup({}, {"mem": 1})
+    assert known.find(NodeSurvey, SURVEY) == NodeSurvey(frozenset(), frozenset())
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MOST_GROUPS", 1), ("MOST_CHARACTERS", 10)])

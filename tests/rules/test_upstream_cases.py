@@ -278,7 +278,7 @@ def test_mig_is_an_escalation_only_with_the_capability(
 ) -> None:
     manifest = pod(container(env=env({variable: "all"}), securityContext=context))
     [finding] = check(manifest, DEFAULT.restricted_to([MIG]), CONTEXT).findings
-    assert ("with its capability" in finding.message) is allowed
+    assert ("lets it" in finding.message) is allowed
     assert ("refuses to start it" in finding.message) is not allowed
 
 
@@ -297,7 +297,9 @@ WORDS: list[tuple[str, str, Visibility]] = [
     (NVIDIA, "0:1", GRANTED),
     (NVIDIA, "nvidia.com/gpu=all", GRANTED),
     (NVIDIA, "$(ANY)", GRANTED),
-    (NVIDIA, "void,$(ANY)", GRANTED),
+    (NVIDIA, "void,$(ANY)", HIDDEN),  # whatever ANY is
+    (NVIDIA, "$(ANY,void)", GRANTED),  # one name of a variable
+    (NVIDIA, "$(ANY,void", HIDDEN),  # no reference
     # A name may have any printable character but `=`, so a comma in the reference is no separator.
     (NVIDIA, "$(A,void,B)", GRANTED),
     (NVIDIA, "$(A(,void,B)", GRANTED),

@@ -128,3 +128,113 @@ def test_a_quota_on_gpu_limits_never_counts() -> None:
     opt_in_rules = rules(more="rules: {quota-inert-key: {fix: true}}\n")
     result: Any = fixed(quota, opt_in_rules).manifest
     assert f"requests.{GPU}" in result["spec"]["hard"]
+
+
+# Each manifest of the pages as it should be, and mistyped in two ways.
+
+MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
+MODE = "ack.node.gpu.schedule"
+AFFINITY = {"key": "gpu-type", "operator": "In", "values": ["a100", "v100"]}
+TOLERATION = {"key": GPU, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
+REGISTERED = {"schedulerName": "ack-co-scheduler"}
+
+
+def affine(**changes: Any) -> dict[str, Any]:
+    term = {"matchExpressions": [{**AFFINITY, **changes}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return pod({GPU: 1}, {"affinity": {"nodeAffinity": required}})
+
+
+def tolerant(**changes: Any) -> dict[str, Any]:
+    return pod({GPU: 1}, {"tolerations": [{**TOLERATION, **changes}]})
+
+
+def shared_node(mode: str = "core_mem", memory: str = "60", percent: str = "400") -> dict[str, Any]:
+    labels = {MODE: mode, "ack.node.gpu.placement": "binpack"}
+    offered = {CORE: percent, "aliyun.com/gpu-count": "4", MEM: memory}
+    head = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}
+    spec = {"providerID": "cn-shanghai.i-n"}
+    return {**head, "spec": spec, "status": {"allocatable": offered, "capacity": offered}}
+
+
+def device_plugin(**spec: Any) -> dict[str, Any]:
+    folder = "/var/lib/kubelet/device-plugins"
+    volumes = [{"name": "plugins", "hostPath": {"path": folder}}]
+    mounts = [{"name": "plugins", "mountPath": folder}]
+    main = {"name": "plugin", "image": "example.com/gpushare-plugin:1", "volumeMounts": mounts}
+    template = {
+        "metadata": {"labels": {"app": "plugin"}},
+        "spec": {"containers": [main], "volumes": volumes, **spec},
+    }
+    metadata = {"name": "gpushare-device-plugin-ds", "namespace": "kube-system"}
+    head = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+    selector = {"matchLabels": {"app": "plugin"}}
+    return {**head, "spec": {"selector": selector, "template": template}}
+
+
+def quota(resource: str, amount: str) -> dict[str, Any]:
+    head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpu-quota"}}
+    return {**head, "spec": {"hard": {f"requests.{resource}": amount}}}
+
+
+CRITICAL = "system-node-critical"
+REPLAYED: dict[str, tuple[Any, ...]] = {
+    "a card": ("ack", pod({GPU: 1})),
+    "a card by its plural": ("ack", pod({f"{GPU}s": 1}), "unknown-gpu-resource"),
+    "a card of another maker's domain": ("ack", pod({"nvida.com/gpu": 1}), "unknown-gpu-resource"),
+    "memory and power": ("ack", job({MEM: 2, CORE: 30})),
+    "power between the steps": ("ack", job({MEM: 2, CORE: 33}), "core-percentage-step"),
+    "power by another name": (
+        "ack",
+        job({MEM: 2, "aliyun.com/gpu-core.percent": 30}),
+        "unknown-gpu-resource",
+    ),
+    "four cards of 15 GiB": ("ack", shared_node()),
+    "300 percent of four cards": ("ack", shared_node(percent="300"), "node-share-totals"),
+    "a mode with a dash": ("ack", shared_node("core-mem"), "unknown-node-mode"),
+    "a plugin that stays": ("ack", device_plugin(priorityClassName=CRITICAL)),
+    "a plugin that can be evicted": ("ack", device_plugin(), "device-plugin-priority"),
+    "a plugin with a slip in its class": (
+        "ack",
+        device_plugin(priorityClassName="system-node-critcal"),
+        "device-plugin-priority",
+    ),
+    "a share": ("ack-registered", job({MEM: 3}, **REGISTERED)),
+    "a share with a unit": ("ack-registered", job({MEM: "3Gi"}, **REGISTERED), "gpu-mem-unit"),
+    "a share of another scheduler": (
+        "ack-registered",
+        job({MEM: 3}, schedulerName="ack-co-schedular"),
+        "scheduler-mismatch",
+    ),
+    "two cards": ("nvidia", pod({GPU: 2, "memory": "32Gi", "cpu": "8"})),
+    "half a card": ("nvidia", pod({GPU: 0.5}), "fractional-gpu"),
+    "a card beside limits": (
+        "nvidia",
+        pod({}, resources={GPU: 1, "limits": {"cpu": 8}}),
+        "misplaced-gpu",
+    ),
+    "models by affinity": ("nvidia", affine()),
+    "an operator in small letters": ("nvidia", affine(operator="in"), "invalid-placement"),
+    "an operator that takes no values": (
+        "nvidia",
+        affine(operator="Exists"),
+        "invalid-placement",
+    ),
+    "a toleration": ("nvidia", tolerant()),
+    "a toleration of the plural": ("nvidia", tolerant(key=f"{GPU}s"), "toleration-mismatch"),
+    "a toleration without its last letter": (
+        "nvidia",
+        tolerant(effect="NoSchedul"),
+        "toleration-mismatch",
+        "invalid-placement",
+    ),
+    "a quota": ("nvidia", quota(GPU, "8")),
+    "a quota of the plural": ("nvidia", quota(f"{GPU}s", "8"), "unknown-quota-resource"),
+    "a quota of eight and a half": ("nvidia", quota(GPU, "8.5"), "quota-fraction"),
+}
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_a_manifest_of_the_pages_is_clean_unless_it_is_mistyped(name: str) -> None:
+    profile, manifest, *expected = REPLAYED[name]
+    assert reported(manifest, rules(profile)) == expected

@@ -20,8 +20,8 @@ from tests.testkit.paths import DATA, ROOT
 SETTLED = frozenset((DATA / "settled_rules.txt").read_text(encoding="utf-8").split())
 UNSETTLED = frozenset(rule.name for rule in CATALOG) - SETTLED
 """For tests that run gpuward as a program of its own, in which every rule acts."""
-# Folders and modules in which every rule acts: they run over the cases of all rules, or say of each
-# rule what its module, its page or the public manifests must have.
+# Folders and modules in which every rule acts: they run over the cases of all rules, say of each
+# rule what its module, its page or the public manifests must have, or use a second process.
 _ABOUT_THE_CATALOG = (
     *("tests/rules/test_catalog", "tests/rules/test_fix_safety", "tests/rules/test_invariants"),
     *("tests/rules/test_malformed", "tests/rules/test_messages", "tests/rules/test_object"),
@@ -35,7 +35,8 @@ _ABOUT_THE_CATALOG = (
         "tests/policies/test_effective",
         "tests/policies/test_policy.py",
     ),
-    *("tests/lint/test_corpus", "tests/webhook/test_decision", "tests/cluster/test_match"),
+    *("tests/lint/test_corpus", "tests/webhook/test_decision", "tests/webhook/test_evaluator"),
+    "tests/cluster/test_match",
     *("tests/cluster/test_patches", "tests/release/test_doc"),
 )
 

@@ -470,6 +470,24 @@ def test_only_the_controller_of_claims_makes_copies_of_templates(
     assert (answer == IGNORED, answer.allowed) == (outcome == "ignored", outcome == "ignored")
 
 
+@pytest.mark.parametrize(
+    ("user", "allowed"),
+    [
+        ("system:kube-scheduler", True),
+        ("system:serviceaccount:kai-scheduler:binder", True),
+        ("system:serviceaccount:team-vision:default", True),
+        ("alice", False),
+    ],
+)
+def test_only_schedulers_say_that_a_pod_has_paid_for_a_claim(user: str, *, allowed: bool) -> None:
+    new = claim()
+    new["spec"]["devices"]["requests"][0]["exactly"].pop("adminAccess")
+    new["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    answer = ADMISSION.validate(new, user=user)
+    assert answer.allowed is allowed
+    assert bool(answer.warnings) == (user == "system:serviceaccount:team-vision:default")
+
+
 # Modes
 
 

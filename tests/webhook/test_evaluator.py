@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -221,13 +222,16 @@ async def test_a_review_is_not_begun_too_late(
 ) -> None:
     """Its evaluation would be in vain, and would delay the next ones."""
     monkeypatch.setattr("webhook.evaluator.evaluator.LEAST_SECONDS", NEVER)
+    passed = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed)
+    monkeypatch.setattr("webhook.evaluator.evaluator.time", clock)
     server = await serve()
     stopped = await stop_worker(server)
     first = asyncio.create_task(answered(server, "/validate/deny?timeout=900s"))
     await wait_until(lambda: server.service.handler.evaluator.waiting == 1)
-    late = asyncio.create_task(answered(server, "/validate/deny?timeout=4s"))
+    late = asyncio.create_task(answered(server, "/validate/deny?timeout=900s"))
     await wait_until(lambda: server.service.handler.evaluator.waiting == 2)
-    await asyncio.sleep(2)  # more than half of the time of the second
+    passed = 600.0  # seconds; more than half of the time of the second
     os.kill(stopped, signal.SIGCONT)
     assert "visible-devices-env" in (await first)["status"]["message"]
     assert "[timeout]" in (await late)["status"]["message"]

@@ -15,7 +15,7 @@ from policies.controller_files import MAX_EXCEPTIONS_BYTES, ExceptionsFile, form
 from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED, MAX_SPEC_CHARACTERS
 from tests.testkit.admission.reviews import container, pod, review_body, variable
 from tests.testkit.admission.server import PATIENT, RunningServer, Serve, serving
-from webhook.reload.checked_files import STALE_SECONDS, GpuExceptionsFile
+from webhook.reload.exceptions_and_inventory import STALE_SECONDS, GpuExceptionsFile
 from webhook.reload.policy import PolicyReloader
 
 RULE = "visible-devices-env"
@@ -163,7 +163,7 @@ def test_a_bug_leaves_the_policy_in_use(mounted: Mounted, monkeypatch: pytest.Mo
     def fail(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("webhook.reload.checked_files.acceptances", fail)
+    monkeypatch.setattr("webhook.reload.exceptions_and_inventory.acceptances", fail)
     mounted.write(gpu_exception())
     assert mounted.namespaces == []
     assert "please report it: KeyError" in mounted.gpu_exceptions.error

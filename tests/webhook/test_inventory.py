@@ -31,7 +31,7 @@ from rules.inventory.inventory import (
 )
 from tests.testkit.admission.reviews import container, pod, review_body
 from tests.testkit.admission.server import PATIENT, RunningServer, Serve, serving
-from webhook.reload.checked_files import STALE_SECONDS, InventoryFiles
+from webhook.reload.exceptions_and_inventory import STALE_SECONDS, InventoryFiles
 from webhook.reload.policy import PolicyReloader
 
 NOW = datetime.datetime.now(tz=datetime.UTC)

@@ -110,7 +110,7 @@ def main() -> None:
         copy = Copy(Path(folder))
         for package in arguments.packages:
             if not copy.passes(PACKAGES[package]):
-                sys.exit(f"{package}: tests fail without any fault")
+                sys.exit(f"{package}: without any fault, tests fail or take more than {_SECONDS} s")
             found = copy.faults(package)
             chance = random.Random(arguments.seed)  # noqa: S311  # the same sample each time
             sample = sorted(chance.sample(found, min(arguments.sample, len(found))))

@@ -114,8 +114,6 @@ def _status_of(decision: Decision) -> dict[str, Any]:
     }
 
 
-# The answer to one review: from the bytes of a body to the bytes of a response.
-
 INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
 MAX_NAME_LENGTH = 253  # of names in Kubernetes
 

@@ -10,8 +10,6 @@ from rules.base.json_values import Operation, pointer
 from rules.engine.evaluation import EvaluationResult, RuleFailure
 from rules.finding import Action, Finding
 
-# The decision about one object, before it is encoded as an AdmissionReview.
-
 Outcome = Literal[
     "denied", "fixed", "not-evaluated", "warned", "audited", "excepted", "clean", "ignored"
 ]
@@ -65,8 +63,6 @@ class Decision(NamedTuple):
 IGNORED = Decision("ignored")
 CLEAN = Decision("clean")
 
-
-# The outcome of each rule for one object, in a word: for log, metrics and audit log.
 
 _ENFORCED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
 _NOT_DENIED = {**_ENFORCED, Action.DENY: "would-be-denied"}

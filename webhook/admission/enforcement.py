@@ -72,8 +72,6 @@ def _contradicts(manifest: Any, operation: Operation) -> bool:
     return any(element.get("key") not in _DEFAULT_TOLERATIONS for _, element in existing)
 
 
-# Decisions that refuse nothing: with or without a patch, and with warnings as the mode allows.
-
 # Without these fixes a pod lacks nothing but a default, so nobody has to do anything about it.
 DEFAULTS = frozenset({"affinity-default", "toleration-default"})
 WOULD_BE_REFUSED = "would be refused in mode deny: "
@@ -183,9 +181,6 @@ def not_evaluated(
     )
 
 
-# Evaluate the object of a request by the rules, within the bounds on what is evaluated.
-
-
 def decide_within_bounds(
     decide: Callable[[AdmissionRequest], Decision],
     request: AdmissionRequest,
@@ -222,9 +217,6 @@ def evaluate(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
         before = check(request.old, rules, context._replace(old_metadata=None), steps=steps)
         result.findings = introduced(result.findings, before.findings)
     return result
-
-
-# The decision that refuses an object.
 
 
 def refuse(

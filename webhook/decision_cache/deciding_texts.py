@@ -36,8 +36,6 @@ from webhook.decision_cache.records import (
     Variable,
 )
 
-# A map that takes a bounded amount of memory and keeps what was used lately.
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

@@ -25,8 +25,6 @@ from webhook.admission.answer import Answer
 from webhook.evaluator.worker import READY, answer_of, header_of
 from webhook.reload.policy import PolicySource
 
-# The process that evaluates, and this process's end of the pipe to it.
-
 # How long one evaluation may take; several times as long as one that keeps the bounds.
 MAX_SECONDS = 2.0
 # The worker imports from where this process does, and from nowhere else.

@@ -17,9 +17,7 @@ from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
 from rules.inventory.inventory import EMPTY, Inventory
 from webhook.admission.decider import Decider
-from webhook.reload.checked_files import GpuExceptionsFile, InventoryFiles
-
-# What a policy is made of, and what is made of it.
+from webhook.reload.exceptions_and_inventory import GpuExceptionsFile, InventoryFiles
 
 
 class PolicySource(NamedTuple):

@@ -30,8 +30,6 @@ from webhook.server.limits import BodyReader, HttpError, Limits
 from webhook.telemetry.log import Log, hidden_user
 from webhook.telemetry.metrics import Metrics
 
-# Plain-text HTTP responses.
-
 _PLAIN = {"Content-Type": "text/plain; charset=utf-8", "Server": "gpuward"}
 # After these the rest of the body is still on the connection.
 _NOT_REUSABLE = (408, 413)
@@ -183,9 +181,6 @@ def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:
     """How many seconds after its arrival a request must be answered."""
     allowed = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
     return float(allowed[1]) * _USABLE_PART if allowed else limits.answer_seconds
-
-
-# Answer probes and scrapes on the plain HTTP port: /healthz, /readyz, /metrics.
 
 
 class ProbeHandler:

@@ -19,8 +19,6 @@ from webhook.server.listener import HttpServer, Listener, http_server, listening
 from webhook.telemetry.log import Log, counting_logger, hidden_user
 from webhook.telemetry.metrics import Metrics, ServerState, build_info
 
-# The settings of the server.
-
 
 class Settings(NamedTuple):
     """Addresses as HOST:PORT, times in seconds.

@@ -20,8 +20,6 @@ from typing import Any, Protocol
 from webhook.admission.answer import Bug, bug_of
 from webhook.admission.review import CODEC
 
-# Writes the log in a thread, so that a reader who is slow does not delay answers to requests.
-
 # How long a line may wait for others, with which it is written at once.
 BATCH_SECONDS = 0.2
 # Lines that arrive while so many bytes wait to be written are dropped.
@@ -31,7 +29,10 @@ _RETRY_SECONDS = 0.05
 
 
 class BackgroundWriter:
-    """Writes lines to the file `descriptor`. `write` is for use by one thread."""
+    """Writes lines to the file `descriptor` in a thread, so that a slow reader delays no answer.
+
+    `write` is for use by one thread.
+    """
 
     def __init__(self, descriptor: int, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
         self._descriptor = descriptor
@@ -204,8 +205,6 @@ def counting_logger(count: Callable[[], None]) -> logging.Logger:
     logger.addHandler(_CountingHandler(count))
     return logger
 
-
-# What the log shows of users: by default a hash, by which a known name can be found.
 
 # Users of Kubernetes itself and service accounts, which are no persons.
 SYSTEM = "system:"

@@ -31,8 +31,6 @@ from webhook.admission.answer import Answer
 from webhook.admission.decision import Outcome
 from webhook.registration import ROUTES, Route
 
-# The gauges: the state of the server at the moment of a scrape.
-
 
 def counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
     """A counter of gpuward with its value for each combination of labels."""
@@ -170,8 +168,6 @@ def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
     return family
 
 
-# The metric of the policy's exceptions: how long each of them still holds.
-
 MAX_EXCEPTIONS = 200
 """Of more exceptions with an end, only those that end first have a metric."""
 _MAX_LABEL_LENGTH = 128
@@ -189,7 +185,7 @@ def exception_metric(exceptions: Sequence[PolicyException], now: float) -> Gauge
         labels=_LABELS,
     )
     ending = [
-        (_end(exception.expires) - now, number, exception)
+        (_end_of_day(exception.expires) - now, number, exception)
         for number, exception in enumerate(exceptions, 1)
         if exception.expires is not None
     ]
@@ -199,7 +195,7 @@ def exception_metric(exceptions: Sequence[PolicyException], now: float) -> Gauge
     return family
 
 
-def _end(last_day: datetime.date) -> float:
+def _end_of_day(last_day: datetime.date) -> float:
     """The Unix time at which `last_day` is over, in UTC."""
     begin = datetime.datetime.combine(last_day, datetime.time(), tzinfo=datetime.UTC)
     return begin.timestamp() + 86400.0
@@ -294,13 +290,13 @@ class Metrics:
             "Reviews answered, by path, mode and outcome.",
             ("path", "mode", "outcome", "dry_run"),
             {
-                (*_label_values(route), outcome, _word(dry_run)): n
+                (*_label_values(route), outcome, _true_or_false(dry_run)): n
                 for (route, outcome, dry_run), n in self._requests.items()
             },
         )
         yield self._duration_histogram()
         values = {
-            (*rule_and_outcome, *_label_values(route), _word(dry_run)): n
+            (*rule_and_outcome, *_label_values(route), _true_or_false(dry_run)): n
             for (route, dry_run), counts in self._rule_outcomes.items()
             for rule_and_outcome, n in counts.items()
         }
@@ -344,15 +340,12 @@ class _FunctionCollector(Collector):
         return ()
 
 
-def _word(flag: bool) -> str:  # noqa: FBT001
+def _true_or_false(flag: bool) -> str:  # noqa: FBT001
     return "true" if flag else "false"
 
 
 def _label_values(route: Route) -> tuple[str, str]:
     return route.webhook, route.mode.word
-
-
-# Which build runs: for the first line of the log, and for a metric.
 
 
 def build_info() -> Mapping[str, str]:

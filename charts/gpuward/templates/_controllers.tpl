@@ -72,6 +72,8 @@ spec:
         - name: {{ $folder }}
           configMap:
             name: {{ $configMap }}
+            # A pod that does not start could not report that it is missing.
+            optional: true
         {{- end }}
 ---
 apiVersion: v1

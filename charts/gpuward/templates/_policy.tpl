@@ -70,6 +70,8 @@ volumes:
   - name: policy
     configMap:
       name: {{ include "gpuward.fullname" $root }}{{ .configMap }}
+      # The check says that it is missing; without this, the pod would only wait for it.
+      optional: true
 {{- end -}}
 
 {{/* A mode as a string: Helm reads an unquoted `off` as false. */}}

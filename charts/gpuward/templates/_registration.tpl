@@ -84,6 +84,22 @@ The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutati
   timeoutSeconds: {{ .root.Values.registration.timeoutSeconds }}
 {{- end -}}
 
+{{/*
+The metadata of a configuration: (dict "root" $ "caBundle" "…"), which is what Helm writes there.
+*/}}
+{{- define "gpuward.registrationMetadata" -}}
+{{- $annotations := dict -}}
+{{- if .caBundle }}{{ $_ := set $annotations "gpuward.io/ca-bundle" "written-by-helm" }}{{ end -}}
+{{- if .root.Values.registration.repair }}{{ $_ := set $annotations "gpuward.io/repair-binding" "gpuward-repair" }}{{ end -}}
+name: gpuward
+labels:
+  {{- include "gpuward.labels" (dict "root" .root "component" "webhook") | nindent 2 }}
+{{- with merge $annotations (include "gpuward.injection" .root | fromYaml) .root.Values.registration.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{/* "true" if a pod of its own watches the webhook configurations, else empty. */}}
 {{- define "gpuward.ownWatch" -}}
 {{- if and .Values.registration.watch.enabled (ne .Values.certificates.mode "self") }}true{{ end -}}
@@ -103,4 +119,42 @@ The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutati
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
+{{- end -}}
+
+{{/*
+The objects in the release's namespace without which a component does not work, each as KIND/NAME in
+a line. tests/chart/test_expectation.py compares them with what the chart renders.
+*/}}
+{{- define "gpuward.neededObjects" -}}
+{{- $name := include "gpuward.fullname" . -}}
+Deployment/{{ $name }}
+Service/{{ $name }}
+Service/{{ $name }}-replicas
+ConfigMap/{{ $name }}-policy
+ConfigMap/{{ $name }}-policy-fallback
+Secret/{{ include "gpuward.servingSecret" . }}
+{{- with .Values.certificates }}
+{{- if eq .mode "self" }}
+Deployment/{{ $name }}-certs
+Secret/{{ $name }}-ca
+{{- else if and (eq .mode "certManager") (not .certManager.issuerRef) }}
+Secret/{{ $name }}-cert-manager-ca
+{{- end }}
+{{- end }}
+{{- if include "gpuward.ownWatch" . }}
+Deployment/{{ $name }}-watch
+{{- end }}
+{{- if .Values.gpuExceptions.enabled }}
+Deployment/{{ $name }}-exceptions
+ConfigMap/{{ $name }}-exceptions
+{{- end }}
+{{- if .Values.clusterInventory.enabled }}
+Deployment/{{ $name }}-inventory
+{{- range until (int .Values.clusterInventory.parts) }}
+ConfigMap/{{ $name }}-inventory-{{ . }}
+{{- end }}
+{{- end }}
+{{- if .Values.audit.enabled }}
+{{ .Values.audit.kind }}/{{ $name }}-audit
+{{- end }}
 {{- end -}}

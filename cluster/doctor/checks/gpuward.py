@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any
 
-from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, ForbiddenError
+from cluster.api.errors import ConfigurationKind, ConfigurationRef
+from cluster.doctor.checks.release import expected_configurations
 from cluster.doctor.checks.webhooks import ends_soon
-from cluster.doctor.facts import Facts, by_name, name_of, why_missing
+from cluster.doctor.facts import Facts, by_name, name_of, own_configurations, why_missing
 from cluster.doctor.rows import Row, State, names, not_known, ok, wrong
-from cluster.source.objects import ENDPOINTS, MUTATING, NAMESPACES, VALIDATING, Object, Resource
-from cluster.source.registered import is_own, registered_mode
+from cluster.source.objects import (
+    DEPLOYMENTS,
+    ENDPOINTS,
+    MUTATING,
+    NAMESPACES,
+    SERVICES,
+    VALIDATING,
+    Object,
+    SourceError,
+)
+from cluster.source.registered import (
+    is_excluded_by_provider,
+    is_own,
+    is_unexpectedly_not_sent,
+    registered_mode,
+)
+from cluster.source.release import Home, homes
 from cluster.webhooks.check import (
     Probe,
     check,
@@ -24,9 +39,10 @@ from cluster.webhooks.check import (
     send_sample,
 )
 from cluster.webhooks.webhook_client import Target, UnknownNameError, UnreachableError, Validity
+from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action
-from webhook.registration import MODE_LABEL, WEBHOOK_NAME_SUFFIX
+from webhook.registration import MODE_LABEL
 
 _WEBHOOK = "webhook"
 _KINDS = {MUTATING: ConfigurationKind.MUTATING, VALIDATING: ConfigurationKind.VALIDATING}
@@ -56,38 +72,51 @@ def check_own_webhook(facts: Facts, *, tls_only: bool) -> Iterator[Row]:
         yield from _answers(facts, refs, check_certificate if tls_only else send_sample)
 
 
-def own_configurations(facts: Facts, resource: Resource) -> list[Object]:
-    """The configurations of gpuward."""
-    return [item for item in facts.objects(resource) if is_own(item)]
-
-
 def _replicas(facts: Facts) -> Iterator[Row]:
-    services = {
-        (as_text(service.get("namespace")), as_text(service.get("name")))
-        for resource in _KINDS
-        for item in own_configurations(facts, resource)
-        for _, entry in as_objects(item.get("webhooks"))
-        if (service := as_object(as_object(entry.get("clientConfig")).get("service")))
-    }
-    for namespace, name in sorted(services):
-        subject = f"service/{name} in {namespace}"
+    own = [item for resource in _KINDS for item in own_configurations(facts, resource)]
+    for home in homes(own):
+        namespace, name = home
+        subject = str(home)
         if row := why_missing(facts, _WEBHOOK, ENDPOINTS):
             yield row._replace(subject=subject)
             continue
         ready = sum(
             as_object(endpoint.get("conditions")).get("ready") is not False
             for item in facts.objects(ENDPOINTS)
-            if _belongs(item, namespace, name)
+            if _is_of_service(item, namespace, name)
             for _, endpoint in as_objects(item.get("endpoints"))
         )
         if ready:
             yield ok(_WEBHOOK, subject, f"{ready} ready replica{'s' if ready > 1 else ''}")
         else:
-            remedy = f"see why: kubectl get pods -n {namespace}; docs/resilience.md"
-            yield wrong(_WEBHOOK, subject, "no ready replica: API servers reach nobody", remedy)
+            yield _nobody_behind(facts, home)
 
 
-def _belongs(item: Object, namespace: str, service: str) -> bool:
+def _nobody_behind(facts: Facts, home: Home) -> Row:
+    """The row about a Service without endpoints: whether it is the Service, or the pods."""
+    namespace, name = home
+    subject, effect = str(home), "API servers reach nobody"
+    service = deployment = None
+    with suppress(SourceError):  # the check of the release says what cannot be read
+        deployment = facts.get(DEPLOYMENTS, namespace, name)
+        service = facts.get(SERVICES, namespace, name)
+        if service is None and facts.request is not None:
+            remedy = "run helm upgrade with the values of the release, which creates it again"
+            return wrong(_WEBHOOK, subject, f"the Service does not exist: {effect}", remedy)
+    ready = as_object(as_object(deployment).get("status")).get("readyReplicas")
+    if service is not None and isinstance(ready, int) and ready > 0:
+        behind = f"{many(ready, 'replica')} of deployment/{name} are ready"
+        message = f"no endpoint, although {behind}: {effect}"
+        remedy = (
+            f"compare the selector of the Service with the labels of the pods: kubectl get "
+            f"service {name} -n {namespace} -o wide; kubectl get pods -n {namespace} --show-labels"
+        )
+        return wrong(_WEBHOOK, subject, message, remedy)
+    remedy = f"see why: kubectl get pods -n {namespace}; docs/resilience.md"
+    return wrong(_WEBHOOK, subject, f"no ready replica: {effect}", remedy)
+
+
+def _is_of_service(item: Object, namespace: str, service: str) -> bool:
     metadata = as_object(item.get("metadata"))
     named = as_object(metadata.get("labels")).get(_SERVICE)
     return (as_text(metadata.get("namespace")), named) == (namespace, service)
@@ -133,109 +162,11 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
             yield Row(_WEBHOOK, result.subject, State.WRONG, result.message, remedy)
 
 
-# Calls of gpuward's webhook that failed, as an API server counts them.
-
-_FAILED_CALLS = "failed calls"
-# A value that a sample can have: `12`, `1.5e+06`.
-_VALUE = r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e\+[0-9]{1,2})?"
-_SAMPLE = re.compile(rf"^(apiserver_\w+)\{{([^}}\n]*)\}} ({_VALUE})$", re.MULTILINE)
-_START = re.compile(rf"^process_start_time_seconds ({_VALUE})$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-_RIGHT = "grant `get` on the nonResourceURL /metrics"
-_BY_HAND = "see whether this works: kubectl get --raw /metrics"
-_FILES = "run it against the cluster"
-_SEE = "see docs/monitoring.md, and `failed calling webhook` in the log of the API servers"
-
-
-class _Counter(NamedTuple):
-    """What API servers count: the metric, its labels if they matter, and what it means."""
-
-    subject: str
-    metric: str
-    meaning: str
-    remedy: str
-    labels: Mapping[str, frozenset[str]] = MappingProxyType({})
-
-
-# Source: Kubernetes, staging/src/k8s.io/apiserver/pkg/admission/metrics/metrics.go.
-_COUNTERS = (
-    _Counter(
-        "fail open",
-        "apiserver_admission_webhook_fail_open_count",
-        "calls failed, and objects were admitted without their answer",
-        f"{_SEE}; gpuward audit finds what was admitted",
-    ),
-    _Counter(
-        "fail closed",
-        "apiserver_admission_webhook_rejection_count",
-        "calls failed, and objects were refused for that reason",
-        _SEE,
-        {"error_type": frozenset({"calling_webhook_error", "apiserver_internal_error"})},
-    ),
-    _Counter(
-        "match conditions",
-        "apiserver_admission_match_condition_evaluation_errors_total",
-        "times a match condition failed, and failurePolicy decided in its place",
-        "see the alert GpuwardConditionFails in docs/monitoring.md",
-        {"kind": frozenset({"webhook"})},
-    ),
-)
-
-
-def check_failed_calls(facts: Facts) -> Iterator[Row]:
-    """One row for each kind of failure. None if gpuward is not installed: nobody is called then."""
-    if facts.request is None:
-        yield not_known(_FAILED_CALLS, "API server", "the objects are from files", _FILES)
-        return
-    if row := why_missing(facts, _FAILED_CALLS, VALIDATING):
-        yield row
-    elif not own_configurations(facts, VALIDATING):
-        return  # the check of the webhook says that there is none
-    try:
-        metrics = facts.request("/metrics")
-    except ClusterError as error:
-        remedy = _RIGHT if isinstance(error, ForbiddenError) else _BY_HAND
-        yield not_known(_FAILED_CALLS, "API server", f"its metrics cannot be read: {error}", remedy)
-        return
-    samples = _SAMPLE.findall(metrics)
-    if not samples:
-        message = "what it has at /metrics are no metrics of an API server"
-        yield not_known(_FAILED_CALLS, "API server", message, _BY_HAND)
-        return
-    since = f"since this API server started{_start(metrics)}; each counts for itself"
-    for counter in _COUNTERS:
-        if count := _count(samples, counter):
-            message = f"{count:,} {counter.meaning}, {since}"
-            yield wrong(_FAILED_CALLS, counter.subject, message, counter.remedy)
-        else:
-            yield ok(_FAILED_CALLS, counter.subject, f"none {since}")
-
-
-def _count(samples: list[tuple[str, str, str]], counter: _Counter) -> int:
-    """The sum of the samples of gpuward's webhooks."""
-    total = 0.0
-    for metric, text, value in samples:
-        if metric == counter.metric:
-            labels = dict(_LABEL.findall(text))
-            is_own = labels.get("name", "").endswith(WEBHOOK_NAME_SUFFIX)
-            if is_own and all(labels.get(key) in of for key, of in counter.labels.items()):
-                total += float(value)
-    return int(total)
-
-
-def _start(metrics: str) -> str:
-    """When the API server started, for a message; empty if its metrics do not say so."""
-    found = _START.search(metrics)
-    try:
-        start = datetime.datetime.fromtimestamp(float(found[1]), datetime.UTC) if found else None
-    except (OverflowError, ValueError):  # no time that there is
-        start = None
-    return f" ({start:%Y-%m-%d %H:%M} UTC)" if start else ""
-
-
 # Which mode the namespaces have in which pods use GPUs.
 
 _NAMESPACES = "namespaces"
+_NOT_SENT = "not sent to gpuward"
+_SEE_REGISTRATION = "see what the row about the registration says, and what to do"
 _MODES = [action.word for action in Action]
 
 
@@ -247,7 +178,9 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
     if row := why_missing(facts, _NAMESPACES, NAMESPACES):
         yield row
         return
+    expected = expected_configurations(facts)
     users = _gpu_namespaces(facts)
+    differing: dict[str, list[str]] = defaultdict(list)
     by_mode: dict[str, list[str]] = defaultdict(list)
     for name, item in by_name(facts.objects(NAMESPACES)):
         labels = as_object(as_object(item.get("metadata")).get("labels"))
@@ -256,11 +189,35 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
             message = f"the label {MODE_LABEL}={label} names no mode: the default mode counts"
             yield wrong(_NAMESPACES, name, message, f"set it to one of {', '.join(_MODES)}")
         mode = registered_mode(configurations, name, labels)
-        by_mode[mode or "not sent to gpuward"].append(name)
+        by_mode[mode or _NOT_SENT].append(name)
+        is_concerned = label is not None or name in users
+        if is_concerned and (difference := _difference(expected, configurations, name, labels)):
+            differing[difference].append(name)
+    for difference, found in sorted(differing.items()):
+        yield wrong(_NAMESPACES, names(found), difference, _SEE_REGISTRATION)
     for mode, found in sorted(by_mode.items()):
         with_gpus = [name for name in found if name in users]
         pods = f"; pods with GPUs in {names(with_gpus)}" if with_gpus else ""
         yield ok(_NAMESPACES, f"mode {mode}" if mode in _MODES else mode, f"{len(found)}{pods}")
+
+
+def _difference(
+    expected: list[Object] | Row,
+    registered: list[Object],
+    name: str,
+    labels: Mapping[str, Any],
+) -> str:
+    """How a namespace is sent to gpuward otherwise than it should be; empty if it is not."""
+    mode = registered_mode(registered, name, labels)
+    if isinstance(expected, Row):  # without a record, the selectors themselves tell
+        is_wrong = is_unexpectedly_not_sent(registered, name, labels)
+        return f"{_NOT_SENT}, and nothing says why" if is_wrong else ""
+    validating = [item for item in expected if item.get("kind") == VALIDATING.kind]
+    wanted = registered_mode(validating, name, labels)
+    if mode == wanted or not wanted or is_excluded_by_provider(registered, name, labels):
+        return ""
+    is_sent = f"sent to gpuward in mode {mode}" if mode else _NOT_SENT
+    return f"{is_sent}, and should be sent in mode {wanted}"
 
 
 def _gpu_namespaces(facts: Facts) -> set[str]:

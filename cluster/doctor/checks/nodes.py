@@ -21,7 +21,14 @@ from rules.engine.fixing import check
 from rules.finding import Action
 from rules.gpu.images import image_name, image_tag
 from rules.objects.kubernetes_objects import KubernetesObject
-from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, GPU_MEM, MODE, REGION_LABELS
+from rules.placement.node_labels import (
+    CARD_LABELS,
+    DRIVER_LABELS,
+    GPU_CORE,
+    GPU_MEM,
+    MODE,
+    REGION_LABELS,
+)
 from rules.profile.context import Context
 from rules.profile.platforms.ack import (
     MEMORY_ISOLATION,
@@ -43,6 +50,7 @@ from rules.profile.platforms.support import (
 from rules.profile.profile import Profile
 
 _REQUIREMENTS = "requirements"
+_JOB_TYPES = "job types"
 # The name of a feature, what is required, what is there, whether that is enough, and why not.
 _Answer: TypeAlias = tuple[str, str, str, Support, str]
 
@@ -100,13 +108,18 @@ def _requirements(
     kubelet = as_text(info.get("kubeletVersion"))
     if needed := minimum_of(feature, "kubernetes", kubelet):
         support = version_support(feature, "kubernetes", kubelet)
-        yield "Kubernetes", kubelet, support, _shown(needed)
+        yield "Kubernetes", kubelet, support, _minimum_in_words(needed)
     runtime = as_text(info.get("containerRuntimeVersion"))
     if needed := minimum_of(feature, "docker" if runtime.startswith("docker:") else "containerd"):
-        yield "runtime", runtime, runtime_support(feature, runtime), _shown(needed)
+        yield "runtime", runtime, runtime_support(feature, runtime), _minimum_in_words(needed)
     if needed := minimum_of(feature, "driver"):
         driver = _first(labels, DRIVER_LABELS)
-        yield "driver", driver, version_support(feature, "driver", driver), _shown(needed)
+        yield (
+            "driver",
+            driver,
+            version_support(feature, "driver", driver),
+            _minimum_in_words(needed),
+        )
     if feature.operating_systems:
         system = as_text(info.get("osImage"))
         yield "operating system", system, os_support(feature, system), ""
@@ -139,10 +152,10 @@ def _of_components(
         if needed := minimum_of(feature, component, cluster):
             for version in stated or [""]:
                 support = version_support(feature, component, version, cluster)
-                yield component, version, support, _shown(needed)
+                yield component, version, support, _minimum_in_words(needed)
 
 
-def _shown(minimum: Minimum) -> str:
+def _minimum_in_words(minimum: Minimum) -> str:
     if minimum.after:
         return f"it needs a version after {minimum.version}"
     return f"it needs {minimum.version} or newer"
@@ -184,6 +197,34 @@ def check_pods_per_card(facts: Facts) -> Iterator[Row]:
         yield wrong("pods per card", f"card {card} of {node}", message, "move some of them away")
     if not crowded:
         yield ok("pods per card", names(nodes), f"no card has more than {most}")
+
+
+def check_job_types(facts: Facts) -> Iterator[Row]:
+    """One row for each node with pods that ask for computing power of cards, and pods that do not.
+
+    Or one row for all nodes with shared cards.
+    """
+    nodes = nodes_with_shared_cards(facts)
+    if not nodes:
+        return
+    if row := why_missing(facts, _JOB_TYPES, PODS):
+        yield row
+        return
+    by_node: dict[str, dict[bool, list[str]]] = {}
+    for consumer in facts.usage.consumers if facts.usage else ():
+        if GPU_MEM in consumer.amounts and consumer.node:
+            pods = by_node.setdefault(consumer.node, {})
+            pod = f"{consumer.namespace}/{consumer.name}"
+            pods.setdefault(GPU_CORE in consumer.amounts, []).append(pod)
+    mixed = [(node, pods) for node, pods in sorted(by_node.items()) if len(pods) > 1]
+    for node, pods in mixed:
+        message = (
+            f"pods with computing power ({names(pods[True])}) and with memory alone "
+            f"({names(pods[False])}) run beside each other, which ACK does not support"
+        )
+        yield wrong(_JOB_TYPES, node, message, "give each kind a node pool of its own")
+    if not mixed:
+        yield ok(_JOB_TYPES, names(nodes), "no node runs both kinds of pods")
 
 
 # Nodes that are labelled as GPU nodes, and whether they offer GPUs.

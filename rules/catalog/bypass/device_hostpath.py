@@ -6,16 +6,19 @@ Finds hostPath volumes that some container mounts and that show it device files 
 `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`, and those below the root of NVIDIA's
 driver, `/run/nvidia/driver`. A mount of all of `/dev`, of `/`, or of `/dev/vfio`, which serves
 devices of every kind, is reported only in pods that have to do with GPUs: pods that request a GPU,
-select GPU nodes, name a GPU runtime class or run a CUDA image. The image does not count in pods
-that a DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/shm`,
+select GPU nodes, name a GPU runtime class or run a CUDA image, and exporters of GPU metrics for
+which the profile says that some rules are not run. The image does not count in pods that a
+DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/shm`,
 `/dev/infiniband` and the like are fine.
 
 Why it matters
 --------------
 A process that can open the device file of a GPU can use that GPU, even if the scheduler has given
-it to another pod. A container that is privileged or has the capability `SYS_ADMIN` may open every
-device file it sees, so there the rule denies. It also denies a mount of all of `/dev`. In other
-containers the runtime's device rules may still prevent access, so the rule warns.
+it to another pod. A privileged container may open every device file it sees, and one with the
+capability `SYS_ADMIN` can lift the device rules that the runtime has set for it, so there the rule
+denies. It also denies a mount of all of `/dev`, in which root can replace the files of the node. In
+other containers the runtime's device rules prevent access unless something lifts them, so the rule
+warns.
 
 References
 ----------
@@ -38,11 +41,12 @@ from rules.gpu.volumes import (
     is_gpu_file,
     is_passed_through,
 )
-from rules.placement.gpu_nodes import is_for_gpus
+from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DEVICES = "/dev"
-ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+REQUEST = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+OTHER_REQUEST = "remove the volume; an accelerator comes from resources.limits"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -60,7 +64,8 @@ def _serves_others(path: str) -> bool:
 
 
 def _is_suspect(pod: Pod, context: Context) -> bool:
-    if is_for_gpus(pod) or uses_gpu_runtime(pod):
+    # An exporter from which some rules are excused sees the GPUs, and needs no other files.
+    if is_for_gpus(pod) or uses_gpu_runtime(pod) or pod.excused_rules:
         return True
     has_cuda_image = any(is_cuda_image(container.image) for container in pod.containers)
     return has_cuda_image and not is_made_by_daemon_set(pod, context)
@@ -71,10 +76,12 @@ def _action(mount: HostMount) -> Action:
     return Action.DENY if opens_devices else Action.WARN
 
 
-def _what(path: str) -> str:
+def _what(pod: Pod, path: str) -> str:
     if is_passed_through(path):
         return "perhaps a GPU"
-    return "GPUs" if path in TREES else "a GPU"
+    if path in TREES:
+        return "accelerators" if excludes_nvidia(pod) else "GPUs"
+    return "a GPU"
 
 
 def _advice(pod: Pod, mount: HostMount) -> str:
@@ -82,14 +89,14 @@ def _advice(pod: Pod, mount: HostMount) -> str:
         return IN_NODE_DEBUGGER
     if mount.container.role == "ephemeral":
         return remove_and_request(mount.container, "remove the mount")
-    return ADVICE
+    return OTHER_REQUEST if excludes_nvidia(pod) else REQUEST
 
 
 def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
-        f"and with it {_what(path)} that the scheduler has not counted"
+        f"and with it {_what(pod, path)} that the scheduler has not counted"
     )
     return Finding(
         path=mount.field,

@@ -7,11 +7,16 @@ has normalized the path as the container runtime does. Every volume counts but a
 pod does not show where a claimed volume leads, and a path of the node may be another name for
 `/dev/null`, such as `/dev/char/1:3`, or `/proc/1/fd/0`.
 
+The rule only warns about `void` in place of a device, as `NVIDIA_VISIBLE_DEVICES` may have it. It
+hides nothing.
+
 Why it matters
 --------------
 Where NVIDIA's container toolkit accepts device lists as volume mounts, each mount of `/dev/null`
 requests the device named by the rest of the path. No resource limit counts it. The toolkit reads
-the mounts before the environment, so `NVIDIA_VISIBLE_DEVICES=void` does not help.
+the mounts before the environment, so `NVIDIA_VISIBLE_DEVICES=void` does not help. For a mount of
+`void` the toolkit reads the environment since version 1.20; before, it looks for a device of that
+name, and does not start the container.
 
 Fix safety
 ----------
@@ -26,6 +31,7 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import DEVICE_LIST
+from rules.gpu.visibility import VOID
 from rules.gpu.visibility_edits import remove_and_request
 from rules.gpu.volumes import DEVICE_LISTS, clean_path, host_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
@@ -57,18 +63,21 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(container: Container, path: str, indices: list[int], source: str) -> Finding:
     mounts = (*container.path, "volumeMounts")
-    effect = "which requests" if source == NOTHING else "which, if it leads to /dev/null, requests"
+    device = path.removeprefix(DEVICE_LISTS).removeprefix("/")
+    if device == VOID:
+        effect = "which hides no GPU, and with which older toolkits of NVIDIA do not start it"
+    else:
+        when = "which" if source == NOTHING else "which, if it leads to /dev/null,"
+        request = f"{when} requests {_request(device)} from NVIDIA's runtime"
+        effect = f"{request} without the scheduler counting it"
     return Finding(
         path=(*mounts, indices[0], "mountPath"),
         key=f"volumeMounts.{path}",
-        message=(
-            f"{container} mounts {source} at {display(path, 120)}, {effect} "
-            f"{_request(path.removeprefix(DEVICE_LISTS).removeprefix('/'))} from NVIDIA's runtime "
-            "without the scheduler counting it"
-        ),
+        message=f"{container} mounts {source} at {display(path, 120)}, {effect}",
         container=container,
         help=remove_and_request(container, "remove the mount"),
         fix=Fix("remove the mount", tuple(remove((*mounts, index)) for index in indices)),
+        action=Action.WARN if device == VOID else Action.DENY,
     )
 
 

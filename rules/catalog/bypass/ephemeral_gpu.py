@@ -27,11 +27,11 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, EPHEMERAL
-from rules.gpu.devices import excludes_nvidia, requests_gpu
+from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_edits
-from rules.placement.gpu_nodes import is_for_gpus
+from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 

@@ -57,7 +57,6 @@ from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
-    excludes_nvidia,
     only_init_requests_gpu,
     pod_requests_gpu,
     unknown_device,
@@ -66,7 +65,7 @@ from rules.gpu.devices import (
 )
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_fix
-from rules.placement.gpu_nodes import targets_gpu_nodes
+from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Templates of containers that get their GPUs from another object.

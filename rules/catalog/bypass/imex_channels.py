@@ -4,7 +4,8 @@ What it does
 ------------
 Finds `NVIDIA_IMEX_CHANNELS` in a container's `env` with any value except an empty one, a
 `valueFrom` reference, and a prefix in `envFrom` that a key can complete to the name. A container
-whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: it gets no channel.
+whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: it gets no channel. Nor does a
+container that sees no GPU for another reason, but then its image decides.
 
 Why it matters
 --------------
@@ -34,7 +35,10 @@ from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 VARIABLE = "NVIDIA_IMEX_CHANNELS"
-EFFECT = "NVIDIA's runtime gives it channels to the GPU memory of other nodes that nobody counted"
+EFFECT = (
+    "beside a GPU, NVIDIA's runtime gives it channels to the GPU memory of other nodes that nobody "
+    "counted"
+)
 HELP = "use the resource claim of a ComputeDomain, which injects a channel of its own"
 
 

@@ -27,12 +27,7 @@ References
 
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import (
-    describe_request,
-    excludes_nvidia,
-    unknown_device,
-    uses_device_plugin,
-)
+from rules.gpu.devices import describe_request, unknown_device, uses_device_plugin
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA,
@@ -42,6 +37,7 @@ from rules.gpu.visibility import (
     matching_prefixes,
 )
 from rules.gpu.visibility_edits import hide_fix
+from rules.placement.gpu_nodes import excludes_nvidia
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 

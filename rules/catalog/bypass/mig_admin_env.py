@@ -4,14 +4,16 @@ What it does
 ------------
 Finds `NVIDIA_MIG_CONFIG_DEVICES` and `NVIDIA_MIG_MONITOR_DEVICES` in a container's `env` with any
 value except an empty one. A `valueFrom` reference counts too, and in a container with the
-capability `SYS_ADMIN` a prefix in `envFrom` that a key can complete to the name.
+capability `SYS_ADMIN` a prefix in `envFrom` that a key can complete to the name. A container whose
+`NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: there the toolkit reads neither.
 
 Why it matters
 --------------
 With the first variable a container can repartition the MIG devices of the node. With the second
-it can watch what all tenants run on them. NVIDIA's toolkit grants both to containers with the
-capability `SYS_ADMIN`, which privileged containers have. It does not start a container that sets
-the variable without the capability.
+it can watch what all tenants run on them. NVIDIA's toolkit grants both to containers that get a
+GPU and have the capability `SYS_ADMIN`, which privileged containers have. Without the capability
+it does not start a container that gets a GPU and sets the variable. In mode `cdi`, with CDI
+specifications that were written before, it reads neither variable.
 
 Fix safety
 ----------
@@ -20,11 +22,12 @@ user wrote it.
 
 References
 ----------
-- NVIDIA container toolkit, `cmd/nvidia-container-runtime-hook/container_config.go`
+- NVIDIA container toolkit, `cmd/nvidia-container-runtime-hook/container_config.go`,
+  `internal/modifier/cdi.go` (`migCapsDevices`)
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import describe_setting, prefix_findings
+from rules.gpu.visibility import Visibility, describe_setting, prefix_findings, visibility
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -34,6 +37,8 @@ POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICE
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that requests the right to configure or monitor MIG devices."""
     for container in pod.containers:
+        if visibility(container) is Visibility.HIDDEN:
+            continue
         for variable in POWERS:
             if variable in container.env and container.value_of(variable) != "":
                 yield _finding(container, variable)
@@ -42,14 +47,15 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _effect(variable: str) -> str:
-    return f"with its capability SYS_ADMIN it can {POWERS[variable]} everybody's MIG devices"
+    power = POWERS[variable]
+    return f"with any GPU, its capability SYS_ADMIN lets it {power} everybody's MIG devices"
 
 
 def _finding(container: Container, variable: str) -> Finding:
     effect = (
         _effect(variable)
         if container.has_sys_admin
-        else "without the capability SYS_ADMIN NVIDIA's runtime refuses to start it"
+        else "with any GPU, NVIDIA's runtime refuses to start it without the capability SYS_ADMIN"
     )
     return Finding(
         path=container.env_path(variable),

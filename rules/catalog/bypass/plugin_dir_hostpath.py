@@ -10,9 +10,10 @@ mounts and that show, on any of the distributions that gpuward knows:
   `/etc/kubernetes/manifests`,
 - CDI directories (`/etc/cdi`, `/run/cdi`), plugins of NRI (`/opt/nri/plugins`, `/etc/nri`) and OCI
   hooks (`/usr/share/containers/oci/hooks.d` and its like),
-- the configuration of containerd, CRI-O and Docker and of NVIDIA's container toolkit, and the
-  programs of all of them,
-- PCI devices in `/sys`,
+- the configuration of containerd, CRI-O, Docker, Kata Containers and of NVIDIA's container toolkit,
+  and the programs of all of them,
+- the arguments of the kubelet, such as `/etc/default/kubelet`, and the units of systemd,
+- PCI devices in `/sys`, also by links such as `/sys/class/drm/card0/device`,
 - the files by which HAMi, Volcano, Tencent's gpu-manager and koordinator limit shares on a node.
 
 Paths inside these directories count too, and so do the directories above them, except `/`, which
@@ -43,7 +44,6 @@ from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.components import advice_for_agents
 from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -83,7 +83,15 @@ _WRITTEN = {
     ),
     "it can change what the kubelet allows": (
         *(f"{k}/config.yaml" for k in KUBELETS),
-        *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet", "/etc/systemd/system"),
+        *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet"),
+        # The files with the kubelet's arguments (kubernetes/kubernetes cmd/kubeadm/app/constants).
+        *(f"{k}/kubeadm-flags.env" for k in KUBELETS),
+        *("/etc/default/kubelet", "/etc/sysconfig/kubelet"),
+        *("/etc/rancher/k3s", "/etc/rancher/rke2"),
+    ),
+    # kubernetes/kubernetes pkg/kubelet/cm/dra/manager.go
+    "it can change which claims the node takes for prepared": (
+        *(f"{k}/dra_manager_state" for k in KUBELETS),
     ),
     # containerd/nri README.md; /etc/containers and its like: containers/common, oci-hooks(5).
     "it can run a program of its own beside every new container": (
@@ -95,9 +103,18 @@ _WRITTEN = {
         *("/etc/containerd", "/etc/crio", "/etc/docker", "/etc/nvidia-container-runtime"),
         *(f"/var/lib/rancher/{name}/agent/etc/containerd" for name in ("k3s", "rke2")),
         *("/etc/k0s/containerd.toml", "/etc/k0s/containerd.d", "/var/snap/microk8s/current/args"),
+        # The programs of k3s and RKE2; what containerd installs besides (containerd docs/ops.md);
+        # Kata Containers (kata-containers/kata-containers docs/Limitations.md, utils).
+        *("/var/lib/rancher/k3s/data", "/var/lib/rancher/rke2/data", "/opt/containerd"),
+        *("/opt/kata", "/etc/kata-containers", "/usr/share/defaults/kata-containers"),
         # NVIDIA/gpu-operator assets/state-container-toolkit.
         *("/usr/local/nvidia/toolkit", "/run/nvidia/toolkit", "/var/run/nvidia/toolkit"),
         *(f"{folder}/{program}" for folder in _FOLDERS_OF_PROGRAMS for program in _PROGRAMS),
+    ),
+    # Where units may stand: systemd.unit(5).
+    "it can change how the kubelet and the runtime are started": (
+        *("/etc/systemd/system", "/run/systemd/system"),
+        *("/usr/lib/systemd/system", "/lib/systemd/system"),
     ),
     "it can use the memory of PCI devices, and take them away from their drivers": (
         *("/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia"),
@@ -128,7 +145,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 key=mount.key,
                 message=message,
                 containers=containers_of(group),
-                help=_advice(directory) + advice_for_agents(pod),
+                help=_advice(directory),
             )
 
 
@@ -145,6 +162,11 @@ _ABOVE = {above: path for path in reversed(EFFECTS) for above in _directories(pa
 del _ABOVE["/home"]
 _ABOVE_REACHED = {above: path for path in reversed(REACHED) for above in _directories(path)}
 _PCI = "/sys/devices/pci"
+# The directories of PCI devices, and links into them, which the kubelet follows.
+_PCI_DEVICES = (
+    *(_PCI, "/sys/class/drm/card", "/sys/class/drm/renderD", "/sys/class/accel/accel"),
+    *("/sys/dev/char/226:", "/sys/dev/char/261:", "/sys/kernel/iommu_groups/"),
+)
 
 
 def _revealed(mount: HostMount) -> str:
@@ -152,7 +174,7 @@ def _revealed(mount: HostMount) -> str:
     known, above = (REACHED, _ABOVE_REACHED) if mount.read_only else (EFFECTS, _ABOVE)
     if mount.path in above:
         return above[mount.path]
-    if not mount.read_only and mount.path.startswith(_PCI):
+    if not mount.read_only and mount.path.startswith(_PCI_DEVICES):
         return f"{_PCI}*"
     return next((path for path in _directories(mount.path) if path in known), "")
 

@@ -10,7 +10,8 @@ device.
 
 A variable of another maker than that of the requested GPU shows that the image and the request do
 not fit together. The rule says so, and only warns if no machine has cards of both makers, as with
-Gaudi and NVIDIA.
+Gaudi and NVIDIA. A new pod that names its node itself is refused all the same: the kubelet drops a
+request for a resource that the node does not have, and the runtime obeys the variable.
 
 Why it matters
 --------------
@@ -34,6 +35,7 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 - ROCm container toolkit, `internal/oci/oci.go`
 - NVIDIA DRA driver, `cmd/gpu-kubelet-plugin/cdi.go`
+- Kubernetes, `removeMissingExtendedResources` in `pkg/kubelet/lifecycle/predicate.go`
 - https://github.com/NVIDIA/k8s-device-plugin/issues/61
 """
 
@@ -75,7 +77,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     if resource := foreign_request(known, container):
         message = foreign_variable(container, f"sets {setting}", known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
-        action = action_beside_request(known, resource, container)
+        action = action_beside_request(pod, known, resource, container)
     elif requests_gpu(container):
         message = (
             f"{container} {describe_request(container)} and also sets {setting}, "

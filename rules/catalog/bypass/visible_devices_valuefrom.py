@@ -69,7 +69,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     if resource := foreign_request(known, container):
         message = foreign_variable(container, setting, known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
-        action = action_beside_request(known, resource, container)
+        action = action_beside_request(pod, known, resource, container)
     elif requests_gpu(container):
         message = (
             f"{container} {describe_request(container)} and also {setting}, "

@@ -41,7 +41,7 @@ def check(pod: Pod, context: Context) -> Findings:
     for container in pod.containers:
         if container.role == "ephemeral" or not request_of(container).first:
             continue
-        missing = [name for name in _NAMES if name not in given and not _has(container, name)]
+        missing = [name for name in _NAMES if name not in given and not _states(container, name)]
         if missing:
             words = " and no ".join(_NAMES[name] for name in missing)
             yield Finding(
@@ -54,7 +54,7 @@ def check(pod: Pod, context: Context) -> Findings:
             )
 
 
-def _has(container: Container, name: str) -> bool:
+def _states(container: Container, name: str) -> bool:
     return name in container.requests or name in container.limits
 
 

@@ -36,7 +36,9 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
             continue
         amounts = effective_requests(pod)
         named = requested[:MOST_NAMED]
-        taken = " and ".join(_amount(resource, amounts.get(resource)) for resource in named)
+        taken = " and ".join(
+            _resource_with_amount(resource, amounts.get(resource)) for resource in named
+        )
         yield Finding(
             path=first_request(pod, requested[0]),
             key="daemonset",
@@ -47,7 +49,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         )
 
 
-def _amount(resource: str, amount: int | None) -> str:
+def _resource_with_amount(resource: str, amount: int | None) -> str:
     return display(resource if amount is None else f"{resource}: {amount}")
 
 

@@ -53,17 +53,21 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each node, or pool of nodes, that lacks its taint; once for each."""
     reported: set[str] = set()
     for group in node_settings(subject):
-        if not group.taints or group.repels_pods:
+        if not group.taints_path or group.repels_pods:
             continue
         # The same for an object alone, and for one in a List.
-        steps = [s for s in group.taints[len(subject.path) :] if isinstance(s, str)]
+        steps = [s for s in group.taints_path[len(subject.path) :] if isinstance(s, str)]
         key = ".".join(filter(None, (group.pool, *steps)))
-        found = _offered(subject) if subject.kind_trait == NODE else _labelled(group, subject)
+        found = (
+            _resource_and_taint(subject)
+            if subject.kind_trait == NODE
+            else _label_and_taint(group, subject)
+        )
         if found and key not in reported:
             reported.add(key)
             what, taint = found
             yield Finding(
-                path=group.taints,
+                path=group.taints_path,
                 key=key,
                 message=f"{what}, and no taint keeps other pods off: they may take the cpu and the "
                 "memory that pods with GPUs need",
@@ -71,7 +75,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
 
 
-def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
+def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
     """What the node has, and the taint that belongs to it."""
     offered = resources_of_node(node)
     for taint in node.profile.taints:
@@ -82,7 +86,7 @@ def _offered(node: KubernetesObject) -> tuple[str, Taint] | None:
     return None
 
 
-def _labelled(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Taint] | None:
+def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Taint] | None:
     profile = subject.profile
     for label in group.labels:
         if is_gpu_label(profile, label.name, label.value):

@@ -46,7 +46,7 @@ _SHORTEST = 3600
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU container whose command only waits."""
     for container, command in commands_of(c for c in pod.containers if _holds_devices(c)):
-        idle = _idle(command.texts)
+        idle = _sleep_command(command.texts)
         if idle:
             resource = request_of(container).first or "a resource claim"
             yield Finding(
@@ -63,7 +63,7 @@ def _holds_devices(container: Container) -> bool:
     return container.role == "app" and bool(request_of(container).first or container.claims)
 
 
-def _idle(texts: Sequence[str]) -> str:
+def _sleep_command(texts: Sequence[str]) -> str:
     """What the command of `texts` sleeps by, if it does nothing else; otherwise an empty text."""
     if sum(map(len, texts)) > _MAX_CHARACTERS:
         return ""

@@ -44,7 +44,9 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         return
     surge = as_object(strategy.get("rollingUpdate")).get("maxSurge")
     replicas = spec.get("replicas")
-    extra = _pods(_DEFAULT_SURGE if surge is None else surge, 1 if replicas is None else replicas)
+    extra = _surge_pods(
+        _DEFAULT_SURGE if surge is None else surge, 1 if replicas is None else replicas
+    )
     if extra > 0:
         more = "one pod more, with GPUs of its own"
         if extra > 1:
@@ -59,7 +61,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         )
 
 
-def _pods(surge: Any, replicas: Any) -> int:
+def _surge_pods(surge: Any, replicas: Any) -> int:
     """How many pods `surge` allows beyond `replicas`; 0 if one of them has no valid value."""
     if not isinstance(replicas, int) or replicas <= 0:
         return 0

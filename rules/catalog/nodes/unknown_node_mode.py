@@ -5,10 +5,11 @@ What it does
 Checks the labels that decide how a node offers its GPUs, such as `ack.node.gpu.schedule`, on Nodes
 and where new nodes get their labels: NodePools of Karpenter, configurations of kubeadm and eksctl,
 and the node pools of Cluster API (also on AWS, Azure and Google Cloud), Config Connector, Azure
-Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK; also in the
-`nodeLabels` of Kueue's ResourceFlavors, which select nodes. Finds values that the platform does not
-know: `cGPU` for `cgpu`, and labels that differ from such a label by one letter, such as
-`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values.
+Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK; also in what
+chooses nodes for pods: the `nodeLabels` of Kueue's ResourceFlavors, and the units of ACK's
+ResourcePolicies. Finds values that the platform does not know: `cGPU` for `cgpu`, and labels that
+differ from such a label by one letter, such as `ack.node.gpu.scheduler`. The `nodeModes` of a
+profile list the labels and all their values.
 
 Why it matters
 --------------
@@ -22,7 +23,7 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import NODE, NODE_POOL, RESOURCE_FLAVOR
+from rules.base.traits import NODE, NODE_CHOICE, NODE_POOL
 from rules.placement.node_labels import advice_on_unknown, misspelt_mode_label, node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
@@ -58,6 +59,4 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         )
 
 
-RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | RESOURCE_FLAVOR,)
-)
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | NODE_CHOICE,))

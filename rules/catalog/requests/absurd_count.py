@@ -48,12 +48,14 @@ def check(pod: Pod, context: Context) -> Findings:
             amount = device.amount
             if not isinstance(amount, Quantity) or not amount.is_integer:
                 continue
-            exceeded = _exceeded(device.resource, amount, context.options["max_devices"], selected)
+            exceeded = _exceeded_limit(
+                device.resource, amount, context.options["max_devices"], selected
+            )
             if exceeded is None:
                 continue
             limit, advice = exceeded
             message = (
-                f"{container} asks for {display(f'{name}: {amount.text}')}{_meaning(amount)}: "
+                f"{container} asks for {display(f'{name}: {amount.text}')}{_value_words(amount)}: "
                 f"{limit}"
             )
             yield Finding(
@@ -65,7 +67,7 @@ def check(pod: Pod, context: Context) -> Findings:
             )
 
 
-def _exceeded(
+def _exceeded_limit(
     resource: Resource, amount: Quantity, max_devices: int, selected: DeviceCount | None
 ) -> tuple[str, str] | None:
     """What `amount` of `resource` is more than, and what to do; None if there may be as much."""
@@ -96,7 +98,7 @@ def _advice(amount: Quantity, maximum: int) -> str:
     )
 
 
-def _meaning(amount: Quantity) -> str:
+def _value_words(amount: Quantity) -> str:
     if amount.overflows:
         return ", which is more than Kubernetes can count"
     return f", which is {amount.value}" if amount.suffix else ""

@@ -38,11 +38,13 @@ def check(pod: Pod, context: Context) -> Findings:
         for device in devices(container).values():
             if fault := invalid_count_reason(device.limit):
                 yield _finding(container, device, "limits", fault, context)
-            if (fault := invalid_count_reason(device.request)) and not _agree(device):
+            if (fault := invalid_count_reason(device.request)) and not _limit_equals_request(
+                device
+            ):
                 yield _finding(container, device, "requests", fault, context)
 
 
-def _agree(device: Device) -> bool:
+def _limit_equals_request(device: Device) -> bool:
     if isinstance(device.limit, Quantity) and isinstance(device.request, Quantity):
         return device.limit.equal_to(device.request)
     return device.limit == device.request

@@ -45,7 +45,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container, device in requested:
         if device.resource.sharing == "share":
             candidates = whole.get(device.resource.vendor, [])[:MOST_COMPARED]
-            other = next((w for w in candidates if _exclude(device, w)), None)
+            other = next((w for w in candidates if _exclude_each_other(device, w)), None)
             if other:
                 yield _finding(container, device, other)
     for container in pod.containers:
@@ -54,7 +54,8 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _several_vendors(container: Container) -> Findings:
     first: Device | None = None
-    for device in devices(container).values():
+    # Sorted, as API servers do not keep the order of a file.
+    for _, device in sorted(devices(container).items()):
         if not device.is_requested or device.resource.vendor in OFTEN_BESIDE_OTHERS:
             continue
         first = first or device
@@ -69,7 +70,7 @@ def _several_vendors(container: Container) -> Findings:
             return
 
 
-def _exclude(share: Device, whole: Device) -> bool:
+def _exclude_each_other(share: Device, whole: Device) -> bool:
     return not matches_any(share.resource.companions, whole.name) and not matches_any(
         whole.resource.companions, share.name
     )

@@ -71,7 +71,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         elif label is not None and label not in reported:
             reported.add(label)
             key = f"nodeSelectorTerms.{label}"
-            yield _about((path, term), label, key, "in one term, which no node can meet")
+            yield _finding_about((path, term), label, key, "in one term, which no node can meet")
     yield from _conflicts(pod, possible)
 
 
@@ -91,14 +91,14 @@ def _conflicts(pod: Pod, terms: list[Term]) -> Findings:
     by_key: dict[str, list[Mapping[str, Any]]] = {}
     for demand in base:
         by_key.setdefault(demand["key"], []).append(demand)
-    labels = [_contradicted(by_key, [e for _, e in expressions(term)]) for _, term in terms]
+    labels = [_contradicted_label(by_key, [e for _, e in expressions(term)]) for _, term in terms]
     if labels and labels[0] is not None and None not in labels:
         demanded = labels[0] in pod.node_selector
         other = "what nodeSelector demands" if demanded else "a node with the GPU asked for"
-        yield _about(terms[0], labels[0], "nodeAffinity", f"and in no term allows {other}")
+        yield _finding_about(terms[0], labels[0], "nodeAffinity", f"and in no term allows {other}")
 
 
-def _contradicted(
+def _contradicted_label(
     base: Mapping[str, list[Mapping[str, Any]]], demands: list[Mapping[str, Any]]
 ) -> str | None:
     """The label for which no node can meet both `demands` and `base`; None if there is none.
@@ -110,7 +110,7 @@ def _contradicted(
     return impossible_label([*chain.from_iterable(base.get(key, ()) for key in keys), *demands])
 
 
-def _about(where: Term, label: str, key: str, why: str) -> Finding:
+def _finding_about(where: Term, label: str, key: str, why: str) -> Finding:
     """A finding at the last expression about `label` in the term `where` (its path and content)."""
     path, term = where
     matching = [(index, each) for index, each in expressions(term) if each.get("key") == label]

@@ -63,7 +63,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not is_writable(pod) or placement_skip_reason(pod) is not None:
         return
     if edits := _edits(pod, wanted):
-        labels = ", ".join(dict.fromkeys(affinity.key for affinity in wanted))
+        labels = ", ".join(dict.fromkeys(affinity.label for affinity in wanted))
         existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         yield Finding(
             path=(*pod.path, *existing),

@@ -90,7 +90,7 @@ def _open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
     If there is no required affinity, that of the affinity itself.
     """
     if node_affinity(pod).get(REQUIRED) is None:
-        return [_required(pod)]
+        return [_required_terms_path(pod)]
     return [
         path
         for path, term in required_terms(pod)
@@ -98,14 +98,14 @@ def _open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
     ]
 
 
-def _required(pod: Pod) -> Path:
+def _required_terms_path(pod: Pod) -> Path:
     return (*pod.path, *NODE_AFFINITY, REQUIRED)
 
 
 def _edits(pod: Pod, open_terms: Mapping[Path, list[NodeAffinity]]) -> Iterator[Edit]:
     for path, affinities in open_terms.items():
         added = [expression_for(affinity) for affinity in affinities]
-        if path == _required(pod):
+        if path == _required_terms_path(pod):
             yield put((*path, "nodeSelectorTerms"), [{"matchExpressions": added}])
         else:
             yield from (append((*path, "matchExpressions"), expression) for expression in added)
@@ -129,7 +129,7 @@ def _excludes(term: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _labels(affinities: list[NodeAffinity]) -> str:
-    return ", ".join(dict.fromkeys(affinity.key for affinity in affinities))
+    return ", ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
 def _finding(
@@ -151,8 +151,7 @@ def _finding(
 
 
 def _describe(affinities: list[NodeAffinity]) -> str:
-    texts = [f"{a.key}={'|'.join(a.values)}" if a.values else a.key for a in affinities]
-    return " and ".join(dict.fromkeys(texts))
+    return " and ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
 RULE = define_rule(

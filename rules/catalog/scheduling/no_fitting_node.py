@@ -2,22 +2,26 @@
 
 What it does
 ------------
-Compares a pod that asks for GPUs with all nodes of the cluster. Finds a node selector or a required
-node affinity that no node meets, a GPU resource that no node offers which meets them, and more of
-one than any such node has. Memory of a shared card, `aliyun.com/gpu-mem`, is also compared with a
-single card of such nodes: a node states the sum of its cards, and the size of each by labels, such
-as `nvidia.com/gpu.memory` and `aliyun.accelerator/nvidia_mem`, or by the model of its cards.
+Compares memory of a shared card, `aliyun.com/gpu-mem`, with a single card of the nodes that the
+pod selects, as far as they are among the linted files, or in the audited cluster. A node offers the
+sum of its cards. How much each has follows from `aliyun.com/gpu-count` beside it, from labels such
+as `nvidia.com/gpu.memory` and `aliyun.accelerator/nvidia_mem`, or from the model of its cards.
 
-All nodes are known only at admission, and only if the chart says so with `clusterInventory.nodes`
-(docs/other-objects.md): where an autoscaler adds nodes of other kinds, a pod may wait for a node
-that is not there yet. Compared are the labels of GPU nodes that a profile names, and the resources
-that at least one node offers. Taints, and what other pods have taken, are not compared. Pods with a
-node name or a scheduling gate, and those of DaemonSets, are not evaluated.
+Where all nodes are known, compares all GPU resources. Finds a node selector or a required node
+affinity that no node meets, a GPU resource that no node offers which meets them, and more of one
+than any such node has. All nodes are known only at admission, and only if the chart says so with
+`clusterInventory.nodes` (docs/other-objects.md): where an autoscaler adds nodes of other kinds, a
+pod may wait for a node that is not there yet.
+
+Compared are the labels of GPU nodes that a profile names, and the resources that at least one node
+offers. Taints, and what other pods have taken, are not compared. Pods with a node name or a
+scheduling gate, and those of DaemonSets, are not evaluated.
 
 No bundle refuses such a pod, because a node may have joined the cluster since. A policy can.
 
-Not reported: a share of a card where a node offers more memory than any number of its cards has,
-because its device plugin counts MiB and the profile says GiB.
+Not reported: a share of a card where one of the nodes does not say how large its cards are, or
+offers more memory than any number of them has, because its device plugin counts MiB and the profile
+says GiB.
 
 Why it matters
 --------------
@@ -48,8 +52,9 @@ from rules.placement.node_labels import GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-# More than any node has; a node that counts MiB seems to have a thousand times as many.
+# More than any node has; one that counts MiB seems to have a thousand times as many.
 MOST_CARDS = 64
+_PENDING = "the pod stays Pending"
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
 
@@ -58,7 +63,8 @@ def check(pod: Pod, context: Context) -> Findings:
     survey = context.inventory.find(NodeSurvey, SURVEY)
     if survey is None or pod.layout is not POD_SPEC or not requested_resources(pod):
         return
-    if pod.exists or _is_placed_by_others(pod):
+    is_updated = pod.exists and context.operation is not None
+    if is_updated or _is_placed_by_others(pod):
         return
     from rules.placement.node_affinity import selection  # noqa: PLC0415  # not offline
 
@@ -68,14 +74,17 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     amounts = _amounts(pod, groups, context.inventory)
     fitting = [group for group in groups if wanted.is_met(group.labels)]
-    if not fitting:
+    offering = [group for group in fitting if _has_room(group, amounts)]
+    if not survey.has_all:
+        yield from _too_large_shares(pod, fitting, "the known nodes", "it fits on none of them")
+    elif not fitting:
         path, reason = _missing_labels(pod, groups, wanted)
         yield _finding(path, "labels", reason)
-    elif not any(_has(group, amounts) for group in fitting):
+    elif not offering:
         name, reason = _shortage(fitting, amounts)
         yield _finding(first_request(pod, name), name, reason)
     else:
-        yield from _too_large_shares(pod, [group for group in fitting if _has(group, amounts)])
+        yield from _too_large_shares(pod, offering, "the nodes", _PENDING)
 
 
 def _is_placed_by_others(pod: Pod) -> bool:
@@ -100,7 +109,7 @@ def _amounts(pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory) -> dic
     }
 
 
-def _has(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
+def _has_room(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
     return all(group.resources.get(name, 0) >= amount for name, amount in amounts.items())
 
 
@@ -127,42 +136,45 @@ def _shortage(groups: Sequence[NodeGroup], amounts: Mapping[str, int]) -> tuple[
     return name, f"no node on which the pod may run offers all of {', '.join(amounts)}"
 
 
-def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup]) -> Findings:
-    """Yield each share of one card that is larger than every card of `groups`, if all are known."""
-    cards = [card_memory_of_node(g.labels) for g in groups if g.resources.get(GPU_MEM)]
-    known = [card.largest for card in cards if card]
-    if not known or len(known) < len(cards) or _count_another_unit(pod, groups):
+def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup], nodes: str, effect: str) -> Findings:
+    """Yield each share of one card that is larger than every card of `groups`, if all are known.
+
+    `nodes` and `effect` are for the messages.
+    """
+    resource = pod.profile.resource(GPU_MEM)
+    unit = MEBIBYTES.get(resource.unit, 0) if resource else 0
+    cards = [_largest_card(group, unit) for group in groups if group.resources.get(GPU_MEM)]
+    if not cards or not all(cards):
         return
-    most = f"{max(known) / 1024:.1f}".removesuffix(".0")
     for container in pod.containers:
         device = devices(container).get(GPU_MEM)
         if device is None:
             continue
         amount = device.amount
-        unit = MEBIBYTES.get(device.resource.unit, 0)
-        if isinstance(amount, Quantity) and amount.value * unit > max(known) * cards_of_share(pod):
+        if isinstance(amount, Quantity) and amount.value > max(cards) * cards_of_share(pod):
             reason = (
-                f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}, and no card of the "
-                f"nodes on which the pod may run has more than {most} GiB"
+                f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}, and no card of "
+                f"{nodes} on which the pod may run has more than {max(cards)}"
             )
-            found = _finding(container.amount_path(GPU_MEM), "", reason)
+            found = _finding(container.amount_path(GPU_MEM), "", reason, effect)
             # The key is that of `memory-exceeds-card`, which supersedes this rule.
             yield found._replace(key=f"card.{GPU_MEM}", container=container)
 
 
-def _count_another_unit(pod: Pod, groups: Sequence[NodeGroup]) -> bool:
-    """Whether a node offers more than its cards can have, in the unit that the profile states."""
-    resource = pod.profile.resource(GPU_MEM)
-    unit = MEBIBYTES.get(resource.unit, 0) if resource else 0
-    return any(
-        card and group.resources.get(GPU_MEM, 0) * unit > MOST_CARDS * card.largest
-        for group in groups
-        for card in [card_memory_of_node(group.labels)]
-    )
+def _largest_card(group: NodeGroup, unit: int) -> int:
+    """How much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
+
+    `unit` is how many MiB one is by the profile, 0 if that is unknown.
+    """
+    stated, labelled = group.per_card.get(GPU_MEM, 0), card_memory_of_node(group.labels)
+    # A device plugin may count in another unit than the profile says.
+    if labelled and unit and group.resources[GPU_MEM] * unit <= MOST_CARDS * labelled.largest:
+        return max(stated, labelled.largest // unit)
+    return stated
 
 
-def _finding(path: Path, key: str, reason: str) -> Finding:
-    message = f"{reason}: the pod stays Pending"
+def _finding(path: Path, key: str, reason: str, effect: str = _PENDING) -> Finding:
+    message = f"{reason}: {effect}"
     return Finding(path=path, key=f"fit.{key}", message=message, help=HELP)
 
 

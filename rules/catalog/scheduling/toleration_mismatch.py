@@ -30,7 +30,7 @@ References
 from collections.abc import Mapping
 from typing import Any
 
-from rules.base.json_values import append, as_text, display
+from rules.base.json_values import Edit, Path, append, as_text, display, put
 from rules.base.traits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 from rules.placement.gpu_nodes import (
     matching_resource,
@@ -75,10 +75,18 @@ def _finding(pod: Pod, taint: Taint, index: int, toleration: Mapping[str, Any]) 
         help=f"tolerate the taint with {{{lines}}}",
         fix=Fix(
             f"tolerate {display_taint(taint)}",
-            (append(base, right),),
+            (_edit(base, index, toleration, taint),),
             safe=field in ("key", "effect") and _is_placed_by_its_gpu(pod, taint),
         ),
     )
+
+
+def _edit(base: Path, index: int, toleration: Mapping[str, Any], taint: Taint) -> Edit:
+    key = as_text(toleration.get("key"))
+    if key != taint.key and key.lower() == taint.key.lower():
+        # The API server refuses capitals in the domain of a key: beside it the right one is no use.
+        return put((*base, index, "key"), taint.key)
+    return append(base, toleration_for(taint))
 
 
 def _is_placed_by_its_gpu(pod: Pod, taint: Taint) -> bool:

@@ -13,20 +13,22 @@ containers of Windows, in a pod that has to do with GPUs or other accelerators. 
 - sets a variable that NVIDIA's driver or container toolkit reads, such as `CUDA_VISIBLE_DEVICES`,
   except to hide the GPUs.
 
-The rule only warns if the pod prefers GPU nodes, tolerates their taint by name, or sets another
-variable whose name begins with `NVIDIA_` or `CUDA_`: such a pod may run where no GPU is. A
-toleration of all taints says nothing: node agents have it. Pods that the DaemonSet controller
-creates may be agents. Of these only a request and the selection of GPU nodes count, and about an
-image that is known to use CUDA, except those of NVIDIA's agents, the rule warns.
+The rule only warns if the pod prefers GPU nodes, tolerates their taint by name, sets another
+variable whose name begins with `NVIDIA_` or `CUDA_`, or if the privileged container names
+`nvidia-smi` or `torchrun` in its command or has one of ACK's sample images: such a pod may run
+where no GPU is. A toleration of all taints says nothing: node agents have it. Pods that the
+DaemonSet controller creates may be agents. Of these only a request and the selection of GPU nodes
+count, and about an image that is known to use CUDA, except those of NVIDIA's agents, the rule
+warns.
 
 Why it matters
 --------------
-A privileged container sees every device file of its node. It can therefore use every GPU there,
-whatever it was allocated, and read the data of other tenants in them. `NVIDIA_VISIBLE_DEVICES=void`
-hides nothing from it.
+A privileged container sees every device file of its node. It can therefore use every GPU, or other
+accelerator, there, whatever it was allocated, and read the data of other tenants in them.
 
-Fast networks do not need it: RDMA needs the capability `IPC_LOCK` and its own device plugin.
-Where a vendor's sample does need the privilege, write an exception for it.
+`NVIDIA_VISIBLE_DEVICES=void` hides nothing from it. Fast networks do not need it: RDMA needs the
+capability `IPC_LOCK` and its own device plugin. Where a vendor's sample does need the privilege,
+write an exception for it.
 
 Fix safety
 ----------
@@ -68,19 +70,19 @@ def check(pod: Pod, context: Context) -> Findings:
     windows = [c for c in pod.containers if is_host_process(c.raw) and not c.privileged]
     if not (privileged or windows or is_host_process(pod.spec)):
         return
-    evidence = next(gpu_evidence(pod, context), None) or _program(pod, privileged, context)
+    evidence = next(gpu_evidence(pod, context), None) or _program_evidence(pod, privileged, context)
     if evidence is None:
         return
     advice = RDMA_ADVICE if evidence.devices == GPU else ADVICE
     if is_node_debugger(pod):
         advice = IN_NODE_DEBUGGER
-    yield from (_privileged(container, evidence, advice) for container in privileged)
+    yield from (_finding(container, evidence, advice) for container in privileged)
     yield from (_host_process(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
         yield _host_process(None, pod, evidence)
 
 
-def _program(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
+def _program_evidence(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
     """What the commands and images of the privileged containers show; agents may run as much."""
     for container in () if is_made_by_daemon_set(pod, context) else privileged:
         if program := gpu_program(container.raw):
@@ -96,7 +98,7 @@ def _effect(evidence: Evidence) -> str:
     return f"it can use every {evidence.devices} {node}"
 
 
-def _privileged(container: Container, evidence: Evidence, advice: str) -> Finding:
+def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
     path = (*container.path, "securityContext", "privileged")
     return Finding(
         path=path,

@@ -15,6 +15,9 @@ allowed that to privileged containers only, and lets the container manage MIG de
 With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_RAWIO` it reaches
 the memory and the ports of its devices: either gives it every GPU of the node.
 
+On nodes with other accelerators, such as TPUs, there is no such toolkit. There the rule warns of
+`SYS_ADMIN`, with which a process can mount what belongs to the node.
+
 Fix safety
 ----------
 The fix removes the capability only if the policy says `fix: true`: the program may need it, as
@@ -29,8 +32,7 @@ References
 
 from rules.base.json_values import remove
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
-from rules.gpu.components import advice_for_agents
-from rules.placement.gpu_nodes import is_for_gpus
+from rules.placement.gpu_nodes import excludes_nvidia, gpu_evidence, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADMINISTRATION = frozenset({"SYS_ADMIN", "ALL"})
@@ -39,11 +41,14 @@ KERNEL = frozenset({"SYS_MODULE", "SYS_RAWIO"})
 FIELD = ("securityContext", "capabilities", "add")
 
 
-def check(pod: Pod, _context: Context) -> Findings:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that adds one of the capabilities."""
     containers = [(c, entries) for c in pod.containers if (entries := _administration(c))]
     if containers and is_for_gpus(pod):
-        yield from (_finding(pod, container, entries) for container, entries in containers)
+        devices = next(gpu_evidence(pod, context)).devices
+        has_toolkit = not excludes_nvidia(pod)
+        for container, entries in containers:
+            yield _finding(container, entries, devices, has_toolkit=has_toolkit)
 
 
 def _administration(container: Container) -> list[tuple[int, str]]:
@@ -52,21 +57,27 @@ def _administration(container: Container) -> list[tuple[int, str]]:
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
-def _finding(pod: Pod, container: Container, entries: list[tuple[int, str]]) -> Finding:
+def _finding(
+    container: Container, entries: list[tuple[int, str]], devices: str, *, has_toolkit: bool
+) -> Finding:
     names = {name for _, name in entries}
     capabilities = " and ".join(sorted(names))
     noun = "capability" if len(names) == 1 else "capabilities"
-    effect = "the container toolkit takes it for privileged and gives it any GPU that it names"
-    if names.isdisjoint(ADMINISTRATION):
-        effect = "it can change the kernel of the node and use every GPU"
+    effect, action = f"it can change the kernel of the node and use every {devices}", Action.DENY
+    if has_toolkit and not names.isdisjoint(ADMINISTRATION):
+        effect = "the container toolkit takes it for privileged and gives it any GPU that it names"
+    elif names == {"SYS_ADMIN"}:
+        effect = f"it can mount what belongs to the node, and so perhaps use every {devices}"
+        action = Action.WARN
     add = (*container.path, *FIELD)
     return Finding(
         path=(*add, entries[0][0]),
         key=".".join(FIELD),
-        message=f"{container} adds the {noun} {capabilities} in a pod for GPUs: {effect}",
+        message=f"{container} adds the {noun} {capabilities} in a pod for {devices}s: {effect}",
         container=container,
-        help=f"remove {capabilities} from capabilities.add{advice_for_agents(pod)}",
+        help=f"remove {capabilities} from capabilities.add",
         fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),
+        action=action,
     )
 
 

@@ -24,10 +24,10 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that requests computing power, if none of the pod requests memory."""
-    requesting = [container for container in pod.containers if _asks(container, GPU_CORE)]
+    requesting = [container for container in pod.containers if _asks_for(container, GPU_CORE)]
     if not requesting:
         return
-    if any(_asks(container, GPU_MEM) for container in pod.containers):
+    if any(_asks_for(container, GPU_MEM) for container in pod.containers):
         return
     for container in requesting:
         message = (
@@ -41,7 +41,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         )
 
 
-def _asks(container: Container, name: str) -> bool:
+def _asks_for(container: Container, name: str) -> bool:
     for amounts in (container.limits, container.requests):
         if name in amounts:
             amount = parse(amounts[name])

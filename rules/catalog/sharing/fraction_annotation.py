@@ -40,7 +40,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         keys = (*fraction.annotations, fraction.cards)
         if not any(key in pod.annotations for key in keys):
             continue
-        is_obeyed = pod.profile.obeys(fraction, pod.annotations, pod.scheduler)
+        is_obeyed = pod.profile.grants_fraction(fraction, pod.annotations, pod.scheduler)
         action = Action.DENY if is_obeyed else Action.WARN
         yield from (finding._replace(action=action) for finding in _findings(pod, fraction))
 

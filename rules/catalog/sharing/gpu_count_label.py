@@ -66,12 +66,12 @@ def _fault(pod: Pod, value: object) -> str | None:
         return f"it has a meaning only where a container asks for {GPU_MEM}"
     for container in pod.containers:
         for name in DIVIDED:
-            if _indivisible(container, name, int(count)):
+            if _is_indivisible(container, name, int(count)):
                 return f"it does not divide the {name} of {container}"
     return None
 
 
-def _indivisible(container: Container, name: str, cards: int) -> bool:
+def _is_indivisible(container: Container, name: str, cards: int) -> bool:
     amount = parse(container.limits.get(name, container.requests.get(name)))
     return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
 

@@ -3,10 +3,11 @@
 What it does
 ------------
 Finds annotations and labels in which schedulers record which card a pod was given: those of ACK,
-HAMi (with its older releases and the device plugins of other makers that it writes for), KAI,
-koordinator, Tencent's gpu-manager and Volcano. Finds the environment variables of ACK that say the
-same, and `CGPU_DISABLE` with a value that switches cGPU off. In a container that requests a share
-of ACK, a prefix in `envFrom` that a key can complete to one of these variables counts too.
+elastic-gpu-scheduler, HAMi (with its older releases and the device plugins of other makers that it
+writes for), Huawei's MindCluster, Intel's GPU Aware Scheduling, KAI, koordinator, TensorFusion,
+Tencent's gpu-manager and Volcano. Finds the environment variables of ACK that say the same, and
+`CGPU_DISABLE` with a value that switches cGPU off. In a container that requests a share of ACK, a
+prefix in `envFrom` that a key can complete to one of these variables counts too.
 
 Schedulers and device plugins write these keys into pods that exist already. An update may therefore
 add, change or remove them if its user is one of Kubernetes' own: a service account, a node, or
@@ -45,6 +46,8 @@ References
 - kai-scheduler/KAI-Scheduler, `pkg/common/resources/gpu_sharing.go`
 - Project-HAMi/HAMi, `pkg/util/util.go` (`GetPendingPod`), `pkg/device/nvidia/device.go`
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
+- intel/platform-aware-scheduling, `gpu-aware-scheduling/docs/usage.md`
+- NexusGPU/tensor-fusion, `internal/hypervisor/backend/kubernetes/deviceplugin.go`
 """
 
 from collections.abc import Iterable, Iterator, Mapping

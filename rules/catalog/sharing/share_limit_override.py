@@ -5,7 +5,7 @@ What it does
 Finds variables in the `env` of a container that requests a share of a GPU, if they switch off or
 replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcano with any value),
 `CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
-`CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is `disable`,
+`CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is or may be `disable`,
 `CUDA_OVERSUBSCRIBE`, `CUDA_TASK_PRIORITY` in a container that does not request
 `nvidia.com/priority`, the limits of an MPS client, and the directory in which it finds its daemon.
 A `valueFrom` reference counts too, and a prefix in `envFrom` that a key can complete to one of
@@ -124,9 +124,10 @@ def _mounts(container: Container) -> Findings:
 
 def _effect(container: Container, variable: str) -> str:
     if variable == SWITCH:
-        return _switched(container)
+        return _switch_effect(container)
     if variable == POLICY:
-        loose = container.value_of(POLICY) in (None, "disable", "DISABLE")
+        value = container.value_of(POLICY)
+        loose = value in (None, "disable", "DISABLE") or "$(" in value
         return "which may switch off the limit on GPU cores" if loose else ""
     if variable == PRIORITY and PRIORITY_RESOURCE in container.limits:
         return ""
@@ -136,7 +137,7 @@ def _effect(container: Container, variable: str) -> str:
     return "which replaces the limit that the sharing system sets" if limit else ""
 
 
-def _switched(container: Container) -> str:
+def _switch_effect(container: Container) -> str:
     if any(name.startswith(PRESENCE_COUNTS) for name in devices(container)):
         return "whose mere presence switches off the limits of the share"
     entries = [entry for _, entry in container.env_entries(SWITCH)]

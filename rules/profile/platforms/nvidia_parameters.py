@@ -84,7 +84,7 @@ def _faults_of_sharing(sharing: Mapping[str, Any], fields: tuple[str, ...]) -> I
     place: Path = ("sharing",)
     yield from _unknown_fields(sharing, fields, place)
     strategy = sharing.get("strategy")
-    yield from _choice(sharing, "strategy", STRATEGIES, place, is_required=True)
+    yield from _choice_faults(sharing, "strategy", STRATEGIES, place, is_required=True)
     for field, owner in ((SLICING_FIELD, TIME_SLICING), (MPS_FIELD, MPS)):
         settings = (yield from _object(sharing, field, place)) if field in fields else None
         if settings is None:
@@ -95,7 +95,7 @@ def _faults_of_sharing(sharing: Mapping[str, Any], fields: tuple[str, ...]) -> I
             yield Fault((*place, field), text, advice)
         elif field == SLICING_FIELD:
             yield from _unknown_fields(settings, ("interval",), (*place, field))
-            yield from _choice(settings, "interval", INTERVALS, (*place, field))
+            yield from _choice_faults(settings, "interval", INTERVALS, (*place, field))
         else:
             yield from _faults_of_mps(settings, (*place, field))
 
@@ -106,17 +106,17 @@ def _faults_of_mps(settings: Mapping[str, Any], place: Path) -> Iterator[Fault]:
     if not (share is None or _is_placeholder(share)) and not _is_percentage(share):
         text = f"have {display(f'{PERCENTAGE}: {share}')}"
         yield Fault((*place, PERCENTAGE), text, "write a whole number from 0 to 100")
-    yield from _memory(settings, MEMORY, place)
+    yield from _memory_faults(settings, MEMORY, place)
     by_device = yield from _object(settings, MEMORY_BY_DEVICE, place)
     for device in by_device or ():
-        yield from _memory(by_device or {}, device, (*place, MEMORY_BY_DEVICE))
+        yield from _memory_faults(by_device or {}, device, (*place, MEMORY_BY_DEVICE))
 
 
 def _is_percentage(value: Any) -> bool:
     return type(value) in {int, float} and 0 <= value <= 100 and value == int(value)  # noqa: PLR2004
 
 
-def _memory(settings: Mapping[str, Any], field: str, place: Path) -> Iterator[Fault]:
+def _memory_faults(settings: Mapping[str, Any], field: str, place: Path) -> Iterator[Fault]:
     value = settings.get(field)
     amount = None if value is None else parse(value)
     is_small = isinstance(amount, Quantity) and amount.value < LEAST_MEMORY
@@ -139,7 +139,7 @@ def _object(
     return None
 
 
-def _choice(
+def _choice_faults(
     parent: Mapping[str, Any],
     field: str,
     choices: tuple[str, ...],

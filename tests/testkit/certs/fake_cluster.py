@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from certs.authority import service_names
@@ -17,6 +17,7 @@ from cluster.api.errors import (
     ConfigurationRef,
     ConflictError,
     Object,
+    RequiredObjectError,
 )
 from cluster.controllers.certificates import CertificateController, Clocks, ControllerConfig
 
@@ -57,7 +58,8 @@ class MemoryCluster:
     """A `cluster.api.errors.Cluster` with the empty objects that the chart creates.
 
     `crash` is (n, after): the process ends at the n-th write from now, before or after the write
-    takes effect. `refuse` names a kind of object whose requests fail.
+    takes effect. `refuse` names a kind of object whose requests fail, and `missing` one of which
+    there is none.
     """
 
     def __init__(self) -> None:
@@ -73,6 +75,7 @@ class MemoryCluster:
         self.writes: list[str] = []
         self.crash: tuple[int, bool] | None = None
         self.refuse: str | None = None
+        self.missing: str | None = None
 
     def configure(self, configuration: ConfigurationRef, *names: str) -> None:
         """Create a webhook configuration as the chart does: without a bundle."""
@@ -99,6 +102,11 @@ class MemoryCluster:
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         self._check_allowed(ref.kind.value)
         return copy.deepcopy(self.objects.get((ref.kind.value, ref.name)))
+
+    def changes(self, ref: ConfigurationRef) -> Iterator[None]:
+        """None: tests begin each pass themselves."""
+        del ref
+        return iter(())
 
     def write_bundle(
         self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
@@ -169,6 +177,8 @@ class MemoryCluster:
     def _check_allowed(self, kind: str) -> None:
         if self.refuse == kind:
             raise ClusterError(f"{kind} is forbidden")
+        if self.missing == kind:
+            raise RequiredObjectError(f"{kind} not found")
 
 
 def controller(

@@ -37,6 +37,7 @@ class Commands(NamedTuple):
     trust_new: str
     trust_new_alone: str
     trust_given: str
+    overwriting: str  # the options of Helm 4
 
 
 def documented_commands(namespace: str) -> Commands:
@@ -45,7 +46,9 @@ def documented_commands(namespace: str) -> Commands:
     _, _, text = text.partition("\n## Changing the mode\n")
     text, _, _ = text.partition("\n## ")
     found = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    return Commands(*("\n".join(re.findall(r"\$ (.*)", block)) for block in found))
+    options = re.findall(r"\n`(--server-side.*?)`", text)
+    blocks = ["\n".join(re.findall(r"\$ (.*)", block)) for block in found]
+    return Commands(*blocks, *options)
 
 
 class ModeChanger:
@@ -54,7 +57,18 @@ class ModeChanger:
     `folder` has helm, kubectl and the chart for the commands, and gets the files they write.
     """
 
-    def __init__(self, installation: Installation, cert_manager: CertManager, folder: Path) -> None:
+    def __init__(
+        self,
+        installation: Installation,
+        cert_manager: CertManager,
+        folder: Path,
+        *,
+        installed_by: str = "",
+    ) -> None:
+        """`installed_by` is the version of Helm that installs the chart, if it is another one.
+
+        Then Helm 4 gets its options without waiting for a conflict, as the document says it.
+        """
         self.installation = installation
         self.mode = "self"
         #: How often Helm has reported a conflict about a field of another manager
@@ -65,7 +79,11 @@ class ModeChanger:
         for name, program in (("helm", installation.program), ("kubectl", "kubectl")):
             (folder / name).symlink_to(installation.plane.programs[program])
         (folder / "charts").symlink_to(ROOT / "charts")
+        self._overwriting = f" {self._commands.overwriting}" if installed_by else ""
+        changed_by = installation.program
+        installation.program = installed_by or changed_by
         installation.install(values("self"))
+        installation.program = changed_by
         self._shorten_interval()
         self._wait_for_trust(b"")
 
@@ -81,16 +99,15 @@ class ModeChanger:
             self._run(self._commands.trust_both)
             self._wait_for_trust((self._folder / "both.pem").read_bytes())
         if mode == "existingSecret":
-            change += f" --set certificates.existingSecret.name={SECRETS[mode]}"
+            change += f" --set certificates.existingSecret.name={SECRETS[mode]}{self._overwriting}"
         if self.mode == "certManager":
             change += " --set certificates.certManager.prepare=true"
         self._run(change)
         self.mode = mode
         self._wait_for_trust((self._folder / "old.pem").read_bytes() + authority)
         wait_for_pods(self.installation, mode)
-        self._run(
-            self._commands.trust_given if mode == "existingSecret" else self._commands.trust_new
-        )
+        trust_given = self._commands.trust_given + self._overwriting
+        self._run(trust_given if mode == "existingSecret" else self._commands.trust_new)
         if mode == "certManager":
             self._run(self._commands.trust_new_alone)
         self._wait_for_trust(authority)
@@ -111,12 +128,12 @@ class ModeChanger:
         return b""
 
     def _run(self, command: str) -> None:
-        """Run commands of the document; after a conflict, once more with `--force-conflicts`."""
+        """Run commands of the document; after a conflict, once more with the options for that."""
         done = self._bash(command)
         if "conflict" in done.stderr and self.installation.program == "helm4":
             assert "clientConfig.caBundle" in done.stderr
             self.conflicts += 1
-            done = self._bash(f"{command} --force-conflicts")
+            done = self._bash(f"{command} {self._commands.overwriting}")
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         if "Deployment/gpuward-certs" in release_objects(self.installation):
             self._shorten_interval()

@@ -172,12 +172,15 @@ class Kubelet(BackgroundThread):
         return None
 
     def _set_endpoint(self, uid: str, pod: PodProcess | None) -> None:
-        """Add a pod to the Service's endpoints; None removes the pod with this uid."""
-        if pod is None:
-            if uid in self._endpoints:
-                proxy, endpoint = self._endpoints.pop(uid)
-                proxy.remove(endpoint)
-        elif uid not in self._endpoints and (found := self.proxies.get(pod.namespace)):
+        """Add a pod to the Service's endpoints; None removes the pod with this uid.
+
+        A Service that is created again has another forwarder.
+        """
+        wanted = self.proxies.get(pod.namespace) if pod else None
+        if uid in self._endpoints and self._endpoints[uid][0] is not wanted:
+            proxy, endpoint = self._endpoints.pop(uid)
+            proxy.remove(endpoint)
+        if pod and wanted and uid not in self._endpoints:
             endpoint = pod.endpoint("https")
-            found.add(endpoint)
-            self._endpoints[uid] = found, endpoint
+            wanted.add(endpoint)
+            self._endpoints[uid] = wanted, endpoint

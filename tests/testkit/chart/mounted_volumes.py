@@ -16,7 +16,8 @@ class Volume:
     """A volume of a pod in `namespace`, as a folder: a Secret, a ConfigMap or several ConfigMaps.
 
     An update swaps a symbolic link, so that all files change at once. As with a kubelet, the
-    folder stays as it is if the object or a key that `items` names is missing.
+    folder stays as it is if the object or a key that `items` names is missing. A source that is
+    `optional` then has no files.
     """
 
     def __init__(self, plane: Cluster, namespace: str, volume: Any, folder: Path) -> None:
@@ -38,12 +39,12 @@ class Volume:
         files: dict[str, bytes] = {}
         for path, source in self._sources:
             answer = self._plane.request("GET", path)
-            if answer.status != 200:
-                return None
-            found = _contents(answer.body)
             wanted = {item["path"]: item["key"] for item in source.get("items", ())}
-            if not found.keys() >= set(wanted.values()):
-                return None
+            found = _contents(answer.body) if answer.status == 200 else None
+            if found is None or not found.keys() >= set(wanted.values()):
+                if not source.get("optional"):
+                    return None
+                continue
             files |= {path: found[key] for path, key in wanted.items()} if wanted else found
         return files
 

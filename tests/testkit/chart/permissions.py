@@ -10,7 +10,10 @@ ACCOUNT = LEASE = "gpuward-certs"
 REMOVAL_ACCOUNT = "gpuward-removal"
 CHECK_ACCOUNT = "gpuward-test"
 WATCH_ACCOUNT = "gpuward-watch"
-CONTROLLER_VERBS = ["get", "patch"]
+CONTROLLER_VERBS = ["get", "watch", "patch"]
+WATCH_VERBS = ["get", "watch"]
+REPAIR_VERBS = ["create", "patch"]
+REPAIR_BINDING = "gpuward-repair"
 # The removal reads a configuration before it deletes it, to see whether it is gpuward's.
 REMOVAL_VERBS = ["get", "delete"]
 READING_VERBS = ["get"]
@@ -70,9 +73,21 @@ def delete_check_permissions(plane: Cluster, configuration: str) -> None:
 def create_watch_account(plane: Cluster, namespace: str, configuration: str) -> None:
     """Create the account of the pod that watches the configurations, and its permissions."""
     role = f"{configuration}-watch"
-    _create_hook_account(plane, namespace, WATCH_ACCOUNT, role, configuration, READING_VERBS)
+    _create_hook_account(plane, namespace, WATCH_ACCOUNT, role, configuration, WATCH_VERBS)
     account = {"kind": "ServiceAccount", "name": WATCH_ACCOUNT, "namespace": namespace}
     _grant(plane, f"{RBAC}/namespaces/{namespace}", "Role", role, [EVENT_RULE], account)
+
+
+def grant_repair(plane: Cluster, namespace: str, configuration: str) -> None:
+    """Let the pod that watches the configurations create them again."""
+    account = {"kind": "ServiceAccount", "name": WATCH_ACCOUNT, "namespace": namespace}
+    rules = [configuration_rule(configuration, REPAIR_VERBS)]
+    _grant(plane, RBAC, "ClusterRole", f"{configuration}-repair", rules, account)
+
+
+def delete_repair_permissions(plane: Cluster, configuration: str) -> None:
+    """Delete the permissions of `grant_repair`."""
+    _delete_cluster_role(plane, f"{configuration}-repair")
 
 
 def delete_watch_permissions(plane: Cluster, configuration: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
+from cluster.doctor.checks.failed_calls import CountedCalls
 from cluster.doctor.cli import all_rows
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, State
-from cluster.source.objects import MissingRightError, ObjectSource, Resource, SourceError
+from cluster.source.objects import GetError, MissingRightError, ObjectReader, Resource, SourceError
 from policies.loading import default_policy
 from policies.policy import Policy
 from rules.finding import Action
@@ -20,7 +22,7 @@ NO_METRICS = 'apiserver_request_total{code="200"} 7\n'
 class Objects:
     """Objects in memory.
 
-    The account must not list the resources that are `forbidden`; the API server fails at those
+    The account may not list the resources that are `forbidden`; the API server fails at those
     that are `broken`.
     """
 
@@ -36,6 +38,13 @@ class Objects:
             raise SourceError(f"cannot list {resource}: 500")
         return iter([item for item in self._objects if item["kind"] == resource.kind])
 
+    def get(self, resource: Resource, namespace: str, name: str) -> Any:
+        if resource.name in self._forbidden:
+            right = f"get {resource} in namespace {namespace}"
+            raise GetError(f"{resource.name}/{name}", "the account may not", right)
+        found = (item for item in self.list(resource) if item["metadata"]["name"] == name)
+        return next(found, None)
+
 
 def rows(
     *objects: Object,
@@ -45,13 +54,14 @@ def rows(
     ask_kubelets: bool = False,
     tls_only: bool = False,
     policy: Policy | None = None,
+    before: CountedCalls | None = None,
 ) -> dict[str, list[Row]]:
     """The rows by check."""
     source = Objects(*objects, forbidden=forbidden, broken=broken)
     policy = policy or default_policy()
-    facts: Facts = read_facts(cast("ObjectSource", source), policy, request)
+    facts: Facts = read_facts(cast("ObjectReader", source), policy, request)
     found: dict[str, list[Row]] = {}
-    for row in all_rows(facts, ask_kubelets=ask_kubelets, tls_only=tls_only):
+    for row in all_rows(facts, before, ask_kubelets=ask_kubelets, tls_only=tls_only):
         found.setdefault(row.check, []).append(row)
         assert bool(row.remedy) == (row.state is not State.OK), row
     return found
@@ -69,3 +79,15 @@ def installed(**changes: Any) -> list[Object]:
     for entry in pair[0]["webhooks"]:
         entry.update(changes)
     return list(pair)
+
+
+def recorded(*objects: str, pair: list[Object] | None = None) -> Object:
+    """The chart's record of the release of `installed()`, with the objects that it names."""
+    expected = {"apiVersion": "v1", "kind": "List", "items": pair or installed()}
+    data = {"expected.yaml": json.dumps(expected), "objects.txt": "\n".join(objects)}
+    return in_release("ConfigMap", "gpuward-registration", data=data)
+
+
+def in_release(kind: str, name: str, **fields: Any) -> Object:
+    """An object in the namespace of the release of `installed()`."""
+    return {"kind": kind, "metadata": {"name": name, "namespace": "gpuward-system"}, **fields}

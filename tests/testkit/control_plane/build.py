@@ -94,6 +94,11 @@ def _programs(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
         return Programs((Path(assets),))
+    return build_programs(*sources)
+
+
+def build_programs(*sources: Source) -> Programs:
+    """The programs of `sources`; built if necessary."""
     go = go_command()
     return Programs(tuple(_build(go, source) for source in sources))
 
@@ -102,21 +107,24 @@ def _build(go: str, source: Source) -> Path:
     """The folder with the programs of a Go module and the copied files; built if necessary.
 
     The key of the cache is a hash of the flags, the packages, the copied files (by the `repr` of
-    `Copied`, so renaming it discards the cache), the platform, go.mod and go.sum.
+    `Copied`, so renaming it discards the cache), the platform, go.mod, go.sum and the module's own
+    program.
     """
     flags = ["-trimpath", "-buildvcs=false", "-mod=readonly"]
     flags += [f"-ldflags={_linker_flags(source)}"] if source.packages else []
     flags += source.flags
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
     recipe = repr((flags, source.packages, source.copied, platform))
-    texts = [(source.folder / name).read_text(encoding="utf-8") for name in ("go.mod", "go.sum")]
+    files = ["go.mod", "go.sum", *(["main.go"] if "." in source.packages.values() else [])]
+    texts = [(source.folder / name).read_text(encoding="utf-8") for name in files]
     key = hashlib.sha256("\0".join([recipe, *texts]).encode()).hexdigest()[:12]
     target = cache() / f"{source.name}-{key}"
     with build_once(target) as folder:
         if folder:
             _announce(source, target)
             for name, package in source.packages.items():
-                run([go, "build", *flags, f"-o={folder / name}", package], source.folder)
+                command = [go, "build", *flags, f"-o={folder / name}", package]
+                run(command, source.folder, cgo=source.cgo)
             _copy_files(go, source, folder)
     return target
 
@@ -153,6 +161,8 @@ def _linker_flags(source: Source) -> str:
     """
     text = (source.folder / "go.mod").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^\s*(\S+) (v[\d.]+)", text, re.MULTILINE))
+    if "k8s.io/apimachinery" not in versions:
+        return "-s -w"
     minor = versions["k8s.io/apimachinery"].split(".")[1]
     values = {
         "helm.sh/helm/v3/internal/version.version": versions.get("helm.sh/helm/v3", ""),

@@ -20,7 +20,7 @@ class Copied(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A Go module beside this file: its programs by name and import path, and copied files.
+    """A Go module: its programs by name and import path, and copied files.
 
     `name` is part of the cache's folder names: a new name means a new build.
     """
@@ -31,11 +31,15 @@ class Source(NamedTuple):
     flags: tuple[str, ...] = ()
     duration: str = "about two minutes"
     """How long the first build usually takes, in words."""
+    cgo: bool = False
+    """Whether it has parts in C, so that its build needs a C compiler."""
+    home: Path = HERE
+    """The folder that has the folder of its go.mod."""
 
     @property
     def folder(self) -> Path:
         """The folder of its go.mod."""
-        return HERE / self.name
+        return self.home / self.name
 
 
 _KUBERNETES = {

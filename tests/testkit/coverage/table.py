@@ -1,7 +1,7 @@
 """The tables of docs/coverage.md, from the data in tests/data/coverage.yaml.
 
 A bypass is a way in which a container gets access to a GPU that the scheduler has not counted.
-`python -m tests.testkit.coverage.table` writes the tables into the document.
+`make docs` writes the tables into the document.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from tests.testkit.admission.reviews import container, pod
+from tests.testkit.container_runtime import answers
 from tests.testkit.paths import DATA, DOCS
 
 FILE = DATA / "coverage.yaml"
@@ -30,6 +31,7 @@ COLUMNS = {
     "kubernetes": "API server alone",
     "baseline": "with Pod Security",
 }
+_ON_A_NODE = "on a node"
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ def document(text: str) -> str:
 def _tables() -> Iterator[str]:
     for bypass in bypasses():
         if title := bypass.entry.get("section"):
-            yield from ("", f"## {title}", "", _row(["bypass", *COLUMNS.values(), "mitigation"]))
-            yield _row(["---"] * (len(COLUMNS) + 2))
+            titles = ["bypass", *COLUMNS.values(), _ON_A_NODE, "mitigation"]
+            yield from ("", f"## {title}", "", _row(titles), _row(["---"] * len(titles)))
         yield _bypass_row(bypass, bypass.entry["description"], None)
         for profile in bypass.entry.get("with_profile", {}):
             yield _bypass_row(bypass, f"the same with the profile `{profile}`", profile)
@@ -142,6 +144,9 @@ def _tables() -> Iterator[str]:
     yield from ("apiVersion: gpuward.io/v1", "kind: Policy", strict_policy().rstrip(), "```")
     yield from ("", "## Mitigations", "", _row(["mitigation", "what to do"]), _row(["---"] * 2))
     yield from (_row([f"*{name}*", text]) for name, text in data()["mitigations"].items())
+    yield from ("", "## Not executed", "", _row(["reason", "why"]), _row(["---"] * 2))
+    for name, entry in answers.data()["unexecuted"].items():
+        yield _row([f"*{name}*", entry["why"]])
     yield ""
 
 
@@ -151,7 +156,14 @@ def _bypass_row(bypass: Bypass, description: str, profile: str | None) -> str:
     if profile:
         cells["strict"] = "not tested"  # the strict policy is tested with its own profile only
     names = bypass.mitigations if needs_mitigation else []
-    return _row([description, *map(_emphasized, cells.values()), _joined(names)])
+    outcomes = map(_emphasized, cells.values())
+    return _row([description, *outcomes, _on_a_node(bypass), _joined(names)])
+
+
+def _on_a_node(bypass: Bypass) -> str:
+    """What the container gets, or the reason why that was not executed."""
+    found = answers.recorded().get(bypass.name)
+    return str(found) if found else f"*{answers.reasons()[bypass.name]}*"
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -164,7 +176,3 @@ def _emphasized(cell: str) -> str:
 
 def _joined(mitigations: Iterable[str]) -> str:
     return ", ".join(f"*{name}*" for name in mitigations)
-
-
-if __name__ == "__main__":
-    DOCUMENT.write_text(document(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -61,9 +61,9 @@ class Removal(NamedTuple):
         answer = self.plane.request("PATCH", self.path(kind), patch, content_type=content_type)
         assert answer.status == 200, answer
 
-    def run(self, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
+    def run(self, kubeconfig: Path, *more: str) -> subprocess.CompletedProcess[str]:
         options = [f"--{kind}-configuration={self.name}" for kind in ("mutating", "validating")]
-        return remove("--kubeconfig", str(kubeconfig), *options)
+        return remove("--kubeconfig", str(kubeconfig), *options, *more)
 
 
 MODE_OFF = RegistrationOptions(Action.OFF)

@@ -1,0 +1,29 @@
+"""Whether a certificate should have been replaced, and when it expires, in words."""
+
+from __future__ import annotations
+
+import datetime
+
+# As the alert GpuwardCertificateExpiresSoon: whoever renews certificates by themselves does so when
+# a third of the lifetime is left.
+_SOON = datetime.timedelta(days=14)
+_SOON_OF_LIFETIME = 14 / 90
+_UNITS = (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+
+
+def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> bool:
+    """Whether a certificate that is valid from `start` until `end` should have been replaced.
+
+    It is in its last 14 days, or the last 14 ninetieths of a lifetime of less than 90 days.
+    """
+    return end - now < min(_SOON, (end - start) * _SOON_OF_LIFETIME)
+
+
+def expiry_text(end: datetime.datetime, now: datetime.datetime) -> str:
+    """When a certificate expires that is valid until `end`, as the end of a sentence about it."""
+    seconds = int((end - now).total_seconds())
+    if seconds < 0:
+        return f"has expired at {end:%Y-%m-%d %H:%M} UTC"
+    # At least two of a unit, so that it is never one.
+    unit, size = next(((u, s) for u, s in _UNITS if seconds >= 2 * s), _UNITS[-1])
+    return f"expires in {seconds // size} {unit}, at {end:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,273 @@
+"""The command `gpuward modes`: show the modes of namespaces, and change them in bulk."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from cluster.audit.audit import AuditResult, audit
+from cluster.gpus.tables import Table, render
+from cluster.source.objects import NAMESPACES, VALIDATING, Object, ObjectReader, SourceError
+from cluster.source.options import add_connection_options, open_connection
+from cluster.source.registered import is_own, registered_mode
+from cluster.source.release import read_policy
+from cluster.structured_output import format_document
+from lint.options import add_policy
+from policies.loading import POLICY_FILE, PolicyError, parse_policy
+from policies.policy import Policy
+from reports.formats import many, some
+from rules.base.json_values import as_object, as_text
+from rules.finding import Action
+from sources.policy_file import PolicyChoice
+from sources.sources import UsageError
+from terminal import CommandParser, printable, write_error
+from webhook.registration import MODE_LABEL
+
+if TYPE_CHECKING:
+    from cluster.api.connection import Connection
+
+_DESCRIPTION = f"""\
+Show which mode namespaces have, by the webhooks that are registered, and whom mode deny
+would hit there. With --set it says what would change. Only with --write the label
+{MODE_LABEL} is written, and only on namespaces in which nothing would be refused;
+--with-refusals writes it on the others too. Nothing else is changed."""
+_EPILOG = """\
+The policy is that of the cluster, unless --policy names another. The account needs the rights
+of gpuward audit, to get the ConfigMap with the policy and, with --write, to patch namespaces.
+
+exit status: 0 shown, changed, or nothing to refuse, 1 --set deny would refuse something that
+there is, 2 wrong usage, or a namespace could not be changed, 3 something could not be listed or
+evaluated"""
+VERSION = 1
+"""Grows when a field of the document changes its meaning or goes away."""
+FIELD_MANAGER = "gpuward-modes"
+_NOT_SENT = "<not sent>"
+_UNKNOWN = "<unknown>"
+_MODES = [action.word for action in Action]
+
+
+class NamespacePlan(NamedTuple):
+    """A namespace: the mode that it has and the one that it is to get, as webhooks choose them.
+
+    - `mode` and `new_mode`: empty if its objects are not sent to gpuward.
+    - `refused`: the workloads and objects of which mode `deny` would refuse pods, or themselves;
+      None if that is not known.
+    - `is_changed`: whether its label is to be written.
+    """
+
+    name: str
+    mode: str
+    new_mode: str
+    refused: Sequence[str] | None
+    is_changed: bool
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether the new mode would refuse something, as far as is known."""
+        return self.new_mode == Action.DENY.word and bool(self.refused)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the new mode is known to refuse nothing that there is."""
+        return self.new_mode != Action.DENY.word or self.refused == []
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = CommandParser(
+        prog="gpuward modes",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("namespaces", metavar="NAMESPACE", nargs="*", help="only these namespaces")
+    made.add_argument(
+        "--selector",
+        "-l",
+        metavar="SELECTOR",
+        help="only namespaces with these labels: team=a,tier!=b",
+    )
+    made.add_argument(
+        "--all", action="store_true", help="all namespaces: without --set, the default"
+    )
+    made.add_argument(
+        "--output", "-o", choices=("table", "json", "yaml"), default="table", help="default: table"
+    )
+    change = made.add_argument_group("change")
+    change.add_argument("--set", metavar="MODE", dest="mode", choices=_MODES, help="the new mode")
+    change.add_argument("--write", action="store_true", help="write the label; else a dry run")
+    change.add_argument(
+        "--with-refusals",
+        action="store_true",
+        help="write it also where mode deny would refuse something, or where that is not known",
+    )
+    add_connection_options(made)
+    add_policy(made.add_argument_group("rules"))
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these arguments; the exit status."""
+    # It needs the Kubernetes client, and --help does not.
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if why := _contradiction(options):
+        parser.error(why)
+    try:
+        connection = open_connection(options)
+        source = ApiServerSource(connection)
+        policy = _policy(options, source)
+        chosen = _chosen(source, options)
+        own = [item for item in source.list(VALIDATING) if is_own(item)]
+        result = audit(source, policy, None, only_refused=True)
+    except (PolicyError, SourceError, UsageError) as error:
+        write_error("gpuward modes", *str(error).split("\n"))
+        return 2
+    plans = [*plan(chosen, own, options.mode, result)]
+    _print(plans, options)
+    for missing in result.results.not_evaluated:
+        write_error("gpuward modes", f"not evaluated: {missing.message}")
+    if options.write and not _write(connection, plans, options.mode, all_=options.with_refusals):
+        return 2
+    if any(each.refused is None for each in plans):
+        return 3
+    return int(any(each.is_changed and each.is_hit for each in plans))
+
+
+def _contradiction(options: argparse.Namespace) -> str:
+    """Which options do not go together, and what to do; empty if all do."""
+    given = [bool(options.namespaces), options.selector is not None, options.all]
+    if sum(given) > 1:
+        return "give names of namespaces, --selector or --all, and not several of them"
+    if options.mode and not any(given):
+        return "say which namespaces: by their names, by --selector, or --all"
+    if (options.write or options.with_refusals) and not options.mode:
+        return "--write and --with-refusals are for --set MODE"
+    return ""
+
+
+def _policy(options: argparse.Namespace, source: ObjectReader) -> Policy:
+    """The policy that the options mean: that of the cluster if they name none."""
+    if options.policy or options.isolated:
+        choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
+        return choice.load()[0]
+    try:
+        text = read_policy(source)
+    except SourceError as error:
+        raise SourceError(f"{error}; name the policy with --policy, or --isolated") from error
+    return parse_policy(text.encode(errors="replace"), POLICY_FILE, options.profile)
+
+
+def _chosen(source: Any, options: argparse.Namespace) -> list[Object]:
+    """The namespaces that the options name. Raises SourceError if there is none."""
+    found = {_name(item): item for item in source.list(NAMESPACES, labels=options.selector or "")}
+    if options.namespaces:
+        if missing := [name for name in options.namespaces if name not in found]:
+            raise SourceError(f"there is no namespace {', '.join(missing)}")
+        return [found[name] for name in dict.fromkeys(options.namespaces)]
+    if not found:
+        raise SourceError(f"no namespace has the labels {options.selector}")
+    return [found[name] for name in sorted(found)]
+
+
+def _name(item: Object) -> str:
+    return as_text(as_object(item.get("metadata")).get("name"))
+
+
+def plan(
+    chosen: Iterable[Object], own: Sequence[Object], mode: str | None, result: AuditResult
+) -> Iterator[NamespacePlan]:
+    """What becomes of each namespace; without a `mode`, as if it were to be `deny`.
+
+    `own` are the validating configurations of gpuward, by which API servers choose the mode.
+    `result` is an audit of what mode `deny` would refuse.
+    """
+    refused: dict[str, dict[str, None]] = defaultdict(dict)
+    for located in result.results.findings:
+        if about := located.owner or located.finding.object:
+            refused[about.namespace][f"{about.kind}/{about.name}".lower()] = None
+    for item in chosen:
+        name, labels = _name(item), as_object(as_object(item.get("metadata")).get("labels"))
+        now = registered_mode(own, name, labels)
+        asked = mode or Action.DENY.word
+        new = registered_mode(own, name, {**labels, MODE_LABEL: asked})
+        is_known = result.listed_all and name not in result.incomplete
+        hit = [*refused[name]] if is_known or refused[name] else None
+        # A namespace that is excluded would get a label that says what is not so.
+        is_changed = bool(mode) and labels.get(MODE_LABEL) != mode and bool(now or new)
+        yield NamespacePlan(name, now, new if mode else now, hit, is_changed)
+
+
+def _print(plans: Sequence[NamespacePlan], options: argparse.Namespace) -> None:
+    if options.output != "table":
+        document = {"version": VERSION, "namespaces": [_record(each) for each in plans]}
+        sys.stdout.write(format_document(document, options.output))
+        return
+    header = ("NAMESPACE", "MODE", *(["NEW"] if options.mode else []), "WOULD BE REFUSED")
+    rows = [(each.name, *_cells(each, with_new=bool(options.mode))) for each in plans]
+    sys.stdout.write(render(Table(header, [*rows])))
+    if options.mode:
+        changed = [each for each in plans if each.is_changed]
+        hit = [each for each in changed if not each.is_safe]
+        hits = f", {len(hit)} in which mode deny would refuse something" if hit else ""
+        sys.stdout.write(f"\n{many(len(changed), 'namespace')} to change{hits}\n")
+        if not options.write:
+            sys.stdout.write("dry run: nothing is changed without --write\n")
+
+
+def _cells(each: NamespacePlan, *, with_new: bool) -> tuple[str, ...]:
+    refused = _UNKNOWN if each.refused is None else some(each.refused) or "-"
+    new = (each.new_mode or _NOT_SENT,) if with_new else ()
+    return (each.mode or _NOT_SENT, *new, refused)
+
+
+def _record(each: NamespacePlan) -> dict[str, Any]:
+    return {
+        "namespace": each.name,
+        "mode": each.mode or None,
+        "newMode": each.new_mode or None,
+        "wouldBeRefused": None if each.refused is None else [*each.refused],
+        "changed": each.is_changed,
+    }
+
+
+def _write(
+    connection: Connection, plans: Iterable[NamespacePlan], mode: str, *, all_: bool
+) -> bool:
+    """Write the label on the namespaces that are to change; whether all could be written."""
+    from cluster.api.errors import ClusterError, ForbiddenError, MissingError  # noqa: PLC0415
+
+    succeeded = True
+    for each in plans:
+        if not (each.mode or each.new_mode) and mode != Action.OFF.word:
+            _say(f"namespace/{each.name} left as it is: the webhooks do not select it in any mode")
+        if not each.is_changed:
+            continue
+        if not (each.is_safe or all_):
+            why = "mode deny would refuse what is in it" if each.refused else "not all is known"
+            _say(f"namespace/{each.name} left as it is: {why}: see --with-refusals")
+            continue
+        body: Mapping[str, Any] = {"metadata": {"labels": {MODE_LABEL: mode}}}
+        path = f"/api/v1/namespaces/{quote(each.name, safe='')}?fieldManager={FIELD_MANAGER}"
+        try:
+            connection.request("PATCH", path, dict(body), "application/merge-patch+json")
+        except MissingError:
+            continue  # it has been deleted meanwhile
+        except ClusterError as error:
+            needed = "; it needs the right to patch namespaces"
+            right = needed if isinstance(error, ForbiddenError) else ""
+            write_error("gpuward modes", f"namespace/{each.name} not changed: {error}{right}")
+            succeeded = False
+        else:
+            _say(f"namespace/{each.name} labelled {MODE_LABEL}={mode}")
+    return succeeded
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{printable(line)}\n")

@@ -1,0 +1,112 @@
+"""What tells of GPUs where the search for pods finds none: in custom resources and charts' values.
+
+Its controller makes the pods, or helm does, so rules see them only at admission.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from rules.base.json_values import Json, Path, as_object, as_text
+from rules.base.words import matches_any
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
+from rules.objects.pod import Pod
+from rules.profile.profile import Profile
+from rules.workloads.discovery import find_subjects, flatten_lists
+from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
+from rules.workloads.object_kinds import NODE_POOL_KINDS
+from rules.workloads.pod_search import JsonNode
+
+# Some kinds have a number of GPUs under this key, and make a resource of it.
+_SHORT_NAME = "gpu"
+_AMOUNTS = frozenset({"limits", "requests", "resources"})
+# `metadata` has no requests; `status` is what a controller saw.
+_OBJECT_FIELDS = frozenset({"metadata", "status"})
+_REQUEST = "request"
+_RUNTIME_CLASS = "runtimeClassName"
+# It is in the name of every variable that a container runtime reads.
+_VISIBLE = "VISIBLE_DEVICES"
+# It may be in a text as well: a program, a patch, or the values of a chart.
+_NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+_PRIVILEGED = "privileged"
+# A text of Argo's templates, which are pods. The search for pods reads JSON in it, and not YAML.
+_PATCH = "podSpecPatch"
+
+
+def gpu_fields_outside_pods(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+    """What tells of GPUs in custom resources outside of pods: its path, and what to call it.
+
+    The first of each kind in every object: the name of a GPU resource that is a key, a variable
+    that shows devices, a runtime class for GPUs; beside these, a field `privileged: true`.
+    """
+    for raw, base in flatten_lists(as_object(manifest), ()):
+        group = group_of(raw)
+        if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
+            continue
+        if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
+            continue
+        found = list(_telling_fields(raw, profile, ()))
+        if not found:
+            continue
+        subjects = find_subjects({**raw}, profile)
+        pods = frozenset(subject.path for subject in subjects if isinstance(subject, Pod))
+        for path, name, is_request in _telling_fields(raw, profile, pods) if pods else found:
+            if not (pods and is_request):  # such a kind may state sums of what its pods request
+                yield (*base, *path), name
+
+
+def fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+    """The same in the values of a chart, but for requests, which are as they should be."""
+    for path, name, is_request in _telling_fields(as_object(values), profile, ()):
+        if not is_request:
+            yield path, name
+
+
+def _telling_fields(
+    raw: Mapping[str, Any], profile: Profile, pods: Collection[Path]
+) -> Iterator[tuple[Path, str, bool]]:
+    """The path and the name of each, and whether it is a request; nothing inside of `pods`."""
+    seen: set[str] = set()
+    privileged: Path | None = None
+    waiting = [JsonNode(raw)]
+    while waiting:
+        node = waiting.pop()
+        held = node.value
+        pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
+        is_pod = bool(pods) and node.path in pods
+        if is_pod:
+            pairs = [(k, v) for k, v in pairs if k == _PATCH and (*node.path, k) not in pods]
+        for key, value in pairs:
+            kind, name = _kind_and_name(key, value, node, profile)
+            if kind and kind not in seen:
+                seen.add(kind)
+                yield (*node.path, key), name, kind == _REQUEST
+            if key == _PRIVILEGED and value is True and privileged is None:
+                privileged = (*node.path, key)
+        if is_pod:
+            continue
+        skipped = _OBJECT_FIELDS if node.parent is None else frozenset[str]()
+        waiting += [child for child in node.children() if child.key not in skipped][::-1]
+    if privileged and seen:
+        yield privileged, f"{_PRIVILEGED}: true", False
+
+
+def _kind_and_name(
+    key: str | int, value: Any, holder: JsonNode, profile: Profile
+) -> tuple[str, str]:
+    """What `key` with its `value` tells of, and what to call it; two empty texts for nothing."""
+    text, name = as_text(value), as_text(key)
+    if _is_request(name, holder, profile):
+        return _REQUEST, name
+    if key == _RUNTIME_CLASS and text in profile.runtime_classes:
+        return _RUNTIME_CLASS, f"{_RUNTIME_CLASS}: {text}"
+    # Spark's settings have the name at their end: spark.executorEnv.NVIDIA_VISIBLE_DEVICES.
+    for variable in (name.rpartition(".")[2], text if name == "name" else ""):
+        if _VISIBLE in variable and profile.visible_variable(variable):
+            return _VISIBLE, variable
+    return (_VISIBLE, _NVIDIA_VISIBLE_DEVICES) if _NVIDIA_VISIBLE_DEVICES in text else ("", "")
+
+
+def _is_request(key: str, holder: JsonNode, profile: Profile) -> bool:
+    if key == _SHORT_NAME:
+        return holder.key in _AMOUNTS
+    return "/" in key and profile.resource(key) is not None

@@ -1,0 +1,181 @@
+"""`gpuward doctor` and `gpuward audit` on an installation that somebody has disabled or broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cluster.api.connection import Connection
+from cluster.audit.cli import main as audit
+from cluster.doctor.cli import main as doctor
+from cluster.source.api_server import ApiServerSource
+from cluster.source.objects import SECRETS
+from tests.testkit.admission.registered_webhook import create
+from tests.testkit.admission.reviews import container, pod, variable
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+
+pytest_plugins = ["tests.testkit.chart.fixtures"]
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations/gpuward"
+BAD_POD = pod(container(**variable("all")))
+Rows = Callable[[str], dict[str, tuple[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        values = {"registration": {"failurePolicy": "Ignore"}, "gpuExceptions": {"enabled": True}}
+        installation.install(merge_values(SLOW_MACHINE, values))
+        installation.publish_ca_bundle()
+        yield installation
+
+
+@pytest.fixture
+def rows(installed: Installation, capsys: pytest.CaptureFixture[str]) -> Rows:
+    """The rows of a check of the doctor: state and message by subject."""
+
+    def found(check: str) -> dict[str, tuple[str, str]]:
+        doctor(["--kubeconfig", str(installed.plane.kubeconfig), "-o", "json"])
+        listed = json.loads(capsys.readouterr().out)["rows"]
+        mine = [row for row in listed if row["check"] == check]
+        return {row["subject"]: (row["state"], row["message"]) for row in mine}
+
+    return found
+
+
+@contextmanager
+def selecting_nothing(plane: ControlPlane) -> Iterator[None]:
+    """Every namespaceSelector of the validating configuration selects no namespace."""
+    before = plane.request("GET", VALIDATING).body
+    disabled = json.loads(json.dumps(before))
+    for entry in disabled["webhooks"]:
+        entry["namespaceSelector"]["matchLabels"] = {"never": "x"}
+    replace(plane, disabled)
+    try:
+        yield
+    finally:
+        replace(plane, before)
+
+
+def replace(plane: ControlPlane, configuration: Any) -> None:
+    version = plane.request("GET", VALIDATING).body["metadata"]["resourceVersion"]
+    configuration["metadata"]["resourceVersion"] = version
+    assert plane.request("PUT", VALIDATING, configuration).status == 200
+
+
+def admitted(plane: ControlPlane, namespace: str) -> bool:
+    return create(plane, namespace, BAD_POD, dry_run=True).status == 201
+
+
+def test_an_installation_as_the_chart_made_it_is_ok(rows: Rows) -> None:
+    assert {state for state, _ in rows("registration").values()} == {"ok"}
+    assert {state for state, _ in rows("policy").values()} == {"ok"}
+    (release,) = rows("release").values()
+    assert release == ("ok", "10 objects of the release are there")
+
+
+def test_webhooks_that_select_no_namespace_are_wrong(
+    installed: Installation, rows: Rows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plane = installed.plane
+    namespace = plane.namespace({"gpuward.io/mode": "deny"})
+    eventually(lambda: not admitted(plane, namespace), what="gpuward refuses")
+    with selecting_nothing(plane):
+        eventually(lambda: admitted(plane, namespace), what="gpuward is not called")
+        assert create(plane, namespace, BAD_POD).status == 201
+        (state, message) = rows("registration")["gpuward (ValidatingWebhookConfiguration)"]
+        assert state == "wrong"
+        assert "namespaceSelector.matchLabels" in message
+        assert rows("namespaces")[namespace] == (
+            "wrong",
+            "not sent to gpuward, and should be sent in mode deny",
+        )
+        options = ("--kubeconfig", str(plane.kubeconfig), "--isolated", "-o", "json")
+        audit([*options, "--as", "deny"])
+        report = json.loads(capsys.readouterr().out)
+        assert {f["namespace"] for f in report["findings"]} >= {namespace}
+        (warning, *_) = (r["message"] for r in report["remarks"] if r["level"] == "warning")
+        assert "not sent to gpuward, although nothing excludes them" in warning
+        assert warning.endswith("this report assumes that they are")
+        assert namespace in warning
+    assert {state for state, _ in rows("registration").values()} == {"ok"}
+
+
+def test_a_policy_that_cannot_be_used_is_wrong(installed: Installation, rows: Rows) -> None:
+    path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-policy"
+    before = installed.plane.request("GET", path).body["data"]
+    try:
+        patch(installed.plane, path, {"gpuward.yaml": "apiVersion: gpuward.io/v1\nkind: Polcy\n"})
+        ((state, message),) = rows("policy").values()
+        assert (state, "goes by an earlier policy" in message) == ("wrong", True)
+    finally:
+        patch(installed.plane, path, before)
+    assert [state for state, _ in rows("policy").values()] == ["ok"]
+
+
+def patch(plane: ControlPlane, path: str, data: dict[str, str]) -> None:
+    kind = "application/merge-patch+json"
+    assert plane.request("PATCH", path, {"data": data}, content_type=kind).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "subject"),
+    [
+        ("apis/apps/v1/namespaces/{}/deployments/gpuward-certs", "deployment/gpuward-certs"),
+        (
+            "apis/apps/v1/namespaces/{}/deployments/gpuward-exceptions",
+            "deployment/gpuward-exceptions",
+        ),
+        ("api/v1/namespaces/{}/secrets/gpuward-tls", "secret/gpuward-tls"),
+        ("api/v1/namespaces/{}/secrets/gpuward-ca", "secret/gpuward-ca"),
+    ],
+)
+def test_what_somebody_has_deleted_is_wrong(
+    installed: Installation, rows: Rows, path: str, subject: str
+) -> None:
+    plane, full = installed.plane, f"/{path.format(installed.namespace)}"
+    saved = plane.request("GET", full).body
+    named = f"{subject} in {installed.namespace}"
+    plane.request("DELETE", full)
+    try:
+        assert rows("release")[named] == ("wrong", "it does not exist: somebody has deleted it")
+    finally:
+        for field in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
+            saved["metadata"].pop(field, None)
+        plane.create(full.rpartition("/")[0], saved)
+    eventually(lambda: named not in rows("release"), what="it is there again, and runs")
+
+
+def test_a_service_without_endpoints_is_told_from_pods_that_are_not_ready(
+    installed: Installation, rows: Rows
+) -> None:
+    """Pods of these tests have loopback addresses, which API servers accept in no EndpointSlice."""
+    plane, namespace = installed.plane, installed.namespace
+    service = f"service/gpuward in {namespace}"
+    behind = "no endpoint, although 2 replicas of deployment/gpuward are ready"
+    assert rows("webhook")[service] == ("wrong", f"{behind}: API servers reach nobody")
+    labels = {"kubernetes.io/service-name": "gpuward"}
+    ready = {"addresses": ["192.0.2.1"], "conditions": {"ready": True}}
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    slices = {"metadata": {"name": "made", "labels": labels}, "addressType": "IPv4"}
+    plane.create(path, {**slices, "endpoints": [ready], "ports": [{"port": 8443}]})
+    try:
+        assert rows("webhook")[service] == ("ok", "1 ready replica")
+    finally:
+        plane.request("DELETE", f"{path}/made")
+
+
+def test_the_contents_of_secrets_stay_in_the_cluster(installed: Installation) -> None:
+    """API servers are asked for the metadata alone."""
+    source = ApiServerSource(Connection.like_kubectl(str(installed.plane.kubeconfig)))
+    found = source.get(SECRETS, installed.namespace, "gpuward-ca")
+    assert found is not None
+    assert (found["kind"], "data" in found) == ("PartialObjectMetadata", False)

@@ -1,0 +1,1 @@
+"""Tests that start containers by NVIDIA's container runtime."""
