@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 from rules.base.json_values import Edit, Path
 from rules.objects.container import Container
 from rules.objects.file_settings import ContainerSetting, LabelCommand
-from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 
@@ -114,7 +114,7 @@ class Finding(_FindingFields):
     def with_rule(
         self,
         rule: str,
-        subject: Pod | Quota | DeviceClaim | KubernetesObject | ContainerSetting | LabelCommand,
+        subject: Pod | Quota | DeviceSpec | KubernetesObject | ContainerSetting | LabelCommand,
         action: Action,
         *,
         fixable: bool,

@@ -14,16 +14,19 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 from rules.finding import Action, Finding, Findings, Fix
 from rules.objects.container import Container
 from rules.objects.file_settings import ContainerSetting, LabelCommand
-from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.pod import Pod
 from rules.profile.context import NO_OPTIONS, Context
 
 # Rules import these from here, in one line.
-__all__ = ["Action", "Container", "ContainerSetting", "Context", "DeviceClaim", "Finding"]
+__all__ = ["Action", "Container", "ContainerSetting", "Context", "DeviceClaim"]
+__all__ += ["DeviceSpec", "Finding"]
 __all__ += ["Findings", "Fix", "KubernetesObject", "LabelCommand", "Pod", "Quota", "Rule"]
 __all__ += ["define_rule", "indexed_rule"]
 
-S = TypeVar("S", Pod, Quota, DeviceClaim, KubernetesObject, ContainerSetting, LabelCommand)
+S = TypeVar(
+    "S", Pod, Quota, DeviceClaim, DeviceSpec, KubernetesObject, ContainerSetting, LabelCommand
+)
 
 Check = Callable[[S, Context], Iterable[Finding]]
 """Yields the findings about one subject. The engine catches and reports whatever it raises."""
@@ -105,8 +108,8 @@ def define_rule(
     """The rule of the module that `check` is in.
 
     The name is that of the module, with dashes; the summary is the first line of its docstring.
-    The subject is the type of the first parameter of `check`: Pod, Quota, DeviceClaim,
-    KubernetesObject, ContainerSetting or LabelCommand.
+    The subject is the type of the first parameter of `check`: Pod, Quota, DeviceClaim, DeviceSpec
+    for claims and classes, KubernetesObject, ContainerSetting or LabelCommand.
 
     - `action`: what happens by default.
     - `since`: the version of the catalog that brought the rule. `make docs` fills it in, and it

@@ -33,6 +33,7 @@ DOCS = ROOT / "docs"
 FAMILIES = {
     "bypass": "GPU access that the scheduler does not count",
     "requests": "GPU requests",
+    "claims": "Claims for devices",
     "sharing": "Shares of a GPU",
     "scheduling": "Placement of GPU pods",
     "security": "Privileges that GPU pods should not have",

@@ -6,10 +6,16 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from cluster.audit.evaluation import Evaluated, ObjectEvaluator, PodRemarks
+from cluster.audit.evaluation import (
+    AdminAccessRemarks,
+    Evaluated,
+    ObjectEvaluator,
+    PodRemarks,
+)
 from cluster.audit.facts import (
     CLUSTER_SCOPED,
     EVALUATED,
+    EVALUATED_EVERYWHERE,
     EVALUATED_WITH_FACTS,
     Facts,
     Identity,
@@ -33,6 +39,7 @@ from policies.policy import Policy
 from reports.formats import many, some
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.finding import Action
+from rules.objects.kubernetes_objects import CLAIM_PATHS
 from rules.objects.object_ref import ObjectRef
 
 _NO_REGISTRATION = (
@@ -105,14 +112,18 @@ class _Audit:
         """Read and evaluate everything."""
         facts = self._read_facts_and_evaluate()
         results, owner_of = self._evaluator.results, self._evaluator.owner_of
-        pods = PodRemarks(self._policy.rule_set().profile, facts, owner_of)
+        profile = self._policy.rule_set().profile
+        pods = PodRemarks(profile, facts, owner_of)
+        admin_access = AdminAccessRemarks(profile, facts)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
-            names = EVALUATED if self._namespace else {**EVALUATED, **CLUSTER_SCOPED}
+            names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
             listed = self._source.list_all(names, self._namespace, self._failed.append)
             for raw in progress.count(listed):
                 if not self._is_left_out(raw):
-                    pods.add(self._evaluate(raw))
+                    evaluated = self._evaluate(raw)
+                    pods.add(evaluated)
+                    admin_access.add(evaluated)
                 is_missing = is_missing and namespace_of(raw) != self._namespace
                 progress.show()
         self._evaluator.finish()
@@ -123,7 +134,8 @@ class _Audit:
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
         assumed = self._assumptions(facts)
         about_all = (*warnings, *assumed, *self._not_refused(facts, results))
-        results.remarks.extend((*about_all, *pods.remarks(), *self._expired_exceptions()))
+        found = (*pods.remarks(), *admin_access.remarks(), *self._expired_exceptions())
+        results.remarks.extend((*about_all, *found))
         unread = self._unread + self._failed
         return AuditResult(
             results,
@@ -192,7 +204,8 @@ class _Audit:
     def _is_left_out(self, raw: Object) -> bool:
         """Whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
-        is_cluster_scoped = group in CLUSTER_SCOPED and not namespace_of(raw)
+        may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_PATHS
+        is_cluster_scoped = may_be_cluster_scoped and not namespace_of(raw)
         is_done = (group, kind) in EVALUATED_WITH_FACTS
         return is_done or bool(self._namespace and is_cluster_scoped)
 

@@ -23,6 +23,8 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
+from rules.inventory.inventory import ADMIN_ACCESS
+from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
@@ -298,6 +300,47 @@ class PodRemarks:
             yield _warning(f"node {node}: {what}: {pods}")
         if (rest := len(mixed) - _MAX_REMARKS) > 0:
             yield _warning(f"{many(rest, 'more node')}: {what}")
+
+
+class AdminAccessRemarks:
+    """Collects claims with admin access to devices, by the namespaces whose labels allow it.
+
+    The namespaces of components of the GPU platform, which such claims are meant for, do not count.
+    """
+
+    def __init__(self, profile: Profile, facts: Facts) -> None:
+        self._profile = profile
+        labelled = (facts.namespaces or {}).items()
+        found = {
+            name: [k for k in ADMIN_ACCESS if labels.get(k) == "true"] for name, labels in labelled
+        }
+        self._labels = {
+            name: keys for name, keys in found.items() if keys and not profile.components_in(name)
+        }
+        self._claims: dict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(self, evaluated: Evaluated) -> None:
+        """Add the object, if it is such a claim, or a template of one."""
+        group, kind = kind_of(evaluated.raw)
+        if group != CLAIM_GROUP or kind not in CLAIM_PATHS:
+            return
+        for subject in find_subjects({**evaluated.raw}, self._profile):
+            if isinstance(subject, DeviceClaim) and any(
+                request.fields.get("adminAccess") is True for request in subject.requests()
+            ):
+                self._claims[namespace_of(evaluated.raw)][str(evaluated.ref)] += 1
+
+    def remarks(self) -> Iterator[Remark]:
+        """A warning for each of the first namespaces with a label, and one for the others."""
+        ordered = sorted(self._labels.items())
+        for namespace, keys in ordered[:_MAX_REMARKS]:
+            claims = self._claims.get(namespace)
+            have = f"{many(len(claims), 'object')} with it: {_listed(claims)}" if claims else ""
+            what = f"the label {' and '.join(keys)} lets claims have admin access to devices"
+            yield _warning(f"namespace {namespace}: {what}; {have or 'no claim has it now'}")
+        if left_out := ordered[_MAX_REMARKS:]:
+            what = "a label that lets claims have admin access to devices"
+            yield _warning(f"{many(len(left_out), 'more namespace')} with {what}")
 
 
 _ByNamespace = Mapping[str, Counter[str]]

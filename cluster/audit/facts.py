@@ -54,7 +54,15 @@ EVALUATED: ResourceNames = {
     "": (*BUILT_IN_WORKLOADS[""], "limitranges", "resourcequotas", "pods"),
 }
 # Evaluated too, unless the audit is of one namespace.
-CLUSTER_SCOPED: ResourceNames = {"kueue.x-k8s.io": ("cohorts", "resourceflavors")}
+CLUSTER_SCOPED: ResourceNames = {
+    "kueue.x-k8s.io": ("cohorts", "resourceflavors"),
+    "resource.k8s.io": ("deviceclasses", "devicetaintrules"),
+}
+EVALUATED_EVERYWHERE: ResourceNames = {
+    group: (*EVALUATED.get(group, ()), *CLUSTER_SCOPED.get(group, ()))
+    for group in (*EVALUATED, *(CLUSTER_SCOPED.keys() - EVALUATED.keys()))
+}
+"""Everything that is evaluated, unless the audit is of one namespace."""
 
 
 _Labels = Mapping[str, Any]

@@ -7,13 +7,15 @@ from typing import Any
 
 from rules.base import traits
 from rules.finding import Action
-from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.rule import Rule, indexed_rule
 
 CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.requests.misplaced_gpu", "a GPU is asked for in a place where no container gets it", action=Action.WARN, since="0.1", needs=(traits.EPHEMERAL | traits.POD_RESOURCES,)),
     indexed_rule("rules.catalog.requests.unknown_gpu_resource", "the name of a GPU resource is misspelt", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE | traits.OTHER_GPU_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.scheduling.scheduler_name", "a pod needs the scheduler of its GPU system and is left to the default one", action=Action.WARN, since="0.1", needs=(traits.GPU_RESOURCE | traits.GPU_ANNOTATION, traits.PROFILE_SCHEDULERS)),
+    indexed_rule("rules.catalog.claims.claim_layout", "a resource claim is written in the layout of another version of the API", subject=DeviceClaim, action=Action.DENY, since="0.1", needs=(traits.DEVICE_CLAIM,)),
+    indexed_rule("rules.catalog.claims.invalid_claim_reference", "a pod does not say which resource claim it means, in a way that Kubernetes knows", action=Action.DENY, since="0.1", needs=(traits.POD_CLAIM,)),
     indexed_rule("rules.catalog.sharing.share_visible_devices", "a container that asks for a share of a GPU also sets its visible devices", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE, traits.SHARE), supersedes=("visible-devices-env", "gpu-container-hidden", "visible-devices-valuefrom")),
     indexed_rule("rules.catalog.bypass.visible_devices_env", "a container grants itself GPUs by a visible-devices variable", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.visible_devices_valuefrom", "a container takes its visible-devices variable from somewhere else", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
@@ -66,6 +68,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.bypass.monitoring_resource", "a container asks for the resource that shows it every card of its node", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE | traits.OTHER_GPU_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.requests.absurd_count", "a container asks for more GPUs than any node has, or for more of a card than it has", action=Action.WARN, since="0.1", needs=(traits.SEVERAL_GPUS,), options={"max_devices": 16}, needs_resources=True),
     indexed_rule("rules.catalog.requests.init_container_gpu", "only init containers of a pod ask for a GPU", action=Action.WARN, since="0.1", needs=(traits.INIT, traits.GPU_RESOURCE), needs_resources=True),
+    indexed_rule("rules.catalog.requests.init_and_app_gpu", "an init container and a container of the application ask for the same GPU resource", action=Action.WARN, since="0.1", needs=(traits.INIT, traits.GPU_RESOURCE), needs_resources=True),
     indexed_rule("rules.catalog.requests.mixed_families", "GPUs are asked for that hardly any node has together", action=Action.WARN, since="0.1", needs=(traits.SHARE | traits.SEVERAL_GPUS, traits.OTHER_GPU_RESOURCE)),
     indexed_rule("rules.catalog.requests.placeholder_quantity", "the amount of a GPU resource is a placeholder that nothing has filled in", action=Action.AUDIT, since="0.1", needs=(traits.ODD_AMOUNT,), needs_resources=True),
     indexed_rule("rules.catalog.requests.extended_resource_amount", "an extended resource is asked for in a way that the API server refuses", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE,), needs_resources=True),
@@ -73,9 +76,11 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.requests.cuda_visible_devices", "CUDA_VISIBLE_DEVICES names GPUs that the container does not have", action=Action.WARN, since="0.1", needs=(traits.GPU_RESOURCE, traits.GPU_VARIABLE), needs_resources=True),
     indexed_rule("rules.catalog.requests.image_vendor_mismatch", "an image for the cards of one vendor is in a container that requests another vendor's", action=Action.WARN, since="0.1", needs=(traits.GPU_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.requests.unknown_driver_capability", "a GPU container asks for a driver capability that NVIDIA's container toolkit does not know", action=Action.WARN, since="0.1", needs=(traits.GPU_VARIABLE, traits.GPU_RESOURCE)),
-    indexed_rule("rules.catalog.requests.undeclared_claim", "a container uses a resource claim that the pod does not declare, or the same one twice", action=Action.WARN, since="0.1", needs=(traits.CLAIM,), needs_resources=True),
-    indexed_rule("rules.catalog.requests.unused_claim", "a pod declares a resource claim that none of its containers uses", action=Action.WARN, since="0.1", needs=(traits.POD_CLAIM,)),
-    indexed_rule("rules.catalog.requests.claim_and_resource", "a container asks for the same kind of device by a resource claim and by a resource", action=Action.WARN, since="0.1", needs=(traits.CLAIM, traits.GPU_RESOURCE, traits.KNOWN_CLAIMS), needs_resources=True),
+    indexed_rule("rules.catalog.claims.undeclared_claim", "a container uses a resource claim that the pod does not declare, or the same one twice", action=Action.WARN, since="0.1", needs=(traits.CLAIM,), needs_resources=True),
+    indexed_rule("rules.catalog.claims.unused_claim", "a pod declares a resource claim that none of its containers uses", action=Action.WARN, since="0.1", needs=(traits.POD_CLAIM,)),
+    indexed_rule("rules.catalog.claims.claim_and_resource", "a container asks for the same kind of device by a resource claim and by a resource", action=Action.WARN, since="0.1", needs=(traits.CLAIM, traits.GPU_RESOURCE, traits.KNOWN_CLAIMS), needs_resources=True),
+    indexed_rule("rules.catalog.claims.missing_claim", "a pod refers to a resource claim, a template or a request by a name that is not there", action=Action.WARN, since="0.1", needs=(traits.POD_CLAIM, traits.KNOWN_CLAIMS), needs_resources=True),
+    indexed_rule("rules.catalog.claims.shared_claim", "all replicas of a workload share one resource claim", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.GPU_WORKLOAD,)),
     indexed_rule("rules.catalog.sharing.core_without_mem", "computing power of a shared GPU is asked for without memory", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.share_without_card", "a container asks for a part of a card and for no card", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.fraction_annotation", "annotations ask for a part of a GPU that the scheduler refuses", action=Action.DENY, since="0.1", needs=(traits.GPU_ANNOTATION | traits.GPU_KEY,)),
@@ -91,6 +96,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.sharing.several_shared_gpus", "a container asks for several shares of GPUs that NVIDIA's device plugin or GKE divides", action=Action.WARN, since="0.1", needs=(traits.SEVERAL_GPUS,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.placement_label", "the placement label of a shared GPU has an unknown value", action=Action.WARN, since="0.1", needs=(traits.GPU_KEY,)),
     indexed_rule("rules.catalog.scheduling.scheduler_mismatch", "a pod chooses a scheduler that cannot place what it asks for", action=Action.WARN, since="0.1", needs=(traits.NODE_NAME | traits.CUSTOM_SCHEDULER, traits.GPU_RESOURCE | traits.GPU_ANNOTATION)),
+    indexed_rule("rules.catalog.scheduling.kai_queue", "a GPU pod for the KAI scheduler names no queue, or names it where KAI does not look", action=Action.WARN, since="0.1", needs=(traits.CUSTOM_SCHEDULER, traits.GPU_RESOURCE | traits.CLAIM | traits.GPU_ANNOTATION)),
     indexed_rule("rules.catalog.scheduling.scheduler_without_request", "a pod names the scheduler of a GPU system and asks for no GPU", action=Action.AUDIT, since="0.1", needs=(traits.CUSTOM_SCHEDULER, traits.PROFILE_SCHEDULERS, traits.CUDA_IMAGE | traits.NODE_CONSTRAINT | traits.RUNTIME_CLASS | traits.GPU_PROGRAM)),
     indexed_rule("rules.catalog.scheduling.invalid_placement", "a toleration or the node affinity of a GPU pod is written in a way that cannot work", action=Action.DENY, since="0.1", needs=(traits.GPU_RESOURCE | traits.CLAIM | traits.GPU_ANNOTATION,)),
     indexed_rule("rules.catalog.scheduling.affinity_contradiction", "a pod that asks for a GPU wants a node that cannot exist", action=Action.WARN, since="0.1", needs=(traits.NODE_SELECTION, traits.GPU_RESOURCE | traits.CLAIM | traits.GPU_ANNOTATION)),
@@ -111,8 +117,14 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.quota.quota_incomplete", "a quota limits one kind of GPU, and others of the cluster are not limited", subject=Quota, action=Action.WARN, since="0.1", needs=(traits.QUOTA, traits.KNOWN_QUOTAS)),
     indexed_rule("rules.catalog.quota.quota_without_gpu", "the quotas of a namespace limit its CPU or memory, and none of the cluster's GPUs", subject=Quota, action=Action.AUDIT, since="0.1", needs=(traits.QUOTA, traits.KNOWN_QUOTAS)),
     indexed_rule("rules.catalog.security.admin_access_claim", "a resource claim asks for admin access to devices", subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLAIM,)),
-    indexed_rule("rules.catalog.requests.claim_of_all_devices", "a resource claim asks for all GPUs of a node, or for more than any node has", subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLAIM,), options={"max_devices": 16}),
-    indexed_rule("rules.catalog.requests.invalid_claim_parameters", "a resource claim has parameters that NVIDIA's DRA driver refuses", subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLAIM,)),
+    indexed_rule("rules.catalog.claims.invalid_claim", "a resource claim refers to requests that it lacks, or has values that cannot stand together", subject=DeviceClaim, action=Action.DENY, since="0.1", needs=(traits.DEVICE_CLAIM,)),
+    indexed_rule("rules.catalog.claims.unknown_device_class", "the device class of a resource claim is misspelt, or the name of a resource", subject=DeviceClaim, action=Action.DENY, since="0.1", needs=(traits.DEVICE_CLAIM,)),
+    indexed_rule("rules.catalog.claims.invalid_device_selector", "a selector of devices cannot be compiled, or reads what no device has", subject=DeviceSpec, action=Action.DENY, since="0.1", needs=(traits.DEVICE_CLAIM | traits.DEVICE_CLASS,)),
+    indexed_rule("rules.catalog.claims.claim_tolerates_every_taint", "a resource claim tolerates every taint of devices", subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLAIM,)),
+    indexed_rule("rules.catalog.claims.claim_of_all_devices", "a resource claim asks for all GPUs of a node, or for more than any node has", subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLAIM,), options={"max_devices": 16}),
+    indexed_rule("rules.catalog.claims.invalid_claim_parameters", "a resource claim has parameters that NVIDIA's DRA driver refuses", subject=DeviceClaim, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLAIM,)),
+    indexed_rule("rules.catalog.claims.doubled_extended_resource", "two device classes stand for the same extended resource", subject=DeviceSpec, action=Action.WARN, since="0.1", needs=(traits.DEVICE_CLASS,)),
+    indexed_rule("rules.catalog.claims.device_taint_rule_without_selector", "a DeviceTaintRule taints every device of the cluster, or none", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.DEVICE_TAINT_RULE,)),
     indexed_rule("rules.catalog.nodes.node_below_requirements", "a node does not meet what its GPU mode requires", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.NODE,)),
     indexed_rule("rules.catalog.hygiene.shared_memory_missing", "a container with several GPUs has no volume at /dev/shm", action=Action.OFF, since="0.1", needs=(traits.GPU_RESOURCE,), needs_resources=True),
     indexed_rule("rules.catalog.hygiene.shared_memory_exceeds_limit", "a volume at /dev/shm may grow to the memory limit of its containers", action=Action.OFF, since="0.1", needs=(traits.GPU_RESOURCE,), needs_resources=True),

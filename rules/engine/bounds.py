@@ -153,8 +153,9 @@ def steps_of(subject: Subject) -> int:
         return subject.steps
     if isinstance(subject, Quota):
         return 1 + len(subject.hard) // _ELEMENTS_IN_A_STEP
-    requests = as_objects(as_object(subject.spec.get("devices")).get("requests"))
-    return 1 + len(requests) // _ELEMENTS_IN_A_STEP
+    if subject.steps is None:
+        subject.steps = 1 + _count_values(subject.spec) // _ELEMENTS_IN_A_STEP
+    return subject.steps
 
 
 def _count_values(raw: Any) -> int:

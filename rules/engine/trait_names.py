@@ -37,7 +37,10 @@ from rules.objects.pod import MIRROR
 from rules.profile.profile import Profile
 
 # Keys that rules read although nothing in them says so.
-_OTHER_KEYS = (MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook")
+_OTHER_KEYS = (
+    *(MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook"),
+    *("kai.scheduler/queue", "runai/queue"),
+)
 # The same of variables.
 _OTHER_VARIABLES = (
     *SIZE_VARIABLES,

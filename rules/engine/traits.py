@@ -14,6 +14,7 @@ from rules.base.traits import (
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
     DEVICE_CLAIM,
+    DEVICE_CLASS,
     DEVICE_LIST,
     DEVICE_LIST_FOLDER,
     ENV_FROM,
@@ -61,7 +62,7 @@ from rules.gpu.devices import (
 )
 from rules.gpu.images import is_cuda_image, is_gpu_sample
 from rules.objects.container import POD_SPEC, Container, is_host_process
-from rules.objects.kubernetes_objects import KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.profile.profile import Profile
 from rules.workloads.pod_search import Subject
@@ -159,7 +160,9 @@ def traits_of(subject: Subject) -> int:
     if isinstance(subject, KubernetesObject):
         return subject.kind_trait or _workload_traits(subject)
     if not isinstance(subject, Pod):
-        return QUOTA if isinstance(subject, Quota) else DEVICE_CLAIM
+        if isinstance(subject, Quota):
+            return QUOTA
+        return DEVICE_CLAIM if isinstance(subject, DeviceClaim) else DEVICE_CLASS
     if subject.traits is None:
         traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
         if subject.container_traits is None:

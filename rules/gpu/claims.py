@@ -42,6 +42,8 @@ def _is_gpu(resource: Resource | None) -> bool:
 
 
 FIELD = "resourceClaims"
+CLAIM_NAME, TEMPLATE_NAME = "resourceClaimName", "resourceClaimTemplateName"
+"""How an entry refers to a claim, or to the template of one."""
 
 
 def declared_claims(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:
@@ -58,9 +60,9 @@ def device_classes(
     entry: Mapping[str, Any], inventory: Inventory, namespace: str
 ) -> frozenset[str]:
     """The device classes of the claim, or of the template, that an entry of a pod refers to."""
-    claim = inventory.find(ResourceClaim, as_text(entry.get("resourceClaimName")), namespace)
+    claim = inventory.find(ResourceClaim, as_text(entry.get(CLAIM_NAME)), namespace)
     if claim is not None:
         return claim.classes
-    template = as_text(entry.get("resourceClaimTemplateName"))
+    template = as_text(entry.get(TEMPLATE_NAME))
     found = inventory.find(ResourceClaimTemplate, template, namespace)
     return found.classes if found else frozenset()

@@ -242,16 +242,25 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
     """Whoever made it: a pod may also name a claim that was made for another pod."""
-    return ResourceClaim(_classes(as_object(raw.get("spec"))))
+    return ResourceClaim(*_devices(as_object(raw.get("spec"))))
 
 
 def _claim_template(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaimTemplate:
-    return ResourceClaimTemplate(_classes(as_object(as_object(raw.get("spec")).get("spec"))))
+    return ResourceClaimTemplate(*_devices(as_object(as_object(raw.get("spec")).get("spec"))))
 
 
-def _classes(spec: Mapping[str, Any]) -> frozenset[str]:
+def _devices(spec: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str], bool]:
+    """The classes and the names of the requests of a claim, and whether it shares devices."""
+    devices = as_object(spec.get("devices"))
+    requests = [request for _, request in as_objects(devices.get("requests"))]
+    names = frozenset(filter(None, (as_text(request.get("name")) for request in requests)))
+    opaque = (as_object(config.get("opaque")) for _, config in as_objects(devices.get("config")))
+    is_shared = any(as_object(each.get("parameters")).get("sharing") for each in opaque)
+    return _classes(requests), names, is_shared
+
+
+def _classes(requests: list[Mapping[str, Any]]) -> frozenset[str]:
     """The classes of all requests, also of those of which only the first that fits counts."""
-    requests = [r for _, r in as_objects(as_object(spec.get("devices")).get("requests"))]
     alternatives = (a for r in requests for _, a in as_objects(r.get("firstAvailable")))
     exactly = (as_object(request.get("exactly")) for request in requests)
     named = (as_text(r.get("deviceClassName")) for r in (*requests, *exactly, *alternatives))

@@ -187,15 +187,22 @@ SURVEY = "nodes"
 
 
 class ResourceClaim(NamedTuple):
-    """The device classes of its requests."""
+    """The device classes of its requests, and their names.
+
+    `is_shared` says that the parameters for the driver share the devices.
+    """
 
     classes: frozenset[str]
+    requests: frozenset[str]
+    is_shared: bool
 
 
 class ResourceClaimTemplate(NamedTuple):
-    """The device classes of the requests of its claims."""
+    """The same of the claims that are made from it."""
 
     classes: frozenset[str]
+    requests: frozenset[str]
+    is_shared: bool
 
 
 class ResourceQuota(NamedTuple):

@@ -70,7 +70,7 @@ GIVEN_TO_POD = frozenset(
     {
         *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
         *("layout", "exists", "is_partial", "is_component", "excused_rules", "has_status", "steps"),
-        *("owner_labels", "results_by_rule"),
+        *("owner_labels", "holder", "results_by_rule"),
     }
 )
 _BY_VARIABLES = ("env", "_entries_by_name", "variable_traits", "visible_variables")

@@ -30,34 +30,81 @@ class DeviceRequest(NamedTuple):
     name: str
 
 
-class DeviceClaim:
-    """A claim for devices, or a template of claims.
+class DeviceSelector(NamedTuple):
+    """A selector: its `expression` at `path`, and the request and the class that it narrows.
 
-    `spec`, at `path` of the manifest, is that of the claim. `metadata`, at `metadata_path`, is that
-    of the claim as well: a template has it beside the spec.
+    `name` is the same as long as nobody reorders the selectors of a request.
     """
 
+    path: Path
+    expression: str
+    name: str
+    class_name: str
+
+
+class DeviceSpec:
+    """What selects devices: a DeviceClass, or a claim. `spec` is at `path` of the manifest.
+
+    `raw` is the whole object, which is at `base`.
+    """
+
+    # Filled by `engine.bounds`.
+    steps: int | None = None
+
     def __init__(
-        self,
-        owner: ObjectRef,
-        profile: Profile,
-        spec: tuple[Mapping[str, Any], Path],
-        metadata: tuple[Mapping[str, Any], Path],
+        self, owner: ObjectRef, profile: Profile, raw: Mapping[str, Any], base: Path
     ) -> None:
+        steps = CLAIM_PATHS.get(owner.kind, ("spec",))
         self.object = owner
         self.profile = profile
-        self.spec, self.path = spec
-        self.metadata, self.metadata_path = metadata
-        self.stable_path = ".".join(CLAIM_PATHS[owner.kind])
+        self.raw = raw
+        self.base = base
+        self.path: Path = (*base, *steps)
+        self.spec = raw
+        for step in steps:
+            self.spec = as_object(self.spec.get(step))
+        self.stable_path = ".".join(steps)
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
 
     def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
-        """Show this claim as it is in `manifest`, which edits have made of the previous one."""
-        spec = as_object(find_value(manifest, self.path))
-        metadata = as_object(find_value(manifest, self.metadata_path))
-        if spec is not self.spec or metadata is not self.metadata:
-            self.spec, self.metadata, self.results_by_rule = spec, metadata, {}
+        """Show this object as it is in `manifest`, which edits have made of the previous one."""
+        raw = as_object(find_value(manifest, self.base))
+        if raw is not self.raw:
+            self.raw, self.results_by_rule = raw, {}
+            self.spec = as_object(find_value(manifest, self.path))
+
+    def selectors(self) -> Iterator[DeviceSelector]:
+        """Every selector in CEL."""
+        yield from _selectors(self.spec, self.path, "", "")
+
+
+class DeviceClaim(DeviceSpec):
+    """A claim for devices, or a template of claims."""
+
+    @property
+    def version(self) -> str:
+        """The version of the API in which it is written, such as `v1`."""
+        return as_text(self.raw.get("apiVersion")).rpartition("/")[2]
+
+    def selectors(self) -> Iterator[DeviceSelector]:
+        """Every selector in CEL, with the class of the request that it is in."""
+        for request in self.requests():
+            class_name = as_text(request.fields.get("deviceClassName"))
+            yield from _selectors(request.fields, request.path, request.name, class_name)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the claim, or of every claim that is made from the template."""
+        holder = self.raw
+        for step in CLAIM_PATHS[self.object.kind][:-1]:
+            holder = as_object(holder.get(step))
+        return as_object(holder.get("metadata"))
+
+    @property
+    def metadata_path(self) -> Path:
+        """Where `metadata` is: beside the spec."""
+        return (*self.path[:-1], "metadata")
 
     @property
     def annotations(self) -> Mapping[str, Any]:
@@ -77,6 +124,17 @@ class DeviceClaim:
             for number, own_name, alternative in _with_unique_names(request.get("firstAvailable")):
                 place = (*path, "firstAvailable", number)
                 yield DeviceRequest(place, alternative, f"{name}/{own_name}")
+
+
+def _selectors(
+    fields: Mapping[str, Any], path: Path, name: str, class_name: str
+) -> Iterator[DeviceSelector]:
+    for index, selector in as_objects(fields.get("selectors")):
+        expression = as_object(selector.get("cel")).get("expression")
+        if isinstance(expression, str):
+            place = (*path, "selectors", index, "cel", "expression")
+            own_name = f"{name}.{index}" if name else str(index)
+            yield DeviceSelector(place, expression, own_name, class_name)
 
 
 def _with_unique_names(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
@@ -141,6 +199,15 @@ class KubernetesObject:
         for step in steps:
             spec = as_object(spec.get(str(step)))
         return (*self.path, *steps), spec
+
+    def pods_at_a_time(self) -> Mapping[str, int]:
+        """How many pods each field of the workload's spec makes run together."""
+        spec = as_object(self.raw.get("spec"))
+        completions = spec.get("completions")
+        counts = {f: spec[f] for f in ("replicas", "parallelism") if type(spec.get(f)) is int}
+        if "parallelism" in counts and type(completions) is int:
+            counts["parallelism"] = min(counts["parallelism"], completions)
+        return counts
 
 
 # How the keys of a quota begin that limit a resource of pods.

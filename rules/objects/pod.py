@@ -37,6 +37,8 @@ class Pod:
 
     # The labels of the object that makes the pod, or that it is; set by `workloads.discovery`.
     owner_labels: Mapping[str, Any] = MappingProxyType({})
+    # The object whose field the pod, or its template, is in a custom resource; set by `pod_search`.
+    holder: Mapping[str, Any] = MappingProxyType({})
     # Filled by `gpu.volumes`, `gpu.devices`, `placement.gpu_nodes` and `engine.traits`.
     requests_gpu: bool | None = None
     gpu_node_label: str | None = None

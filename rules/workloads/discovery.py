@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text
-from rules.base.traits import DEVICE_CLAIM, QUOTA
+from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, QUOTA
 from rules.base.words import matches_any
-from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
@@ -108,12 +108,7 @@ def _view(
         hard = as_object(as_object(raw.get("spec")).get("hard"))
         return Quota(owner, profile, hard, (*base, "spec", "hard"))
     if kind.trait == DEVICE_CLAIM:
-        path, holder = CLAIM_PATHS[owner.kind], raw
-        for step in path[:-1]:
-            holder = as_object(holder.get(step))
-        spec, metadata = as_object(holder.get("spec")), as_object(holder.get("metadata"))
-        place = (*base, *path[:-1])
-        return DeviceClaim(
-            owner, profile, (spec, (*place, "spec")), (metadata, (*place, "metadata"))
-        )
+        return DeviceClaim(owner, profile, raw, base)
+    if kind.trait == DEVICE_CLASS:
+        return DeviceSpec(owner, profile, raw, base)
     return KubernetesObject(owner, profile, raw, base, kind_trait=kind.trait)

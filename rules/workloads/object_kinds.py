@@ -7,6 +7,8 @@ from rules.base.json_values import Path
 from rules.base.traits import (
     CLUSTER_QUEUE,
     DEVICE_CLAIM,
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     KUBELET_CONFIG,
     LIMIT_RANGE,
     NODE,
@@ -171,12 +173,15 @@ _LIMIT_RANGE: Mapping[str, Any] = {
         ]
     }
 }
+_SELECTORS: Mapping[str, Any] = {"selectors": [{"cel": {}}], "tolerations": [{}]}
 _CLAIM: Mapping[str, Any] = {
     "devices": {
-        "requests": [{"exactly": {}, "firstAvailable": [{}]}],
+        "requests": [{**_SELECTORS, "exactly": _SELECTORS, "firstAvailable": [_SELECTORS]}],
+        "constraints": [{}],
         "config": [{"opaque": {"parameters": {}}}],
     }
 }
+_CLASS: Mapping[str, Any] = {"spec": {"selectors": [{"cel": {}}]}}
 _WEBHOOKS: Mapping[str, Any] = {
     "webhooks": [
         {
@@ -208,6 +213,10 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
     (CLAIM_GROUP, "ResourceClaim"): ObjectKind(DEVICE_CLAIM, {"spec": _CLAIM}),
     (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(DEVICE_CLAIM, {"spec": {"spec": _CLAIM}}),
+    (CLAIM_GROUP, "DeviceClass"): ObjectKind(DEVICE_CLASS, _CLASS),
+    (CLAIM_GROUP, "DeviceTaintRule"): ObjectKind(
+        DEVICE_TAINT_RULE, {"spec": {"deviceSelector": {}, "taint": {}}}
+    ),
     (_KUEUE, "ClusterQueue"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
     (_KUEUE, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
     (_KUEUE, "ResourceFlavor"): ObjectKind(NODE_CHOICE, field_types((_FLAVOR,)), nodes=(_FLAVOR,)),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value, pointer
 from rules.objects.container import CONTAINER_LISTS, POD_SPEC, PodLayout
-from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
+from rules.objects.kubernetes_objects import DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
@@ -79,7 +79,7 @@ class MalformedField(NamedTuple):
     why: str
 
 
-Subject: TypeAlias = Pod | Quota | DeviceClaim | KubernetesObject
+Subject: TypeAlias = Pod | Quota | DeviceSpec | KubernetesObject
 SearchResult: TypeAlias = Subject | MalformedField
 
 
@@ -218,7 +218,12 @@ class PodSearch:
         holder = (node.parent if layout is POD_SPEC and node.key == "spec" else None) or node
         metadata = holder.value if layout.metadata_in_spec else holder.value.get("metadata")
         path = holder.path if layout.metadata_in_spec else (*holder.path, "metadata")
-        yield from self._read((node.value, node.path), (metadata, path), node.stable_path, layout)
+        outer = as_object(holder.parent.value) if holder.parent is not None else {}
+        spec = (node.value, node.path)
+        for subject in self._read(spec, (metadata, path), node.stable_path, layout):
+            if isinstance(subject, Pod):
+                subject.holder = outer
+            yield subject
 
     def _read(
         self,

@@ -117,6 +117,16 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
             ["Only the users, groups and service accounts in nodeGuard"],
             ["administrators"],
         ),
+        (
+            "adminAccessGuard: {enabled: true}",
+            ["admin access to devices", "cluster administrators are refused too"],
+            ["Only the users"],
+        ),
+        (
+            "adminAccessGuard: {enabled: true, groups: [admins]}",
+            ["Only the users, groups and service accounts in adminAccessGuard"],
+            ["administrators"],
+        ),
         ("fullnameOverride: guard", ["guard-policy"], ["gpuward-policy"]),
     ],
 )

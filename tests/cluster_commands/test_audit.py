@@ -63,6 +63,49 @@ def audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Audit:
     return Audit(tmp_path, capsys)
 
 
+def namespace(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def claim(name: str, home: str, *, kind: str = "ResourceClaim", **exactly: Any) -> dict[str, Any]:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", **exactly}}
+    spec: dict[str, Any] = {"devices": {"requests": [request]}}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": kind}
+    metadata = {"name": name, "namespace": home}
+    return {
+        **head,
+        "metadata": metadata,
+        "spec": spec if kind == "ResourceClaim" else {"spec": spec},
+    }
+
+
+def test_namespaces_whose_claims_can_have_admin_access_are_named(audit: Audit) -> None:
+    label = {"resource.kubernetes.io/admin-access": "true"}
+    objects = [
+        *(namespace("team-a", **label), namespace("team-b", **label)),
+        namespace("team-c", **{"resource.kubernetes.io/admin-access": "false"}),
+        namespace("gpu-operator", **label),
+        claim("watched", "team-a", adminAccess=True),
+        claim("template", "team-a", kind="ResourceClaimTemplate", adminAccess=True),
+        claim("ordinary", "team-b"),
+    ]
+    said = [remark["message"] for remark in audit(objects)["remarks"]]
+    found = [message for message in said if "admin access" in message]
+    named = ("ResourceClaim team-a/watched", "ResourceClaimTemplate team-a/template")
+    what = "the label resource.kubernetes.io/admin-access lets claims have admin access to devices"
+    assert found == [
+        f"namespace team-a: {what}; 2 objects with it: {', '.join(named)}",
+        f"namespace team-b: {what}; no claim has it now",
+    ]
+
+
+def test_classes_of_devices_are_evaluated(audit: Audit) -> None:
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    spec = {"selectors": [{"cel": {"expression": "device.drver == 'x'"}}]}
+    report = audit([{**head, "metadata": {"name": "large.example.com"}, "spec": spec}])
+    assert [finding["rule"] for finding in report["findings"]] == ["invalid-device-selector"]
+
+
 def test_the_audit_finds_what_the_linter_finds(
     audit: Audit,
     tmp_path: Path,

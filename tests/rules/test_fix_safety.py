@@ -21,6 +21,7 @@ LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 # The fields that fixes may change. Everything else must stay the same.
 FIXABLE_POD_FIELDS = {"tolerations", "affinity", "nodeSelector", "schedulerName", "nodeName"}
+FIXABLE_POD_FIELDS |= {"resourceClaims"}  # but not which claims they are
 FIXABLE_CONTAINER_FIELDS = {"env", "resources", "volumeMounts"}
 REDUCIBLE_FIELDS = {"hostPID", "hostIPC", "hostNetwork", "securityContext"}
 # What a fix may write into a securityContext, beside less privileges.
@@ -87,9 +88,17 @@ def without_fixable_fields(pod: Any) -> Any:
     return rest
 
 
+def claims(pod: Any) -> list[tuple[Any, ...]]:
+    """The name of each claim of a pod, and the claim or the template to which it refers."""
+    fields = ("resourceClaimName", "resourceClaimTemplateName")
+    entries = [{**(e.get("source") or {}), **e} for e in pod["spec"].get("resourceClaims") or []]
+    return [(e.get("name"), *(e.get(field) for field in fields)) for e in entries]
+
+
 def assert_no_new_privileges(pod: Any, rules: RuleSet) -> None:
     fixed = fix(pod, rules, Context(TODAY)).manifest
     assert privileges(fixed) <= privileges(pod)
+    assert claims(fixed) == claims(pod)
     assert dropped_capabilities(fixed) >= dropped_capabilities(pod)
     assert without_fixable_fields(fixed) == without_fixable_fields(pod)
     for (label, after), (_, before) in zip(containers(fixed), containers(pod), strict=True):

@@ -19,23 +19,18 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from rules.base.json_values import as_object, display
+from rules.base.json_values import display
 from rules.base.traits import GPU_WORKLOAD, KNOWN_QUOTAS
 from rules.gpu.devices import effective_requests
 from rules.gpu.quotas import smallest_quota
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-FIELDS = ("replicas", "parallelism")
-
 
 def check(workload: KubernetesObject, context: Context) -> Findings:
     """Yield each GPU resource of which the pods together exceed the smallest quota."""
-    spec = as_object(workload.raw.get("spec"))
-    found = [(f, count) for f in FIELDS if (count := _pods_at_a_time(spec, f)) > 1]
-    for field, count in found:
+    for field, count in workload.pods_at_a_time().items():
+        if count <= 1:
+            continue
         for pod in workload.pods:
             for resource, wanted in effective_requests(pod).items():
                 limit = smallest_quota(context.inventory, pod.object.namespace, resource)
@@ -51,16 +46,6 @@ def check(workload: KubernetesObject, context: Context) -> Findings:
                     ),
                     help=f"write {field}: {limit.value // wanted}, or raise the quota",
                 )
-
-
-def _pods_at_a_time(spec: Mapping[str, Any], field: str) -> int:
-    """How many pods `field` of a workload's `spec` makes run together, 0 if it does not say."""
-    count, completions = spec.get(field), spec.get("completions")
-    if type(count) is not int:
-        return 0
-    if field == "parallelism" and type(completions) is int:
-        return min(count, completions)
-    return count
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_WORKLOAD, KNOWN_QUOTAS))

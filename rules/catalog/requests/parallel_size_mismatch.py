@@ -13,7 +13,9 @@ another number of whole GPUs:
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
   it, and `--num_gpus` of DeepSpeed;
 - `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate.
-  Their processes may use several GPUs each, so only more processes than GPUs are reported.
+  Their processes may use several GPUs each, so only more processes than GPUs are reported;
+- `rayStartParams.num-gpus` of KubeRay, and `parallelism.tensor` of KServe's LLMInferenceService
+  whose pods do not work together.
 
 It says nothing where the number is not certain: beside options for several machines, Ray or data
 parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, for values that
@@ -40,6 +42,8 @@ References
 - https://docs.nvidia.com/nim/large-language-models/latest/reference/advanced-configuration.html
 - deepjavalibrary/djl-serving, `serving/docs/lmi/deployment_guide/configurations.md`
 - https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/
+- https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html
+- https://kserve.github.io/website/docs/model-serving/generative-inference/llmisvc/llmisvc-overview
 - https://docs.jax.dev/en/latest/_autosummary/jax.experimental.pallas.tpu.ChipVersion.html
 """
 
@@ -47,6 +51,7 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of, whole_gpus
+from rules.gpu.frameworks import StatedSize, stated_size
 from rules.gpu.launchers import ParallelSize, parallel_size
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -75,6 +80,28 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue  # the pods of a group may work together
         if size.gpus > gpus or size.launcher.uses_all:
             yield _finding(container, size, gpus)
+    stated = stated_size(pod)
+    if stated is not None:
+        yield from _stated_finding(stated)
+
+
+def _stated_finding(stated: StatedSize) -> Findings:
+    gpus = whole_gpus(stated.container)
+    if gpus is None or stated.least <= gpus <= stated.most:
+        return
+    name = request_of(stated.container).first
+    used, consequence = stated.most, "the rest stays idle"
+    if gpus < stated.least:
+        used = stated.least
+        consequence = f"{stated.name} counts on GPUs that it does not have"
+    yield Finding(
+        path=stated.path,
+        key="parallel-size.stated",
+        message=f"{stated.name} is told to use {_gpus(used)} ({stated.text}), and "
+        f"{stated.container} asks for {gpus} of {display(name)}: {consequence}",
+        container=stated.container,
+        help="write the same number in both",
+    )
 
 
 def _is_one_each(pod: Pod, container: Container) -> bool:

@@ -1,0 +1,1 @@
+"""Claims for devices, and what pods make of them."""

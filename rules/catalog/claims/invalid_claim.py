@@ -1,0 +1,168 @@
+"""A resource claim refers to requests that it lacks, or has values that cannot stand together.
+
+What it does
+------------
+Finds, in a ResourceClaim or a ResourceClaimTemplate,
+
+- names in `constraints[].requests` and `config[].requests` that no request of the claim has, such
+  as a misspelt one, and names of alternatives without the request before them (`gpu/large`);
+- a `matchAttribute` or a `distinctAttribute` without a domain, such as `pcieRoot` instead of
+  `resource.kubernetes.io/pcieRoot`;
+- two requests, or two alternatives of one, with the same name;
+- `count` beside `allocationMode: All`, and counts below one;
+- other allocation modes than `ExactCount` and `All`;
+- tolerations of device taints with another operator than `Exists` and `Equal`, or with a value
+  beside `Exists`.
+
+Why it matters
+--------------
+The API server refuses the claim. It accepts a template with the same fault no more than the claim.
+
+References
+----------
+- https://kubernetes.io/docs/reference/kubernetes-api/resource/resource-claim-v1/
+- Kubernetes, `pkg/apis/resource/validation/validation.go`
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_values import Path, as_object, as_objects, as_text, display
+from rules.base.traits import DEVICE_CLAIM
+from rules.base.words import has_placeholder, nearest_word
+from rules.objects.kubernetes_objects import DeviceRequest
+from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
+
+_ENTRIES = {"constraints": "a constraint", "config": "an entry of config"}
+_ATTRIBUTES = ("matchAttribute", "distinctAttribute")
+# The names that Kubernetes gives to attributes of the devices of all drivers.
+_STANDARD_DOMAIN = "resource.kubernetes.io"
+_STANDARD = frozenset({"pcieRoot", "pciBusID", "numaNode"})
+_MODES = ("ExactCount", "All")
+# No claim has more requests than this, and each alternative of one is a name as well.
+_MOST_NAMES = 300
+
+
+def check(claim: DeviceClaim, _context: Context) -> Findings:
+    """Yield each reference to no request, each doubled name, and each value that is refused."""
+    devices = as_object(claim.spec.get("devices"))
+    path: Path = (*claim.path, "devices")
+    names = _names(devices.get("requests"))
+    for field in _ENTRIES:
+        for index, entry in as_objects(devices.get(field)):
+            place = (*path, field, index)
+            yield from _unknown_requests(entry, place, f"{field}.{index}", names)
+            if field == "constraints":
+                yield from _attributes_without_domain(entry, place, f"{field}.{index}")
+    yield from _doubled_names(devices.get("requests"), path)
+    for request in claim.requests():
+        yield from _faulty_values(request)
+
+
+def _names(listed: Any) -> list[str]:
+    """The names of requests, and those of their alternatives after a slash."""
+    names: list[str] = []
+    for _, request in as_objects(listed):
+        name = as_text(request.get("name"))
+        names.append(name)
+        alternatives = as_objects(request.get("firstAvailable"))
+        names += [f"{name}/{as_text(each.get('name'))}" for _, each in alternatives]
+    return names[:_MOST_NAMES]
+
+
+def _unknown_requests(
+    entry: Mapping[str, Any], place: Path, key: str, names: list[str]
+) -> Findings:
+    listed = entry.get("requests")
+    known = set(names)
+    for index, name in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(name, str) or name in known or has_placeholder(name):
+            continue
+        near = next((full for full in names if full.partition("/")[2] == name), None)
+        near = near or nearest_word(name[:63], [n for n in names if n])
+        yield _refused(
+            (*place, "requests", index),
+            f"{key}.requests.{name}",
+            f"{_ENTRIES[key.partition('.')[0]]} names the request {display(name)}, which the claim "
+            "lacks",
+            f"write {near}" if near else "write the name of a request of the claim",
+        )
+
+
+def _attributes_without_domain(entry: Mapping[str, Any], place: Path, key: str) -> Findings:
+    for field in _ATTRIBUTES:
+        name = as_text(entry.get(field))
+        if name and "/" not in name and not has_placeholder(name):
+            domain = _STANDARD_DOMAIN if name in _STANDARD else "gpu.nvidia.com"
+            advice = f"write {domain}/{name}"
+            if name not in _STANDARD:
+                advice = f"write the domain as well, such as {domain}/{name}"
+            fault = f"a constraint has the {field} {display(name)} without a domain"
+            yield _refused((*place, field), f"{key}.{field}", fault, advice)
+
+
+def _doubled_names(listed: Any, path: Path) -> Findings:
+    for place, name in _doubled(listed, (*path, "requests")):
+        fault = f"two requests have the name {display(name)}"
+        yield _refused(place, f"requests.{name}", fault, "give each a name of its own")
+    for index, request in as_objects(listed):
+        alternatives = (*path, "requests", index, "firstAvailable")
+        for place, name in _doubled(request.get("firstAvailable"), alternatives):
+            full = f"{as_text(request.get('name'))}/{name}"
+            fault = f"two alternatives have the name {display(full)}"
+            yield _refused(place, f"requests.{full}", fault, "give each a name of its own")
+
+
+def _doubled(listed: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """The place of the last entry with a name that several have, and the name."""
+    names = {index: as_text(entry.get("name")) for index, entry in as_objects(listed)}
+    times = Counter(name for name in names.values() if name)
+    last = {name: index for index, name in names.items()}
+    for name, count in times.items():
+        if count > 1:
+            yield (*path, last[name], "name"), name
+
+
+def _faulty_values(request: DeviceRequest) -> Findings:
+    fields, shown = request.fields, f"the request {display(request.name)}"
+    mode, count = as_text(fields.get("allocationMode")), fields.get("count")
+    key = f"requests.{request.name}"
+    if mode and mode not in _MODES and not has_placeholder(mode):
+        near = nearest_word(mode[:63], _MODES) or _MODES[0]
+        fault = f"{shown} has the allocationMode {display(mode)}, which does not exist"
+        path = (*request.path, "allocationMode")
+        yield _refused(path, f"{key}.allocationMode", fault, f"write {near}")
+    elif type(count) is int and mode == "All" and count:
+        fault = f"{shown} has a count beside allocationMode: All"
+        yield _refused((*request.path, "count"), f"{key}.count", fault, "remove one of them")
+    elif type(count) is int and count < 0:
+        fault = f"{shown} has the count {count}"
+        yield _refused((*request.path, "count"), f"{key}.count", fault, "write 1 or more")
+    for index, toleration in as_objects(fields.get("tolerations")):
+        place = (*request.path, "tolerations", index)
+        operator, value = as_text(toleration.get("operator")), toleration.get("value")
+        if has_placeholder(operator):
+            continue
+        if operator not in ("", "Exists", "Equal"):
+            near = nearest_word(operator[:63], ("Exists", "Equal")) or "Exists"
+            fault = f"{shown} has a toleration with the operator {display(operator)}"
+            path = (*place, "operator")
+            yield _refused(path, f"{key}.tolerations.{index}", fault, f"write {near}")
+        elif operator == "Exists" and value:
+            fault = f"{shown} has a toleration with operator Exists and a value"
+            advice = "remove the value, or write operator: Equal"
+            yield _refused((*place, "value"), f"{key}.tolerations.{index}", fault, advice)
+
+
+def _refused(path: Path, key: str, fault: str, advice: str) -> Finding:
+    return Finding(
+        path=path,
+        key=key,
+        message=f"{fault}: the API server refuses it",
+        help=advice,
+        api_refuses=True,
+    )
+
+
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_CLAIM,))

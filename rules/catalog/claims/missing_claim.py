@@ -1,0 +1,111 @@
+"""A pod refers to a resource claim, a template or a request by a name that is not there.
+
+What it does
+------------
+Compares `spec.resourceClaims` of the pod with the ResourceClaims and ResourceClaimTemplates of its
+namespace, as far as they are among the manifests of the same run, or in the cluster. Finds
+
+- a name that nothing has, where another one differs by a letter or two;
+- a `resourceClaimName` that only a template has, and a `resourceClaimTemplateName` that only a
+  claim has;
+- the `request` of a container's claim that the known claim or template lacks.
+
+It says nothing about a name that resembles no other, since a run seldom has every object.
+
+Why it matters
+--------------
+Kubernetes creates the pod, which stays Pending until somebody creates the object. A request that
+does not exist gives the container no device: the pod does not start.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rules.base.json_values import as_text, display
+from rules.base.traits import KNOWN_CLAIMS, POD_CLAIM
+from rules.base.words import has_placeholder, nearest_word
+from rules.gpu.claims import CLAIM_NAME, FIELD, TEMPLATE_NAME, declared_claims
+from rules.inventory.inventory import Inventory, ResourceClaim, ResourceClaimTemplate
+from rules.objects.container import POD_SPEC
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+_KINDS: Mapping[str, type[ResourceClaim | ResourceClaimTemplate]] = {
+    CLAIM_NAME: ResourceClaim,
+    TEMPLATE_NAME: ResourceClaimTemplate,
+}
+_OTHER = {CLAIM_NAME: TEMPLATE_NAME, TEMPLATE_NAME: CLAIM_NAME}
+_LONGEST = 63  # characters of a name that is compared with others
+
+
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield each reference of the pod that certainly leads nowhere."""
+    if pod.layout is not POD_SPEC or pod.is_partial:
+        return
+    namespace, known = pod.object.namespace, context.inventory
+    requests: dict[str, frozenset[str]] = {}
+    for index, entry in declared_claims(pod):
+        for field, kind in _KINDS.items():
+            name = as_text(entry.get(field))
+            if not name or has_placeholder(name):
+                continue
+            found = known.find(kind, name, namespace)
+            if found is not None:
+                requests[as_text(entry.get("name"))] = found.requests
+            elif name not in known.all_in(kind, namespace):
+                yield from _missing(pod, index, field, name, known)
+    yield from _missing_requests(pod, requests)
+
+
+def _missing(pod: Pod, index: int, field: str, name: str, known: Inventory) -> Findings:
+    namespace, kind = pod.object.namespace, _KINDS[field]
+    other = _KINDS[_OTHER[field]]
+    if name in known.all_in(other, namespace):
+        fault = f"names the {other.__name__} {display(name)} as {field}"
+        advice = f"write {_OTHER[field]}"
+    elif near := _near(name, known.all_in(kind, namespace)):
+        fault = f"names the {kind.__name__} {display(name)}, which is not known but close to {near}"
+        advice = f"write {near}"
+    else:
+        return
+    yield Finding(
+        path=(*pod.path, FIELD, index, field),
+        key=f"{FIELD}.{field}.{name}",
+        message=f"the pod {fault}: without such an object it stays Pending",
+        help=advice,
+    )
+
+
+def _near(name: str, names: Mapping[str, Any]) -> str | None:
+    """The name that is meant; names with other digits are those of other objects."""
+    digits = [letter for letter in name if letter.isdigit()]
+    same = [each for each in names if [c for c in each if c.isdigit()] == digits]
+    return nearest_word(name, same) if len(name) <= _LONGEST else None
+
+
+def _missing_requests(pod: Pod, requests: Mapping[str, frozenset[str]]) -> Findings:
+    for container in pod.containers:
+        for index, claim in container.claims:
+            name, request = as_text(claim.get("name")), as_text(claim.get("request"))
+            known = requests.get(name)
+            if not request or not known or request in known or has_placeholder(request):
+                continue
+            near = nearest_word(request[:_LONGEST], sorted(known))
+            yield Finding(
+                path=(*container.resources_path, "claims", index, "request"),
+                key=f"claims.{name}/{request}.request",
+                message=(
+                    f"{container} uses the request {display(request)} of the resource claim "
+                    f"{display(name)}, which the claim lacks: the pod does not start"
+                ),
+                container=container,
+                help=f"write {near}" if near else f"write one of {', '.join(sorted(known)[:8])}",
+            )
+
+
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(POD_CLAIM, KNOWN_CLAIMS), needs_resources=True
+)

@@ -1,0 +1,75 @@
+"""All replicas of a workload share one resource claim.
+
+What it does
+------------
+Finds Deployments, ReplicaSets, ReplicationControllers, StatefulSets and Jobs of more than one pod
+at a time, and DaemonSets, whose pods refer to a ResourceClaim by its name. If the claim is among
+the manifests of the same run, or in the cluster, it must have a device class of GPUs, and no
+parameters that share the devices, as NVIDIA's time-slicing and MPS do. A claim that is not known is
+only a note: it may be for a network that all pods are to share.
+
+Why it matters
+--------------
+The claim is allocated once. All replicas use the same devices, and run on the node that has them:
+the second pod adds load to the first one's GPU, and neither knows. The pods of a DaemonSet stay
+Pending on every other node. With a ResourceClaimTemplate, Kubernetes makes a claim for each pod.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+"""
+
+from rules.base.json_values import as_text, display
+from rules.base.traits import GPU_WORKLOAD
+from rules.base.words import has_placeholder
+from rules.gpu.claims import (
+    CLAIM_NAME,
+    FIELD,
+    TEMPLATE_NAME,
+    declared_claims,
+    is_gpu_class,
+    used_claims,
+)
+from rules.inventory.inventory import ResourceClaim
+from rules.objects.container import POD_SPEC
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, Pod, define_rule
+
+
+def check(workload: KubernetesObject, context: Context) -> Findings:
+    """Yield each claim that the workload's pods share."""
+    count = max(workload.pods_at_a_time().values(), default=1)
+    is_daemon = workload.object.kind == "DaemonSet"
+    if count < 2 and not is_daemon:  # noqa: PLR2004
+        return
+    for pod in workload.pods:
+        if pod.layout is not POD_SPEC or pod.is_partial:
+            continue
+        used = used_claims(pod)
+        for index, entry in declared_claims(pod):
+            name = as_text(entry.get(CLAIM_NAME))
+            if not name or has_placeholder(name) or as_text(entry.get("name")) not in used:
+                continue
+            known = context.inventory.find(ResourceClaim, name, pod.object.namespace)
+            if known is not None and not _is_for_one(known, pod, context):
+                continue
+            who = "the pods of all nodes" if is_daemon else f"all {count} pods"
+            yield Finding(
+                path=(*pod.path, FIELD, index, CLAIM_NAME),
+                key=f"{FIELD}.{as_text(entry.get('name'))}.{CLAIM_NAME}",
+                message=(
+                    f"{who} share the one ResourceClaim {display(name)}: they get the same "
+                    "devices, and run on their node"
+                ),
+                action=Action.AUDIT if known is None else Action.WARN,
+                help=f"write {TEMPLATE_NAME} and a ResourceClaimTemplate, if each pod is to have "
+                "devices of its own",
+            )
+
+
+def _is_for_one(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
+    """Whether the devices of the claim are GPUs, and nothing says how pods share them."""
+    has_gpus = any(is_gpu_class(name, pod.profile, context.inventory) for name in claim.classes)
+    return has_gpus and not claim.is_shared
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_WORKLOAD,))

@@ -1,0 +1,56 @@
+"""A GPU pod for the KAI scheduler names no queue, or names it where KAI does not look.
+
+What it does
+------------
+Finds pods with `schedulerName: kai-scheduler` that have `kai.scheduler/queue` as an annotation and
+not as a label. A pod without either is only a note, unless the workload that makes it has the
+label.
+
+Why it matters
+--------------
+KAI reads the queue from a label of the pod, or of the object that owns it. It ignores the
+annotation: the pod is scheduled in the queue `default-queue`, with that queue's quota and priority,
+and stays Pending where there is no such queue.
+
+References
+----------
+- https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/quickstart
+- https://github.com/kai-scheduler/KAI-Scheduler/pull/932
+"""
+
+from rules.base.traits import CUSTOM_SCHEDULER, GPU
+from rules.gpu.devices import pod_requests_gpu
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+QUEUE = "kai.scheduler/queue"
+# Before KAI was a project of its own.
+_FORMER = "runai/queue"
+_SCHEDULER = "kai-scheduler"
+
+
+def check(pod: Pod, _context: Context) -> Findings:
+    """Yield the pod if KAI does not learn its queue."""
+    if pod.scheduler != _SCHEDULER or not pod.is_complete or not pod_requests_gpu(pod):
+        return
+    labels = {*pod.labels, *pod.owner_labels}
+    if QUEUE in labels or _FORMER in labels:
+        return
+    if QUEUE in pod.annotations:
+        yield Finding(
+            path=(*pod.metadata_path, "annotations", QUEUE),
+            key=f"annotations.{QUEUE}",
+            message=f"{QUEUE} is an annotation, which KAI ignores: the pod goes to the default "
+            "queue",
+            help=f"write the label {QUEUE}",
+        )
+    else:
+        yield Finding(
+            path=(*pod.metadata_path, "labels") if pod.metadata else pod.metadata_path,
+            key=f"labels.{QUEUE}",
+            message=f"the pod has no label {QUEUE}: it goes to the default queue of KAI",
+            help=f"write the label {QUEUE}, or make sure that there is a queue default-queue",
+            action=Action.AUDIT,
+        )
+
+
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU))

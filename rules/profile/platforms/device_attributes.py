@@ -1,0 +1,112 @@
+"""What drivers publish about their devices for dynamic resource allocation, by driver.
+
+Sources, read in November 2026:
+
+- NVIDIA: kubernetes-sigs/dra-driver-nvidia-gpu, `cmd/gpu-kubelet-plugin/deviceinfo.go`,
+  `partitions.go` and `consumable_shares.go`, and the classes of its chart;
+- AMD: ROCm/k8s-gpu-dra-driver, `docs/driver-attributes.md`;
+- Intel: intel/intel-resource-drivers-for-kubernetes, `cmd/kubelet-gpu-plugin/node_state.go`;
+- Google: kubernetes-sigs/dra-driver-google-tpu, `cmd/tpu-dra-kubeletplugin/manager.go`;
+- AWS: https://docs.aws.amazon.com/eks/latest/userguide/device-management-neuron.html (the class);
+- the names of Kubernetes: `staging/src/k8s.io/dynamic-resource-allocation/deviceattribute`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+STRING, INT, BOOL, VERSION, UNKNOWN = "string", "int", "bool", "version", ""
+
+
+class Driver(NamedTuple):
+    """What the devices of a driver may have.
+
+    - `attributes`: the type of each; UNKNOWN if it differs between releases.
+    - `capacity`: the names of quantities.
+    - `values`: all values that an attribute can have.
+    - `lacking`: by class, attributes that its devices never have, and the class whose devices do.
+    """
+
+    attributes: Mapping[str, str]
+    capacity: frozenset[str]
+    values: Mapping[str, tuple[str, ...]] = {}
+    lacking: Mapping[str, tuple[frozenset[str], str]] = {}
+
+
+_NVIDIA_STRINGS = (
+    *("type", "uuid", "productName", "brand", "architecture", "addressingMode", "parentUUID"),
+    *("profile", "deviceID", "vendorID"),
+)
+_NVIDIA = Driver(
+    {
+        **dict.fromkeys(_NVIDIA_STRINGS, STRING),
+        **dict.fromkeys(("cudaComputeCapability", "driverVersion", "cudaDriverVersion"), VERSION),
+        "iommuFDEnabled": BOOL,
+        **dict.fromkeys(("gpuModuleId", *(f"partition{n}" for n in (1, 2, 4, 8))), INT),
+        # Of earlier releases.
+        **dict.fromkeys(("index", "minor", "parentIndex", "parentMinor"), INT),
+        **dict.fromkeys(("pcieBusID", "pciBusID", "pcieRoot", "numaNode", "numa"), UNKNOWN),
+    },
+    frozenset(
+        {
+            *("memory", "shares", "addressableMemory", "multiprocessors", "copyEngines"),
+            *("decoders", "encoders", "jpegEngines", "ofaEngines"),
+            *(f"memorySlice{number}" for number in range(16)),
+        }
+    ),
+    {"type": ("gpu", "mig", "vfio")},
+    {
+        "gpu.nvidia.com": (
+            frozenset({"profile", "parentUUID", "parentIndex", "parentMinor"}),
+            "mig.nvidia.com",
+        )
+    },
+)
+_AMD = Driver(
+    {
+        **dict.fromkeys(("type", "deviceID", "productName", "partitionProfile"), STRING),
+        **dict.fromkeys(("computePartition", "memoryPartition", "driverVersionFull"), STRING),
+        "driverVersion": VERSION,
+        **dict.fromkeys(("numaNode", "gpuIndex"), INT),
+        **dict.fromkeys(("pciAddr", "family", "cardIndex", "renderIndex", "driverSrcVersion"), ""),
+        **dict.fromkeys(("iommuGroup", "vfioModule", "vendorID", "uuid", "parentUUID"), UNKNOWN),
+    },
+    frozenset({"memory", "computeUnits", "simdUnits", "partitions"}),
+    {"type": ("amdgpu", "amdgpu-partition", "vfio")},
+)
+_INTEL = Driver(
+    {
+        **dict.fromkeys(("model", "family", "driver", "pciId", "pciAddress", "health"), STRING),
+        "sriov": BOOL,
+        "pciRoot": STRING,
+    },
+    frozenset({"memory", "millicores"}),
+)
+_TPU = Driver(
+    {
+        **dict.fromkeys(("uuid", "tpuGen", "brand", "accelerator", "topology"), STRING),
+        **dict.fromkeys(("index", "chipCount"), INT),
+    },
+    frozenset(),
+)
+_STANDARD = Driver(
+    {"pcieRoot": STRING, "pciBusID": STRING, "numaNode": INT},
+    frozenset(),
+)
+
+STANDARD_DOMAIN = "resource.kubernetes.io"
+"""The domain of names that Kubernetes itself defines."""
+DRIVERS: Mapping[str, Driver] = {
+    "gpu.nvidia.com": _NVIDIA,
+    "gpu.amd.com": _AMD,
+    "gpu.intel.com": _INTEL,
+    "tpu.google.com": _TPU,
+    STANDARD_DOMAIN: _STANDARD,
+}
+"""By the domain of their attributes, which is the name of the driver."""
+CLASSES = (
+    *("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+    *("compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"),
+    *("gpu.amd.com", "gpu.intel.com", "vfio.gpu.intel.com", "gaudi.intel.com"),
+    *("tpu.google.com", "neuron.aws.com"),
+)
+"""The classes that drivers of vendors install."""
