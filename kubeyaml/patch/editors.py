@@ -80,7 +80,9 @@ class BlockEditor:
         line = source.line_start(start)
         before = source.between(line, start)
         if not before.strip(" "):
-            return [source.without_lines(line, old.end)]
+            earlier = [child for child in children(self._place) if child.end <= line]
+            above = max(earlier, key=lambda child: child.end, default=None)
+            return [source.without_lines(line, old.end, above)]
         following = [child for child in children(self._place) if child.start > old.end]
         if not _DASHES.fullmatch(before) or not following:
             raise PatchError("the entry does not begin on a line of its own")

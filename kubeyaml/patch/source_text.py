@@ -53,10 +53,14 @@ class SourceText:
         # The last line stays without a line break.
         return Splice(end, end, self.line_break + new.removesuffix(self.line_break))
 
-    def without_lines(self, start: int, offset: int) -> Splice:
-        """The splice that removes the lines from `start`, where one begins, to that of `offset`."""
+    def without_lines(self, start: int, offset: int, before: Place | None) -> Splice:
+        """The splice that removes the lines from `start`, where one begins, to that of `offset`.
+
+        `before` is the entry that ends before `start`, if there is one.
+        """
         end = self.line_end(offset)
-        if self.between(end - 1, end) != "\n" and start > self.start:
+        is_last = self.between(end - 1, end) != "\n" and start > self.start
+        if is_last and not (before and _ends_in_block_scalar(before)):
             # The line before becomes the last one, and stays without a line break.
             start -= 2 if self.between(start - 2, start) == "\r\n" else 1
         return Splice(start, end)
@@ -72,8 +76,11 @@ class SourceText:
 
 def ends_in_block_scalar(source: SourceText, place: Place) -> bool:
     """Whether the text ends without a line break, in a block scalar, which one would change."""
-    if source.between(source.end - 1, source.end) == "\n":
-        return False
+    return source.between(source.end - 1, source.end) != "\n" and _ends_in_block_scalar(place)
+
+
+def _ends_in_block_scalar(place: Place) -> bool:
+    """Whether the last value in the one at `place` is a block scalar, and so its line break too."""
     while place.inside:
         inside = place.inside
         place = max(inside.values() if isinstance(inside, dict) else inside, key=lambda p: p.end)

@@ -136,10 +136,6 @@ _TEKTON_PIPELINE = tuple(
 )
 
 
-# A pod spec, and its main container in a field of its own.
-_DYNAMO_POD = PodLayout(single_containers=("mainContainer",), is_whole=False)
-
-
 def _with_prefix(prefix: Path, pods: PodLayouts) -> PodLayouts:
     return tuple(((*prefix, *path), layout) for path, layout in pods)
 
@@ -182,12 +178,6 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
         (("spec", "backends", "*"), _CONTAINER),
         (("spec", "backends", "*", "workers", "*"), _CONTAINER),
     ),
-    # ai-dynamo/dynamo, v1alpha1 of its operator: the GPUs of the container are in `resources`
-    # beside `extraPodSpec`. Since v1beta1 there is a pod template.
-    ("nvidia.com", "DynamoGraphDeployment"): (
-        (("spec", "services", "*", "extraPodSpec"), _DYNAMO_POD),
-    ),
-    ("nvidia.com", "DynamoComponentDeployment"): ((("spec", "extraPodSpec"), _DYNAMO_POD),),
     ("trainer.kubeflow.org", "TrainJob"): (
         (("spec", "initializer", "dataset"), _CONTAINER),
         (("spec", "initializer", "model"), _CONTAINER),

@@ -71,7 +71,7 @@ def test_what_is_staged_is_rendered(repository: GitRepository) -> None:
     assert found(repository, "--staged", absolute, folder="k") == ([inside], 1)
     # A plain manifest is judged as ever, and a values file of the user is the staged one.
     repository.stage("pod.yaml", BAD)
-    repository.stage("my.yaml", "devices: none\n")
+    repository.stage("my.yaml", "devices: void\n")
     repository.write("my.yaml", "broken: [")
     options = ("--staged", "--values", "../my.yaml", "--exclude", "../old", "..")
     assert found(repository, *options, folder="k") == ([("../pod.yaml", 7)], 1)

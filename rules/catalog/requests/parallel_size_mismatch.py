@@ -51,9 +51,9 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of, whole_gpus
-from rules.gpu.frameworks import StatedSize, stated_size
 from rules.gpu.launchers import ParallelSize, parallel_size
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+from rules.workloads.stated_sizes import StatedSize, stated_size
 
 # A device of Inferentia2 and Trainium1 has two cores, one of Trainium2 eight.
 _NEURON = "aws.amazon.com/neuron"
