@@ -29,15 +29,18 @@ SYSTEM = (
     "/var/log",
 )
 OF_RUNTIMES = ("cdi", "gpuward", "nvidia", "runc")
-# A node in whose container nothing runs yet: runc waits for `start`.
+# A node in whose container nothing runs yet: runc waits for `start`. A background job of a shell
+# ignores SIGINT. A signal just before a sleep does not end it, so the sleeps are short.
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from tests.testkit.container_runtime import node
+signal.signal(signal.SIGINT, signal.default_int_handler)
 created = node.Node(Path(sys.argv[1]))
 def wait(process):
     print(created.group, process, flush=True)
-    time.sleep(3600)
+    while True:
+        time.sleep(0.1)
 node._handle = wait
 created.run(node.Container(), node.Settings())
 """
@@ -104,13 +107,16 @@ def test_an_interrupted_node_leaves_nothing_behind(tmp_path: Path, how: signal.S
     with nothing_left(tmp_path):
         command = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as running:
-            assert running.stdout is not None
-            group, contained = running.stdout.readline().split()
-            assert is_running(contained)
-            assert control_groups(group)
-            running.send_signal(how)
-            # The cleanup has the same standard output: it ends with the cleanup.
-            running.stdout.read()
+            try:
+                assert running.stdout is not None
+                group, contained = running.stdout.readline().split()
+                assert is_running(contained)
+                assert control_groups(group)
+                running.send_signal(how)
+                # The cleanup has the same standard output: it ends with the cleanup.
+                running.stdout.read()
+            finally:
+                running.kill()
         assert control_groups(group) == []
         assert not is_running(contained)
 
