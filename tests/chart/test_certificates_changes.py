@@ -66,8 +66,9 @@ def test_no_request_fails_and_no_object_of_the_old_mode_is_left(
     tmp_path: Path,
     helm: str,
 ) -> None:
-    installed_by, _, changed_by = helm.partition("-then-")
-    with Installation(chart_plane, kubelet, changed_by or helm) as installation:
+    first, _, second = helm.partition("-then-")
+    with Installation(chart_plane, kubelet, second or first) as installation:
+        installed_by = first if second else ""
         changer = ModeChanger(installation, cert_manager, tmp_path, installed_by=installed_by)
         namespace = chart_plane.namespace()
         eventually(
