@@ -32,7 +32,8 @@ WARNINGS = (
     'Warning: gpuward [request-only] fixed in container "main": '
     "set the limit of nvidia.com/gpu as the request\n"
     "Warning: gpuward [toleration-default] fixed: tolerate nvidia.com/gpu:NoSchedule\n"
-    "Warning: gpuward [affinity-default] fixed: add a node affinity for nvidia.com/gpu.present\n"
+    "Warning: gpuward [affinity-default] fixed: "
+    "add a node affinity for nvidia.com/gpu.present=true\n"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
@@ -41,23 +42,29 @@ def labels(raw: Mapping[str, Any]) -> dict[str, list[str]]:
     return {**{label: [] for label in raw.get("nodeModes", {})}, **raw.get("nodeLabels", {})}
 
 
+_OTHER_MAKERS = re.compile("tpu|neuron|gaudi|habana|npu|ascend")
+
+
 def node_labels() -> Iterator[tuple[str, Any]]:
     for raw in built_in().values():
         for pattern, values in labels(raw).items():
             key = pattern.replace("*", "x")
+            # NVIDIA's variables mean nothing on nodes of other makers, but privileges do.
+            is_nvidia = _OTHER_MAKERS.search(key) is None
+            one = container() if is_nvidia else container(securityContext={"privileged": True})
             for value in (value.replace("*", "x") for value in values or ["x"]):
-                yield f"{key}={value}", pod(container(), nodeSelector={key: value})
+                yield f"{key}={value}", pod(one, nodeSelector={key: value})
                 requirement = {"key": key, "operator": "In", "values": ["other", value]}
-                yield f"{key} in {value}", pod(container(), affinity=node_affinity([[requirement]]))
+                yield f"{key} in {value}", pod(one, affinity=node_affinity([[requirement]]))
             if key in LABELS_OF_EVERY_NODE:
                 continue
             for operator, operands in (("Exists", []), ("Gt", ["1"]), ("Lt", ["2"])):
                 requirement = {"key": key, "operator": operator, "values": operands}
-                yield f"{key} {operator}", pod(container(), affinity=node_affinity([[requirement]]))
+                yield f"{key} {operator}", pod(one, affinity=node_affinity([[requirement]]))
             spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
-            yield f"over {key}", pod(container(), topologySpreadConstraints=[spread])
+            yield f"over {key}", pod(one, topologySpreadConstraints=[spread])
             pod_affinity = {"podAffinity": {REQUIRED: [{"topologyKey": key}]}}
-            yield f"near by {key}", pod(container(), affinity=pod_affinity)
+            yield f"near by {key}", pod(one, affinity=pod_affinity)
 
 
 def hints() -> Iterator[tuple[str, Any]]:

@@ -119,8 +119,10 @@ def test_the_patches_of_every_fixing_rule_were_applied(
     }
     alone = [case for case in PODS if "inventory" not in case.circumstances]
     findings = [(case.rule, f) for case in alone for f in case.expected["findings"]]
-    # The API server copies limits to requests, so a repeated request cannot be recognized.
-    fixing = {rule for rule, finding in findings if "fix" in finding} - {"redundant-request"}
+    # The API server copies limits to requests, so a repeated request cannot be recognized. It drops
+    # fields that it does not know before it calls a webhook.
+    unseen = {"redundant-request", "invalid-claim-reference", "misplaced-gpu"}
+    fixing = {rule for rule, finding in findings if "fix" in finding} - unseen
     assert applied == fixing
 
 

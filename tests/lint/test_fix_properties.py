@@ -99,6 +99,10 @@ def manifest_of(text: str) -> Any:
     return document.value
 
 
+# Its claims are written as before Kubernetes 1.31: the fix writes their fields elsewhere.
+WITH_OLD_CLAIMS = "NVIDIA__k8s-dra-driver-gpu/demo__specs__selectors__pods.yaml"
+
+
 @pytest.mark.slow
 def test_public_manifests_are_fixed_and_lose_no_line(corpus: Path) -> None:
     policy, context = default_policy(), Context(TODAY)
@@ -109,6 +113,8 @@ def test_public_manifests_are_fixed_and_lose_no_line(corpus: Path) -> None:
             text, results = check_fixed(source, policy, context)
             changed += text != source.text
             assert results.not_fixed == [], source.name
+            if source.name.endswith(WITH_OLD_CLAIMS):
+                continue
             # The default policy only adds to these files.
             lines = iter(text.split("\n"))
             missing = [line for line in source.text.split("\n") if line not in lines]

@@ -15,7 +15,7 @@ from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Finding, FixScope
 from rules.objects.container import POD_SPEC
-from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
@@ -145,6 +145,9 @@ def _object_paths(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[
         if isinstance(pod, DeviceClaim):
             # Old releases do not serve claims, and new ones want a label of their namespace.
             skipped["a claim for devices"] += 1
+            continue
+        if isinstance(pod, DeviceSpec):
+            skipped["a device class"] += 1
             continue
         if isinstance(pod, KubernetesObject):
             continue  # no pod, or the workload around one that is found as well

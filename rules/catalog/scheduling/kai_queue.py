@@ -1,10 +1,10 @@
-"""A GPU pod for the KAI scheduler names no queue, or names it where KAI does not look.
+"""A GPU pod for the KAI scheduler names its queue where KAI does not look.
 
 What it does
 ------------
 Finds pods with `schedulerName: kai-scheduler` that have `kai.scheduler/queue` as an annotation and
-not as a label. A pod without either is only a note, unless the workload that makes it has the
-label.
+not as a label, unless the workload that makes them has the label. Pods without either are for the
+default queue.
 
 Why it matters
 --------------
@@ -42,14 +42,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             message=f"{QUEUE} is an annotation, which KAI ignores: the pod goes to the default "
             "queue",
             help=f"write the label {QUEUE}",
-        )
-    else:
-        yield Finding(
-            path=(*pod.metadata_path, "labels") if pod.metadata else pod.metadata_path,
-            key=f"labels.{QUEUE}",
-            message=f"the pod has no label {QUEUE}: it goes to the default queue of KAI",
-            help=f"write the label {QUEUE}, or make sure that there is a queue default-queue",
-            action=Action.AUDIT,
         )
 
 
