@@ -564,6 +564,10 @@ def may_see_gpu(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
         special = [word for word in words if word in ("all", "none")]
         hidden = not set(words) - {"void", "none"}
         if name == NVIDIA:
+            # Whatever a reference becomes, `void` beside it hides all GPUs.
+            literal = re.sub(r"\$\([^)]*\)", "?", last[name])
+            if "void" in map(str.strip, literal.split(",")):
+                continue
             hidden = not words or "void" in words or special[:1] == ["none"]
         if "$(" in last[name] or not hidden:
             return True
