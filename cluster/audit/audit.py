@@ -114,7 +114,7 @@ class _Audit:
         results, owner_of = self._evaluator.results, self._evaluator.owner_of
         profile = self._policy.rule_set().profile
         pods = PodRemarks(profile, facts, owner_of)
-        admin_access = AdminAccessRemarks(profile, facts)
+        admin_access = AdminAccessRemarks(profile, facts, self._namespace)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE

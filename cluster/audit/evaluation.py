@@ -306,16 +306,19 @@ class AdminAccessRemarks:
     """Collects claims with admin access to devices, by the namespaces whose labels allow it.
 
     The namespaces of components of the GPU platform, which such claims are meant for, do not count.
+    `namespace` is the only one that is audited; None for all.
     """
 
-    def __init__(self, profile: Profile, facts: Facts) -> None:
+    def __init__(self, profile: Profile, facts: Facts, namespace: str | None) -> None:
         self._profile = profile
         labelled = (facts.namespaces or {}).items()
         found = {
             name: [k for k in ADMIN_ACCESS if labels.get(k) == "true"] for name, labels in labelled
         }
         self._labels = {
-            name: keys for name, keys in found.items() if keys and not profile.components_in(name)
+            name: keys
+            for name, keys in found.items()
+            if keys and namespace in {None, name} and not profile.components_in(name)
         }
         self._claims: dict[str, Counter[str]] = defaultdict(Counter)
 

@@ -276,6 +276,8 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     note, extend = {"metadata": {"annotations": {"a": "b"}}}, {"spec": {"expires": day(8)}}
     # The controllers aggregate the roles, a moment after the chart has created them.
     eventually(lambda: viewer.request("GET", objects) == 200, what="the roles are aggregated")
+    trial = f"{objects}?dryRun=All"
+    eventually(lambda: owner.request("POST", trial, gpu_exception()) == 201, what="that for owners")
     assert viewer.request("POST", objects, gpu_exception()) == 403
     assert owner.request("POST", objects, gpu_exception(approved=True)) == 403
     assert owner.request("POST", objects, gpu_exception()) == 201

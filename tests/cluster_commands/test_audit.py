@@ -97,6 +97,8 @@ def test_namespaces_whose_claims_can_have_admin_access_are_named(audit: Audit) -
         f"namespace team-a: {what}; 2 objects with it: {', '.join(named)}",
         f"namespace team-b: {what}; no claim has it now",
     ]
+    of_one = audit(objects, "-n", "team-b")["remarks"]
+    assert [remark["message"] for remark in of_one] == found[1:]
 
 
 def test_classes_of_devices_are_evaluated(audit: Audit) -> None:
