@@ -271,8 +271,9 @@ def _print_policy(options: argparse.Namespace) -> int:
     except SourceError as error:
         write_error("gpuward webhooks", error)
         return 1
-    for line in text.splitlines():  # into a file as it is
-        sys.stdout.write(f"{printable(line) if sys.stdout.isatty() else line}\n")
+    if sys.stdout.isatty():
+        text = "".join(f"{printable(line)}\n" for line in text.splitlines())
+    sys.stdout.write(text)
     return 0
 
 
@@ -352,8 +353,8 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         default="",
         help="The ClusterRoleBinding by which gpuward may create deleted configurations again, "
-        "which is deleted first. The default is the one that a configuration names in its "
-        "annotation gpuward.io/repair-binding.",
+        "which is deleted first. The default is CONFIGURATION-repair, if the configuration names "
+        "that in its annotation gpuward.io/repair-binding.",
     )
     _add_check_options(check)
     return parser

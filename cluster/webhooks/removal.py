@@ -12,7 +12,11 @@ from webhook.registration import WEBHOOK_NAME_SUFFIX
 RETRY_SECONDS = (1.0, 3.0)
 
 REPAIR_ANNOTATION = "gpuward.io/repair-binding"
-"""Of a webhook configuration: the ClusterRoleBinding by which gpuward may create it again."""
+"""Of a webhook configuration: the ClusterRoleBinding by which gpuward may create it again.
+
+It is `NAME-repair`, as in the chart. Another name is ignored: whoever may write an annotation must
+not choose which binding an administrator deletes.
+"""
 
 
 class NotGpuwardError(Exception):
@@ -34,7 +38,7 @@ def remove(
     is tried again after each pause in `retry_seconds`.
 
     First the ClusterRoleBinding is deleted by which gpuward may create a deleted configuration
-    again: the one called `repair_binding`, and the one that the configuration names.
+    again: the one called `repair_binding`, or the one that the configuration names.
     """
     foreign, remaining = [], list(refs)
     for pause in (0.0, *retry_seconds):
@@ -57,14 +61,17 @@ def remove(
 def _remove(cluster: Configurations, ref: ConfigurationRef, repair_binding: str) -> str:
     """Delete one configuration; returns what happened, in words."""
     configuration = cluster.get_configuration(ref)
+    webhooks = (configuration or {}).get("webhooks") or ()
+    names = [webhook["name"] for webhook in webhooks]
+    if foreign := [name for name in names if not name.endswith(WEBHOOK_NAME_SUFFIX)]:
+        raise NotGpuwardError(f"not gpuward's: it contains the webhook {foreign[0]}")
     annotations = (configuration or {}).get("metadata", {}).get("annotations") or {}
-    if binding := repair_binding or annotations.get(REPAIR_ANNOTATION):
+    own_binding = f"{ref.name}-repair"
+    is_named = annotations.get(REPAIR_ANNOTATION) == own_binding
+    if binding := repair_binding or (own_binding if is_named else ""):
         cluster.delete_cluster_role_binding(binding)
     if configuration is None:
         return "did not exist"
-    names = [webhook["name"] for webhook in configuration.get("webhooks") or ()]
-    if foreign := [name for name in names if not name.endswith(WEBHOOK_NAME_SUFFIX)]:
-        raise NotGpuwardError(f"not gpuward's: it contains the webhook {foreign[0]}")
     # With its uid, so that a newer configuration of the same name is not deleted unchecked.
     finalizers = cluster.delete_configuration(ref, configuration["metadata"]["uid"])
     if finalizers:

@@ -88,7 +88,7 @@ _FIELDS = {
     "capacity": _CAPACITIES,
     "allowMultipleAllocations": _BOOL,
 }
-# What an article stands before in a message.
+# How a message names a value of each type.
 _WORDS = {
     "string": "a text",
     "int": "a number",

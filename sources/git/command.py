@@ -13,7 +13,6 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from signal import SIGKILL
 from tempfile import TemporaryFile
 from threading import Timer
 from typing import IO
@@ -140,6 +139,6 @@ def pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 def _failure(arguments: tuple[str, ...], errors: bytes, status: int) -> str:
     message = errors.decode(errors="replace").strip() or "it failed and does not say why"
-    if status == -SIGKILL:
-        message = f"it was killed, as after {_MAX_SECONDS} seconds"
+    if status < 0:
+        message = f"it was ended by signal {-status}, as after {_MAX_SECONDS} seconds"
     return f"git {arguments[0]}: {message.removeprefix('fatal: ')}"

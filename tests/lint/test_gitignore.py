@@ -132,5 +132,5 @@ def test_git_does_not_wait_for_ever(
     ignore.unlink()
     os.mkfifo(ignore)
     monkeypatch.setattr(git_command, "_MAX_SECONDS", 0.2)
-    with pytest.raises(GitError, match=r"killed, as after 0\.2 seconds"):
+    with pytest.raises(GitError, match=r"ended by signal 9, as after 0\.2 seconds"):
         ignored_paths(str(repository.folder))

@@ -102,6 +102,19 @@ def test_the_right_to_create_them_again_is_deleted_first(removal: Removal, way: 
     delete_repair_permissions(removal.plane, removal.name)
 
 
+def test_an_annotation_cannot_choose_another_binding(removal: Removal) -> None:
+    path = f"{RBAC}/clusterrolebindings"
+    name = f"of-others-{removal.name}"
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    removal.plane.create(path, {"metadata": {"name": name}, "roleRef": role})
+    for kind in ConfigurationKind:
+        removal.edit(kind, "/metadata/annotations", {"gpuward.io/repair-binding": name})
+    done = removal.run(removal.plane.kubeconfig)  # whoever may delete everything
+    assert (done.returncode, removal.existing()) == (0, set())
+    assert removal.plane.request("GET", f"{path}/{name}").status == 200
+    assert removal.plane.request("DELETE", f"{path}/{name}").status == 200
+
+
 def test_a_refusal_does_not_prevent_the_deletion_of_the_other(removal: Removal) -> None:
     patch = [
         {"op": "replace", "path": "/rules/0/resources", "value": [ConfigurationKind.MUTATING.value]}

@@ -16,8 +16,6 @@ from cluster.source.objects import VALIDATING
 from rules.base.json_values import as_object
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
-# Calls of gpuward's webhook that failed, as an API server counts them.
-
 _FAILED_CALLS = "failed calls"
 # A value that a sample can have: `12`, `1.5e+06`.
 _VALUE = r"[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e\+[0-9]{1,2})?"

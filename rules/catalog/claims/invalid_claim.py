@@ -42,13 +42,14 @@ _STANDARD = frozenset({"pcieRoot", "pciBusID", "numaNode"})
 _MODES = ("ExactCount", "All")
 # No claim has more requests than this, and each alternative of one is a name as well.
 _MOST_NAMES = 300
+_MOST_COMPARED = 20  # unknown names of one claim for which the right one is looked for
 
 
 def check(claim: DeviceClaim, _context: Context) -> Findings:
     """Yield each reference to no request, each doubled name, and each value that is refused."""
     devices = as_object(claim.spec.get("devices"))
     path: Path = (*claim.path, "devices")
-    names = _names(devices.get("requests"))
+    names = _Names(devices.get("requests"))
     for field in _ENTRIES:
         for index, entry in as_objects(devices.get(field)):
             place = (*path, field, index)
@@ -60,27 +61,38 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
         yield from _faulty_values(request)
 
 
-def _names(listed: Any) -> list[str]:
+class _Names:
     """The names of requests, and those of their alternatives after a slash."""
-    names: list[str] = []
-    for _, request in as_objects(listed):
-        name = as_text(request.get("name"))
-        names.append(name)
-        alternatives = as_objects(request.get("firstAvailable"))
-        names += [f"{name}/{as_text(each.get('name'))}" for _, each in alternatives]
-    return names[:_MOST_NAMES]
+
+    def __init__(self, listed: Any) -> None:
+        names: list[str] = []
+        for _, request in as_objects(listed):
+            name = as_text(request.get("name"))
+            names.append(name)
+            alternatives = as_objects(request.get("firstAvailable"))
+            names += [f"{name}/{as_text(each.get('name'))}" for _, each in alternatives]
+        self._listed = names[:_MOST_NAMES]
+        self._known = frozenset(self._listed)
+        self._nearest: dict[str, str | None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def nearest(self, name: str) -> str | None:
+        """The name that is probably meant; None if there is none, or after many of them."""
+        if name not in self._nearest and len(self._nearest) < _MOST_COMPARED:
+            full = next((n for n in self._listed if n.partition("/")[2] == name), None)
+            others = [n for n in self._listed if n]
+            self._nearest[name] = full or nearest_word(name[:63], others)
+        return self._nearest.get(name)
 
 
-def _unknown_requests(
-    entry: Mapping[str, Any], place: Path, key: str, names: list[str]
-) -> Findings:
+def _unknown_requests(entry: Mapping[str, Any], place: Path, key: str, names: _Names) -> Findings:
     listed = entry.get("requests")
-    known = set(names)
     for index, name in enumerate(listed if isinstance(listed, list) else ()):
-        if not isinstance(name, str) or name in known or has_placeholder(name):
+        if not isinstance(name, str) or name in names or has_placeholder(name):
             continue
-        near = next((full for full in names if full.partition("/")[2] == name), None)
-        near = near or nearest_word(name[:63], [n for n in names if n])
+        near = names.nearest(name)
         yield _refused(
             (*place, "requests", index),
             f"{key}.requests.{name}",

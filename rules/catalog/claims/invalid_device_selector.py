@@ -16,8 +16,8 @@ Reads the expressions in CEL of ResourceClaims, ResourceClaimTemplates and Devic
 - quantities and versions that are none, such as `quantity("40 GB")` and `semver("8.0")`.
 
 Only a note: an attribute of these drivers that resembles none that they are known to have, since
-another release may have it. Nothing is said about expressions of more than 400 words and signs, nor
-about whatever has a type that is not known.
+another release may have it. Nothing is said about expressions of more than 400 words and signs,
+about more than 50 selectors of an object, nor about whatever has a type that is not known.
 
 Why it matters
 --------------

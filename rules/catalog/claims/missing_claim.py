@@ -10,7 +10,8 @@ namespace, as far as they are among the manifests of the same run, or in the clu
   claim has;
 - the `request` of a container's claim that the known claim or template lacks.
 
-It says nothing about a name that resembles no other, since a run seldom has every object.
+It says nothing about a name that resembles no other, since a run seldom has every object, nor about
+more than 20 unknown names of one pod.
 
 Why it matters
 --------------
@@ -39,6 +40,7 @@ _KINDS: Mapping[str, type[ResourceClaim | ResourceClaimTemplate]] = {
 }
 _OTHER = {CLAIM_NAME: TEMPLATE_NAME, TEMPLATE_NAME: CLAIM_NAME}
 _LONGEST = 63  # characters of a name that is compared with others
+_MOST = 20  # unknown names of a pod that are compared
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -47,6 +49,7 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     namespace, known = pod.object.namespace, context.inventory
     requests: dict[str, frozenset[str]] = {}
+    unknown = 0
     for index, entry in declared_claims(pod):
         for field, kind in _KINDS.items():
             name = as_text(entry.get(field))
@@ -55,7 +58,8 @@ def check(pod: Pod, context: Context) -> Findings:
             found = known.find(kind, name, namespace)
             if found is not None:
                 requests[as_text(entry.get("name"))] = found.requests
-            elif name not in known.all_in(kind, namespace):
+            elif unknown < _MOST and name not in known.all_in(kind, namespace):
+                unknown += 1
                 yield from _missing(pod, index, field, name, known)
     yield from _missing_requests(pod, requests)
 
@@ -87,13 +91,15 @@ def _near(name: str, names: Mapping[str, Any]) -> str | None:
 
 
 def _missing_requests(pod: Pod, requests: Mapping[str, frozenset[str]]) -> Findings:
+    compared = 0
     for container in pod.containers:
         for index, claim in container.claims:
             name, request = as_text(claim.get("name")), as_text(claim.get("request"))
             known = requests.get(name)
             if not request or not known or request in known or has_placeholder(request):
                 continue
-            near = nearest_word(request[:_LONGEST], sorted(known))
+            near = nearest_word(request[:_LONGEST], sorted(known)) if compared < _MOST else None
+            compared += 1
             yield Finding(
                 path=(*container.resources_path, "claims", index, "request"),
                 key=f"claims.{name}/{request}.request",

@@ -7,7 +7,8 @@ as `gpu.nvidia.com`, and with the DeviceClasses of the same run, or of the clust
 differ from one of them by a letter or by punctuation, names of resources of device plugins
 (`nvidia.com/gpu`), and the names of nobody's class that people write for one (`nvidia.com`). It
 says nothing about a name that resembles none, since administrators choose the names of classes, nor
-about one that a DeviceClass has.
+about one that a DeviceClass has, nor about more requests than a claim may have (32, each with 8
+alternatives).
 
 Why it matters
 --------------
@@ -19,6 +20,8 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#deviceclass
 - kubernetes-sigs/dra-driver-nvidia-gpu, `deployments/helm/dra-driver-nvidia-gpu/templates`
 """
+
+from itertools import islice
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import DEVICE_CLAIM
@@ -48,12 +51,13 @@ _RESOURCES = {
 }
 _LONGEST = 63  # characters of a name that is compared
 _MOST = 50  # classes of the cluster
+_MOST_REQUESTS = 320  # as `requests` counts them: 32, the block `exactly` of each, 8 alternatives
 
 
 def check(claim: DeviceClaim, context: Context) -> Findings:
     """Yield each request whose class is certainly meant to have another name."""
     own = list(context.inventory.all_in(DeviceClass, None))[:_MOST]
-    for request in claim.requests():
+    for request in islice(claim.requests(), _MOST_REQUESTS):
         name = as_text(request.fields.get(FIELD))
         if not name or has_placeholder(name) or len(name) > _LONGEST or name in CLASSES:
             continue
