@@ -78,6 +78,14 @@ def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
     return parse_visibility(value, visible_variables(container).get(variable, ALTERNATIVE))
 
 
+def has_no_device(container: Container) -> bool:
+    """Whether the container certainly gets no GPU, because it hides all and requests none.
+
+    A GPU that it requests may be given to it by a volume mount, which comes before the variable.
+    """
+    return visibility(container) is Visibility.HIDDEN and not requests_gpu(container)
+
+
 def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
     """Whether the variable `known` names cards of a vendor whose GPU `container` requests.
 

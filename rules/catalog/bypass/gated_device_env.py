@@ -4,8 +4,8 @@ What it does
 ------------
 Finds `NVIDIA_MOFED`, `NVIDIA_NVSWITCH`, `NVIDIA_GDS` and `NVIDIA_GDRCOPY` in a container's `env` if
 the value is `enabled` or a reference, and a prefix in `envFrom` that a key can complete to one of
-them. A container whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: there the
-toolkit reads none of them. `none` is no such value.
+them. A container that requests no GPU, and whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty, is
+not reported: there the toolkit reads none of them. `none` is no such value.
 
 In a container that requests a GPU, the rule is silent about `NVIDIA_GDS` and `NVIDIA_GDRCOPY`,
 whose devices serve the container's own GPU, and about `NVIDIA_MOFED` beside a resource for RDMA.
@@ -38,6 +38,7 @@ from rules.gpu.devices import RDMA, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
     describe_setting,
+    has_no_device,
     looks_legacy,
     prefix_findings,
     visibility,
@@ -61,9 +62,9 @@ ENABLED = "enabled"
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which a container takes devices."""
     for container in pod.containers:
-        state = visibility(container)
-        if state is Visibility.HIDDEN:
+        if has_no_device(container):
             continue
+        state = visibility(container)
         has_gpu = requests_gpu(container)
         for variable, (devices, own_prefix) in DEVICES.items():
             if has_gpu and (variable in OF_ITS_GPU or (variable == MOFED and _has_rdma(container))):

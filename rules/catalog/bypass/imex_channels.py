@@ -4,8 +4,8 @@ What it does
 ------------
 Finds `NVIDIA_IMEX_CHANNELS` in a container's `env` with any value except an empty one, a
 `valueFrom` reference, and a prefix in `envFrom` that a key can complete to the name. A container
-whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: it gets no channel. Nor does a
-container that sees no GPU for another reason, but then its image decides.
+that requests no GPU, and whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty, is not reported: it
+gets no channel.
 
 Why it matters
 --------------
@@ -30,7 +30,7 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import Visibility, describe_setting, prefix_findings, visibility
+from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -45,7 +45,7 @@ HELP = "use the resource claim of a ComputeDomain, which injects a channel of it
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that names channels itself, or may take their names from elsewhere."""
     for container in pod.containers:
-        if visibility(container) is Visibility.HIDDEN:
+        if has_no_device(container):
             continue
         if VARIABLE in container.env:
             if container.value_of(VARIABLE) == "":

@@ -4,8 +4,9 @@ What it does
 ------------
 Finds `NVIDIA_MIG_CONFIG_DEVICES` and `NVIDIA_MIG_MONITOR_DEVICES` in a container's `env` with any
 value except an empty one. A `valueFrom` reference counts too, and in a container with the
-capability `SYS_ADMIN` a prefix in `envFrom` that a key can complete to the name. A container whose
-`NVIDIA_VISIBLE_DEVICES` is `void` or empty is not reported: there the toolkit reads neither.
+capability `SYS_ADMIN` a prefix in `envFrom` that a key can complete to the name. A container that
+requests no GPU, and whose `NVIDIA_VISIBLE_DEVICES` is `void` or empty, is not reported: there the
+toolkit reads neither.
 
 Why it matters
 --------------
@@ -27,7 +28,7 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import Visibility, describe_setting, prefix_findings, visibility
+from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -37,7 +38,7 @@ POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICE
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that requests the right to configure or monitor MIG devices."""
     for container in pod.containers:
-        if visibility(container) is Visibility.HIDDEN:
+        if has_no_device(container):
             continue
         for variable in POWERS:
             if variable in container.env and container.value_of(variable) != "":
