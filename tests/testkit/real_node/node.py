@@ -84,6 +84,7 @@ class RealNode:
         self.folder = folder
         self._processes = Processes(folder)
         self._stack = ExitStack()
+        self._offered: list[str] = []
         self._environment = {"PATH": os.defpath, "XDG_CONFIG_HOME": str(folder / "config")}
         self.configure(Settings())
 
@@ -98,16 +99,19 @@ class RealNode:
     def offer(self, resources: Iterable[Mapping[str, Any]]) -> None:
         """Start the device plugin with these resources, as node-plugins/device_plugin.go has them.
 
-        Resources that are offered no more disappear from the node only when the kubelet restarts.
+        Of resources that are offered no more, the node has none.
         """
-        if "device-plugin" in self._processes.ids:
+        if self._offered:
             self._processes.end("device-plugin")
+            for name in self._offered:
+                self.wait_for_resource(name, "0")
         offered = [{"folder": str(_PLUGINS), "unhealthy": [], **one} for one in resources]
         file = self.folder / "resources.json"
         file.write_text(json.dumps(offered), encoding="utf-8")
         for socket in _PLUGINS.glob("*_*.sock"):
             socket.unlink()
         self._start("device-plugin", "node-plugins", "device-plugin", str(file))
+        self._offered = [one["name"] for one in offered]
         for one in offered:
             healthy = len(one["devices"]) - len(one["unhealthy"])
             self.wait_for_resource(one["name"], str(healthy))
@@ -130,6 +134,25 @@ class RealNode:
         """The Node; empty before the kubelet has created it."""
         answer = self.plane.request("GET", f"/api/v1/nodes/{self.name}")
         return answer.body if answer.status == HTTPStatus.OK else {}
+
+    def remove_pods(self, namespace: str) -> None:
+        """Delete the pods of a namespace, and wait until they are gone."""
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        self.plane.request("DELETE", path, {"gracePeriodSeconds": 0})
+        eventually(
+            lambda: not self.plane.request("GET", path).body["items"], what="the pods are gone"
+        )
+
+    def wait_for_event(self, namespace: str, pod: str, text: str) -> None:
+        """Wait until an event of a pod contains the text."""
+        path = f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name%3D{pod}"
+
+        def is_said() -> bool:
+            events = self.plane.request("GET", path).body["items"]
+            assert any(text in event["message"] for event in events), events
+            return True
+
+        eventually(is_said, what=f"{pod}: {text}")
 
     def import_images(self, images: Iterable[Image]) -> None:
         """Make images known to containerd, as if they had been pulled."""

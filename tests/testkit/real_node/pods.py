@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from tests.testkit.container_runtime.node import Answer, shown
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.real_node.node import SHOW_DEVICES, RealNode
 
 _NEVER_STARTS = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 _START_ERROR = "StartError"
@@ -23,8 +26,34 @@ def create_pod(
     """Create a pod, whose containers are not restarted, as admin or as `user`."""
     spec = {"restartPolicy": "Never", **manifest["spec"]}
     headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
-    body = {**manifest, "spec": spec}
+    body = {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}, "spec": spec}
     return plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", body, headers)
+
+
+def waiting_pod(node: RealNode, namespace: str, name: str, manifest: Mapping[str, Any]) -> Any:
+    """Create a pod whose containers wait, and return it once they run; see `devices`."""
+    spec = copy.deepcopy(manifest["spec"])
+    for container in spec["containers"]:
+        container |= {"image": SHOW_DEVICES, "command": ["/pause"]}
+    metadata = {**manifest.get("metadata", {}), "name": name}
+    made = {**manifest, "metadata": metadata, "spec": spec}
+    answered = create_pod(node.plane, namespace, made)
+    assert answered.status == HTTPStatus.CREATED, answered
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+    def runs() -> Any:
+        found = node.plane.request("GET", path).body
+        return found if found["status"].get("phase") in {"Running", "Failed"} else None
+
+    found = eventually(runs, seconds=SECONDS, what=f"{name} runs")
+    assert found["status"]["phase"] == "Running", found["status"]
+    return found
+
+
+def devices(node: RealNode, namespace: str, pod: str, container: str = "main") -> Answer:
+    """What a waiting container has."""
+    command = ("exec", "-n", namespace, pod, f"--container={container}", "--")
+    return shown(node.plane.kubectl(*command, "/show-devices", "mounts").stdout)
 
 
 def wait(what: str, condition: Callable[[], object]) -> None:
