@@ -30,8 +30,13 @@ from tests.testkit.real_node.programs import programs, show_devices
 PAUSE = "gpuward.test/pause:1"
 SHOW_DEVICES = "gpuward.test/show-devices:1"
 RESOURCE = "nvidia.com/gpu"
-API_SERVER_FLAGS = ("--kubelet-preferred-address-types=InternalIP",)
-"""The flags of an API server that has such a node."""
+API_SERVER_FLAGS = (
+    "--kubelet-preferred-address-types=InternalIP",
+    "--authorization-mode=Node",
+    "--enable-admission-plugins=NodeRestriction",
+)
+"""The flags of an API server that has such a node, whose kubelet has the rights of a node."""
+STATIC_PODS = Path("/run/static-pods")
 _CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
 _KUBELET = Path("/var/lib/kubelet")
 _PLUGINS = _KUBELET / "device-plugins"
@@ -85,8 +90,15 @@ class RealNode:
         self._processes = Processes(folder)
         self._stack = ExitStack()
         self._offered: list[str] = []
+        user = f"system:node:{self.name}"
+        certificate = plane.authority.issue("node", common_name=user, groups=["system:nodes"])
+        self._kubeconfig = plane.kubeconfig_with(certificate)
         self._environment = {"PATH": os.defpath, "XDG_CONFIG_HOME": str(folder / "config")}
         self.configure(Settings())
+
+    def program(self, name: str) -> Path:
+        """The file of a program of the node."""
+        return self._programs[name]
 
     def configure(self, settings: Settings) -> None:
         """Set up NVIDIA's container toolkit; that holds for containers that start afterwards."""
@@ -179,7 +191,7 @@ class RealNode:
             "kubelet",
             "kubelet",
             f"--config={self.folder / 'kubelet.json'}",
-            f"--kubeconfig={self.plane.kubeconfig}",
+            f"--kubeconfig={self._kubeconfig}",
             f"--hostname-override={self.name}",
             f"--node-ip={NODE_ADDRESS}",
             "--v=2",
@@ -227,6 +239,7 @@ class RealNode:
 
     def _write_configuration(self) -> None:
         folder = self.folder
+        STATIC_PODS.mkdir()
         for name in ("cdi", "cni", "cni-configuration"):
             (folder / name).mkdir()
         for name in ("ptp", "loopback", "host-local"):
@@ -286,7 +299,7 @@ def _kubelet_configuration() -> dict[str, Any]:
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{_CONTAINERD_SOCKET}",
-        "staticPodPath": "/run/static-pods",
+        "staticPodPath": str(STATIC_PODS),
         # The network is its own, so nobody else can ask it.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
