@@ -130,7 +130,11 @@ class RealNode:
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Give the node more labels."""
-        path, body = f"/api/v1/nodes/{self.name}", {"metadata": {"labels": dict(labels)}}
+        self.change({"metadata": {"labels": dict(labels)}})
+
+    def change(self, body: Mapping[str, Any]) -> None:
+        """Change the Node by a merge patch."""
+        path = f"/api/v1/nodes/{self.name}"
         done = self.plane.request("PATCH", path, body, content_type=MERGE)
         assert done.status == HTTPStatus.OK, done
 
