@@ -33,7 +33,10 @@ test-others: .venv/.dev
 
 # On a real node, in namespaces of its own: as root.
 test-node: .venv/.dev node-programs
-	@$(ISOLATED) $(BIN)/python -m pytest -q -m real_node $(PYTEST) || test $$? -eq 5
+	@root=$$(mktemp -d) && trap 'rm -rf $$root' EXIT && \
+		$(BIN)/python -m tests.testkit.real_node.gpuward_image $$root && \
+		export GPUWARD_IMAGE_ROOT=$$root && \
+		{ $(ISOLATED) $(BIN)/python -m pytest -q -m real_node $(PYTEST) || test $$? -eq 5; }
 
 # The tests that need a control plane, on the oldest Kubernetes that is supported.
 test-oldest: .venv/.dev

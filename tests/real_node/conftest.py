@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.testkit.admission.registered_webhook import registered_server
+from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import Processes
 from tests.testkit.real_node.isolation import SERVICES
 from tests.testkit.real_node.node import API_SERVER_FLAGS
 
@@ -28,3 +31,12 @@ def plane(
         api_server_flags=API_SERVER_FLAGS,
     ) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def server(
+    plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A registered server, for modules that do not install the chart."""
+    with registered_server(plane, processes, tmp_path_factory.mktemp("gpuward")) as serving:
+        yield serving

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,7 +112,13 @@ def server(
     plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """A server with the default policy, registered for namespaces with the mode label."""
-    folder = tmp_path_factory.mktemp("gpuward")
+    with registered_server(plane, processes, tmp_path_factory.mktemp("gpuward")) as serving:
+        yield serving
+
+
+@contextmanager
+def registered_server(plane: ControlPlane, processes: Processes, folder: Path) -> Iterator[Server]:
+    """Such a server until the end of the block. `folder` is its own, and empty."""
     pair = plane.authority.issue("gpuward", hosts=["127.0.0.1"])
     certificate = folder_of(pair, folder / "certificate")
     serving = Server(processes, folder, certificate, arguments=("--drain-seconds", "0"))

@@ -44,12 +44,8 @@ def real_node_programs() -> None:
 
 
 @pytest.fixture(scope="session")
-def real_node(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RealNode]:
+def real_node(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
     """A node that offers its three GPUs as `nvidia.com/gpu`."""
-    request.getfixturevalue("real_node_programs")
-    plane: ControlPlane = request.getfixturevalue("plane")
     with RealNode(plane, tmp_path_factory.mktemp("node")) as node:
         node.offer([all_gpus()])
         yield node

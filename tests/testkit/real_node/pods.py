@@ -16,7 +16,7 @@ from tests.testkit.real_node.node import SHOW_DEVICES, RealNode
 
 _NEVER_STARTS = {"CreateContainerError", "RunContainerError", "CreateContainerConfigError"}
 _START_ERROR = "StartError"
-SECONDS = 180
+SECONDS = 120
 """How long the pods of a test may take together, on a slow machine."""
 
 
