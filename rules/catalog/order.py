@@ -159,6 +159,7 @@ REPORTS = _rules(
     "quota.quota_exceeded",
     "quota.quota_needs_requests",
     "quota.quota_replicas",
+    "quota.quota_scope_gap",
     "quota.quota_incomplete",
     "quota.quota_without_gpu",
     "security.admin_access_claim",

@@ -26,9 +26,19 @@ def offers(inventory: Inventory, profile: Profile) -> Mapping[str, tuple[str, ..
     return inventory.once(_offers, profile)
 
 
+def counts_claims(key: str) -> bool:
+    """Whether Kubernetes counts ResourceClaims by the key, which it never does under a scope."""
+    return key == CLAIMS or key.endswith(OF_CLASS)
+
+
+def counting_keys(quota: ResourceQuota) -> Iterator[str]:
+    """The keys of the quota, without those of claims if it has scopes."""
+    return (key for key in quota.hard if not (quota.scopes and counts_claims(key)))
+
+
 def gpu_key(quota: ResourceQuota, profile: Profile, inventory: Inventory) -> str:
     """The first key of the quota that limits GPUs; empty if there is none."""
-    for key in quota.hard:
+    for key in counting_keys(quota):
         device_class = key.removesuffix(OF_CLASS)
         if device_class != key and is_gpu_class(device_class, profile, inventory):
             return key
@@ -73,7 +83,7 @@ def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> Limit
     limits = [
         Limit(amount.thousandths // 1000, name)
         for name, quota in inventory.all_in(ResourceQuota, namespace).items()
-        if not quota.has_scopes
+        if not quota.scopes
         and isinstance(amount := parse(quota.hard.get(f"requests.{resource}", "")), Quantity)
     ]
     return min(limits, default=None)

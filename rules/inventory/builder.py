@@ -1,7 +1,7 @@
 """Make an inventory of manifests."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from rules.inventory.inventory import (
     Namespace,
     NodeGroup,
     NodeSurvey,
+    QuotaScope,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
@@ -226,9 +227,20 @@ def _limit_range(raw: Mapping[str, Any], _variables: VariableNames) -> LimitRang
 
 def _resource_quota(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceQuota:
     spec = as_object(raw.get("spec"))
-    return ResourceQuota(
-        as_object(spec.get("hard")), bool(spec.get("scopes") or spec.get("scopeSelector"))
-    )
+    return ResourceQuota(as_object(spec.get("hard")), tuple(_quota_scopes(spec)))
+
+
+def _quota_scopes(spec: Mapping[str, Any]) -> Iterator[QuotaScope]:
+    """The scopes of both fields, as the API server joins them."""
+    listed = spec.get("scopes")
+    for name in listed if isinstance(listed, list) else ():
+        yield QuotaScope(as_text(name), "Exists", frozenset())
+    for _, each in as_objects(as_object(spec.get("scopeSelector")).get("matchExpressions")):
+        values = each.get("values")
+        texts = map(as_text, values if isinstance(values, list) else ())
+        yield QuotaScope(
+            as_text(each.get("scopeName")), as_text(each.get("operator")), frozenset(texts)
+        )
 
 
 def _device_class(raw: Mapping[str, Any], _variables: VariableNames) -> DeviceClass:

@@ -205,11 +205,19 @@ class ResourceClaimTemplate(NamedTuple):
     is_shared: bool
 
 
+class QuotaScope(NamedTuple):
+    """A condition on the pods that a quota counts, such as `PriorityClass` `In` `values`."""
+
+    name: str
+    operator: str
+    values: frozenset[str]
+
+
 class ResourceQuota(NamedTuple):
-    """The hard limits. With scopes they count only some of the pods of the namespace."""
+    """The hard limits, and the scopes: a quota counts only pods that meet all of them."""
 
     hard: Mapping[str, Any]
-    has_scopes: bool
+    scopes: tuple[QuotaScope, ...]
 
 
 class RuntimeClass(NamedTuple):
