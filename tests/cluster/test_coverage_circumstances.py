@@ -218,6 +218,24 @@ def annotated_claim_later(environment: Environment) -> Response:
     return answer
 
 
+def scoped_quota(environment: Environment) -> Response:
+    """A pod with a deadline, where a quota without any GPU counts those that have none."""
+    plane = environment.plane
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    eventually(lambda: is_enforced(plane, namespace), what="the namespace is enforced")
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    hard = {"requests.nvidia.com/gpu": "0"}
+    spec = {"hard": hard, "scopes": ["NotTerminating"]}
+    plane.create(path, {"metadata": {"name": "none"}, "spec": spec})
+    eventually(
+        lambda: plane.request("GET", f"{path}/none").body.get("status", {}).get("hard"),
+        what="the quota counts",
+    )
+    assert "exceeded quota" in create(plane, namespace, GPU_POD, dry_run=True).body["message"]
+    with_deadline = {**GPU_POD["spec"], "activeDeadlineSeconds": 2**31 - 1}
+    return create(plane, namespace, {**GPU_POD, "spec": with_deadline}, dry_run=True)
+
+
 ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "ephemeral-variable": lambda e: e.add_ephemeral_container(**variable("all")),
     "ephemeral-privileged": lambda e: e.add_ephemeral_container(
@@ -234,6 +252,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
         e, "ResourceClaimTemplate", metadata={"annotations": PAID}
     ),
     "claim-annotation-later": annotated_claim_later,
+    "quota-scope": scoped_quota,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
     "update-gated": gated_pod,

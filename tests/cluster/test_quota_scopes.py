@@ -8,23 +8,30 @@ from typing import Any
 
 import pytest
 
+from policies.loading import default_policy
+from rules.engine.fixing import check
 from rules.gpu.quota_scopes import PodChoices, uncounted_pods
+from rules.gpu.quotas import OF_CLASS
 from rules.inventory.inventory import QuotaScope, ResourceQuota
+from rules.profile.context import Context
 from rules.profile.profile import Profile
 from tests.testkit.admission.reviews import container, pod
-from tests.testkit.cases import inventory_of
+from tests.testkit.cases import TODAY, inventory_of
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.dry_runs import ACCEPTED, DryRuns
+from tests.testkit.dry_runs import ACCEPTED
 
 KEY = "requests.nvidia.com/gpu"
 HIGH, LOW = "system-cluster-critical", "system-node-critical"
+OK = 200
 LONGEST_DEADLINE = 2**31 - 1
 
 
 def priority_class(operator: str, *values: str) -> dict[str, Any]:
     asked = {"scopeName": "PriorityClass", "operator": operator}
-    return {"scopeSelector": {"matchExpressions": [asked | ({"values": values} if values else {})]}}
+    return {
+        "scopeSelector": {"matchExpressions": [asked | ({"values": [*values]} if values else {})]}
+    }
 
 
 SPECS: dict[str, list[dict[str, Any]]] = {
@@ -44,33 +51,36 @@ SPECS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def pod_with(choices: PodChoices) -> dict[str, Any]:
+def pod_with(choices: PodChoices, namespace: str) -> dict[str, Any]:
     asked: dict[str, Any] = {"limits": {"nvidia.com/gpu": "1"}}
     # A request of zero is none: a quota on CPU, which demands one, does not prevent it.
     asked["requests"] = {"cpu": "0" if choices.is_best_effort else "1"}
     term = {"topologyKey": "zone", "labelSelector": {}, "namespaces": ["elsewhere"]}
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return pod(
+    made = pod(
         container("main", resources=asked),
         **({"activeDeadlineSeconds": LONGEST_DEADLINE} if choices.has_deadline else {}),
         **({"affinity": near} if choices.crosses_namespaces else {}),
         **({"priorityClassName": choices.priority_class} if choices.priority_class else {}),
     )
+    made["metadata"]["namespace"] = namespace
+    return made
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_pod_of_the_gap_is_admitted_and_all_are_refused_without_a_gap(
     plane: ControlPlane, name: str
 ) -> None:
-    runs = DryRuns(plane)
-    path = f"/api/v1/namespaces/{runs.namespace}/resourcequotas"
+    namespace = plane.namespace()
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     for number, spec in enumerate(SPECS[name]):
         quota = {"metadata": {"name": f"q{number}"}, "spec": {"hard": {KEY: "0"}, **spec}}
         plane.create(path, quota)
         eventually(partial(is_counted, plane, f"{path}/q{number}"), what="the quota counts")
     scopes = scopes_of(SPECS[name])
     every = [PodChoices._make(chosen) for chosen in product(*3 * [(False, True)], ("", HIGH, LOW))]
-    answers = runs.submit_all([pod_with(choices) for choices in every])
+    pods_path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+    answers = [plane.request("POST", pods_path, pod_with(choices, namespace)) for choices in every]
     admitted = {p for p, answer in zip(every, answers, strict=True) if answer.status == ACCEPTED}
     refused = {answer.body["message"] for answer in answers if answer.status != ACCEPTED}
     assert all("exceeded quota" in message for message in refused), refused
@@ -89,6 +99,33 @@ def test_a_pod_of_the_gap_is_admitted_and_all_are_refused_without_a_gap(
         fewer = chosen._replace(**{field: None})
         wider = {p for p in every if all(w in {None, h} for w, h in zip(fewer, p, strict=True))}
         assert not wider <= admitted, field
+
+
+@pytest.mark.parametrize("scopes", [[], ["NotTerminating"]], ids=["none", "not-terminating"])
+def test_a_quota_with_scopes_counts_no_claim(plane: ControlPlane, scopes: list[str]) -> None:
+    if plane.request("GET", "/apis/resource.k8s.io/v1").status != OK:
+        pytest.skip("this Kubernetes does not serve claims for devices by default")
+    namespace = plane.namespace()
+    keys = ("count/resourceclaims.resource.k8s.io", f"gpu.example.com{OF_CLASS}")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none"},
+        "spec": {"hard": dict.fromkeys(keys, "0"), **({"scopes": scopes} if scopes else {})},
+    }
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    plane.create(path, quota)
+    eventually(partial(is_counted, plane, f"{path}/none"), what="the quota counts")
+    exactly = {"deviceClassName": "gpu.example.com"}
+    claim = {
+        "metadata": {"name": "card"},
+        "spec": {"devices": {"requests": [{"name": "card", "exactly": exactly}]}},
+    }
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims?dryRun=All"
+    is_created = plane.request("POST", claims, claim).status == ACCEPTED
+    found = check(quota, default_policy().rule_set(), Context(TODAY)).findings
+    inert = {f.path[-1] for f in found if f.rule == "quota-inert-key"}
+    assert (is_created, inert) == (bool(scopes), {*keys} if scopes else set())
 
 
 def is_counted(plane: ControlPlane, quota: str) -> bool:
