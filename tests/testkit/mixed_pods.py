@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rules.base.json_values import as_object, as_text
 from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.workloads.discovery import find_subjects
+from rules.workloads.discovery import MalformedField, find_subjects
 from tests.testkit.cases import cases
 from tests.testkit.complete_manifests import TEMPLATES
 
@@ -50,7 +50,10 @@ def parts_of_cases() -> Parts:
     """The parts of the pods in all cases."""
     parts = Parts({}, {}, {})
     for case in cases():
-        for subject in find_subjects(case.manifest, case.policy.profile):
+        subjects = [*find_subjects(case.manifest, case.policy.profile)]
+        if any(isinstance(subject, MalformedField) for subject in subjects):
+            continue  # no API server can decode it
+        for subject in subjects:
             if isinstance(subject, Pod) and subject.layout is POD_SPEC:
                 _take_apart(parts, subject)
     return parts
@@ -77,10 +80,10 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def mixed_object(chooser: random.Random) -> dict[str, Any]:
-    """A Pod, half of the time, or a workload."""
+def mixed_object(chooser: random.Random, density: float = 1) -> dict[str, Any]:
+    """A Pod, half of the time, or a workload. With less `density` it has fewer parts of cases."""
     kind = chooser.choice(["Pod", "Pod", "Pod", "Pod", *(k for k in API_VERSIONS if k != "Pod")])
-    metadata, spec = _metadata(chooser), _spec(chooser)
+    metadata, spec = _metadata(chooser, density), _spec(chooser, density)
     if kind == "Pod":
         return _object(kind, {**metadata, "namespace": "team-vision"}, spec)
     spec["restartPolicy"] = TEMPLATES[kind][1]
@@ -95,35 +98,37 @@ def _object(kind: str, metadata: dict[str, Any], spec: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSIONS[kind], "kind": kind, "metadata": named, "spec": spec}
 
 
-def _metadata(chooser: random.Random) -> dict[str, Any]:
+def _metadata(chooser: random.Random, density: float) -> dict[str, Any]:
     known = parts_of_cases().metadata
     chosen = {
         field: dict(part.value for part in chooser.sample(known[field], chooser.randrange(3)))
         for field in METADATA_FIELDS
-        if chooser.random() < 1 / 2
+        if chooser.random() < density / 2
     }
     return {field: values for field, values in chosen.items() if values}
 
 
-def _spec(chooser: random.Random) -> dict[str, Any]:
+def _spec(chooser: random.Random, density: float) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for field, known in parts_of_cases().spec.items():
-        if chooser.random() < 1 / 8:
+        if chooser.random() < density / 8:
             spec[field] = copy.deepcopy(chooser.choice(known).value)
     volumes: dict[str, Any] = {}
     for role, most in (("initContainers", 1), ("containers", 3)):
         count = chooser.randint(most // 2, most)
-        if made := [_container(chooser, f"{role[:4]}-{n}", volumes) for n in range(count)]:
+        if made := [_container(chooser, f"{role[:4]}-{n}", volumes, density) for n in range(count)]:
             spec[role] = made
     if volumes:
         spec["volumes"] = list(volumes.values())
     return spec
 
 
-def _container(chooser: random.Random, name: str, volumes: dict[str, Any]) -> dict[str, Any]:
+def _container(
+    chooser: random.Random, name: str, volumes: dict[str, Any], density: float
+) -> dict[str, Any]:
     made: dict[str, Any] = {"name": name, "image": "registry.example.com/app:1"}
     for field, known in parts_of_cases().container.items():
-        if field == "name" or chooser.random() >= LIKELY.get(field, 1 / 8):
+        if field == "name" or chooser.random() >= density * LIKELY.get(field, 1 / 8):
             continue
         if field in LISTS:
             chosen = chooser.sample(known, chooser.randrange(3))
