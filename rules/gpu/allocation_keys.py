@@ -44,7 +44,8 @@ ALLOCATION_ANNOTATIONS = (
     # intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin/rm/gpu_plugin_resource_manager.go).
     *("gas-container-cards", "gas-container-tiles", "gas-ts"),
     # TensorFusion's scheduler and hypervisor (NexusGPU/tensor-fusion pkg/constants/constants.go).
-    *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "partition-id")),
+    *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "index")),
+    *("tensor-fusion.ai/partition-id", "tensor-fusion.ai/partition-uuids"),
     # elastic-ai/elastic-gpu-scheduler pkg/utils, which lists the pods of a node by the label below.
     *("elasticgpu.io/assumed", "elasticgpu.io/container-*"),
     # KAI's binder (kai-scheduler/KAI-Scheduler pkg/common/constants/constants.go,
@@ -57,10 +58,24 @@ ALLOCATION_LABELS = ("runai-gpu-group", "runai-gpu-group/*", "elasticgpu.io/assu
 # Annotations by which a new pod asks for a part of a card, and by which the scheduler goes on
 # counting what the pod holds (kai-scheduler/KAI-Scheduler pkg/common/resources/gpu_sharing.go,
 # pkg/podgroupcontroller/controllers/resources; volcano-sh/volcano
-# pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
+# pkg/scheduler/api/devices/nvidia/vgpu/utils.go). By TensorFusion's its scheduler counts when it
+# starts, and the hypervisor limits the pod whenever it changes (NexusGPU/tensor-fusion
+# internal/utils/resource.go ComposeAllocationRequest,
+# pkg/hypervisor/backend/kubernetes/pod_cache.go).
 COUNTED_ANNOTATIONS = frozenset(
-    {"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "volcano.sh/vgpu-mode"}
+    {
+        *("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "volcano.sh/vgpu-mode"),
+        *(
+            f"tensor-fusion.ai/{resource}-{part}"
+            for resource in ("tflops", "vram", "compute-percent")
+            for part in ("request", "limit")
+        ),
+        *("tensor-fusion.ai/gpu-count", "tensor-fusion.ai/isolation"),
+    }
 )
+# The same of labels: by this one TensorFusion's scheduler lists the pods that hold cards
+# (internal/gpuallocator/gpuallocator.go).
+COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
 
 
 @cached_by_text

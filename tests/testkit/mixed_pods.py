@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from rules.base.json_values import as_object, as_text
 from rules.objects.container import POD_SPEC
 from rules.objects.pod import Pod
-from rules.workloads.discovery import MalformedField, find_subjects
+from rules.workloads.discovery import find_subjects
+from rules.workloads.pod_search import MalformedField
 from tests.testkit.cases import cases
 from tests.testkit.complete_manifests import TEMPLATES
 

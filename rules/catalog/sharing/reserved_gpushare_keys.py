@@ -13,8 +13,9 @@ Schedulers and device plugins write these keys into pods that exist already. An 
 add, change or remove them if its user is one of Kubernetes' own: a service account, a node, or
 another user whose name begins with `system:`. A service account of the pod's own namespace gets a
 warning. All other users are refused. The same holds for annotations by which a new pod asks for a
-part of a card and by which its scheduler goes on counting, such as KAI's `gpu-fraction`: a new pod
-may have them, and nobody else may change them later. The keys of a pod that was read from a cluster
+part of a card and by which its scheduler goes on counting, such as KAI's `gpu-fraction` and
+TensorFusion's `tensor-fusion.ai/vram-request`: a new pod may have them, and nobody else may change
+them later. The keys of a pod that was read from a cluster
 are not checked.
 
 Why it matters
@@ -47,7 +48,8 @@ References
 - Project-HAMi/HAMi, `pkg/util/util.go` (`GetPendingPod`), `pkg/device/nvidia/device.go`
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 - intel/platform-aware-scheduling, `gpu-aware-scheduling/docs/usage.md`
-- NexusGPU/tensor-fusion, `internal/hypervisor/backend/kubernetes/deviceplugin.go`
+- NexusGPU/tensor-fusion, `pkg/hypervisor/backend/kubernetes/deviceplugin.go`,
+  `internal/gpuallocator/gpuallocator.go`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,6 +61,7 @@ from rules.base.words import matches_any
 from rules.finding import digest
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
+    COUNTED_LABELS,
     is_allocation_annotation,
     is_allocation_label,
 )
@@ -117,11 +120,17 @@ def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
             yield _change(pod, field, key, fault)
     if pod.scheduler == DEFAULT_SCHEDULER:
         return  # which knows no such annotations
+    fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
     for key in sorted(COUNTED_ANNOTATIONS):
         if before.get(key) != pod.annotations.get(key):
-            fault = "changes, although the scheduler counts by it what the pod holds"
             yield _change(pod, "annotations", key, fault)
+    if not any(map(is_allocation_annotation, before)):
+        return  # it holds no card
+    labels = as_object(old.get("labels"))
+    for key in sorted(COUNTED_LABELS):
+        if labels.get(key) != pod.labels.get(key):
+            yield _change(pod, "labels", key, fault)
 
 
 _NOUNS = {"annotations": "annotation", "labels": "label"}
