@@ -218,6 +218,18 @@ def annotated_claim_later(environment: Environment) -> Response:
     return answer
 
 
+def claim_status(environment: Environment) -> Response:
+    """A claim into whose status a user writes the card that it has, without the scheduler."""
+    assert create_claim(environment, "ResourceClaim").status == 201
+    folder = f"/apis/resource.k8s.io/v1/namespaces/{environment.namespace}/resourceclaims"
+    path = f"{folder}/second-card"
+    card = {"request": "card", "driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0"}
+    status = {"allocation": {"devices": {"results": [card]}}}
+    answer = patch(environment.plane, f"{path}/status", {"status": status})
+    environment.plane.request("DELETE", path)
+    return answer
+
+
 def scoped_quota(environment: Environment) -> Response:
     """A pod with a deadline, where a quota without any GPU counts those that have none."""
     plane = environment.plane
@@ -252,6 +264,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
         e, "ResourceClaimTemplate", metadata={"annotations": PAID}
     ),
     "claim-annotation-later": annotated_claim_later,
+    "claim-status": claim_status,
     "quota-scope": scoped_quota,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
