@@ -125,9 +125,14 @@ class ConfigMap(NamedTuple):
 
 
 class DeviceClass(NamedTuple):
-    """The extended resource by which pods can ask for the class without a claim; may be empty."""
+    """What gives away which devices a class has, whatever its name.
+
+    `extended_resource` is the name by which pods can ask for the class without a claim; it may be
+    empty. `vendor_classes` are the classes of vendors that have the same devices, by the selectors.
+    """
 
     extended_resource: str
+    vendor_classes: frozenset[str] = frozenset()
 
 
 class LimitRange(NamedTuple):
