@@ -23,6 +23,9 @@ ALLOCATION_ANNOTATIONS = (
     *("4pd.io/devices-to-allocate", "volcano.sh/devices-to-allocate"),
     # One pair for each maker of cards, such as vgpu-devices-to-allocate.
     *("hami.io/*-allocated*", "hami.io/*-to-allocate*"),
+    # The MIG devices of a pod: HAMi's device plugin removes those that no pod names
+    # (pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go).
+    "hami.io/vgpu-mig-allocations",
     # Volcano's older device plugin; its gpu-assigned is among the next.
     "volcano.sh/gpu-index",
     # Tencent's gpu-manager (tkestack/gpu-manager pkg/types/types.go). Other makers' plugins have
@@ -76,6 +79,10 @@ COUNTED_ANNOTATIONS = frozenset(
 # The same of labels: by this one TensorFusion's scheduler lists the pods that hold cards
 # (internal/gpuallocator/gpuallocator.go).
 COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
+# By this label KAI's scheduler knows the pods of its own that keep a shared card from others, and
+# does not count their GPUs (pkg/scheduler/api/node_info/node_info.go,
+# pkg/scheduler/conf/global_config.go).
+RESERVATION_LABEL = ("app", "kai-resource-reservation")
 
 
 @cached_by_text

@@ -18,6 +18,9 @@ TensorFusion's `tensor-fusion.ai/vram-request`: a new pod may have them, and nob
 them later. The keys of a pod that was read from a cluster
 are not checked.
 
+In a pod that requests a GPU, finds also the label `app: kai-resource-reservation`. KAI's scheduler
+takes such a pod for one of its own and counts its GPUs as free.
+
 Why it matters
 --------------
 Schedulers and device plugins trust these keys. The device plugins of HAMi and Volcano look for the
@@ -56,16 +59,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
-from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE, OLD_GPU_KEY
+from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_KEY, GPU_VARIABLE, OLD_GPU_KEY
 from rules.base.words import matches_any
 from rules.finding import digest
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
+    RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
 )
-from rules.gpu.devices import Device, devices
+from rules.gpu.devices import Device, devices, pod_requests_gpu
 from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -91,6 +95,8 @@ def check(pod: Pod, context: Context) -> Findings:
     if action is not Action.OFF:
         for field, key, value in _reserved(pod.metadata):
             yield _key(pod, context, field, key, value)._replace(action=action)
+        for finding in _reservation(pod):
+            yield finding._replace(action=action)
         if context.old_metadata is not None:
             for finding in _changes(pod, context.old_metadata):
                 yield finding._replace(action=action)
@@ -110,6 +116,19 @@ def _reserved(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
         for key, value in as_object(metadata.get(field)).items():
             if is_reserved(key):
                 yield field, key, value
+
+
+def _reservation(pod: Pod) -> Findings:
+    """Yield the label of KAI's own pods, in a pod that requests a GPU."""
+    label, value = RESERVATION_LABEL
+    if pod.labels.get(label) == value and pod_requests_gpu(pod):
+        yield Finding(
+            path=(*pod.metadata_path, "labels", label),
+            key=f"labels.{label}={value}",
+            message=f'the label "{label}: {value}" is for pods of KAI itself: its scheduler does '
+            "not count the GPUs of such a pod, and gives them to others",
+            help="choose another value",
+        )
 
 
 def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
@@ -213,6 +232,6 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(GPU_KEY | GPU_VARIABLE | OLD_GPU_KEY,),
+    needs=(GPU_KEY | GPU_VARIABLE | OLD_GPU_KEY | GPU,),
     options={"writers": ()},
 )
