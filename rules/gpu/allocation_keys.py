@@ -83,6 +83,11 @@ COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
 # does not count their GPUs (pkg/scheduler/api/node_info/node_info.go,
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
+# The group by whose queue KAI's scheduler counts a pod. Groups are known by their names alone,
+# whatever the namespace, and a pod without an owner may choose any
+# (pkg/scheduler/cache/cluster_info/cluster_info.go, pkg/podgrouper/pod_controller.go).
+GROUP_ANNOTATION = "pod-group-name"
+KAI_SCHEDULER = "kai-scheduler"
 
 
 @cached_by_text

@@ -265,6 +265,9 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     ),
     "claim-annotation-later": annotated_claim_later,
     "claim-status": claim_status,
+    "foreign-group": lambda e: create(
+        e.plane, e.namespace, annotation_attempts.grouped_pod(), dry_run=True
+    ),
     "quota-scope": scoped_quota,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,

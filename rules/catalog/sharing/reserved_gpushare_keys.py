@@ -19,7 +19,10 @@ them later. The keys of a pod that was read from a cluster
 are not checked.
 
 In a pod that requests a GPU, finds also the label `app: kai-resource-reservation`. KAI's scheduler
-takes such a pod for one of its own and counts its GPUs as free.
+takes such a pod for one of its own and counts its GPUs as free. In a pod of KAI that requests a
+GPU, a change of `pod-group-name` is a finding: by it the scheduler finds the queue that pays for
+the pod. A new pod that brings it along gets a note, because KAI compares only the names of groups,
+and the pod may join a group of another namespace.
 
 Why it matters
 --------------
@@ -65,6 +68,8 @@ from rules.finding import digest
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
+    GROUP_ANNOTATION,
+    KAI_SCHEDULER,
     RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
@@ -97,6 +102,7 @@ def check(pod: Pod, context: Context) -> Findings:
             yield _key(pod, context, field, key, value)._replace(action=action)
         for finding in _reservation(pod):
             yield finding._replace(action=action)
+        yield from _chosen_group(pod, context)
         if context.old_metadata is not None:
             for finding in _changes(pod, context.old_metadata):
                 yield finding._replace(action=action)
@@ -131,6 +137,28 @@ def _reservation(pod: Pod) -> Findings:
         )
 
 
+def _chosen_group(pod: Pod, context: Context) -> Findings:
+    """Yield the group that a new pod of KAI chooses itself."""
+    if context.operation == "UPDATE" or not _is_in_a_queue(pod):
+        return
+    if GROUP_ANNOTATION in pod.annotations:
+        yield Finding(
+            path=(*pod.metadata_path, "annotations", GROUP_ANNOTATION),
+            key=f"annotations.{GROUP_ANNOTATION}",
+            message=f"the annotation {display(GROUP_ANNOTATION)} chooses the group by whose queue "
+            "KAI counts the pod's GPUs; KAI compares names alone, so the group may be one of "
+            "another namespace",
+            help="remove it, unless the group is the pod's own: KAI makes groups by itself",
+            action=Action.AUDIT,
+        )
+
+
+def _is_in_a_queue(pod: Pod) -> bool:
+    """Whether KAI counts the GPUs of the pod for a queue."""
+    asks_for_a_part = not COUNTED_ANNOTATIONS.isdisjoint(pod.annotations)
+    return pod.scheduler == KAI_SCHEDULER and (asks_for_a_part or pod_requests_gpu(pod))
+
+
 def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield what an update does to keys by which a scheduler counts what the pod holds."""
     for field, key, _ in _reserved(old):
@@ -141,7 +169,8 @@ def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
         return  # which knows no such annotations
     fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
-    for key in sorted(COUNTED_ANNOTATIONS):
+    groups = (GROUP_ANNOTATION,) if GROUP_ANNOTATION in before and _is_in_a_queue(pod) else ()
+    for key in (*sorted(COUNTED_ANNOTATIONS), *groups):
         if before.get(key) != pod.annotations.get(key):
             yield _change(pod, "annotations", key, fault)
     if not any(map(is_allocation_annotation, before)):

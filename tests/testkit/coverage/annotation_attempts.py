@@ -82,6 +82,18 @@ def changed_by_a_user(
     return change_metadata(environment, change)
 
 
+def grouped_pod() -> dict[str, Any]:
+    """A pod of KAI that is in a group."""
+    manifest = pod(container(**gpus(limits=1)), schedulerName="kai-scheduler")
+    manifest["metadata"]["annotations"] = {"pod-group-name": "pg-of-another-team"}
+    return manifest
+
+
+def leave_group(environment: Environment) -> Response:
+    """Take a pod out of the group by which KAI counts it."""
+    return changed_by_a_user(environment, grouped_pod(), {"annotations": {"pod-group-name": None}})
+
+
 def pose_as_reservation(environment: Environment) -> Response:
     """Give a pod that requests a GPU the label of KAI's own pods."""
     change = {"labels": {"app": "kai-resource-reservation"}}
@@ -144,6 +156,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "update-lowered-fraction": lambda e: after_the_binder(
         e, {"annotations": {"gpu-fraction": "0.01"}}
     ),
+    "update-group": leave_group,
     "update-reservation-label": pose_as_reservation,
     "update-tensor-fusion": raise_limit,
     "update-while-deleted": while_deleted,
