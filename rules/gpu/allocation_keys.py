@@ -1,5 +1,8 @@
 """The annotations and labels by which schedulers and device plugins know who holds which card."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from rules.base.caching import cached_by_text
 from rules.base.words import matches, matches_any
 
@@ -83,11 +86,14 @@ COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
 # does not count their GPUs (pkg/scheduler/api/node_info/node_info.go,
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
-# The group by whose queue KAI's scheduler counts a pod. Groups are known by their names alone,
-# whatever the namespace, and a pod without an owner may choose any
-# (pkg/scheduler/cache/cluster_info/cluster_info.go, pkg/podgrouper/pod_controller.go).
-GROUP_ANNOTATION = "pod-group-name"
-KAI_SCHEDULER = "kai-scheduler"
+# By scheduler, the annotation that names the group by whose queue it counts a pod. KAI knows groups
+# by their names alone, whatever the namespace, and a pod without an owner may choose any
+# (kai-scheduler/KAI-Scheduler pkg/scheduler/cache/cluster_info/cluster_info.go,
+# pkg/podgrouper/pod_controller.go; volcano-sh/volcano pkg/scheduler/api/job_info.go).
+KAI_SCHEDULER, KAI_GROUP = "kai-scheduler", "pod-group-name"
+GROUP_ANNOTATIONS: Mapping[str, str] = MappingProxyType(
+    {KAI_SCHEDULER: KAI_GROUP, "volcano": "scheduling.k8s.io/group-name"}
+)
 
 
 @cached_by_text

@@ -20,9 +20,10 @@ are not checked.
 
 In a pod that requests a GPU, finds also the label `app: kai-resource-reservation`. KAI's scheduler
 takes such a pod for one of its own and counts its GPUs as free. In a pod of KAI that requests a
-GPU, a change of `pod-group-name` is a finding: by it the scheduler finds the queue that pays for
-the pod. A new pod that brings it along gets a note, because KAI compares only the names of groups,
-and the pod may join a group of another namespace.
+GPU, a change of `pod-group-name` is a finding, and in one of Volcano a change of
+`scheduling.k8s.io/group-name`: by it the scheduler finds the queue that pays for the pod. A new pod
+of KAI that brings it along gets a note, because KAI compares only the names of groups, and the pod
+may join a group of another namespace.
 
 Why it matters
 --------------
@@ -68,7 +69,8 @@ from rules.finding import digest
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
-    GROUP_ANNOTATION,
+    GROUP_ANNOTATIONS,
+    KAI_GROUP,
     KAI_SCHEDULER,
     RESERVATION_LABEL,
     is_allocation_annotation,
@@ -139,13 +141,13 @@ def _reservation(pod: Pod) -> Findings:
 
 def _chosen_group(pod: Pod, context: Context) -> Findings:
     """Yield the group that a new pod of KAI chooses itself."""
-    if context.operation == "UPDATE" or not _is_in_a_queue(pod):
+    if context.operation == "UPDATE" or pod.scheduler != KAI_SCHEDULER:
         return
-    if GROUP_ANNOTATION in pod.annotations:
+    if KAI_GROUP in pod.annotations and _asks_for_gpus(pod):
         yield Finding(
-            path=(*pod.metadata_path, "annotations", GROUP_ANNOTATION),
-            key=f"annotations.{GROUP_ANNOTATION}",
-            message=f"the annotation {display(GROUP_ANNOTATION)} chooses the group by whose queue "
+            path=(*pod.metadata_path, "annotations", KAI_GROUP),
+            key=f"annotations.{KAI_GROUP}",
+            message=f"the annotation {display(KAI_GROUP)} chooses the group by whose queue "
             "KAI counts the pod's GPUs; KAI compares names alone, so the group may be one of "
             "another namespace",
             help="remove it, unless the group is the pod's own: KAI makes groups by itself",
@@ -153,10 +155,8 @@ def _chosen_group(pod: Pod, context: Context) -> Findings:
         )
 
 
-def _is_in_a_queue(pod: Pod) -> bool:
-    """Whether KAI counts the GPUs of the pod for a queue."""
-    asks_for_a_part = not COUNTED_ANNOTATIONS.isdisjoint(pod.annotations)
-    return pod.scheduler == KAI_SCHEDULER and (asks_for_a_part or pod_requests_gpu(pod))
+def _asks_for_gpus(pod: Pod) -> bool:
+    return not COUNTED_ANNOTATIONS.isdisjoint(pod.annotations) or pod_requests_gpu(pod)
 
 
 def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
@@ -169,7 +169,8 @@ def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
         return  # which knows no such annotations
     fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
-    groups = (GROUP_ANNOTATION,) if GROUP_ANNOTATION in before and _is_in_a_queue(pod) else ()
+    group = GROUP_ANNOTATIONS.get(pod.scheduler, "")
+    groups = (group,) if group in before and _asks_for_gpus(pod) else ()
     for key in (*sorted(COUNTED_ANNOTATIONS), *groups):
         if before.get(key) != pod.annotations.get(key):
             yield _change(pod, "annotations", key, fault)
