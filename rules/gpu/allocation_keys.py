@@ -86,13 +86,19 @@ COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
 # does not count their GPUs (pkg/scheduler/api/node_info/node_info.go,
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
-# By scheduler, the annotation that names the group by whose queue it counts a pod. KAI knows groups
-# by their names alone, whatever the namespace, and a pod without an owner may choose any
-# (kai-scheduler/KAI-Scheduler pkg/scheduler/cache/cluster_info/cluster_info.go,
-# pkg/podgrouper/pod_controller.go; volcano-sh/volcano pkg/scheduler/api/job_info.go).
+# By scheduler, the key that says which queue or quota pays for a pod: the group that is in a queue,
+# or the quota itself. KAI knows groups by their names alone, whatever the namespace, and a pod
+# without an owner may choose any (kai-scheduler/KAI-Scheduler
+# pkg/scheduler/cache/cluster_info/cluster_info.go, pkg/podgrouper/pod_controller.go;
+# volcano-sh/volcano pkg/scheduler/api/job_info.go; koordinator-sh/koordinator
+# pkg/scheduler/plugins/elasticquota/pod_handler.go).
 KAI_SCHEDULER, KAI_GROUP = "kai-scheduler", "pod-group-name"
-GROUP_ANNOTATIONS: Mapping[str, str] = MappingProxyType(
-    {KAI_SCHEDULER: KAI_GROUP, "volcano": "scheduling.k8s.io/group-name"}
+PAYERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        KAI_SCHEDULER: ("annotations", KAI_GROUP),
+        "volcano": ("annotations", "scheduling.k8s.io/group-name"),
+        "koord-scheduler": ("labels", "quota.scheduling.koordinator.sh/name"),
+    }
 )
 
 

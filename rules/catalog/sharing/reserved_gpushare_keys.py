@@ -20,10 +20,11 @@ are not checked.
 
 In a pod that requests a GPU, finds also the label `app: kai-resource-reservation`. KAI's scheduler
 takes such a pod for one of its own and counts its GPUs as free. In a pod of KAI that requests a
-GPU, a change of `pod-group-name` is a finding, and in one of Volcano a change of
-`scheduling.k8s.io/group-name`: by it the scheduler finds the queue that pays for the pod. A new pod
-of KAI that brings it along gets a note, because KAI compares only the names of groups, and the pod
-may join a group of another namespace.
+GPU, a change of `pod-group-name` is a finding, in one of Volcano a change of
+`scheduling.k8s.io/group-name`, and in one of koordinator a change of the label
+`quota.scheduling.koordinator.sh/name`: by it the scheduler finds the queue or the quota that pays
+for the pod. A new pod of KAI that brings it along gets a note, because KAI compares only the names
+of groups, and the pod may join a group of another namespace.
 
 Why it matters
 --------------
@@ -69,9 +70,9 @@ from rules.finding import digest
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
-    GROUP_ANNOTATIONS,
     KAI_GROUP,
     KAI_SCHEDULER,
+    PAYERS,
     RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
@@ -169,17 +170,25 @@ def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
         return  # which knows no such annotations
     fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
-    group = GROUP_ANNOTATIONS.get(pod.scheduler, "")
-    groups = (group,) if group in before and _asks_for_gpus(pod) else ()
-    for key in (*sorted(COUNTED_ANNOTATIONS), *groups):
+    for key in sorted(COUNTED_ANNOTATIONS):
         if before.get(key) != pod.annotations.get(key):
             yield _change(pod, "annotations", key, fault)
+    yield from _new_payer(pod, old)
     if not any(map(is_allocation_annotation, before)):
         return  # it holds no card
     labels = as_object(old.get("labels"))
     for key in sorted(COUNTED_LABELS):
         if labels.get(key) != pod.labels.get(key):
             yield _change(pod, "labels", key, fault)
+
+
+def _new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
+    """Yield the key by which another queue or quota pays for a pod that exists already."""
+    if pod.scheduler in PAYERS and _asks_for_gpus(pod):
+        field, key = PAYERS[pod.scheduler]
+        if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
+            fault = "changes, although it says which queue or quota pays for the pod's GPUs"
+            yield _change(pod, field, key, fault)
 
 
 _NOUNS = {"annotations": "annotation", "labels": "label"}

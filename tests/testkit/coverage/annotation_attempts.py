@@ -94,6 +94,14 @@ def leave_group(environment: Environment) -> Response:
     return changed_by_a_user(environment, grouped_pod(), {"annotations": {"pod-group-name": None}})
 
 
+def change_quota(environment: Environment) -> Response:
+    """Let another quota of koordinator pay for a pod."""
+    label = "quota.scheduling.koordinator.sh/name"
+    manifest = pod(container(**gpus(limits=1)), schedulerName="koord-scheduler")
+    manifest["metadata"]["labels"] = {label: "vision"}
+    return changed_by_a_user(environment, manifest, {"labels": {label: "speech"}})
+
+
 def pose_as_reservation(environment: Environment) -> Response:
     """Give a pod that requests a GPU the label of KAI's own pods."""
     change = {"labels": {"app": "kai-resource-reservation"}}
@@ -157,6 +165,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
         e, {"annotations": {"gpu-fraction": "0.01"}}
     ),
     "update-group": leave_group,
+    "update-quota-label": change_quota,
     "update-reservation-label": pose_as_reservation,
     "update-tensor-fusion": raise_limit,
     "update-while-deleted": while_deleted,
