@@ -3,8 +3,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
-.PHONY: demo test test-fast test-cluster test-others test-oldest control-plane container-runtime plane proof check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
+.PHONY: demo test test-fast test-cluster test-others test-node test-oldest control-plane
+.PHONY: container-runtime node-programs node plane proof check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -14,22 +16,28 @@ demo: .venv/.lint
 test-fast: .venv/.dev
 	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n 2 -m 'not control_plane and not slow' $(PYTEST)
 
-# All tests: those at a control plane and all others, in two processes at once.
+# All tests: those at a control plane and all others, in two processes at once, then those on a node.
 test: .venv/.dev control-plane
 	@$(MAKE) --no-print-directory --jobs=2 test-cluster test-others
+	@$(MAKE) --no-print-directory test-node
 	@$(BIN)/python -m coverage report --fail-under 98
 
 # pytest's status 5 says that PYTEST selected no test of this half, which is no failure.
 test-cluster: .venv/.dev
-	@$(BIN)/python -m pytest -q -m control_plane $(PYTEST) || test $$? -eq 5
+	@$(BIN)/python -m pytest -q -m 'control_plane and not real_node' $(PYTEST) || test $$? -eq 5
 
 # With the coverage of the rules, which these tests alone must reach.
 test-others: .venv/.dev
-	@$(BIN)/python -m coverage run -m pytest -q -m 'not control_plane' $(PYTEST) || test $$? -eq 5
+	@$(BIN)/python -m coverage run -m pytest -q -m 'not control_plane and not real_node' $(PYTEST) \
+		|| test $$? -eq 5
+
+# On a real node, in namespaces of its own: as root.
+test-node: .venv/.dev node-programs
+	@$(ISOLATED) $(BIN)/python -m pytest -q -m real_node $(PYTEST) || test $$? -eq 5
 
 # The tests that need a control plane, on the oldest Kubernetes that is supported.
 test-oldest: .venv/.dev
-	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m control_plane $(PYTEST)
+	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m 'control_plane and not real_node' $(PYTEST)
 
 # Builds the control plane for tests, once; a later call returns immediately.
 control-plane: .venv/.dev
@@ -39,9 +47,18 @@ control-plane: .venv/.dev
 container-runtime: .venv/.dev
 	@$(BIN)/python -m tests.testkit.container_runtime.programs
 
-# Starts containers by them, as root, and writes what they get into docs/proof.md and its data.
-proof: .venv/.dev container-runtime
+# Builds the kubelet, containerd and what else a node needs; a later call returns immediately.
+node-programs: .venv/.dev
+	@$(BIN)/python -m tests.testkit.real_node.programs
+
+# Runs a control plane with a real node, and a shell to use it, as root: docs/tour.md.
+node: .venv/.dev control-plane node-programs
+	@$(ISOLATED) $(BIN)/python -m tests.testkit.real_node.by_hand
+
+# Starts containers and pods by them, as root, and writes what they get into docs/proof.md.
+proof: .venv/.dev container-runtime control-plane node-programs
 	@$(BIN)/python -m tests.testkit.container_runtime.executed
+	@GPUWARD_WRITE_PROOF=1 $(ISOLATED) $(BIN)/python -m pytest -q tests/real_node/test_bypasses.py
 	@$(BIN)/python -m tools.doc_pages
 
 # Runs a control plane, and the pods of the chart on it, until Ctrl-C: docs/tour.md.

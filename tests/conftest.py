@@ -23,6 +23,7 @@ pytest_plugins = (
     "tests.testkit.control_plane.fixtures",
     "tests.testkit.admission.registered_webhook",
     "tests.testkit.container_runtime.fixtures",
+    "tests.testkit.real_node.fixtures",
     "tests.testkit.rule_coverage",
 )
 

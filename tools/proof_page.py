@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.testkit.container_runtime.answers import COLUMNS, data, recorded
+from tests.testkit.container_runtime.answers import (
+    COLUMNS,
+    data,
+    not_on_a_node,
+    on_a_node,
+    recorded,
+)
 from tests.testkit.container_runtime.executed import Execution, executions
 from tests.testkit.container_runtime.programs import release
+from tests.testkit.coverage.table import bypasses
 from tests.testkit.paths import DOCS
 
 PAGE = DOCS / "proof.md"
@@ -36,10 +44,17 @@ def _tables() -> Iterator[str]:
             answers = recorded()[execution.name]
             ours = _gpuward(execution.bypass.cell("pods"), answers.after)
             yield _row(_says(execution), *answers.before, *ours)
+    yield "\n## Pods on a node\n\n"
+    yield from _head("bypass", "without gpuward", "in mode `deny`")
+    for bypass in bypasses():
+        if outcome := on_a_node().get(bypass.name):
+            yield _row(bypass.entry["description"], *outcome)
     yield "\n## What is not proven\n\n"
     yield from _head("bypasses", "why they are not executed")
     for entry in data()["unexecuted"].values():
         yield _row(str(len(entry["bypasses"].split())), entry["why"])
+    for why, count in Counter(not_on_a_node().values()).items():
+        yield _row(str(count), f"started by the runtime alone, not as a pod on a node: {why}")
 
 
 def _says(execution: Execution) -> str:

@@ -23,6 +23,7 @@ from tests.testkit.paths import ROOT
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 RULE = "visible-devices-env"
+APPROVER_ANNOTATION = "gpuward.io/approved-by"
 VALUES: dict[str, Any] = merge_values(
     SLOW_MACHINE,
     {
@@ -78,8 +79,12 @@ def gpu_exception(*, approved: bool = False, **spec: Any) -> dict[str, Any]:
         "spec": {k: v for k, v in {**defaults, **spec}.items() if v is not None},
     }
     if approved:
-        made["metadata"]["labels"] = {APPROVAL_LABEL: spec_hash(made)}
+        made["metadata"] |= approval_by("admin", spec_hash(made))
     return made
+
+
+def approval_by(user: str, value: str) -> dict[str, Any]:
+    return {"labels": {APPROVAL_LABEL: value}, "annotations": {APPROVER_ANNOTATION: user}}
 
 
 def path_of(namespace: str, name: str = "") -> str:
@@ -115,7 +120,8 @@ def change(plane: ControlPlane, namespace: str, body: dict[str, Any]) -> None:
 
 def label(plane: ControlPlane, namespace: str, value: str | None) -> None:
     """Set the label that approves the object x, or remove it, as admin."""
-    change(plane, namespace, {"metadata": {"labels": {APPROVAL_LABEL: value}}})
+    labels = {"labels": {APPROVAL_LABEL: value}}
+    change(plane, namespace, {"metadata": approval_by("admin", value) if value else labels})
 
 
 def needed_label(plane: ControlPlane, namespace: str) -> str:
@@ -142,8 +148,10 @@ def test_pods_are_admitted_while_an_approved_object_exists(
     become(plane, namespace, "True", "Accepted")
     assert is_refused(plane, other)
     shown = plane.kubectl("get", "gpuexceptions", "-n", namespace).stdout.splitlines()
-    assert shown[0].split() == ["NAME", "RULES", "EXPIRES", "ACCEPTED", "REASON", "AGE"]
-    assert shown[1].split()[:-1] == ["x", f'["{RULE}"]', day(7), "True", "Accepted"]
+    assert shown[0].split() == [
+        *("NAME", "RULES", "EXPIRES", "ACCEPTED", "REASON", "APPROVED-BY", "AGE")
+    ]
+    assert shown[1].split()[:-1] == ["x", f'["{RULE}"]', day(7), "True", "Accepted", "admin"]
     label(plane, namespace, None)
     become(plane, namespace, "False", "NotApproved")
     label(plane, namespace, approval)
@@ -265,13 +273,16 @@ class User:
 
 def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespace: str) -> None:
     approver_role = {"apiGroups": ["gpuward.io"], "resources": ["gpuexceptions"]}
-    rule = {**approver_role, "verbs": ["approve", "patch"]}
+    rule = {**approver_role, "verbs": ["approve", "get", "patch"]}
     plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "approver"}, "rules": [rule]})
     viewer, owner = User(plane, namespace, "view"), User(plane, namespace, "edit")
     approver = User(plane, namespace, "approver")
     objects, made = path_of(namespace), path_of(namespace, "x")
     (approval,) = gpu_exception(approved=True)["metadata"]["labels"].values()
-    approve = {"metadata": {"labels": {APPROVAL_LABEL: approval}}}
+    approve = {"metadata": approval_by(approver.name, approval)}
+    unnamed = {"metadata": {"labels": {APPROVAL_LABEL: approval}}}
+    in_anothers_name = {"metadata": approval_by("jane", approval)}
+    claim = {"metadata": {"annotations": {APPROVER_ANNOTATION: "jane"}}}
     withdraw: Any = {"metadata": {"labels": {APPROVAL_LABEL: None}}}
     note, extend = {"metadata": {"annotations": {"a": "b"}}}, {"spec": {"expires": day(8)}}
     # The controllers aggregate the roles, a moment after the chart has created them.
@@ -281,7 +292,7 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     assert viewer.request("POST", objects, gpu_exception()) == 403
     assert owner.request("POST", objects, gpu_exception(approved=True)) == 403
     assert owner.request("POST", objects, gpu_exception()) == 201
-    for body, status in ((note, 200), (extend, 200), (approve, 403)):
+    for body, status in ((note, 200), (extend, 200), (approve, 403), (claim, 403)):
         assert owner.request("PATCH", made, body) == status, body
     done = owner.kubectl("label", "gpuexception", "x", f"{APPROVAL_LABEL}={approval}")
     assert done.replace('"x"', '"rdma-bring-up"') in DOCUMENTATION.read_text(encoding="utf-8")
@@ -290,8 +301,13 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     assert admin.request("PATCH", made, approve) == 403
     own_role = {"metadata": {"name": "own"}, "rules": [rule]}
     assert admin.request("POST", f"{RBAC}/namespaces/{namespace}/roles", own_role) == 403
+    for body in (unnamed, in_anothers_name, claim):
+        assert approver.request("PATCH", made, body) == 403, body
+    done = approver.kubectl("label", "gpuexception", "x", f"{APPROVAL_LABEL}={approval}")
+    assert done.rstrip().endswith(f"{APPROVER_ANNOTATION} to {approver.name}")
     assert approver.request("PATCH", made, approve) == 200
-    for body, status in ((note, 200), ({"spec": {"expires": day(9)}}, 403), (withdraw, 200)):
+    later = {"spec": {"expires": day(9)}}
+    for body, status in ((note, 200), (claim, 403), (later, 403), (withdraw, 200)):
         assert owner.request("PATCH", made, body) == status, body
     assert owner.request("DELETE", made) == 200
     plane.request("DELETE", f"{RBAC}/clusterroles/approver")

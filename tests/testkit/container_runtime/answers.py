@@ -13,6 +13,7 @@ from tests.testkit.paths import DATA
 
 FILE = DATA / "executed.yaml"
 ANSWERS = DATA / "executed_answers.yaml"
+NODE_ANSWERS = DATA / "node_answers.yaml"
 MODES = ("cdi", "legacy")
 COLUMNS = tuple((version, mode) for version in sorted(TOOLKITS) for mode in MODES)
 """The versions and modes of NVIDIA's container toolkit that are asked, in the order of answers."""
@@ -27,6 +28,20 @@ class Answers(NamedTuple):
 
     def __str__(self) -> str:
         return summary(self.before)
+
+
+class Outcome(NamedTuple):
+    """What a container of a pod got on a real node."""
+
+    without: str
+    """Without gpuward."""
+    deny: str
+    """In mode `deny`, or `REFUSED`."""
+
+
+REFUSED = "refused"
+OWN = "its own"
+"""The one GPU that a container requests."""
 
 
 def reasons() -> dict[str, str]:
@@ -51,6 +66,22 @@ def recorded() -> Mapping[str, Answers]:
     return {
         name: Answers(tuple(entry["before"]), tuple(entry.get("after", ())))
         for name, entry in content.items()
+    }
+
+
+@cache
+def on_a_node() -> Mapping[str, Outcome]:
+    """The outcomes in tests/data/node_answers.yaml, by the name of the bypass."""
+    content = yaml.safe_load(NODE_ANSWERS.read_text(encoding="utf-8"))
+    return {name: Outcome(**entry) for name, entry in content.items()}
+
+
+def not_on_a_node() -> dict[str, str]:
+    """Why a bypass that the runtime executes is no pod on a node, by the bypass's name."""
+    return {
+        name: entry["why"]
+        for entry in data()["not_on_a_node"].values()
+        for name in entry["bypasses"].split()
     }
 
 

@@ -37,10 +37,10 @@ GPUS = {
 ALL = frozenset(GPUS)
 NVIDIA = "NVIDIA_VISIBLE_DEVICES"
 SYS_ADMIN = "CAP_SYS_ADMIN"
-_MAJOR = 195  # the number of NVIDIA's driver; here also of the other devices
+DEVICE_MAJOR = 195  # the number of NVIDIA's driver; here also of the other devices
 _CONTROL = 255  # the minor number of /dev/nvidiactl, which comes with every GPU
 _OTHERS = ("infiniband/uverbs0", "infiniband/rdma_cm", "nvidia-nvswitchctl", "nvidia-fs0", "gdrdrv")
-_FILES = {
+DEVICES = {
     **dict(enumerate((*(f"nvidia{index}" for index in GPUS), *_OTHERS))),
     _CONTROL: "nvidiactl",
 }
@@ -169,28 +169,12 @@ class Node:
         devices = self.folder / "dev"
         (devices / "infiniband").mkdir(parents=True)
         (devices / "char").mkdir()
-        for minor, name in _FILES.items():
-            os.mknod(devices / name, stat.S_IFCHR | 0o666, os.makedev(_MAJOR, minor))
-            (devices / "char" / f"{_MAJOR}:{minor}").symlink_to(f"../{name}")
-        named = [(name, [i]) for i, uuid in GPUS.items() for name in (i, uuid)]
-        spec = {
-            "cdiVersion": "0.5.0",
-            "kind": "nvidia.com/gpu",
-            "devices": [
-                {"name": name, "containerEdits": {"deviceNodes": self._nodes(indices)}}
-                for name, indices in [*named, ("all", list(GPUS))]
-            ],
-            "containerEdits": {"deviceNodes": self._nodes(["ctl"])},
-        }
+        for minor, name in DEVICES.items():
+            os.mknod(devices / name, stat.S_IFCHR | 0o666, os.makedev(DEVICE_MAJOR, minor))
+            (devices / "char" / f"{DEVICE_MAJOR}:{minor}").symlink_to(f"../{name}")
         (self.folder / "cdi").mkdir()
-        (self.folder / "cdi" / "nvidia.json").write_text(json.dumps(spec), encoding="utf-8")
-
-    def _nodes(self, names: list[str]) -> list[dict[str, str]]:
-        devices = self.folder / "dev"
-        return [
-            {"path": f"/dev/nvidia{name}", "hostPath": str(devices / f"nvidia{name}")}
-            for name in names
-        ]
+        text = json.dumps(cdi_spec(devices))
+        (self.folder / "cdi" / "nvidia.json").write_text(text, encoding="utf-8")
 
     def _config(self, settings: Settings) -> Path:
         """The folder with the configuration of the toolkit."""
@@ -205,10 +189,30 @@ class Node:
             real = toolkit(settings.version)[hook.name]
             hook.write_text(f'#!/bin/sh\nexec {real} --config={file} "$@"\n', encoding="utf-8")
             hook.chmod(0o755)
-            text = _toolkit_config(settings, self._runc["runc"], cli, hook, self.folder)
+            text = toolkit_config(settings, self._runc["runc"], cli, hook, self.folder)
             file.write_text(text, encoding="utf-8")
             self._configured[settings] = home
         return self._configured[settings]
+
+
+def cdi_spec(devices: Path) -> dict[str, Any]:
+    """The CDI specification of the GPUs, by index, UUID and as `all`, in the folder `devices`."""
+    named = [(name, [i]) for i, uuid in GPUS.items() for name in (i, uuid)]
+    return {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [
+            {"name": name, "containerEdits": {"deviceNodes": _nodes(devices, indices)}}
+            for name, indices in [*named, ("all", list(GPUS))]
+        ],
+        "containerEdits": {"deviceNodes": _nodes(devices, ["ctl"])},
+    }
+
+
+def _nodes(devices: Path, names: list[str]) -> list[dict[str, str]]:
+    return [
+        {"path": f"/dev/nvidia{name}", "hostPath": str(devices / f"nvidia{name}")} for name in names
+    ]
 
 
 @contextmanager
@@ -221,9 +225,8 @@ def _handle(process: int) -> Iterator[int]:
         os.close(handle)
 
 
-def _toolkit_config(
-    settings: Settings, low_level: Path, cli: Path, hook: Path, folder: Path
-) -> str:
+def toolkit_config(settings: Settings, low_level: Path, cli: Path, hook: Path, folder: Path) -> str:
+    """The toolkit's config.toml. The folder `cdi` below `folder` has the CDI specification."""
     env = str(settings.env_when_unprivileged).lower()
     mounts = str(settings.volume_mounts).lower()
     swarm = f'swarm-resource = "{settings.swarm_resource}"\n' if settings.swarm_resource else ""
@@ -288,15 +291,25 @@ def _bind(mount: tuple[str, str], folder: Path) -> dict[str, Any]:
     return {"destination": destination, "source": source, "type": "bind", "options": ["rbind"]}
 
 
+def shown(output: str) -> Answer:
+    """What a container got that ran show-devices."""
+    seen = json.loads(output)
+    names = {
+        name
+        for minor, name in DEVICES.items()
+        if minor != _CONTROL and seen.get(f"{DEVICE_MAJOR}:{minor}", "denied") != "denied"
+    }
+    gpus = frozenset(index for index in GPUS if f"nvidia{index}" in names)
+    others = names - {f"nvidia{index}" for index in gpus}
+    return Answer(gpus, frozenset(name.partition("/")[0] for name in others))
+
+
 def _answer(bundle: Path) -> Answer:
-    seen = json.loads((bundle / "stdout").read_text(encoding="utf-8"))
-    numbers = {minor for minor in _FILES if seen.get(f"{_MAJOR}:{minor}", "denied") != "denied"}
-    names = {_FILES[minor] for minor in numbers - {_CONTROL}}
-    gpus = {index for index in GPUS if f"nvidia{index}" in names}
-    others = {name.partition("/")[0] for name in names - {f"nvidia{index}" for index in gpus}}
+    found = shown((bundle / "stdout").read_text(encoding="utf-8"))
     asked = bundle / "asked"
     if not asked.exists():
-        return Answer(frozenset(gpus), frozenset(others))
+        return found
+    gpus, others = set(found.gpus), set(found.others)
     options = dict(
         argument.split("=", 1)
         for argument in json.loads(asked.read_text(encoding="utf-8"))

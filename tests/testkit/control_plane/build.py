@@ -115,7 +115,8 @@ def _build(go: str, source: Source) -> Path:
     flags += source.flags
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
     recipe = repr((flags, source.packages, source.copied, platform))
-    files = ["go.mod", "go.sum", *(["main.go"] if "." in source.packages.values() else [])]
+    own = sorted(file.name for file in source.folder.glob("*.go"))
+    files = ["go.mod", "go.sum", *(own if "." in source.packages.values() else [])]
     texts = [(source.folder / name).read_text(encoding="utf-8") for name in files]
     key = hashlib.sha256("\0".join([recipe, *texts]).encode()).hexdigest()[:12]
     target = cache() / f"{source.name}-{key}"

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Client, Response
-from tests.testkit.control_plane.pki import Authority
+from tests.testkit.control_plane.pki import Authority, KeyPairFiles
 from tests.testkit.control_plane.processes import is_free
 from tests.testkit.control_plane.servers import Servers
 
@@ -112,6 +112,11 @@ class Cluster:
     def kubeconfig_for(self, token: str) -> Path:
         """A kubeconfig file that authenticates with `token`."""
         return self._servers.write_kubeconfig(f"user-{next(self._numbers)}", {"token": token})
+
+    def kubeconfig_with(self, pair: KeyPairFiles) -> Path:
+        """A kubeconfig file that authenticates with a certificate."""
+        user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+        return self._servers.write_kubeconfig(f"user-{next(self._numbers)}", user)
 
     def namespace(self, labels: dict[str, str] | None = None) -> str:
         """Create a namespace in which pods can be created, and return its name."""

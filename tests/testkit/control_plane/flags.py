@@ -26,16 +26,17 @@ class Settings:
     port: int
     etcd_port: int
     etcd_peer_port: int
+    own_services: str = ""
 
     @property
     def services(self) -> str:
-        """The first three numbers of the Services' addresses.
+        """The first three numbers of the Services' addresses, by default of the loopback network.
 
-        They are loopback addresses: without kube-proxy, the API server calls a Service by
-        connecting to the process that listens on its address. They contain the port, so two
-        control planes never have the same addresses.
+        They are addresses of this machine: without kube-proxy, the API server calls a Service by
+        connecting to the process that listens on its address. Loopback addresses contain the port,
+        so two control planes never have the same.
         """
-        return f"127.{self.port // 256}.{self.port % 256}"
+        return self.own_services or f"127.{self.port // 256}.{self.port % 256}"
 
     @property
     def url(self) -> str:

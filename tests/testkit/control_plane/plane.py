@@ -22,6 +22,8 @@ class ControlPlane(Cluster):
     default a temporary one; `NAME.log` has the output of the program NAME. Without
     `controllers` there are only etcd and the API server: no pod is scheduled, and no pods are
     created from a Deployment. `api_server_flags` are added to the flags of the API server.
+    `services` are the first three numbers of the Services' addresses, if these are not to be
+    loopback addresses.
     """
 
     def __init__(
@@ -31,18 +33,24 @@ class ControlPlane(Cluster):
         folder: Path | None = None,
         controllers: bool = True,
         api_server_flags: Sequence[str] = (),
+        services: str = "",
     ) -> None:
         super().__init__(programs or built_programs())
         self._folder = folder
         self._controllers = controllers
         self._flags = api_server_flags
+        self._services = services
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = self._folder or Path(stack.enter_context(_temporary_folder()))
             self._servers = Servers(
-                folder, self.programs, controllers=self._controllers, api_server_flags=self._flags
+                folder,
+                self.programs,
+                controllers=self._controllers,
+                api_server_flags=self._flags,
+                services=self._services,
             )
             stack.callback(self._servers.stop)
             self._servers.start()

@@ -34,13 +34,14 @@ class Servers:
         *,
         controllers: bool,
         api_server_flags: Sequence[str],
+        services: str = "",
     ) -> None:
         self.has_controllers = controllers
         self.commands = {name: str(programs[name]) for name in ALWAYS + CONTROLLERS * controllers}
         self._stages = programs.stages
         if controllers and not self._stages:
             raise BuildError("the folder `stages` of kwok is missing")
-        self.settings = flags.Settings(folder, free_port(), free_port(), free_port())
+        self.settings = flags.Settings(folder, free_port(), free_port(), free_port(), services)
         self.authority = Authority(folder)
         self._api_server_flags = list(api_server_flags)
         hosts = ["127.0.0.1", "localhost", "kubernetes.default.svc", f"{self.settings.services}.1"]

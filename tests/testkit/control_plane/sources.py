@@ -35,11 +35,13 @@ class Source(NamedTuple):
     """Whether it has parts in C, so that its build needs a C compiler."""
     home: Path = HERE
     """The folder that has the folder of its go.mod."""
+    module: str = ""
+    """The name of the folder of its go.mod, if it is not `name`."""
 
     @property
     def folder(self) -> Path:
         """The folder of its go.mod."""
-        return self.home / self.name
+        return self.home / (self.module or self.name)
 
 
 _KUBERNETES = {

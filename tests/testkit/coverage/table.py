@@ -162,8 +162,11 @@ def _bypass_row(bypass: Bypass, description: str, profile: str | None) -> str:
 
 def _on_a_node(bypass: Bypass) -> str:
     """What the container gets, or the reason why that was not executed."""
-    found = answers.recorded().get(bypass.name)
-    return str(found) if found else f"*{answers.reasons()[bypass.name]}*"
+    if found := answers.recorded().get(bypass.name):
+        return str(found)
+    if on_a_node := answers.on_a_node().get(bypass.name):
+        return on_a_node.without
+    return f"*{answers.reasons()[bypass.name]}*"
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -1,8 +1,12 @@
 // Command show-devices writes the character devices below the folders and files in its arguments to
 // standard output: a JSON object of device numbers, with what opening the device leads to.
 //
+// The argument `mounts` stands for what is mounted into the container, of a whole root folder its
+// devices.
+//
 // Called as nvidia-container-cli, it stands in for the program of that name: it writes its arguments
-// into the file `asked` beside the container's root folder, which is the last of them.
+// into the file `asked` beside the container's root folder, which is the last of them. Called as
+// pause, it waits for a signal to end.
 package main
 
 import (
@@ -11,12 +15,20 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 func main() {
-	if filepath.Base(os.Args[0]) == "nvidia-container-cli" {
+	switch filepath.Base(os.Args[0]) {
+	case "pause":
+		end := make(chan os.Signal, 1)
+		signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+		<-end
+		return
+	case "nvidia-container-cli":
 		root := os.Args[len(os.Args)-1]
 		file, err := os.Create(filepath.Join(filepath.Dir(root), "asked"))
 		if err != nil {
@@ -25,8 +37,12 @@ func main() {
 		write(file, os.Args[1:])
 		return
 	}
+	tops := os.Args[1:]
+	if len(tops) == 1 && tops[0] == "mounts" {
+		tops = mounts()
+	}
 	devices := map[string]string{}
-	for _, top := range os.Args[1:] {
+	for _, top := range tops {
 		err := filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return nil
@@ -43,6 +59,26 @@ func main() {
 		}
 	}
 	write(os.Stdout, devices)
+}
+
+// mounts are the folders and files that are mounted into this container.
+func mounts() []string {
+	content, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		panic(err)
+	}
+	found := []string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(content)), "\n") {
+		path := strings.Fields(line)[4]
+		if path == "/" || strings.HasPrefix(path+"/", "/proc/") || strings.HasPrefix(path+"/", "/sys/") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(path, "proc")); err == nil {
+			path = filepath.Join(path, "dev")
+		}
+		found = append(found, path)
+	}
+	return found
 }
 
 // number is a device number as ls shows it, such as 195:0.

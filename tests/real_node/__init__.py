@@ -1,0 +1,1 @@
+"""What pods get on a real node, with and without gpuward."""

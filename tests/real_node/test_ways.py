@@ -1,0 +1,162 @@
+"""Ways to a GPU that are no new Pod at the API server, or that take the node over first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.admission.server_process import Server
+from tests.testkit.container_runtime.node import ALL, shown
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.real_node.images import Image
+from tests.testkit.real_node.node import SHOW_DEVICES, STATIC_PODS, RealNode, show_devices_root
+from tests.testkit.real_node.pods import (
+    answer,
+    create_pod,
+    devices,
+    has_ended,
+    log,
+    pods,
+    wait,
+    waiting_pod,
+)
+from webhook.registration import MODE_LABEL
+
+CTR = "gpuward.test/ctr:1"
+BYPASS = variable("all")
+
+
+@pytest.fixture
+def without(real_node: RealNode) -> Iterator[str]:
+    """A namespace that gpuward does not evaluate."""
+    name = real_node.plane.namespace()
+    yield name
+    real_node.remove_pods(name)
+
+
+@pytest.fixture
+def deny(real_node: RealNode, server: Server) -> Iterator[str]:
+    """A namespace in mode `deny`."""
+    assert server.url
+    name = real_node.plane.namespace({MODE_LABEL: "deny"})
+    yield name
+    real_node.remove_pods(name)
+
+
+def debug(node: RealNode, namespace: str, target: str, *options: str) -> str:
+    """Add an ephemeral container by kubectl; its error, empty if it was added."""
+    command = ("debug", "-n", namespace, target, f"--image={SHOW_DEVICES}", "--container=debugger")
+    return node.plane.kubectl(*command, *options, check=False).stderr
+
+
+def ended(node: RealNode, namespace: str, name: str, container_name: str) -> Any:
+    """The pod whose name begins so, once its container has ended."""
+
+    def find() -> Any:
+        found = [one for one in pods(node.plane, namespace) if name in one["metadata"]["name"]]
+        return next((one for one in found if has_ended(one, container_name)), None)
+
+    wait(f"{container_name} of {name} ends", find)
+    return find()
+
+
+def test_an_ephemeral_container_gets_what_its_variable_says_unless_gpuward_refuses_it(
+    real_node: RealNode, without: str, deny: str
+) -> None:
+    for namespace in (without, deny):
+        waiting_pod(real_node, namespace, "plain", pod(container()))
+    assert not debug(real_node, without, "plain", "--env=NVIDIA_VISIBLE_DEVICES=all")
+    found = ended(real_node, without, "plain", "debugger")
+    assert answer(real_node.plane, found, "debugger").gpus == ALL
+    refusal = debug(real_node, deny, "plain", "--env=NVIDIA_VISIBLE_DEVICES=all")
+    assert "gpuward [visible-devices-env]" in refusal
+    assert not debug(real_node, deny, "plain")
+    assert not answer(real_node.plane, ended(real_node, deny, "plain", "debugger"), "debugger").gpus
+
+
+def test_debugging_the_node_gives_all_its_gpus(real_node: RealNode, without: str) -> None:
+    """Kubectl's profile `sysadmin` makes a privileged pod, which names its node."""
+    target = f"node/{real_node.name}"
+    command = ("debug", "-n", without, target, f"--image={SHOW_DEVICES}", "--profile=sysadmin")
+    real_node.plane.kubectl(*command)
+    found = ended(real_node, without, "node-debugger", "debugger")
+    assert answer(real_node.plane, found, "debugger").gpus == ALL
+
+
+def test_no_webhook_is_asked_about_a_static_pod(real_node: RealNode, deny: str) -> None:
+    """Its mirror is admitted, because the container runs already."""
+    made = pod(container(**BYPASS, image=SHOW_DEVICES), restartPolicy="Never")
+    metadata = {"name": "static", "namespace": deny}
+    file = STATIC_PODS / "static.json"
+    file.write_text(json.dumps({**made, "metadata": metadata}), encoding="utf-8")
+    try:
+        found = ended(real_node, deny, f"static-{real_node.name}", "main")
+        assert answer(real_node.plane, found).gpus == ALL
+    finally:
+        file.unlink()
+        eventually(lambda: not pods(real_node.plane, deny), what="the static pod is gone")
+
+
+def test_a_pod_that_names_its_node_is_rejected_while_others_have_the_cards(
+    real_node: RealNode, without: str
+) -> None:
+    """What the rule about `nodeName` says: the kubelet rejects it, and nothing tries again."""
+    waiting_pod(real_node, without, "all", pod(container(**gpus(limits=3))))
+    named = pod(container(**gpus(limits=1), image=SHOW_DEVICES), nodeName=real_node.name)
+    named["metadata"] = {"name": "named"}
+    assert create_pod(real_node.plane, without, named).status == 201
+    path = f"/api/v1/namespaces/{without}/pods/named"
+    status = eventually(
+        lambda: (
+            (found := real_node.plane.request("GET", path).body["status"])["phase"] == "Failed"
+            and found
+        ),
+        what="the kubelet rejects the pod",
+    )
+    assert status["reason"] == "UnexpectedAdmissionError"
+    assert devices(real_node, without, "all").gpus == ALL
+
+
+def test_a_gpu_cannot_be_added_to_a_running_pod(real_node: RealNode, without: str) -> None:
+    """So an in-place resize needs no rule of its own."""
+    waiting_pod(real_node, without, "plain", pod(container()))
+    resources = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}
+    change = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    refused = real_node.plane.request(
+        "PATCH",
+        f"/api/v1/namespaces/{without}/pods/plain/resize",
+        change,
+        content_type="application/strategic-merge-patch+json",
+    )
+    assert refused.status == 422
+    assert "only cpu and memory resources are mutable" in refused.body["message"]
+
+
+def test_the_socket_of_containerd_is_worth_all_gpus(
+    real_node: RealNode, without: str, tmp_path: Path
+) -> None:
+    """Its container starts another one past the kubelet, as containerd's own command line does."""
+    (tmp_path / "ctr").hardlink_to(real_node.program("ctr"))
+    real_node.import_images([Image(CTR, tmp_path, ("/ctr",))])
+    folder = str(show_devices_root(real_node.folder))
+    mount = "--mount=type=bind,src=/dev,dst=/host,options=rbind"
+    options = ["--rm", "--privileged", mount, "--rootfs"]
+    arguments = ["run", *options, folder, "taken", "/show-devices", "/host"]
+    made = pod(
+        container(
+            image=CTR,
+            args=arguments,
+            volumeMounts=[{"name": "run", "mountPath": "/run/containerd"}],
+        ),
+        volumes=[{"name": "run", "hostPath": {"path": "/run/containerd"}}],
+    )
+    made["metadata"] = {"name": "socket"}
+    assert create_pod(real_node.plane, without, made).status == 201
+    found = ended(real_node, without, "socket", "main")
+    *_, shown_devices = log(real_node.plane, found, "main").splitlines()
+    assert shown(shown_devices).gpus == ALL

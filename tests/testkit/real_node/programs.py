@@ -1,0 +1,78 @@
+"""Builds the kubelet, containerd and what they need for the tests, in the control plane's cache.
+
+    python -m tests.testkit.real_node.programs
+
+builds what is missing. That needs Go, a C compiler and the headers of libseccomp, and no root.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.testkit.container_runtime.programs import RUNC as RUNC_ALONE
+from tests.testkit.container_runtime.programs import SHOW_DEVICES, TOOLKITS
+from tests.testkit.control_plane.build import Programs, build_programs
+from tests.testkit.control_plane.sources import KUBERNETES, Source
+from tests.testkit.control_plane.toolchain import BuildError
+
+HERE = Path(__file__).resolve().parent
+WHAT = "node programs"
+# A module of its own only for the cache: what it requires is what the control plane does.
+KUBELET = KUBERNETES._replace(
+    name="kubelet",
+    packages={"kubelet": "k8s.io/kubernetes/cmd/kubelet"},
+    duration="three minutes",
+    module=KUBERNETES.name,
+)
+_CONTAINERD = "github.com/containerd/containerd/v2/cmd"
+CONTAINERD = Source(
+    "containerd",
+    {name: f"{_CONTAINERD}/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")},
+    duration="three minutes",
+    home=HERE,
+)
+_CNI = "github.com/containernetworking/plugins/plugins"
+CNI = Source(
+    "cni",
+    {
+        "ptp": f"{_CNI}/main/ptp",
+        "loopback": f"{_CNI}/main/loopback",
+        "host-local": f"{_CNI}/ipam/host-local",
+    },
+    duration="half a minute",
+    home=HERE,
+)
+# The kubelet asks for a seccomp profile of every pod.
+RUNC = RUNC_ALONE._replace(name="runc-seccomp", flags=("-tags=seccomp",), module=RUNC_ALONE.name)
+PLUGINS = Source("node-plugins", {"node-plugins": "."}, duration="a minute", home=HERE)
+TOOLKIT = TOOLKITS[max(TOOLKITS)]
+"""The newest release of NVIDIA's container toolkit."""
+SOURCES = (KUBELET, CONTAINERD, CNI, RUNC, PLUGINS, TOOLKIT)
+
+
+def programs() -> Programs:
+    """The programs of a node; built if necessary."""
+    try:
+        return build_programs(*SOURCES)
+    except BuildError as error:
+        raise BuildError(error.cause, WHAT) from error
+
+
+def show_devices() -> Path:
+    """The program that shows the devices of a container; built if necessary."""
+    return build_programs(SHOW_DEVICES)["show-devices"]
+
+
+def main() -> int:
+    """Run from the command line; see the module's docstring."""
+    try:
+        programs()
+    except BuildError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
