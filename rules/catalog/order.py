@@ -156,6 +156,7 @@ REPORTS = _rules(
     "quota.queue_without_resource",
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
+    "quota.made_up_owner",
     "quota.quota_exceeded",
     "quota.quota_needs_requests",
     "quota.quota_replicas",

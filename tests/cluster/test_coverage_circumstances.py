@@ -230,6 +230,14 @@ def claim_status(environment: Environment) -> Response:
     return answer
 
 
+def made_up_owner(environment: Environment) -> Response:
+    """A pod that says that a Job has made it."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+    metadata = {**GPU_POD["metadata"], "ownerReferences": [owner]}
+    manifest = {**GPU_POD, "metadata": metadata}
+    return create(environment.plane, environment.namespace, manifest, dry_run=True)
+
+
 def scoped_quota(environment: Environment) -> Response:
     """A pod with a deadline, where a quota without any GPU counts those that have none."""
     plane = environment.plane
@@ -268,6 +276,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "foreign-group": lambda e: create(
         e.plane, e.namespace, annotation_attempts.grouped_pod(), dry_run=True
     ),
+    "made-up-owner": made_up_owner,
     "quota-scope": scoped_quota,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
