@@ -10,8 +10,7 @@ import pytest
 
 from policies.loading import default_policy
 from rules.engine.fixing import check
-from rules.gpu.quota_scopes import PodChoices, uncounted_pods
-from rules.gpu.quotas import OF_CLASS
+from rules.gpu.quotas import OF_CLASS, PodChoices, uncounted_pods
 from rules.inventory.inventory import QuotaScope, ResourceQuota
 from rules.profile.context import Context
 from rules.profile.profile import Profile

@@ -33,7 +33,7 @@ from itertools import islice
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
-from rules.gpu.quota_scopes import uncounted_pods
+from rules.gpu.quotas import uncounted_pods
 from rules.inventory.inventory import ResourceQuota
 from rules.objects.kubernetes_objects import REQUESTS
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
