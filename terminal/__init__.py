@@ -14,19 +14,28 @@ _BY_PROGRAM = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tab
 _BY_TERM = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
 _BY_PRESENCE = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
 _FIRST_VTE = 5000  # GNOME Terminal and others that use the library VTE, since version 0.50
+# Of the characters that nobody sees, U+200C, U+200D and the soft hyphen stay: texts need them.
 _CONTROL = (
-    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_LAST_OF_FOUR_DIGITS = 0xFFFF
 
 
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that it cannot control a terminal.
 
-    So are bytes in names of files that are no UTF-8, which no file of UTF-8 can hold.
+    So are characters that change the direction of a text or that nobody sees: a value such as
+    "void" could be another one than it seems. So are bytes in names of files that are no UTF-8,
+    which no file of UTF-8 can hold.
     """
     if text.isprintable():
         return text
-    return re.sub(_CONTROL, lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_CONTROL, lambda match: _escape(ord(match[0])), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\u{code:04x}" if code <= _LAST_OF_FOUR_DIGITS else f"\\U{code:08x}"
 
 
 def write_error(prog: str, *lines: object) -> None:

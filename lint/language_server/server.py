@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 
@@ -71,7 +71,8 @@ class GpuwardServer(LanguageServer):
         """A document is closed: its diagnostics go."""
         self.forget_task(uri)
         self._analyses.pop(uri, None)
-        self._evaluating.pop(uri, None)
+        if not self._evaluating[uri].locked():
+            del self._evaluating[uri]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     def forget_task(self, uri: str) -> None:
@@ -85,14 +86,18 @@ class GpuwardServer(LanguageServer):
         return Positions(text, encoding or types.PositionEncodingKind.Utf16)
 
     async def analysis(self, document: TextDocument) -> Analysis:
-        """What gpuward says about the text that the document has now."""
-        text, uri = document.source, document.uri
+        """What gpuward says about the text that the document has now.
+
+        One evaluation of a document runs at a time: large ones take longer than a user takes to
+        type the next character.
+        """
+        uri = document.uri
         async with self._evaluating[uri]:
-            known = self._analyses.get(uri)
+            text, known = document.source, self._analyses.get(uri)
             if known is None or known.text != text:
                 name = file_name(document)
                 given = (name, text, self._folder_of(name), self.policies, self.settings)
-                known = await asyncio.to_thread(analyze, *given)
+                known = await _in_thread(partial(analyze, *given))
                 if uri in self.workspace.text_documents:
                     self._analyses[uri] = known
         return known
@@ -139,6 +144,16 @@ class GpuwardServer(LanguageServer):
             folders = [self.workspace.root_path]
         around = [path for path in folders if path and name.startswith(os.path.join(path, ""))]
         return max(around, key=len, default=os.path.dirname(name) or os.getcwd())
+
+
+async def _in_thread(work: Callable[[], Analysis]) -> Analysis:
+    """The result of `work`. Whoever is cancelled waits for its end, as no thread can be stopped."""
+    future = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise
 
 
 def _version() -> str:

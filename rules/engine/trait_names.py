@@ -20,6 +20,7 @@ from rules.base.traits import (
     PROGRAM_WORDS,
 )
 from rules.engine.traits import key_traits, traits_of_variable
+from rules.gpu.allocation_keys import KAI_GROUP, RESERVATION_LABEL
 from rules.gpu.images import image_name, image_tag, is_gpu_sample, vendor_of_image
 from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
 from rules.inventory.inventory import (
@@ -39,7 +40,7 @@ from rules.profile.profile import Profile
 # Keys that rules read although nothing in them says so.
 _OTHER_KEYS = (
     *(MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook"),
-    *("kai.scheduler/queue", "runai/queue"),
+    *("kai.scheduler/queue", "runai/queue", RESERVATION_LABEL[0], KAI_GROUP),
 )
 # The same of variables.
 _OTHER_VARIABLES = (

@@ -1,5 +1,8 @@
 """The annotations and labels by which schedulers and device plugins know who holds which card."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from rules.base.caching import cached_by_text
 from rules.base.words import matches, matches_any
 
@@ -23,6 +26,9 @@ ALLOCATION_ANNOTATIONS = (
     *("4pd.io/devices-to-allocate", "volcano.sh/devices-to-allocate"),
     # One pair for each maker of cards, such as vgpu-devices-to-allocate.
     *("hami.io/*-allocated*", "hami.io/*-to-allocate*"),
+    # The MIG devices of a pod: HAMi's device plugin removes those that no pod names
+    # (pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go).
+    "hami.io/vgpu-mig-allocations",
     # Volcano's older device plugin; its gpu-assigned is among the next.
     "volcano.sh/gpu-index",
     # Tencent's gpu-manager (tkestack/gpu-manager pkg/types/types.go). Other makers' plugins have
@@ -44,7 +50,8 @@ ALLOCATION_ANNOTATIONS = (
     # intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin/rm/gpu_plugin_resource_manager.go).
     *("gas-container-cards", "gas-container-tiles", "gas-ts"),
     # TensorFusion's scheduler and hypervisor (NexusGPU/tensor-fusion pkg/constants/constants.go).
-    *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "partition-id")),
+    *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "index")),
+    *("tensor-fusion.ai/partition-id", "tensor-fusion.ai/partition-uuids"),
     # elastic-ai/elastic-gpu-scheduler pkg/utils, which lists the pods of a node by the label below.
     *("elasticgpu.io/assumed", "elasticgpu.io/container-*"),
     # KAI's binder (kai-scheduler/KAI-Scheduler pkg/common/constants/constants.go,
@@ -57,9 +64,41 @@ ALLOCATION_LABELS = ("runai-gpu-group", "runai-gpu-group/*", "elasticgpu.io/assu
 # Annotations by which a new pod asks for a part of a card, and by which the scheduler goes on
 # counting what the pod holds (kai-scheduler/KAI-Scheduler pkg/common/resources/gpu_sharing.go,
 # pkg/podgroupcontroller/controllers/resources; volcano-sh/volcano
-# pkg/scheduler/api/devices/nvidia/vgpu/utils.go).
+# pkg/scheduler/api/devices/nvidia/vgpu/utils.go). By TensorFusion's its scheduler counts when it
+# starts, and the hypervisor limits the pod whenever it changes (NexusGPU/tensor-fusion
+# internal/utils/resource.go ComposeAllocationRequest,
+# pkg/hypervisor/backend/kubernetes/pod_cache.go).
 COUNTED_ANNOTATIONS = frozenset(
-    {"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "volcano.sh/vgpu-mode"}
+    {
+        *("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices", "volcano.sh/vgpu-mode"),
+        *(
+            f"tensor-fusion.ai/{resource}-{part}"
+            for resource in ("tflops", "vram", "compute-percent")
+            for part in ("request", "limit")
+        ),
+        *("tensor-fusion.ai/gpu-count", "tensor-fusion.ai/isolation"),
+    }
+)
+# The same of labels: by this one TensorFusion's scheduler lists the pods that hold cards
+# (internal/gpuallocator/gpuallocator.go).
+COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
+# By this label KAI's scheduler knows the pods of its own that keep a shared card from others, and
+# does not count their GPUs (pkg/scheduler/api/node_info/node_info.go,
+# pkg/scheduler/conf/global_config.go).
+RESERVATION_LABEL = ("app", "kai-resource-reservation")
+# By scheduler, the key that says which queue or quota pays for a pod: the group that is in a queue,
+# or the quota itself. KAI knows groups by their names alone, whatever the namespace, and a pod
+# without an owner may choose any (kai-scheduler/KAI-Scheduler
+# pkg/scheduler/cache/cluster_info/cluster_info.go, pkg/podgrouper/pod_controller.go;
+# volcano-sh/volcano pkg/scheduler/api/job_info.go; koordinator-sh/koordinator
+# pkg/scheduler/plugins/elasticquota/pod_handler.go).
+KAI_SCHEDULER, KAI_GROUP = "kai-scheduler", "pod-group-name"
+PAYERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        KAI_SCHEDULER: ("annotations", KAI_GROUP),
+        "volcano": ("annotations", "scheduling.k8s.io/group-name"),
+        "koord-scheduler": ("labels", "quota.scheduling.koordinator.sh/name"),
+    }
 )
 
 

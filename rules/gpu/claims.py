@@ -14,7 +14,7 @@ OTHER = "other"
 
 
 def is_gpu_class(name: str, profile: Profile, inventory: Inventory) -> bool:
-    """Whether `profile` knows the class, or the resource that its DeviceClass names."""
+    """Whether `profile` knows the class, or what its DeviceClass names."""
     return any(_is_gpu(resource) for resource in _resources(name, profile, inventory))
 
 
@@ -30,11 +30,16 @@ def is_gpu_resource(name: str, profile: Profile) -> bool:
 
 
 def _resources(name: str, profile: Profile, inventory: Inventory) -> Iterator[Resource | None]:
-    """What `profile` knows of the class `name`, and of the resource that its DeviceClass names."""
+    """What `profile` knows of the class `name`, and of what its DeviceClass names.
+
+    That is a resource, or the classes of vendors that have the same devices.
+    """
     yield profile.resource(f"{DEVICE_CLASS_PREFIX}{name}")
     known = inventory.find(DeviceClass, name)
     if known is not None:
         yield profile.resource(known.extended_resource)
+        for vendor_class in sorted(known.vendor_classes):
+            yield profile.resource(f"{DEVICE_CLASS_PREFIX}{vendor_class}")
 
 
 def _is_gpu(resource: Resource | None) -> bool:

@@ -1,7 +1,9 @@
 """Make an inventory of manifests."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ from rules.inventory.inventory import (
     Namespace,
     NodeGroup,
     NodeSurvey,
+    QuotaScope,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
@@ -189,6 +192,15 @@ _NAMED = 5  # namespaces in a message
 _OBJECT = 100  # characters that count for any object, however little is kept of it
 MAX_VALUE = 100  # characters of the value of a ConfigMap, whose tenant may choose any
 _DRA = "resource.k8s.io"
+# The API server allows 32 selectors of 10 KiB each.
+MAX_SELECTORS = 32
+MAX_EXPRESSION = 10 << 10
+# The domain of an attribute is the driver, too.
+_DRIVER = re.compile(
+    r"\bdevice\.(?:driver\s{0,9}==\s{0,9}|attributes\[)['\"]([a-z0-9.-]{1,63})['\"]"
+)
+_MIG = re.compile(r"\.type\s{0,9}==\s{0,9}['\"]mig['\"]")
+_NVIDIA, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 _KUEUE = "kueue.x-k8s.io"
 
 
@@ -226,13 +238,42 @@ def _limit_range(raw: Mapping[str, Any], _variables: VariableNames) -> LimitRang
 
 def _resource_quota(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceQuota:
     spec = as_object(raw.get("spec"))
-    return ResourceQuota(
-        as_object(spec.get("hard")), bool(spec.get("scopes") or spec.get("scopeSelector"))
-    )
+    return ResourceQuota(as_object(spec.get("hard")), tuple(_quota_scopes(spec)))
+
+
+def _quota_scopes(spec: Mapping[str, Any]) -> Iterator[QuotaScope]:
+    """The scopes of both fields, as the API server joins them."""
+    listed = spec.get("scopes")
+    for name in listed if isinstance(listed, list) else ():
+        yield QuotaScope(as_text(name), "Exists", frozenset())
+    for _, each in as_objects(as_object(spec.get("scopeSelector")).get("matchExpressions")):
+        values = each.get("values")
+        texts = map(as_text, values if isinstance(values, list) else ())
+        yield QuotaScope(
+            as_text(each.get("scopeName")), as_text(each.get("operator")), frozenset(texts)
+        )
 
 
 def _device_class(raw: Mapping[str, Any], _variables: VariableNames) -> DeviceClass:
-    return DeviceClass(as_text(as_object(raw.get("spec")).get("extendedResourceName")))
+    spec = as_object(raw.get("spec"))
+    cel = (as_object(each.get("cel")) for _, each in as_objects(spec.get("selectors")))
+    texts = (
+        as_text(each.get("expression"))[:MAX_EXPRESSION] for each in islice(cel, MAX_SELECTORS)
+    )
+    found = frozenset(
+        name for text in texts for name in islice(_vendor_classes(text), MAX_SELECTORS)
+    )
+    return DeviceClass(as_text(spec.get("extendedResourceName")), found)
+
+
+def _vendor_classes(expression: str) -> Iterator[str]:
+    """The classes of vendors whose devices `expression` selects.
+
+    The class of whole cards has the name of the driver.
+    """
+    for match in _DRIVER.finditer(expression):
+        is_mig = match[1] == _NVIDIA and _MIG.search(expression)
+        yield _MIG_CLASS if is_mig else match[1]
 
 
 def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:

@@ -125,9 +125,14 @@ class ConfigMap(NamedTuple):
 
 
 class DeviceClass(NamedTuple):
-    """The extended resource by which pods can ask for the class without a claim; may be empty."""
+    """What gives away which devices a class has, whatever its name.
+
+    `extended_resource` is the name by which pods can ask for the class without a claim; it may be
+    empty. `vendor_classes` are the classes of vendors that have the same devices, by the selectors.
+    """
 
     extended_resource: str
+    vendor_classes: frozenset[str] = frozenset()
 
 
 class LimitRange(NamedTuple):
@@ -205,11 +210,19 @@ class ResourceClaimTemplate(NamedTuple):
     is_shared: bool
 
 
+class QuotaScope(NamedTuple):
+    """A condition on the pods that a quota counts, such as `PriorityClass` `In` `values`."""
+
+    name: str
+    operator: str
+    values: frozenset[str]
+
+
 class ResourceQuota(NamedTuple):
-    """The hard limits. With scopes they count only some of the pods of the namespace."""
+    """The hard limits, and the scopes: a quota counts only pods that meet all of them."""
 
     hard: Mapping[str, Any]
-    has_scopes: bool
+    scopes: tuple[QuotaScope, ...]
 
 
 class RuntimeClass(NamedTuple):

@@ -215,7 +215,7 @@ LIMITS, REQUESTS = "limits.", "requests."
 
 
 class Quota:
-    """A ResourceQuota."""
+    """A ResourceQuota: its `hard` limits, and whether it `has_scopes`."""
 
     stable_path = "spec.hard"
 
@@ -225,16 +225,19 @@ class Quota:
         profile: Profile,
         hard: Mapping[str, Any],
         path: Path = ("spec", "hard"),
+        *,
+        has_scopes: bool = False,
     ) -> None:
         self.object = owner
         self.profile = profile
         self.hard = hard
         self.path = path
+        self.has_scopes = has_scopes
         self.results_by_rule: dict[str, Any] = {}
         """What each rule has said about this view, filled by `engine.evaluation`."""
 
     def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
-        """Show this quota as it is in `manifest`, which edits have made of the previous one."""
+        """Show this quota as it is in `manifest`, whose keys edits have renamed."""
         hard = as_object(find_value(manifest, self.path))
         if hard is not self.hard:
             self.hard, self.results_by_rule = hard, {}

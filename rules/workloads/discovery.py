@@ -105,8 +105,10 @@ def _view(
     raw: Mapping[str, Any], base: Path, kind: ObjectKind, owner: ObjectRef, profile: Profile
 ) -> Subject:
     if kind.trait == QUOTA:
-        hard = as_object(as_object(raw.get("spec")).get("hard"))
-        return Quota(owner, profile, hard, (*base, "spec", "hard"))
+        spec = as_object(raw.get("spec"))
+        has_scopes = bool(spec.get("scopes") or spec.get("scopeSelector"))
+        path = (*base, "spec", "hard")
+        return Quota(owner, profile, as_object(spec.get("hard")), path, has_scopes=has_scopes)
     if kind.trait == DEVICE_CLAIM:
         return DeviceClaim(owner, profile, raw, base)
     if kind.trait == DEVICE_CLASS:

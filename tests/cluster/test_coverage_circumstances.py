@@ -218,6 +218,44 @@ def annotated_claim_later(environment: Environment) -> Response:
     return answer
 
 
+def claim_status(environment: Environment) -> Response:
+    """A claim into whose status a user writes the card that it has, without the scheduler."""
+    assert create_claim(environment, "ResourceClaim").status == 201
+    folder = f"/apis/resource.k8s.io/v1/namespaces/{environment.namespace}/resourceclaims"
+    path = f"{folder}/second-card"
+    card = {"request": "card", "driver": "gpu.nvidia.com", "pool": "node-1", "device": "gpu-0"}
+    status = {"allocation": {"devices": {"results": [card]}}}
+    answer = patch(environment.plane, f"{path}/status", {"status": status})
+    environment.plane.request("DELETE", path)
+    return answer
+
+
+def made_up_owner(environment: Environment) -> Response:
+    """A pod that says that a Job has made it."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+    metadata = {**GPU_POD["metadata"], "ownerReferences": [owner]}
+    manifest = {**GPU_POD, "metadata": metadata}
+    return create(environment.plane, environment.namespace, manifest, dry_run=True)
+
+
+def scoped_quota(environment: Environment) -> Response:
+    """A pod with a deadline, where a quota without any GPU counts those that have none."""
+    plane = environment.plane
+    namespace = plane.namespace({MODE_LABEL: "deny"})
+    eventually(lambda: is_enforced(plane, namespace), what="the namespace is enforced")
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    hard = {"requests.nvidia.com/gpu": "0"}
+    spec = {"hard": hard, "scopes": ["NotTerminating"]}
+    plane.create(path, {"metadata": {"name": "none"}, "spec": spec})
+    eventually(
+        lambda: plane.request("GET", f"{path}/none").body.get("status", {}).get("hard"),
+        what="the quota counts",
+    )
+    assert "exceeded quota" in create(plane, namespace, GPU_POD, dry_run=True).body["message"]
+    with_deadline = {**GPU_POD["spec"], "activeDeadlineSeconds": 2**31 - 1}
+    return create(plane, namespace, {**GPU_POD, "spec": with_deadline}, dry_run=True)
+
+
 ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "ephemeral-variable": lambda e: e.add_ephemeral_container(**variable("all")),
     "ephemeral-privileged": lambda e: e.add_ephemeral_container(
@@ -234,6 +272,12 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
         e, "ResourceClaimTemplate", metadata={"annotations": PAID}
     ),
     "claim-annotation-later": annotated_claim_later,
+    "claim-status": claim_status,
+    "foreign-group": lambda e: create(
+        e.plane, e.namespace, annotation_attempts.grouped_pod(), dry_run=True
+    ),
+    "made-up-owner": made_up_owner,
+    "quota-scope": scoped_quota,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
     "update-gated": gated_pod,

@@ -29,7 +29,7 @@ from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.dry_runs import DryRuns
+from tests.testkit.dry_runs import ACCEPTED, DryRuns
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.match_conditions.padded_pods import PREFERRED, REQUIRED, node_affinity
 from tests.testkit.match_conditions.recorder import registered_recorder
@@ -146,6 +146,21 @@ def runtime_classes() -> Iterator[tuple[str, Any]]:
         yield name, pod(container(), runtimeClassName=name)
 
 
+@pytest.fixture
+def known_runtime_classes(api_server: Cluster) -> Iterator[None]:
+    """The runtime classes of all profiles; those that were not there are removed again."""
+    path = "/apis/node.k8s.io/v1/runtimeclasses"
+    created = []
+    for name, _ in runtime_classes():
+        made = {"metadata": {"name": name}, "handler": name}
+        if api_server.request("POST", path, made).status == ACCEPTED:
+            created.append(name)
+    yield
+    for name in created:
+        api_server.request("DELETE", f"{path}/{name}")
+
+
+@pytest.mark.usefixtures("known_runtime_classes")
 @pytest.mark.parametrize(
     "words", [node_labels, hints, images, programs, keys, variables, resources, runtime_classes]
 )
@@ -153,9 +168,6 @@ def test_a_pod_with_each_name_alone_is_sent(api_server: Cluster, words: Any) -> 
     pods = dict(words())
     names = {f"word-{number}": word for number, word in enumerate(pods)}
     runs = DryRuns(api_server)
-    for name, _ in runtime_classes():
-        runtime_class = {"metadata": {"name": name}, "handler": name}
-        api_server.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", runtime_class)
     conditions = {"everything": "", "default": chart_condition()}
     with registered_recorder(api_server, runs.namespace, conditions) as recorder:
         runs.submit_by_name((name, pods[word]) for name, word in names.items())

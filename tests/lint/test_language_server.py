@@ -6,15 +6,21 @@ import asyncio
 import itertools
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
+from pygls.workspace import Workspace
 from pytest_lsp import LanguageClient, client_capabilities, make_test_lsp_client
 
+from lint.language_server.diagnostics import Analysis, analyze
+from lint.language_server.policies import Settings
+from lint.language_server.server import create_server
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.paths import ROOT
 from tests.testkit.settled_rules import UNSETTLED
@@ -375,3 +381,38 @@ async def test_a_closed_document_has_no_diagnostics(editor: Editor) -> None:
     document = types.TextDocumentIdentifier(editor.uri)
     editor.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
     assert await editor.diagnostics() == []
+
+
+async def test_a_document_is_evaluated_once_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    running: list[str] = []
+    evaluated: list[tuple[str, ...]] = []
+    started, may_end = threading.Event(), threading.Event()
+
+    def analyze_slowly(name: str, text: str, *given: Any) -> Analysis:
+        running.append(text)
+        evaluated.append(tuple(running))
+        started.set()
+        may_end.wait(_PATIENCE)
+        running.remove(text)
+        return analyze(name, text, *given)
+
+    monkeypatch.setattr("lint.language_server.server.analyze", analyze_slowly)
+    server = create_server(Settings(isolated=True))
+    uri = (tmp_path / "pod.yaml").as_uri()
+    server.protocol._workspace = Workspace(tmp_path.as_uri())  # noqa: SLF001  # as a client sets it
+    server.workspace.put_text_document(types.TextDocumentItem(uri, "yaml", 0, "first: 1"))
+    document = server.workspace.get_text_document(uri)
+    waiting = [asyncio.ensure_future(server.analysis(document))]
+    assert await asyncio.to_thread(started.wait, _PATIENCE)
+    for text in ("second: 1", "third: 1"):  # each takes the place of the one before
+        waiting[-1].cancel()
+        server.workspace.put_text_document(types.TextDocumentItem(uri, "yaml", 1, text))
+        document = server.workspace.get_text_document(uri)
+        waiting.append(asyncio.ensure_future(server.analysis(document)))
+        await asyncio.sleep(0)
+    may_end.set()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(one, "text", None) for one in done] == [None, None, "third: 1"]
+    assert evaluated == [("first: 1",), ("third: 1",)]

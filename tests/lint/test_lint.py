@@ -14,6 +14,7 @@ import pytest
 
 from lint import cli
 from reports import explain
+from reports.formats import FORMATS
 from rules.all_rules import ALL_RULES
 from rules.engine.fixing import check as real_check
 from tests.testkit.paths import ROOT
@@ -364,13 +365,17 @@ def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:
     assert out.count("\n") < 30
 
 
-def test_hostile_text_cannot_steer_the_terminal(lint: Lint) -> None:
-    lint.write("pod.yaml", POD.replace("name: main", 'name: "x\\e[2J\\u202e"'))
-    for form in ("text", "concise"):
-        _, out = lint("--output", form, "--color", "never", "pod.yaml")
-        assert "\x1b" not in out
-        assert "\u202e" not in out
-        assert "\\u001b" in out
+UNSEEN = "\u061c\u200b\u202e\u2060\u2066\U000e0041"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_hostile_text_cannot_steer_the_terminal(lint: Lint, form: str) -> None:
+    hostile = f'"x\\e[2J\\u202e{UNSEEN}"'
+    name = f"pod{UNSEEN}.yaml"
+    lint.write(name, POD.replace("name: main", f"name: {hostile}"))
+    _, out = lint("--output", form, "--color", "never", name)
+    assert not {"\x1b", *UNSEEN} & set(out)
+    assert out.count("visible-devices-env") > 0
 
 
 def test_colour(lint: Lint, monkeypatch: pytest.MonkeyPatch) -> None:

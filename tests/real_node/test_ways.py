@@ -160,3 +160,35 @@ def test_the_socket_of_containerd_is_worth_all_gpus(
     found = ended(real_node, without, "socket", "main")
     *_, shown_devices = log(real_node.plane, found, "main").splitlines()
     assert shown(shown_devices).gpus == ALL
+
+
+@pytest.mark.usefixtures("plane")
+def test_a_pod_that_is_deleted_by_force_keeps_no_card(real_node: RealNode, without: str) -> None:
+    """A quota no longer counts it, so its container ends at once, however patient its pod is."""
+    hour = 3600
+    patient = pod(
+        container(**gpus(limits=1), lifecycle={"preStop": {"sleep": {"seconds": hour}}}),
+        terminationGracePeriodSeconds=2 * hour,
+    )
+    for name in ("waits", "forced"):
+        waiting_pod(real_node, without, name, patient)
+    folder = f"/api/v1/namespaces/{without}/pods"
+    assert real_node.plane.request("DELETE", f"{folder}/waits").status == 200
+    forced = real_node.plane.request("DELETE", f"{folder}/forced", {"gracePeriodSeconds": 0})
+    assert forced.status == 200
+    eventually(lambda: not processes_of("forced"), what="the container has ended")
+    # The control: an ordinary deletion waits, and the pod is counted until it has ended.
+    assert processes_of("waits")
+    assert [one["metadata"]["name"] for one in pods(real_node.plane, without)] == ["waits"]
+
+
+def processes_of(pod_name: str) -> list[str]:
+    """The processes of a pod, which have its name in their environment."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = file.read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found += [file.parent.name] * (f"HOSTNAME={pod_name}".encode() in variables)
+    return found

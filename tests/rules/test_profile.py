@@ -18,6 +18,9 @@ from rules.base.caching import MAX_ENTRIES
 from rules.base.traits import GPU_VARIABLE
 from rules.base.words import matches, matches_any
 from rules.engine.traits import variable_traits
+from rules.gpu.claims import is_gpu_class
+from rules.inventory.inventory import EMPTY
+from rules.profile.platforms.device_attributes import CLASSES
 from rules.profile.profile import (
     Component,
     Profile,
@@ -415,3 +418,10 @@ def test_an_invalid_selection_of_profiles_is_refused(choice: list[Any], why: str
 
 def test_a_profile_that_is_named_twice_counts_once() -> None:
     assert merged_profile(["nvidia", "nvidia"]).active == merged_profile(["nvidia"]).active
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_classes_of_vendors_have_gpus(name: str) -> None:
+    """All but those by which pods of several nodes share memory."""
+    has_gpus = is_gpu_class(name, default_policy().profile, EMPTY)
+    assert has_gpus != name.startswith("compute-domain-")

@@ -34,6 +34,7 @@ RESOURCES = {
 }
 RUNTIME_CLASSES = ("ascend", "gvisor", "kata", "kata-qemu-nvidia-gpu", "nvidia", "nvidia-cdi")
 ROLES = ("initContainers", "containers", "ephemeralContainers")
+JOB_CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 _AMOUNT = re.compile(r'resource\.Quantity\{.*?Format:"\w+"\}')
 _CONTAINER = re.compile(rf"\b({'|'.join(ROLES)})\[(\d+)\]")
 
@@ -93,11 +94,15 @@ class DryRuns:
 
 
 def _impersonation_headers(manifest: Any) -> dict[str, str]:
-    """Headers that submit a DaemonSet's pod as the DaemonSet controller: rules check the user."""
+    """Headers that submit the pod of a controller as that controller does: rules check the user."""
     owners = manifest["metadata"].get("ownerReferences", [])
-    if not any(owner["kind"] == "DaemonSet" for owner in owners):
+    if any(owner["kind"] == "DaemonSet" for owner in owners):
+        user = DAEMON_SET_CONTROLLERS[0]
+    elif any(owner.get("controller") for owner in owners):
+        user = JOB_CONTROLLER
+    else:
         return {}
-    return {"Impersonate-User": DAEMON_SET_CONTROLLERS[0], "Impersonate-Group": "system:masters"}
+    return {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
 
 
 class RefusalCause(NamedTuple):

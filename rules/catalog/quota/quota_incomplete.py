@@ -26,7 +26,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
-from rules.gpu.quotas import gpu_key, offers
+from rules.gpu.quotas import counting_keys, gpu_key, offers
 from rules.inventory.inventory import ResourceQuota
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
@@ -43,7 +43,7 @@ def check(quota: Quota, context: Context) -> Findings:
     names = (name for name in sorted(quotas) if gpu_key(quotas[name], quota.profile, inventory))
     if not offered or quota.object.name != next(names, None):
         return
-    keys = frozenset(key for known in quotas.values() for key in known.hard)
+    keys = frozenset(key for known in quotas.values() for key in counting_keys(known))
     missing = [(offer, wanted) for offer, wanted in offered.items() if keys.isdisjoint(wanted)]
     if missing:
         limited = gpu_key(quotas[quota.object.name], quota.profile, inventory)

@@ -6,12 +6,15 @@ Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with 
 `limits.` or without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys with `limits.`
 that the GPU platform itself enforces are fine, as HAMi does under the profile `hami`.
 
+In a quota with `scopes` or a `scopeSelector`, finds also keys that count ResourceClaims, such as
+`gpu.nvidia.com.deviceclass.resource.k8s.io/devices`.
+
 Why it matters
 --------------
 Kubernetes counts extended resources by their requests alone, so only `requests.nvidia.com/gpu`
 limits anything. The API server accepts the other spellings without a warning (unless the amount
 is a fraction), and they never count and never block: a user who relies on them has no quota at
-all.
+all. ResourceClaims have no scopes, so a quota with scopes counts none of them.
 
 Fix safety
 ----------
@@ -22,7 +25,7 @@ is no fix.
 References
 ----------
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
-- Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`
+- Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`, `resource_claims.go`
 """
 
 import re
@@ -33,6 +36,7 @@ from rules.base.quantity import invalid_count_reason, parse
 from rules.base.traits import QUOTA
 from rules.base.words import matches_any
 from rules.gpu.amounts import api_refuses_count
+from rules.gpu.quotas import counts_claims
 from rules.gpu.resource_names import renaming
 from rules.objects.kubernetes_objects import LIMITS, REQUESTS
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
@@ -49,6 +53,14 @@ EXTENDED = (
 
 def check(quota: Quota, _context: Context) -> Findings:
     """Yield each key for which Kubernetes counts nothing."""
+    for key in filter(counts_claims, quota.hard if quota.has_scopes else ()):
+        yield Finding(
+            path=(*quota.path, key),
+            key=f"hard.{key}",
+            message=f"the quota's key {display(key)} never counts: the quota has scopes, and a "
+            "quota with scopes counts no ResourceClaim",
+            help="move the key to a quota without scopes",
+        )
     inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
     times = Counter(inert.values())
     for key, name in inert.items():

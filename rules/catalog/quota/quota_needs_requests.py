@@ -41,7 +41,7 @@ def check(pod: Pod, context: Context) -> Findings:
     required = {
         REQUIRED[key]: name
         for name, quota in quotas.items()
-        if not quota.has_scopes
+        if not quota.scopes
         for key in REQUIRED.keys() & quota.hard.keys()
     }
     if not required or context.inventory.lacks_some(LimitRange, namespace):

@@ -26,7 +26,7 @@ References
 
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
-from rules.gpu.quotas import gpu_key, offers
+from rules.gpu.quotas import counting_keys, gpu_key, offers
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue, ResourceQuota
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
@@ -48,7 +48,7 @@ def check(quota: Quota, context: Context) -> Findings:
     if quota.object.name != next(iter(limiting), None):
         return
     offered = offers(inventory, quota.profile)
-    keys = frozenset(key for known in quotas.values() for key in known.hard)
+    keys = frozenset(key for known in quotas.values() for key in counting_keys(known))
     is_limited = any(gpu_key(known, quota.profile, inventory) for known in quotas.values())
     if not offered or is_limited or any(not keys.isdisjoint(each) for each in offered.values()):
         return

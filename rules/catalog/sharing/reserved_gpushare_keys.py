@@ -13,9 +13,18 @@ Schedulers and device plugins write these keys into pods that exist already. An 
 add, change or remove them if its user is one of Kubernetes' own: a service account, a node, or
 another user whose name begins with `system:`. A service account of the pod's own namespace gets a
 warning. All other users are refused. The same holds for annotations by which a new pod asks for a
-part of a card and by which its scheduler goes on counting, such as KAI's `gpu-fraction`: a new pod
-may have them, and nobody else may change them later. The keys of a pod that was read from a cluster
+part of a card and by which its scheduler goes on counting, such as KAI's `gpu-fraction` and
+TensorFusion's `tensor-fusion.ai/vram-request`: a new pod may have them, and nobody else may change
+them later. The keys of a pod that was read from a cluster
 are not checked.
+
+In a pod that requests a GPU, finds also the label `app: kai-resource-reservation`. KAI's scheduler
+takes such a pod for one of its own and counts its GPUs as free. In a pod of KAI that requests a
+GPU, a change of `pod-group-name` is a finding, in one of Volcano a change of
+`scheduling.k8s.io/group-name`, and in one of koordinator a change of the label
+`quota.scheduling.koordinator.sh/name`: by it the scheduler finds the queue or the quota that pays
+for the pod. A new pod of KAI that brings it along gets a note, because KAI compares only the names
+of groups, and the pod may join a group of another namespace.
 
 Why it matters
 --------------
@@ -47,22 +56,28 @@ References
 - Project-HAMi/HAMi, `pkg/util/util.go` (`GetPendingPod`), `pkg/device/nvidia/device.go`
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 - intel/platform-aware-scheduling, `gpu-aware-scheduling/docs/usage.md`
-- NexusGPU/tensor-fusion, `internal/hypervisor/backend/kubernetes/deviceplugin.go`
+- NexusGPU/tensor-fusion, `pkg/hypervisor/backend/kubernetes/deviceplugin.go`,
+  `internal/gpuallocator/gpuallocator.go`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
-from rules.base.traits import ALIYUN_PREFIX, GPU_KEY, GPU_VARIABLE, OLD_GPU_KEY
+from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_KEY, GPU_VARIABLE, OLD_GPU_KEY
 from rules.base.words import matches_any
 from rules.finding import digest
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
+    COUNTED_LABELS,
+    KAI_GROUP,
+    KAI_SCHEDULER,
+    PAYERS,
+    RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
 )
-from rules.gpu.devices import Device, devices
+from rules.gpu.devices import Device, devices, pod_requests_gpu
 from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -88,6 +103,9 @@ def check(pod: Pod, context: Context) -> Findings:
     if action is not Action.OFF:
         for field, key, value in _reserved(pod.metadata):
             yield _key(pod, context, field, key, value)._replace(action=action)
+        for finding in _reservation(pod):
+            yield finding._replace(action=action)
+        yield from _chosen_group(pod, context)
         if context.old_metadata is not None:
             for finding in _changes(pod, context.old_metadata):
                 yield finding._replace(action=action)
@@ -109,6 +127,39 @@ def _reserved(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
                 yield field, key, value
 
 
+def _reservation(pod: Pod) -> Findings:
+    """Yield the label of KAI's own pods, in a pod that requests a GPU."""
+    label, value = RESERVATION_LABEL
+    if pod.labels.get(label) == value and pod_requests_gpu(pod):
+        yield Finding(
+            path=(*pod.metadata_path, "labels", label),
+            key=f"labels.{label}={value}",
+            message=f'the label "{label}: {value}" is for pods of KAI itself: its scheduler does '
+            "not count the GPUs of such a pod, and gives them to others",
+            help="choose another value",
+        )
+
+
+def _chosen_group(pod: Pod, context: Context) -> Findings:
+    """Yield the group that a new pod of KAI chooses itself."""
+    if context.operation == "UPDATE" or pod.scheduler != KAI_SCHEDULER:
+        return
+    if KAI_GROUP in pod.annotations and _asks_for_gpus(pod):
+        yield Finding(
+            path=(*pod.metadata_path, "annotations", KAI_GROUP),
+            key=f"annotations.{KAI_GROUP}",
+            message=f"the annotation {display(KAI_GROUP)} chooses the group by whose queue "
+            "KAI counts the pod's GPUs; KAI compares names alone, so the group may be one of "
+            "another namespace",
+            help="remove it, unless the group is the pod's own: KAI makes groups by itself",
+            action=Action.AUDIT,
+        )
+
+
+def _asks_for_gpus(pod: Pod) -> bool:
+    return not COUNTED_ANNOTATIONS.isdisjoint(pod.annotations) or pod_requests_gpu(pod)
+
+
 def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield what an update does to keys by which a scheduler counts what the pod holds."""
     for field, key, _ in _reserved(old):
@@ -117,11 +168,27 @@ def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
             yield _change(pod, field, key, fault)
     if pod.scheduler == DEFAULT_SCHEDULER:
         return  # which knows no such annotations
+    fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
     for key in sorted(COUNTED_ANNOTATIONS):
         if before.get(key) != pod.annotations.get(key):
-            fault = "changes, although the scheduler counts by it what the pod holds"
             yield _change(pod, "annotations", key, fault)
+    yield from _new_payer(pod, old)
+    if not any(map(is_allocation_annotation, before)):
+        return  # it holds no card
+    labels = as_object(old.get("labels"))
+    for key in sorted(COUNTED_LABELS):
+        if labels.get(key) != pod.labels.get(key):
+            yield _change(pod, "labels", key, fault)
+
+
+def _new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
+    """Yield the key by which another queue or quota pays for a pod that exists already."""
+    if pod.scheduler in PAYERS and _asks_for_gpus(pod):
+        field, key = PAYERS[pod.scheduler]
+        if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
+            fault = "changes, although it says which queue or quota pays for the pod's GPUs"
+            yield _change(pod, field, key, fault)
 
 
 _NOUNS = {"annotations": "annotation", "labels": "label"}
@@ -204,6 +271,6 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(GPU_KEY | GPU_VARIABLE | OLD_GPU_KEY,),
+    needs=(GPU_KEY | GPU_VARIABLE | OLD_GPU_KEY | GPU,),
     options={"writers": ()},
 )

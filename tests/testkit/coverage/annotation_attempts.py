@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tests.testkit.admission.registered_webhook import create
-from tests.testkit.admission.reviews import container, pod
+from tests.testkit.admission.reviews import container, gpus, pod
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.end_to_end.steps import api_path
@@ -74,6 +74,48 @@ def after_the_binder(environment: Environment, change: dict[str, Any]) -> Respon
     return change_metadata(environment, change)
 
 
+def changed_by_a_user(
+    environment: Environment, manifest: dict[str, Any], change: dict[str, Any]
+) -> Response:
+    """Create a pod and change its metadata."""
+    assert create(environment.plane, environment.namespace, manifest).status == 201
+    return change_metadata(environment, change)
+
+
+def grouped_pod() -> dict[str, Any]:
+    """A pod of KAI that is in a group."""
+    manifest = pod(container(**gpus(limits=1)), schedulerName="kai-scheduler")
+    manifest["metadata"]["annotations"] = {"pod-group-name": "pg-of-another-team"}
+    return manifest
+
+
+def leave_group(environment: Environment) -> Response:
+    """Take a pod out of the group by which KAI counts it."""
+    return changed_by_a_user(environment, grouped_pod(), {"annotations": {"pod-group-name": None}})
+
+
+def change_quota(environment: Environment) -> Response:
+    """Let another quota of koordinator pay for a pod."""
+    label = "quota.scheduling.koordinator.sh/name"
+    manifest = pod(container(**gpus(limits=1)), schedulerName="koord-scheduler")
+    manifest["metadata"]["labels"] = {label: "vision"}
+    return changed_by_a_user(environment, manifest, {"labels": {label: "speech"}})
+
+
+def pose_as_reservation(environment: Environment) -> Response:
+    """Give a pod that requests a GPU the label of KAI's own pods."""
+    change = {"labels": {"app": "kai-resource-reservation"}}
+    return changed_by_a_user(environment, pod(container(**gpus(limits=1))), change)
+
+
+def raise_limit(environment: Environment) -> Response:
+    """Raise the memory that TensorFusion's hypervisor grants a pod."""
+    manifest = pod(container(), schedulerName="tensor-fusion-scheduler")
+    limit = "tensor-fusion.ai/vram-limit"
+    manifest["metadata"]["annotations"] = {"tensor-fusion.ai/vram-request": "8Gi", limit: "8Gi"}
+    return changed_by_a_user(environment, manifest, {"annotations": {limit: "80Gi"}})
+
+
 def while_deleted(environment: Environment) -> Response:
     """Write the annotation into a pod that is being deleted; the pod can be released later."""
     plane, namespace = environment.plane, environment.namespace
@@ -122,6 +164,10 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "update-lowered-fraction": lambda e: after_the_binder(
         e, {"annotations": {"gpu-fraction": "0.01"}}
     ),
+    "update-group": leave_group,
+    "update-quota-label": change_quota,
+    "update-reservation-label": pose_as_reservation,
+    "update-tensor-fusion": raise_limit,
     "update-while-deleted": while_deleted,
     "update-by-own-account": lambda e: as_user(e, f"system:serviceaccount:{e.namespace}:default"),
     "update-by-other-account": lambda e: as_user(e, OTHER_ACCOUNT),

@@ -83,10 +83,10 @@ class Bypass:
     def deployment(self) -> dict[str, Any]:
         """A Deployment of such pods."""
         own = self.pod
-        labels = {"app": "a", **own["metadata"]["labels"]}
+        labels = {"subject": "a", **own["metadata"]["labels"]}
         metadata = {"labels": labels, "annotations": own["metadata"]["annotations"]}
         template = {"metadata": metadata, "spec": own["spec"]}
-        spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
+        spec = {"selector": {"matchLabels": {"subject": "a"}}, "template": template}
         manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "trainer"}}
         return {**manifest, "spec": spec}
 
