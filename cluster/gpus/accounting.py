@@ -15,6 +15,7 @@ from cluster.gpus.claims import (
     waiting_devices,
 )
 from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
+from cluster.gpus.offered_twice import OfferedTwice, offered_twice
 from cluster.gpus.pod_requests import amount_of, effective_requests, has_terminated, whole
 from cluster.gpus.shares import (
     FRACTION,
@@ -26,7 +27,7 @@ from cluster.gpus.shares import (
     requested,
     shares_of,
 )
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage, by_offer
 from cluster.source.objects import without_managed_fields
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
@@ -203,7 +204,18 @@ def account(
         offered[device.node].append(device)
     found = _Nodes(ledger, offered, profile, pod_size)
     counted = sorted(filter(None, map(found.count, found_nodes)), key=lambda node: node.name)
-    return Usage(tuple(counted), tuple(ledger.consumers), unknown)
+    return Usage(tuple(counted), tuple(ledger.consumers), (*unknown, *_said_twice(counted)))
+
+
+def _said_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
+    """What is not known about nodes that offer cards twice."""
+    for twice, names in by_offer(nodes).items():
+        more = f" and {len(names) - 1:,} more nodes offer their" if names[1:] else " offers its"
+        yield (
+            f"{names[0]}{more} cards twice, as {', '.join(twice.resources)} and by the driver "
+            f"{twice.driver}: each card is counted once, in the row of the driver; which cards "
+            "pods have by a device plugin is not known"
+        )
 
 
 def _name(node: Object) -> str:
@@ -254,8 +266,11 @@ class _Nodes:
         rows.update(self._allocated.get(name, ()))
         if not rows:
             return None
+        twice = tuple(offered_twice(node, totals, cards_by_driver(offered), self._profile))
+        for each in twice:
+            rows.difference_update(each.resources)
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
-        usages = (self._resource(name, row, totals.get(row), slots) for row in sorted(rows))
+        usages = (self._resource(name, row, totals, twice, slots) for row in sorted(rows))
         return NodeUsage(
             name,
             status_of(node),
@@ -265,6 +280,7 @@ class _Nodes:
             amount_of(allocatable.get("cpu")) - load.requests.get("cpu", 0),
             amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
             load.pods,
+            twice,
         )
 
     def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
@@ -280,16 +296,28 @@ class _Nodes:
         return max(min(room, default=1 << 62), 0)
 
     def _resource(
-        self, node: str, resource: str, total: Total | None, slots: int | None
+        self,
+        node: str,
+        resource: str,
+        totals: Mapping[str, Total],
+        twice: Iterable[OfferedTwice],
+        slots: int | None,
     ) -> ResourceUsage:
+        total = totals.get(resource)
         allocated = self._allocated.get(node, {}).get(resource, 0)
+        starting = self._starting.get(node, {}).get(resource, 0)
         rest = max(total.allocatable - allocated, 0) if total else 0
         if found := cards_by_driver(self._offered.get(node, ())).get(resource):
             # Several claims may have parts of one card.
             taken = {card for card, what in self._shares.get(node, ()) if what == resource}
             allocated = len(taken)
             rest = len(found.usable - taken)
-        starting = self._starting.get(node, {}).get(resource, 0)
+            for each in (each for each in twice if each.driver == resource):
+                cards = len(found.offered)
+                by_plugin = each.cards_taken(self._allocated.get(node, {}), totals, cards)
+                allocated += by_plugin
+                starting += each.cards_taken(self._starting.get(node, {}), totals, cards)
+                rest = max(rest - by_plugin, 0)
         usage = ResourceUsage(
             resource,
             total.capacity if total else None,

@@ -33,6 +33,10 @@ def _node(node: NodeUsage) -> dict[str, Any]:
         "pods": node.pods,
         "resources": [_resource(used) for used in node.resources],
         "cards": [_card(card) for card in node.cards],
+        "offeredTwice": [
+            {"driver": twice.driver, "resources": list(twice.resources)}
+            for twice in node.offered_twice
+        ],
     }
 
 

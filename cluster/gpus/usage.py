@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from cluster.gpus.offered_twice import OfferedTwice
 from cluster.gpus.shares import Amount, Share
 
 
@@ -78,7 +79,10 @@ class CardUsage(NamedTuple):
 
 
 class NodeUsage(NamedTuple):
-    """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9."""
+    """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9.
+
+    Of `offered_twice`, the row of the driver counts what pods have of the other resources too.
+    """
 
     name: str
     status: str
@@ -88,6 +92,16 @@ class NodeUsage(NamedTuple):
     free_cpu: int
     free_memory: int
     pods: int
+    offered_twice: tuple[OfferedTwice, ...] = ()
+
+
+def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
+    """The names of the nodes that offer their cards twice, by how."""
+    found: dict[OfferedTwice, list[str]] = {}
+    for node in nodes:
+        for twice in node.offered_twice:
+            found.setdefault(twice, []).append(node.name)
+    return found
 
 
 class Usage(NamedTuple):
