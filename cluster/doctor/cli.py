@@ -6,6 +6,16 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from cluster.doctor.checks.devices import (
+    check_autoscaler,
+    check_cards_offered_twice,
+    check_claims,
+    check_device_classes,
+    check_device_plugins,
+    check_exporter,
+    check_kueue,
+    check_operator,
+)
 from cluster.doctor.checks.failed_calls import (
     CountedCalls,
     ReportError,
@@ -136,6 +146,14 @@ def all_rows(
     yield from check_webhook_order(facts)
     yield from check_failed_calls(facts, before)
     yield from check_gpu_nodes(facts)
+    yield from check_cards_offered_twice(facts)
+    yield from check_device_plugins(facts)
+    yield from check_operator(facts)
+    yield from check_device_classes(facts)
+    yield from check_kueue(facts)
+    yield from check_autoscaler(facts)
+    yield from check_claims(facts)
+    yield from check_exporter(facts)
     yield from check_component_priority(facts)
     yield from check_container_toolkit(facts)
     yield from check_programs(facts)

@@ -12,8 +12,12 @@ from cluster.gpus.accounting import account
 from cluster.gpus.pod_requests import has_terminated
 from cluster.gpus.usage import Usage
 from cluster.source.objects import (
+    CLAIMS,
+    CLUSTER_POLICIES,
     DAEMON_SETS,
+    DEVICE_CLASSES,
     ENDPOINTS,
+    GPU_CLUSTERS,
     MUTATING,
     NAMESPACES,
     NODES,
@@ -31,12 +35,18 @@ from cluster.source.registered import is_own
 from cluster.source.release import Release, find_release
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.gpu.images import image_name
+from rules.gpu.images import full_repository, image_name
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER, program_of
 
-LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
+OPTIONAL = frozenset((SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS))
+"""What many clusters do not have: without any, nothing is wrong or unknown."""
+LISTED = (
+    *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
+    *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS),
+)
 """What is listed, besides pods."""
+_AUTOSCALERS = ("cluster-autoscaler", "karpenter")
 
 Request = Callable[[str], str]
 """Gets the text at a path of the API server. Raises ClusterError."""
@@ -50,8 +60,8 @@ class Facts(NamedTuple):
     - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
       instead, with the reason.
     - `usage`: the account of its GPUs; None if pods could not be listed.
-    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's, without
-      pods that have terminated.
+    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's or an
+      autoscaler's, without pods that have terminated.
     - `schedulers`: those that these pods name.
     - `request`: asks the API server for more; None if the objects are from files.
     - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
@@ -81,7 +91,7 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
     """List everything that the checks look at.
 
     Without `request` the objects are from files. What is not in files is not known to be absent,
-    except ResourceSlices, which many clusters do not have. Raises SourceError if files cannot be
+    except what is OPTIONAL. Raises SourceError if files cannot be
     read, or if an API server lists nothing for another reason than a right.
     """
     listed: dict[Resource, list[Object]] = {}
@@ -92,18 +102,18 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
         except SourceError as error:
             if request is None:
                 raise
-            if not (resource == SLICES and isinstance(error, NotServedError)):
+            if not (resource in OPTIONAL and isinstance(error, NotServedError)):
                 missing[resource] = error
             continue
-        if not listed[resource] and request is None and resource != SLICES:
+        if not listed[resource] and request is None and resource not in OPTIONAL:
             missing[resource] = SourceError(f"no {resource.kind} in the files")
-    nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
+    nodes, slices, claims = (listed.get(each, ()) for each in (NODES, SLICES, CLAIMS))
     usage = None
     images: dict[str, list[str]] = {}
     schedulers: set[str] = set()
     try:
         pods = _noting(source.list(PODS), images, schedulers)
-        usage = account(nodes, pods, slices=slices, profile=policy.profile)
+        usage = account(nodes, pods, slices=slices, claims=claims, profile=policy.profile)
     except SourceError as error:
         missing[PODS] = error
     failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
@@ -150,8 +160,14 @@ def _noting(
             for _, container in as_objects(spec.get(field))
         }
         for image in own:
-            if image_name(image) == KUBE_SCHEDULER or program_of(image):
+            if image_name(image) == KUBE_SCHEDULER or program_of(image) or autoscaler_of(image):
                 images.setdefault(image, []).append(subject)
+
+
+def autoscaler_of(image: str) -> str:
+    """The autoscaler that an image is of; empty if it is none."""
+    parts = full_repository(image).split("/")
+    return next((name for name in _AUTOSCALERS if name in parts), "")
 
 
 def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:

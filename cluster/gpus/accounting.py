@@ -107,6 +107,9 @@ class PodLedger:
         """
         name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
         owners = {self._owner_of.get((claim.namespace, pod), name) for pod in claim.pods}
+        is_idle = not claim.has_other_users and not any(
+            (claim.namespace, pod) in self._owner_of for pod in claim.pods
+        )
         owner = owners.pop() if len(owners) == 1 else name
         by_node: dict[str, dict[tuple[str, str], Amount]] = {}
         for device, part in claim.devices:
@@ -119,7 +122,7 @@ class PodLedger:
                 amounts[driver] = amounts.get(driver, 0) + min(part, 1)
             consumer = Consumer(claim.namespace, name, owner, node, False, amounts, shares)  # noqa: FBT003  # a claim does not start
             shared = claim.pods if len(claim.pods) > 1 else ()
-            self.consumers.append(consumer._replace(pods=shared))
+            self.consumers.append(consumer._replace(pods=shared, is_idle=is_idle))
 
     def add_waiting_claim(self, metadata: Mapping[str, Any], waiting: Mapping[str, int]) -> None:
         """Count a claim that has no devices yet."""

@@ -73,6 +73,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "node": consumer.node or None,
         "starting": consumer.is_starting,
         "pods": list(consumer.pods),
+        "idle": consumer.is_idle,
         "amounts": {name: _number(amount) for name, amount in consumer.amounts.items()},
         "shares": [
             {"card": share.card, "resource": share.resource, "amount": _number(share.amount)}

@@ -14,7 +14,8 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded. `pods` are those that share a claim.
+    as far as that is recorded. `pods` are those that share a claim. `is_idle`: no pod that has not
+    terminated uses the claim.
     """
 
     namespace: str
@@ -25,6 +26,7 @@ class Consumer(NamedTuple):
     amounts: Mapping[str, Amount]
     shares: tuple[Share, ...] = ()
     pods: tuple[str, ...] = ()
+    is_idle: bool = False
 
 
 class ResourceUsage(NamedTuple):
