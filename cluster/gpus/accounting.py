@@ -27,7 +27,7 @@ from cluster.gpus.shares import (
     requested,
     shares_of,
 )
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage, by_offer
+from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.source.objects import without_managed_fields
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
@@ -207,18 +207,7 @@ def account(
         offered[device.node].append(device)
     found = _Nodes(ledger, offered, profile, pod_size)
     counted = sorted(filter(None, map(found.count, found_nodes)), key=lambda node: node.name)
-    return Usage(tuple(counted), tuple(ledger.consumers), (*unknown, *_said_twice(counted)))
-
-
-def _said_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
-    """What is not known about nodes that offer cards twice."""
-    for twice, names in by_offer(nodes).items():
-        more = f" and {len(names) - 1:,} more nodes offer their" if names[1:] else " offers its"
-        yield (
-            f"{names[0]}{more} cards twice, as {', '.join(twice.resources)} and by the driver "
-            f"{twice.driver}: each card is counted once, in the row of the driver; which cards "
-            "pods have by a device plugin is not known"
-        )
+    return Usage(tuple(counted), tuple(ledger.consumers), unknown)
 
 
 def _name(node: Object) -> str:

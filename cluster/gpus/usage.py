@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cluster.gpus.offered_twice import OfferedTwice
@@ -104,6 +104,17 @@ def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
         for twice in node.offered_twice:
             found.setdefault(twice, []).append(node.name)
     return found
+
+
+def notes_on_cards_offered_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
+    """What is not known about nodes that offer their cards twice, in sentences."""
+    for twice, names in by_offer(nodes).items():
+        more = f" and {len(names) - 1:,} more nodes offer their" if names[1:] else " offers its"
+        yield (
+            f"{names[0]}{more} cards twice, as {', '.join(twice.resources)} and by the driver "
+            f"{twice.driver}: each card is counted once, in the row of the driver; which cards "
+            "pods have by a device plugin is not known"
+        )
 
 
 class Usage(NamedTuple):

@@ -10,7 +10,12 @@ import pytest
 
 from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
 from cluster.gpus.tables import pods_table
-from cluster.gpus.usage import CardUsage, ResourceUsage, Usage
+from cluster.gpus.usage import (
+    CardUsage,
+    ResourceUsage,
+    Usage,
+    notes_on_cards_offered_twice,
+)
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
 
@@ -670,7 +675,7 @@ def offered_twice(devices: int = 2, cards: int = 2, label: str = "", **more: Any
 def test_a_card_that_a_device_plugin_and_a_driver_offer_counts_once() -> None:
     usage = offered_twice()
     assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 2, 0, free=2),)
-    [text] = usage.unknown
+    [text] = notes_on_cards_offered_twice(usage.nodes)
     assert text.startswith("n offers its cards twice, as nvidia.com/gpu and by the driver gpu.nv")
     both = offered_twice(pods=[pod("p", {GPU: 1}, on="n")], claims=[claim("a", "gpu-0")])
     assert both.totals() == (ResourceUsage("gpu.nvidia.com", 2, 2),)
@@ -694,7 +699,7 @@ def test_replicas_of_cards_that_a_driver_offers_too_are_parts_of_them() -> None:
 def test_cards_of_which_the_node_has_enough_for_both_are_others() -> None:
     usage = offered_twice(2, 2, "4")
     assert [used.free for used in usage.totals()] == [2, 2]
-    assert not usage.unknown
+    assert not [*notes_on_cards_offered_twice(usage.nodes)]
     assert len(offered_twice(2, 2, "3").totals()) == 1
 
 
