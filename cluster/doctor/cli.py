@@ -41,6 +41,7 @@ from cluster.doctor.checks.release import check_policy, check_registration, chec
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_table, exit_status, to_document
+from cluster.doctor.toolkit import check_mig, check_toolkit_settings
 from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
@@ -156,6 +157,8 @@ def all_rows(
     yield from check_exporter(facts)
     yield from check_component_priority(facts)
     yield from check_container_toolkit(facts)
+    yield from check_toolkit_settings(facts)
+    yield from check_mig(facts)
     yield from check_programs(facts)
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)

@@ -243,3 +243,55 @@ def test_exporters_of_nodes_without_claims_need_no_setting() -> None:
     exporter = daemon_set("exporter", EXPORTER, nodeSelector={"pool": "plugin"})
     nodes = (node("dra"), node("plugin", {GPU: 2}, labels={"pool": "plugin"}))
     assert "GPU exporter" not in rows(*nodes, devices("dra"), exporter)
+
+
+ACCEPT = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
+MOUNTS = "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS"
+STRATEGY = "DEVICE_LIST_STRATEGY"
+
+
+def variables(**values: str) -> Object:
+    return {"env": [{"name": name, "value": value} for name, value in values.items()]}
+
+
+@pytest.mark.parametrize(
+    ("of_toolkit", "of_plugin", "state", "message"),
+    [
+        ({}, {}, State.OK, "only admission closes this way"),
+        ({ACCEPT: "true"}, {}, State.OK, "only admission closes this way"),
+        ({ACCEPT: "false"}, {}, State.WRONG, "hands out its GPUs by it: pods get none"),
+        ({ACCEPT: "false"}, {STRATEGY: "envvar"}, State.WRONG, "pods get none"),
+        ({ACCEPT: "false"}, {STRATEGY: "volume-mounts"}, State.WRONG, "nor by mounts"),
+        (
+            {ACCEPT: "false", MOUNTS: "true"},
+            {STRATEGY: "volume-mounts"},
+            State.OK,
+            "the device plugin uses volume-mounts",
+        ),
+        ({ACCEPT: "false"}, {STRATEGY: "envvar, cdi-cri"}, State.OK, "uses cdi-cri"),
+        ({ACCEPT: "false"}, {"CONFIG_FILE": "/config/config.yaml"}, State.NOT_KNOWN, "another"),
+    ],
+)
+def test_what_the_toolkit_accepts_and_the_device_plugin_does(
+    of_toolkit: dict[str, str], of_plugin: dict[str, str], state: State, message: str
+) -> None:
+    toolkit = daemon_set(
+        "toolkit", "example.com/nvidia/container-toolkit:v1.19.1", container=variables(**of_toolkit)
+    )
+    plugin = daemon_set("plugin", NVIDIA, container=variables(**of_plugin))
+    row = the_row(rows(node("n", {GPU: 1}), toolkit, plugin), "toolkit settings")
+    assert row.state is state
+    assert message in row.message
+
+
+def test_partitions_that_could_not_be_made() -> None:
+    def labels(state: str) -> dict[str, str]:
+        return {"nvidia.com/mig.config": "all-1g.5g", "nvidia.com/mig.config.state": state}
+
+    found = rows(
+        node("bad", labels=labels("failed")),
+        node("good", labels=labels("success")),
+        node("pending", labels=labels("pending")),
+    )["MIG"]
+    assert states(found) == {"bad": State.WRONG, "good": State.OK}
+    assert "nvidia.com/mig.config=all-1g.5g" in found[0].message
