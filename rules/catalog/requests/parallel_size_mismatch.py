@@ -6,8 +6,8 @@ Reads the options that tell a program how many GPUs to use, and finds containers
 another number of whole GPUs:
 
 - `--tensor-parallel-size` and `--pipeline-parallel-size` of vLLM, SGLang, TensorRT-LLM and
-  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings, also where Dynamo
-  starts vLLM and SGLang, and the variable `NUM_SHARD`;
+  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings, also of vLLM and
+  SGLang in Dynamo, and the variable `NUM_SHARD`;
 - `NIM_TENSOR_PARALLEL_SIZE` and `NIM_PIPELINE_PARALLEL_SIZE` of NVIDIA NIM. DJL Serving starts as
   many workers as fit, so only an `OPTION_TENSOR_PARALLEL_DEGREE` above the GPUs is reported;
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
