@@ -163,6 +163,7 @@ REPORTS = _rules(
     "quota.quota_incomplete",
     "quota.quota_without_gpu",
     "security.admin_access_claim",
+    "security.gpu_namespace",
     "claims.invalid_claim",
     "claims.unknown_device_class",
     "claims.invalid_device_selector",
