@@ -13,6 +13,7 @@ from cluster.doctor.checks.devices import (
     check_device_classes,
     check_device_plugins,
     check_exporter,
+    check_failed_pods,
     check_kueue,
     check_operator,
 )
@@ -155,6 +156,7 @@ def all_rows(
     yield from check_autoscaler(facts)
     yield from check_claims(facts)
     yield from check_exporter(facts)
+    yield from check_failed_pods(facts)
     yield from check_component_priority(facts)
     yield from check_container_toolkit(facts)
     yield from check_toolkit_settings(facts)

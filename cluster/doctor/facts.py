@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
 from cluster.gpus.accounting import account
-from cluster.gpus.pod_requests import has_terminated
+from cluster.gpus.pod_requests import effective_requests, has_terminated
 from cluster.gpus.usage import Usage
 from cluster.source.objects import (
     CLAIMS,
@@ -38,6 +38,7 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import full_repository, image_name
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER, program_of
+from rules.profile.profile import Profile
 
 OPTIONAL = frozenset((SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS))
 """What many clusters do not have: without any, nothing is wrong or unknown."""
@@ -54,6 +55,14 @@ Get = Callable[[Resource, str, str], Object | None]
 """Gets the object of a resource by its namespace and name, as `ObjectReader.get` does."""
 
 
+class FailedPod(NamedTuple):
+    """A pod with GPUs that has failed: how rows name it, why, and whether something replaces it."""
+
+    subject: str
+    reason: str
+    has_owner: bool
+
+
 class Facts(NamedTuple):
     """What is known of a cluster.
 
@@ -63,6 +72,7 @@ class Facts(NamedTuple):
     - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's or an
       autoscaler's, without pods that have terminated.
     - `schedulers`: those that these pods name.
+    - `failed`: the pods that asked for GPUs and have failed, and are still there.
     - `request`: asks the API server for more; None if the objects are from files.
     - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
       installed.
@@ -81,6 +91,7 @@ class Facts(NamedTuple):
     metrics: str | ClusterError | None
     images: Mapping[str, list[str]] = MappingProxyType({})
     schedulers: frozenset[str] = frozenset()
+    failed: tuple[FailedPod, ...] = ()
 
     def objects(self, resource: Resource) -> list[Object]:
         """The objects of a resource; none if it could not be listed."""
@@ -111,8 +122,10 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
     usage = None
     images: dict[str, list[str]] = {}
     schedulers: set[str] = set()
+    failed: list[FailedPod] = []
     try:
         pods = _noting(source.list(PODS), images, schedulers)
+        pods = _noting_failed(pods, failed, policy.profile)
         usage = account(nodes, pods, slices=slices, claims=claims, profile=policy.profile)
     except SourceError as error:
         missing[PODS] = error
@@ -121,7 +134,7 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
         raise failure
     own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
     release = find_release(source, own)
-    programs = (images, frozenset(schedulers))
+    programs = (images, frozenset(schedulers), tuple(failed))
     is_called = bool(own) or VALIDATING in missing
     metrics = _metrics(request) if request is not None and is_called else None
     read = (request, source.get, release, metrics)
@@ -162,6 +175,25 @@ def _noting(
         for image in own:
             if image_name(image) == KUBE_SCHEDULER or program_of(image) or autoscaler_of(image):
                 images.setdefault(image, []).append(subject)
+
+
+def _noting_failed(
+    pods: Iterator[Object], failed: list[FailedPod], profile: Profile
+) -> Iterator[Object]:
+    """`pods`, as they come; notes in `failed` those with GPUs that have failed."""
+    for pod in pods:
+        yield pod
+        status = as_object(pod.get("status"))
+        if status.get("phase") != "Failed":
+            continue
+        requests = effective_requests(pod)
+        if any(profile.resource(name) is not None for name in requests):
+            metadata = as_object(pod.get("metadata"))
+            namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
+            owners = [owner for _, owner in as_objects(metadata.get("ownerReferences"))]
+            is_owned = any(owner.get("controller") is True for owner in owners)
+            reason = as_text(status.get("reason"))
+            failed.append(FailedPod(f"pod/{name} in {namespace}", reason, is_owned))
 
 
 def autoscaler_of(image: str) -> str:

@@ -295,3 +295,21 @@ def test_partitions_that_could_not_be_made() -> None:
     )["MIG"]
     assert states(found) == {"bad": State.WRONG, "good": State.OK}
     assert "nvidia.com/mig.config=all-1g.5g" in found[0].message
+
+
+def test_pods_with_gpus_that_failed_and_that_nobody_makes_again() -> None:
+    def failed(name: str, reason: str, **more: Any) -> Object:
+        made = pod(name, {GPU: 1}, on="n", phase="Failed", **more)
+        made["status"]["reason"] = reason
+        return made
+
+    error = "UnexpectedAdmissionError"
+    found = rows(
+        failed("bare", error),
+        failed("of-a-job", error, owner=("Job", "train")),
+        failed("ended", ""),
+        {**failed("cpu", error), "spec": {"containers": [{"name": "main"}]}},
+    )
+    row = the_row(found, "failed pods")
+    assert (row.subject, row.state) == ("pod/bare in team-a", State.WRONG)
+    assert error in row.message

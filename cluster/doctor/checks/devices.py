@@ -413,3 +413,27 @@ def _is_told_of_claims(container: Mapping[str, Any]) -> bool:
     listed = (container.get(field) for field in ("command", "args"))
     words = [as_text(word) for each in listed if isinstance(each, list) for word in each]
     return any(f"{_ARGUMENT}={true}" in words for true in _TRUE) or _ARGUMENT in words
+
+
+# Pods that lost their GPUs when their node was restarted, and that nobody runs again.
+
+_FAILED = "failed pods"
+_RUN_AGAIN = (
+    "delete them and create them again, or let a Job or a Deployment make the pods: kubectl delete "
+    "pod NAME -n NAMESPACE"
+)
+
+
+def check_failed_pods(facts: Facts) -> Iterator[Row]:
+    """One row for each reason for which pods with GPUs that have no controller have failed.
+
+    A kubelet that starts before the device plugin does refuses its pods, which stay as they are.
+    Source: kubernetes/kubernetes issue 125579
+    """
+    by_reason: dict[str, list[str]] = {}
+    for pod in facts.failed:
+        if not pod.has_owner and pod.reason:  # without a reason, a container has ended so
+            by_reason.setdefault(pod.reason, []).append(pod.subject)
+    for reason, subjects in sorted(by_reason.items()):
+        message = f"failed with {reason}, and has no controller that makes another one"
+        yield wrong(_FAILED, names(sorted(subjects)), message, _RUN_AGAIN)
