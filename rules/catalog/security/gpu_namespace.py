@@ -23,7 +23,7 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
 
-from rules.base.json_values import display
+from rules.base.json_values import as_text, display
 from rules.base.traits import GPU
 from rules.base.words import matches_any
 from rules.gpu.claims import OTHER, declared_claims, device_classes, is_gpu_class
@@ -56,9 +56,9 @@ def _asks(container: Container) -> bool:
 
 def _claims_gpus(container: Container, pod: Pod, context: Context) -> bool:
     """Whether the container uses a claim that may be for GPUs."""
-    names = {claim.get("name") for _, claim in container.claims}
+    names = {as_text(claim.get("name")) for _, claim in container.claims}
     for _, entry in declared_claims(pod):
-        if entry.get("name") in names:
+        if as_text(entry.get("name")) in names:
             classes = device_classes(entry, context.inventory, pod.object.namespace)
             known = [is_gpu_class(c, pod.profile, context.inventory) for c in classes]
             if not known or any(known):
