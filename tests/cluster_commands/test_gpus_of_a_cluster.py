@@ -281,13 +281,13 @@ def test_the_scheduler_gives_a_card_away_twice_that_is_offered_twice(
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
     plane.create(f"{api}/namespaces/{pods.namespace}/resourceclaimtemplates", template)
-    name = {"nodeSelector": {**ONLY_HERE, "kubernetes.io/hostname": "parts"}}
+    place = {**ONLY_HERE, "kubernetes.io/hostname": "parts"}
     try:
         for _ in range(2):
-            pods.create([{"resources": {"limits": {GPU: "1"}}}], **name)
+            pods.create([{"resources": {"limits": {GPU: "1"}}}], nodeSelector=place)
             claim = {"name": "gpu", "resourceClaimTemplateName": "card"}
             using = {"resources": {"claims": [{"name": "gpu"}]}}
-            pods.create([using], resourceClaims=[claim], **name)
+            pods.create([using], resourceClaims=[claim], nodeSelector=place)
         assert all("nodeName" in pod["spec"] for pod in pods.decided())
         document = counted(plane, capsys, "parts", status=3)
     finally:
