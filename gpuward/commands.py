@@ -37,6 +37,11 @@ COMMANDS = {
         "write a policy and chart values for a cluster",
     ),
     "doctor": ("cluster.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
+    "conformance": (
+        "cluster.conformance.cli",
+        "cluster",
+        "write a report: which ways to a GPU a cluster closes",
+    ),
     "modes": (
         "cluster.modes",
         "cluster",

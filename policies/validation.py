@@ -32,6 +32,8 @@ _PROFILE_FACTS = {
     "affinity-default": "affinities",
 }
 _IMAGES = "untrusted-gpu-image"
+# Rules that find nothing until one of their options is set.
+_WITH_OPTIONS = (_IMAGES, "gpu-namespace")
 # Images without a registry are completed before they are compared; patterns are not, because
 # `ubuntu` and `pytorch/*` would have to be completed in different ways.
 _REPOSITORY = re.compile(r"(?:[^/]*[.:*\]][^/]*|localhost)(?:/[^/:@]+)*/?")
@@ -56,6 +58,7 @@ def find_problems(raw: Any) -> Iterator[Problem]:
     if is_valid:
         yield from _bad_catalog(raw.get("catalog"))
         yield from _bad_rules(raw.get("rules", {}))
+        yield from _unset_options(raw)
         yield from _bad_images(raw)
         yield from _bad_components(raw.get("profiles", ()))
         for index, exception in enumerate(raw.get("exceptions", [])):
@@ -109,14 +112,20 @@ def _bad_components(profiles: Any) -> Iterator[Problem]:
                     yield path, f"there is no rule {name!r}{suggestion(name, _RULES)}"
 
 
+def _unset_options(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """The rules that are on, and find nothing because no option of theirs is set."""
+    for name in _WITH_OPTIONS:
+        given = {path: setting.value for path, setting in rule_settings(raw).get(name, {}).items()}
+        options = _RULES[name].options
+        is_set = any(given.get(("options", option)) for option in options)
+        if given.get(("action",), "off") != "off" and not is_set:
+            which = "one of its options is set" if len(options) > 1 else "its option is set"
+            message = f"{name} finds nothing until {which}: {', '.join(options)}"
+            yield ("rules", name), message
+
+
 def _bad_images(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """What would keep the rule about trusted images from finding anything, or fit no image."""
-    given = {path: setting.value for path, setting in rule_settings(raw).get(_IMAGES, {}).items()}
-    options = _RULES[_IMAGES].options
-    is_set = any(given.get(("options", option)) for option in options)
-    if given.get(("action",), "off") != "off" and not is_set:
-        message = f"{_IMAGES} finds nothing until one of its options is set: {', '.join(options)}"
-        yield ("rules", _IMAGES), message
+    """What would fit no image."""
     repositories = raw.get("rules", {}).get(_IMAGES, {}).get("options", {}).get("repositories")
     for index, pattern in enumerate(repositories if isinstance(repositories, list) else ()):
         if isinstance(pattern, str) and not (

@@ -55,7 +55,10 @@ COVERED = (
 # any pod, so the chart registers no condition where the policy sets it. No other option lets a rule
 # find something without its `needs`.
 OPTIONS = frozenset(
-    {"every_container", "max_devices", "node_devices", "repositories", "require_digest", "writers"}
+    {
+        *("every_container", "max_devices", "namespaces", "node_devices", "repositories"),
+        *("require_digest", "writers"),
+    }
 )
 
 # The API server stops a condition that becomes too expensive, which is an error: with failurePolicy

@@ -2,7 +2,7 @@
 
 Each file in `tools/vendors/` is one page. Its keys:
 
-- `title`, `intro`: text of the page.
+- `title`, `intro`: text of the page; `text` (optional): sections before the values.
 - `values`: Helm values with a policy for the platform; `example`: a manifest with faults; `finds`:
   the rules that report them under that policy.
 - `component` (optional): a manifest that no rule evaluates under that policy, and that is refused
@@ -160,6 +160,7 @@ def _read_source(source: Source) -> str:
 
 def _page(vendor: Mapping[str, Any]) -> Iterator[str]:
     yield f"{MARK}# {vendor['title']}\n\n{vendor['intro']}"
+    yield f"\n{vendor['text']}" if "text" in vendor else ""
     yield f"\n## Helm values\n\n```yaml\n{vendor['values']}```\n"
     yield f"\n## An example\n\n```yaml\n{vendor['example']}```\n\n"
     rules, manifest = policy_of(vendor), yaml.safe_load(vendor["example"])

@@ -53,6 +53,7 @@ CUSTOM_WORKLOADS = {
         *("pytorchjobs", "tfjobs", "xgboostjobs"),
     ),
     "leaderworkerset.x-k8s.io": ("leaderworkersets",),
+    "nvidia.com": ("dynamocomponentdeployments", "dynamographdeployments"),
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
     "serving.knative.dev": ("services",),
     "serving.kserve.io": ("inferenceservices", "llminferenceservices", "servingruntimes"),

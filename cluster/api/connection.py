@@ -6,9 +6,10 @@ models change with every release, and refuse values that they do not know.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
 from urllib.parse import quote
@@ -150,6 +151,16 @@ class Connection:
         if kubeconfig or context or "KUBERNETES_SERVICE_HOST" not in os.environ:
             raise _no_file(files)
         return cls.in_cluster()
+
+    def as_user(self, user: str, groups: Iterable[str]) -> Self:
+        """The same connection, by which the account acts as another user; it needs the right to.
+
+        What the kubeconfig file says about acting as somebody does not count then.
+        """
+        named = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
+        made = copy.copy(self)
+        made._headers = [(name, value.encode().decode("latin-1")) for name, value in named]  # noqa: SLF001  # its own class
+        return made
 
     def request(
         self,

@@ -6,6 +6,17 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from cluster.doctor.checks.devices import (
+    check_autoscaler,
+    check_cards_offered_twice,
+    check_claims,
+    check_device_classes,
+    check_device_plugins,
+    check_exporter,
+    check_failed_pods,
+    check_kueue,
+    check_operator,
+)
 from cluster.doctor.checks.failed_calls import (
     CountedCalls,
     ReportError,
@@ -31,6 +42,7 @@ from cluster.doctor.checks.release import check_policy, check_registration, chec
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_table, exit_status, to_document
+from cluster.doctor.toolkit import check_mig, check_toolkit_settings
 from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
@@ -136,8 +148,19 @@ def all_rows(
     yield from check_webhook_order(facts)
     yield from check_failed_calls(facts, before)
     yield from check_gpu_nodes(facts)
+    yield from check_cards_offered_twice(facts)
+    yield from check_device_plugins(facts)
+    yield from check_operator(facts)
+    yield from check_device_classes(facts)
+    yield from check_kueue(facts)
+    yield from check_autoscaler(facts)
+    yield from check_claims(facts)
+    yield from check_exporter(facts)
+    yield from check_failed_pods(facts)
     yield from check_component_priority(facts)
     yield from check_container_toolkit(facts)
+    yield from check_toolkit_settings(facts)
+    yield from check_mig(facts)
     yield from check_programs(facts)
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)

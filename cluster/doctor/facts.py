@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
 from cluster.gpus.accounting import account
-from cluster.gpus.pod_requests import has_terminated
+from cluster.gpus.pod_requests import effective_requests, has_terminated
 from cluster.gpus.usage import Usage
 from cluster.source.objects import (
+    CLAIMS,
+    CLUSTER_POLICIES,
     DAEMON_SETS,
+    DEVICE_CLASSES,
     ENDPOINTS,
+    GPU_CLUSTERS,
     MUTATING,
     NAMESPACES,
     NODES,
@@ -31,17 +35,32 @@ from cluster.source.registered import is_own
 from cluster.source.release import Release, find_release
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.gpu.images import image_name
+from rules.gpu.images import full_repository, image_name
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER, program_of
+from rules.profile.profile import Profile
 
-LISTED = (NODES, SLICES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS, ENDPOINTS)
+OPTIONAL = frozenset((SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS))
+"""What many clusters do not have: without any, nothing is wrong or unknown."""
+LISTED = (
+    *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
+    *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS),
+)
 """What is listed, besides pods."""
+_AUTOSCALERS = ("cluster-autoscaler", "karpenter")
 
 Request = Callable[[str], str]
 """Gets the text at a path of the API server. Raises ClusterError."""
 Get = Callable[[Resource, str, str], Object | None]
 """Gets the object of a resource by its namespace and name, as `ObjectReader.get` does."""
+
+
+class FailedPod(NamedTuple):
+    """A pod with GPUs that has failed: how rows name it, why, and whether something replaces it."""
+
+    subject: str
+    reason: str
+    has_owner: bool
 
 
 class Facts(NamedTuple):
@@ -50,9 +69,10 @@ class Facts(NamedTuple):
     - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
       instead, with the reason.
     - `usage`: the account of its GPUs; None if pods could not be listed.
-    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's, without
-      pods that have terminated.
+    - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's or an
+      autoscaler's, without pods that have terminated.
     - `schedulers`: those that these pods name.
+    - `failed`: the pods that asked for GPUs and have failed, and are still there.
     - `request`: asks the API server for more; None if the objects are from files.
     - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
       installed.
@@ -71,6 +91,7 @@ class Facts(NamedTuple):
     metrics: str | ClusterError | None
     images: Mapping[str, list[str]] = MappingProxyType({})
     schedulers: frozenset[str] = frozenset()
+    failed: tuple[FailedPod, ...] = ()
 
     def objects(self, resource: Resource) -> list[Object]:
         """The objects of a resource; none if it could not be listed."""
@@ -81,7 +102,7 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
     """List everything that the checks look at.
 
     Without `request` the objects are from files. What is not in files is not known to be absent,
-    except ResourceSlices, which many clusters do not have. Raises SourceError if files cannot be
+    except what is OPTIONAL. Raises SourceError if files cannot be
     read, or if an API server lists nothing for another reason than a right.
     """
     listed: dict[Resource, list[Object]] = {}
@@ -92,18 +113,20 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
         except SourceError as error:
             if request is None:
                 raise
-            if not (resource == SLICES and isinstance(error, NotServedError)):
+            if not (resource in OPTIONAL and isinstance(error, NotServedError)):
                 missing[resource] = error
             continue
-        if not listed[resource] and request is None and resource != SLICES:
+        if not listed[resource] and request is None and resource not in OPTIONAL:
             missing[resource] = SourceError(f"no {resource.kind} in the files")
-    nodes, slices = listed.get(NODES, ()), listed.get(SLICES, ())
+    nodes, slices, claims = (listed.get(each, ()) for each in (NODES, SLICES, CLAIMS))
     usage = None
     images: dict[str, list[str]] = {}
     schedulers: set[str] = set()
+    failed: list[FailedPod] = []
     try:
         pods = _noting(source.list(PODS), images, schedulers)
-        usage = account(nodes, pods, slices=slices, profile=policy.profile)
+        pods = _noting_failed(pods, failed, policy.profile)
+        usage = account(nodes, pods, slices=slices, claims=claims, profile=policy.profile)
     except SourceError as error:
         missing[PODS] = error
     failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
@@ -111,7 +134,7 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
         raise failure
     own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
     release = find_release(source, own)
-    programs = (images, frozenset(schedulers))
+    programs = (images, frozenset(schedulers), tuple(failed))
     is_called = bool(own) or VALIDATING in missing
     metrics = _metrics(request) if request is not None and is_called else None
     read = (request, source.get, release, metrics)
@@ -150,8 +173,33 @@ def _noting(
             for _, container in as_objects(spec.get(field))
         }
         for image in own:
-            if image_name(image) == KUBE_SCHEDULER or program_of(image):
+            if image_name(image) == KUBE_SCHEDULER or program_of(image) or autoscaler_of(image):
                 images.setdefault(image, []).append(subject)
+
+
+def _noting_failed(
+    pods: Iterator[Object], failed: list[FailedPod], profile: Profile
+) -> Iterator[Object]:
+    """`pods`, as they come; notes in `failed` those with GPUs that have failed."""
+    for pod in pods:
+        yield pod
+        status = as_object(pod.get("status"))
+        if status.get("phase") != "Failed":
+            continue
+        requests = effective_requests(pod)
+        if any(profile.resource(name) is not None for name in requests):
+            metadata = as_object(pod.get("metadata"))
+            namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
+            owners = [owner for _, owner in as_objects(metadata.get("ownerReferences"))]
+            is_owned = any(owner.get("controller") is True for owner in owners)
+            reason = as_text(status.get("reason"))
+            failed.append(FailedPod(f"pod/{name} in {namespace}", reason, is_owned))
+
+
+def autoscaler_of(image: str) -> str:
+    """The autoscaler that an image is of; empty if it is none."""
+    parts = full_repository(image).split("/")
+    return next((name for name in _AUTOSCALERS if name in parts), "")
 
 
 def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:

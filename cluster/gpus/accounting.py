@@ -15,6 +15,7 @@ from cluster.gpus.claims import (
     waiting_devices,
 )
 from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
+from cluster.gpus.offered_twice import OfferedTwice, offered_twice
 from cluster.gpus.pod_requests import amount_of, effective_requests, has_terminated, whole
 from cluster.gpus.shares import (
     FRACTION,
@@ -106,6 +107,9 @@ class PodLedger:
         """
         name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
         owners = {self._owner_of.get((claim.namespace, pod), name) for pod in claim.pods}
+        is_idle = not claim.has_other_users and not any(
+            (claim.namespace, pod) in self._owner_of for pod in claim.pods
+        )
         owner = owners.pop() if len(owners) == 1 else name
         by_node: dict[str, dict[tuple[str, str], Amount]] = {}
         for device, part in claim.devices:
@@ -118,7 +122,7 @@ class PodLedger:
                 amounts[driver] = amounts.get(driver, 0) + min(part, 1)
             consumer = Consumer(claim.namespace, name, owner, node, False, amounts, shares)  # noqa: FBT003  # a claim does not start
             shared = claim.pods if len(claim.pods) > 1 else ()
-            self.consumers.append(consumer._replace(pods=shared))
+            self.consumers.append(consumer._replace(pods=shared, is_idle=is_idle))
 
     def add_waiting_claim(self, metadata: Mapping[str, Any], waiting: Mapping[str, int]) -> None:
         """Count a claim that has no devices yet."""
@@ -254,8 +258,11 @@ class _Nodes:
         rows.update(self._allocated.get(name, ()))
         if not rows:
             return None
+        twice = tuple(offered_twice(node, totals, cards_by_driver(offered), self._profile))
+        for each in twice:
+            rows.difference_update(each.resources)
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
-        usages = (self._resource(name, row, totals.get(row), slots) for row in sorted(rows))
+        usages = (self._resource(name, row, totals, twice, slots) for row in sorted(rows))
         return NodeUsage(
             name,
             status_of(node),
@@ -265,6 +272,7 @@ class _Nodes:
             amount_of(allocatable.get("cpu")) - load.requests.get("cpu", 0),
             amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
             load.pods,
+            twice,
         )
 
     def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
@@ -280,16 +288,28 @@ class _Nodes:
         return max(min(room, default=1 << 62), 0)
 
     def _resource(
-        self, node: str, resource: str, total: Total | None, slots: int | None
+        self,
+        node: str,
+        resource: str,
+        totals: Mapping[str, Total],
+        twice: Iterable[OfferedTwice],
+        slots: int | None,
     ) -> ResourceUsage:
+        total = totals.get(resource)
         allocated = self._allocated.get(node, {}).get(resource, 0)
+        starting = self._starting.get(node, {}).get(resource, 0)
         rest = max(total.allocatable - allocated, 0) if total else 0
         if found := cards_by_driver(self._offered.get(node, ())).get(resource):
             # Several claims may have parts of one card.
             taken = {card for card, what in self._shares.get(node, ()) if what == resource}
             allocated = len(taken)
             rest = len(found.usable - taken)
-        starting = self._starting.get(node, {}).get(resource, 0)
+            for each in (each for each in twice if each.driver == resource):
+                cards = len(found.offered)
+                by_plugin = each.cards_taken(self._allocated.get(node, {}), totals, cards)
+                allocated += by_plugin
+                starting += each.cards_taken(self._starting.get(node, {}), totals, cards)
+                rest = max(rest - by_plugin, 0)
         usage = ResourceUsage(
             resource,
             total.capacity if total else None,

@@ -235,12 +235,16 @@ class HeldDevice(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """An allocated claim: the devices that it holds, and the pods for which it is reserved."""
+    """An allocated claim: the devices that it holds, and the pods for which it is reserved.
+
+    `has_other_users`: it is reserved for something that is no pod.
+    """
 
     namespace: str
     name: str
     devices: tuple[HeldDevice, ...]
     pods: tuple[str, ...]
+    has_other_users: bool
 
 
 def allocated_claims(
@@ -257,10 +261,10 @@ def allocated_claims(
             if (device := devices.get(_key(result))) is not None and not _only_watches(result)
         )
         if taken:
-            pods = as_objects(status.get("reservedFor"))
-            names = tuple(as_text(p.get("name")) for _, p in pods if p.get("resource") == "pods")
+            users = [user for _, user in as_objects(status.get("reservedFor"))]
+            pods = tuple(as_text(u.get("name")) for u in users if u.get("resource") == "pods")
             name, namespace = as_text(metadata.get("name")), as_text(metadata.get("namespace"))
-            found.append(Claim(namespace, name, taken, names))
+            found.append(Claim(namespace, name, taken, pods, len(users) > len(pods)))
     return found
 
 

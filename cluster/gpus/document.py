@@ -33,6 +33,10 @@ def _node(node: NodeUsage) -> dict[str, Any]:
         "pods": node.pods,
         "resources": [_resource(used) for used in node.resources],
         "cards": [_card(card) for card in node.cards],
+        "offeredTwice": [
+            {"driver": twice.driver, "resources": list(twice.resources)}
+            for twice in node.offered_twice
+        ],
     }
 
 
@@ -69,6 +73,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "node": consumer.node or None,
         "starting": consumer.is_starting,
         "pods": list(consumer.pods),
+        "idle": consumer.is_idle,
         "amounts": {name: _number(amount) for name, amount in consumer.amounts.items()},
         "shares": [
             {"card": share.card, "resource": share.resource, "amount": _number(share.amount)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cluster.gpus.accounting import PodSize, account
-from cluster.gpus.usage import Usage
+from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
 from cluster.source.objects import (
     CLAIMS,
     NODES,
@@ -45,7 +45,7 @@ def read_usage(
         profile=profile,
         pod_size=pod_size,
     )
-    return Reading(usage, (*missing, *usage.unknown))
+    return Reading(usage, (*missing, *usage.unknown, *notes_on_cards_offered_twice(usage.nodes)))
 
 
 def _readable(

@@ -153,6 +153,8 @@ def _places(consumer: Consumer) -> Iterator[tuple[str, str, Amount]]:
 
 def _whose(consumer: Consumer) -> tuple[str, str, str]:
     pods = f" ({len(consumer.pods)} pods)" if consumer.pods else ""
+    if consumer.is_idle:
+        pods = " (no pod)"
     return consumer.namespace, consumer.name + pods, consumer.owner
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from cluster.gpus.offered_twice import OfferedTwice
 from cluster.gpus.shares import Amount, Share
 
 
@@ -13,7 +14,8 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded. `pods` are those that share a claim.
+    as far as that is recorded. `pods` are those that share a claim. `is_idle`: no pod that has not
+    terminated uses the claim.
     """
 
     namespace: str
@@ -24,6 +26,7 @@ class Consumer(NamedTuple):
     amounts: Mapping[str, Amount]
     shares: tuple[Share, ...] = ()
     pods: tuple[str, ...] = ()
+    is_idle: bool = False
 
 
 class ResourceUsage(NamedTuple):
@@ -78,7 +81,10 @@ class CardUsage(NamedTuple):
 
 
 class NodeUsage(NamedTuple):
-    """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9."""
+    """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9.
+
+    Of `offered_twice`, the row of the driver counts what pods have of the other resources too.
+    """
 
     name: str
     status: str
@@ -88,6 +94,27 @@ class NodeUsage(NamedTuple):
     free_cpu: int
     free_memory: int
     pods: int
+    offered_twice: tuple[OfferedTwice, ...] = ()
+
+
+def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
+    """The names of the nodes that offer their cards twice, by how."""
+    found: dict[OfferedTwice, list[str]] = {}
+    for node in nodes:
+        for twice in node.offered_twice:
+            found.setdefault(twice, []).append(node.name)
+    return found
+
+
+def notes_on_cards_offered_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
+    """What is not known about nodes that offer their cards twice, in sentences."""
+    for twice, names in by_offer(nodes).items():
+        more = f" and {len(names) - 1:,} more nodes offer their" if names[1:] else " offers its"
+        yield (
+            f"{names[0]}{more} cards twice, as {', '.join(twice.resources)} and by the driver "
+            f"{twice.driver}: each card is counted once, in the row of the driver; which cards "
+            "pods have by a device plugin is not known"
+        )
 
 
 class Usage(NamedTuple):

@@ -140,6 +140,13 @@ CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VE
 CLAIM_TEMPLATES = Resource(
     "resourceclaimtemplates", "ResourceClaimTemplate", _ALLOCATION, _ALLOCATION_VERSIONS
 )
+# The two ways in which NVIDIA's operator offers GPUs (NVIDIA/gpu-operator config/crd/bases).
+CLUSTER_POLICIES = Resource(
+    "clusterpolicies", "ClusterPolicy", "nvidia.com", ("v1",), is_namespaced=False
+)
+GPU_CLUSTERS = Resource(
+    "gpuclusters", "GPUCluster", "nvidia.com", ("v1alpha1",), is_namespaced=False
+)
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
 SECRETS = Resource("secrets", "Secret")

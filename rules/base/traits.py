@@ -65,13 +65,15 @@ CLUSTER_QUEUE = 1 << 47  # Kueue's quotas: a ClusterQueue, or a Cohort of them
 NODE_CHOICE = 1 << 48  # what chooses nodes for pods: Kueue's ResourceFlavor, ACK's ResourcePolicy
 DEVICE_CLASS = 1 << 49
 DEVICE_TAINT_RULE = 1 << 50
+PLUGIN_CONFIG = 1 << 51  # a ConfigMap with configurations of NVIDIA's device plugin
+GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
 
 GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
 OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
 OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | NODE_CHOICE
-OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE
+OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE | PLUGIN_CONFIG | GPU_OPERATOR
 
 # The taints that Kubernetes makes pods tolerate, NVIDIA's cards, and the resources of one sharing
 # system.

@@ -26,6 +26,7 @@ from rules.objects.pod import Pod, set_circumstances
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
+from rules.workloads.dynamo import place_in_service
 from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms
 from rules.workloads.pod_search import MalformedField, Subject
 
@@ -116,6 +117,9 @@ def _with_policy(
             finding = finding._replace(fix=None)
         if subject.layout.is_text:
             finding = finding._replace(path=subject.path)  # inside a text there are no fields
+        if subject.layout.is_service:
+            service, below = subject.path[:-1], finding.path[len(subject.path) :]
+            finding = finding._replace(path=(*service, *place_in_service(subject.holder, below)))
     fixable = finding.has_fix(active.scope, is_partial=is_partial)
     action = min(finding.action, active.action)
     return finding.with_rule(active.rule.name, subject, action, fixable=fixable)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.words import matches_any
 from rules.finding import Finding
 from rules.gpu.images import full_repository, is_agent_image, is_cuda_image
@@ -192,6 +192,13 @@ PODS = frozenset({"pods", "*", "*/*"})
 # koordinator-sh/koordinator config/webhook/manifests.yaml at 21bf5ea9f7d6
 # (mpod-create.koordinator.sh).
 PEERS = ("vgpu.hami.io", "admission.kai-scheduler.svc", "*.volcano.sh", "*.koordinator.sh")
+# Also of programs that place GPU pods or test their nodes: SlinkyProject/slurm-operator issue 189,
+# and NVIDIA/NVSentinel's preflight.
+OTHERS = ("podsbinding-v1.kb.io", "preflight.nvsentinel.nvidia.com")
+# Kueue's names are those that kubebuilder gives; its Service tells (kubernetes-sigs/kueue
+# charts/kueue/templates/webhook).
+_KUEUE_NAMES = ("mpod.kb.io", "vpod.kb.io")
+_KUEUE_SERVICE = "kueue"
 
 
 def known_entries(
@@ -205,6 +212,16 @@ def known_entries(
         return
     for index, entry in as_objects(subject.raw.get("webhooks")):
         if matches_any(names, as_text(entry.get("name"))):
+            yield index, entry
+
+
+def kueue_entries(
+    subject: KubernetesObject, context: Context
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The entries for pods of Kueue's webhook, with their indices; none if it is a patch."""
+    for index, entry in known_entries(subject, context, _KUEUE_NAMES):
+        service = as_object(as_object(entry.get("clientConfig")).get("service"))
+        if as_text(service.get("name")).startswith(_KUEUE_SERVICE):
             yield index, entry
 
 

@@ -48,6 +48,7 @@ LAUNCHERS = (
             ("vllm", "serve"),
             ("vllm.entrypoints.openai.api_server",),
             ("vllm.entrypoints.api_server",),
+            ("dynamo.vllm",),
         ),
         image="vllm-openai",
         sizes=(("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp")),
@@ -60,7 +61,7 @@ LAUNCHERS = (
     ),
     Launcher(
         "SGLang",
-        starts=(("sglang.launch_server",), ("sglang", "serve")),
+        starts=(("sglang.launch_server",), ("sglang", "serve"), ("dynamo.sglang",)),
         sizes=(
             ("--tp-size", "--tp", "--tensor-parallel-size"),
             ("--pp-size", "--pp", "--pipeline-parallel-size"),

@@ -30,6 +30,7 @@ class PodLayout(NamedTuple):
     - `gpu_field`: the field, if any, that holds a GPU resource's name and quantity instead.
     - `variables_field`: the field of the main container, if any, that maps variables to values.
     - `is_text`: the spec is JSON in a text.
+    - `is_service`: the object at its place is a service of Dynamo, of which the spec is made.
     """
 
     container_lists: tuple[tuple[tuple[str, ...], Role], ...] = (
@@ -47,6 +48,7 @@ class PodLayout(NamedTuple):
     gpu_field: str = ""
     variables_field: str = ""
     is_text: bool = False
+    is_service: bool = False
 
 
 POD_SPEC = PodLayout()

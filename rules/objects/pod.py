@@ -82,8 +82,8 @@ class Pod:
         `edited` are the paths of the edits about this pod. Facts that they may have changed are
         computed anew when they are read.
         """
-        if self.layout.is_text:
-            return  # no edit is in a text
+        if self.layout.is_text or self.layout.is_service:
+            return  # no edit is in a text, nor in what was made of several fields
         spec = as_object(find_value(manifest, self.path))
         metadata = as_object(find_value(manifest, self.metadata_path))
         same_metadata = metadata is self.metadata or not (metadata or self.metadata)

@@ -23,7 +23,7 @@ from rules.workloads.kinds import (
     PATTERN_GROUPS,
     POD_TEMPLATE_PATHS,
 )
-from rules.workloads.object_kinds import OBJECT_KINDS, ObjectKind
+from rules.workloads.object_kinds import ObjectKind, object_kind_of
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
 
 
@@ -60,13 +60,12 @@ def find_subjects(
     for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))
         group = group_of(raw)
-        object_kind = OBJECT_KINDS.get((group, kind))
-        is_listed = object_kind is not None and _has_name(raw, object_kind.name)
+        object_kind = object_kind_of(group, kind, raw)
         is_built_in = kind in POD_TEMPLATE_PATHS and group in BUILT_IN_GROUPS
-        if not (is_listed or is_built_in) and _holds_no_subject(kind, group):
+        if object_kind is None and not is_built_in and _holds_no_subject(kind, group):
             continue
         owner = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
-        if object_kind is not None and is_listed:
+        if object_kind is not None:
             for place, why in type_errors(raw, object_kind.fields, ()):
                 yield MalformedField(owner, (*base, *place), why)
             yield _view(raw, base, object_kind, owner, profile)
@@ -88,11 +87,6 @@ def _labels_of_maker(raw: Mapping[str, Any], built_in: str) -> Mapping[str, Any]
     if built_in == "CronJob":
         raw = as_object(as_object(raw.get("spec")).get("jobTemplate"))
     return as_object(as_object(raw.get("metadata")).get("labels"))
-
-
-def _has_name(raw: Mapping[str, Any], prefix: str) -> bool:
-    name = as_object(raw.get("metadata")).get("name") if prefix else ""
-    return as_text(name).startswith(prefix)
 
 
 def _holds_no_subject(kind: str, group: str) -> bool:

@@ -48,10 +48,15 @@ def gpu_fields_outside_pods(manifest: Json, profile: Profile) -> Iterator[tuple[
         if not found:
             continue
         subjects = find_subjects({**raw}, profile)
-        pods = frozenset(subject.path for subject in subjects if isinstance(subject, Pod))
+        pods = frozenset(_place(subject) for subject in subjects if isinstance(subject, Pod))
         for path, name, is_request in _telling_fields(raw, profile, pods) if pods else found:
             if not (pods and is_request):  # such a kind may state sums of what its pods request
                 yield (*base, *path), name
+
+
+def _place(pod: Pod) -> Path:
+    """Where all that the pod is made of stands."""
+    return pod.path[:-1] if pod.layout.is_service else pod.path
 
 
 def fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path, str]]:

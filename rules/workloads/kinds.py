@@ -119,6 +119,10 @@ _TRAIN_JOB_TRAINER = PodLayout(
     resources_overlay=True,
     is_whole=False,
 )
+# Since v1beta1 its components have ordinary templates of pods.
+_DYNAMO_SERVICE = PodLayout(
+    single_containers=("mainContainer",), is_whole=False, is_part=True, is_service=True
+)
 # The object itself is a container, or a part of one, of which an operator makes a pod.
 _CONTAINER = PodLayout(container_lists=(), is_container=True, is_whole=False)
 # Among other fields, it has variables of all containers of the pod.
@@ -172,6 +176,8 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("apps.nvidia.com", "NIMService"): ((("spec",), _CONTAINER),),
     # NVIDIA/k8s-nim-operator config/samples/nim/pipelines: a service has the spec of a NIMService.
     ("apps.nvidia.com", "NIMPipeline"): ((("spec", "services", "*", "spec"), _CONTAINER),),
+    ("nvidia.com", "DynamoGraphDeployment"): ((("spec", "services", "*"), _DYNAMO_SERVICE),),
+    ("nvidia.com", "DynamoComponentDeployment"): ((("spec",), _DYNAMO_SERVICE),),
     # volcano-sh/kthena examples/model-booster: each worker is a pod, to which its backend adds
     # variables.
     ("workload.serving.volcano.sh", "ModelBooster"): (

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import Path
+from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import (
     CLUSTER_QUEUE,
     DEVICE_CLAIM,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
+    GPU_OPERATOR,
     KUBELET_CONFIG,
     LIMIT_RANGE,
     NODE,
     NODE_CHOICE,
     NODE_POOL,
+    PLUGIN_CONFIG,
     QUOTA,
     WEBHOOK_CONFIGURATION,
 )
@@ -193,6 +195,10 @@ _WEBHOOKS: Mapping[str, Any] = {
         }
     ]
 }
+_VARIABLES: Mapping[str, Any] = {"env": [{}]}
+_OPERATOR: Mapping[str, Any] = {
+    "spec": {"toolkit": _VARIABLES, "devicePlugin": _VARIABLES, "cdi": {}}
+}
 _KUEUE = "kueue.x-k8s.io"
 _QUEUE: Mapping[str, Any] = {"spec": {"resourceGroups": [{"flavors": [{"resources": [{}]}]}]}}
 _FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
@@ -227,6 +233,8 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ("kubelet.config.k8s.io", "KubeletConfiguration"): ObjectKind(KUBELET_CONFIG, {}),
     # kubeadm keeps the configuration of the kubelets here.
     ("", "ConfigMap"): ObjectKind(KUBELET_CONFIG, {"data": {}}, name="kubelet-config"),
+    # NVIDIA/gpu-operator config/crd/bases/nvidia.com_clusterpolicies.yaml
+    ("nvidia.com", "ClusterPolicy"): ObjectKind(GPU_OPERATOR, _OPERATOR),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): ObjectKind(
         WEBHOOK_CONFIGURATION, _WEBHOOKS
     ),
@@ -234,3 +242,18 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
         WEBHOOK_CONFIGURATION, _WEBHOOKS
     ),
 }
+# What a configuration of NVIDIA's device plugin says, whatever the ConfigMap with it is called.
+_PLUGIN_WORDS = ("sharing:", "version: v1")
+_PLUGIN_CONFIG = ObjectKind(PLUGIN_CONFIG, {"data": {}})
+
+
+def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind | None:
+    """The entry for the object `raw`; None if no rule is about objects like it as a whole."""
+    found = OBJECT_KINDS.get((group, kind))
+    if found is None or not found.name:
+        return found
+    if as_text(as_object(raw.get("metadata")).get("name")).startswith(found.name):
+        return found
+    texts = map(as_text, as_object(raw.get("data")).values())
+    is_of_plugin = any(all(word in text for word in _PLUGIN_WORDS) for text in texts)
+    return _PLUGIN_CONFIG if is_of_plugin else None

@@ -11,6 +11,7 @@ from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads import field_types as types
+from rules.workloads.dynamo import POD_FIELD, pod_of_service
 from rules.workloads.kinds import PodLayouts
 
 
@@ -108,6 +109,11 @@ def misplaced_containers(
         waiting += [child for child in node.children() if child.key not in skipped][::-1]
 
 
+def _made_of_service(node: JsonNode) -> JsonNode:
+    """The pod of a service of Dynamo, in the place of the field with most of it."""
+    return JsonNode(pod_of_service(node.value), POD_FIELD, node)
+
+
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
 # Fields of a pod spec in which there are no other pods.
 _POD_FIELDS = _CONTAINER_FIELDS | {*types.POD, "resources", "securityContext"}
@@ -183,12 +189,15 @@ class PodSearch:
             # Of a list of lists only the outer type is checked.
             following = pattern[depth : depth + 2]
             wanted: Any = {} if following[:1] != ("*",) else [] if following[1:] == ("*",) else [{}]
+            if layout.is_service:
+                wanted = {}  # services have names
             for node in nodes:
                 yield from self._malformed(node.value, wanted, node.path)
             nodes = [node for node in nodes if isinstance(node.value, type(wanted))]
         for node in nodes:
             if isinstance(node.value, dict):
-                yield from self._pod(node, layout)
+                made = _made_of_service(node) if layout.is_service else node
+                yield from self._pod(made, layout)
 
     def _pods_in_texts(self, nodes: list[JsonNode], layout: PodLayout) -> Iterator[SearchResult]:
         """The pods in fields with JSON in a text; what is no JSON may be a placeholder."""

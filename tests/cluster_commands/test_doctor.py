@@ -45,13 +45,17 @@ def foreign(name: str, resource: str = "pods") -> Object:
     }
 
 
-EVERYTHING = (
+NEEDED = (
     *("nodes", "pods", "namespaces", "daemonsets", "endpointslices", "resourceslices"),
     *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
 )
+EVERYTHING = (
+    *NEEDED,
+    *("resourceclaims", "deviceclasses", "clusterpolicies", "gpuclusters"),
+)
 
 
-@pytest.mark.parametrize("resource", EVERYTHING)
+@pytest.mark.parametrize("resource", NEEDED)
 def test_what_fails_is_not_known_and_the_rest_is_checked(resource: str) -> None:
     objects = (*installed(), cgpu_node("shared"), plugin("plugin", None))
     empty = node("empty", labels={"nvidia.com/gpu.present": "true"})

@@ -10,7 +10,12 @@ import pytest
 
 from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
 from cluster.gpus.tables import pods_table
-from cluster.gpus.usage import CardUsage, ResourceUsage, Usage
+from cluster.gpus.usage import (
+    CardUsage,
+    ResourceUsage,
+    Usage,
+    notes_on_cards_offered_twice,
+)
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
 
@@ -657,3 +662,48 @@ def test_a_resource_that_a_claim_stands_for_is_counted_once() -> None:
     usage = counted([node("n")], [with_claim], slices=slices, claims=[claim("one", "gpu-0")])
     assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 1, 1),)
     assert [consumer.owner for consumer in usage.consumers] == ["job/train"]
+
+
+def offered_twice(devices: int = 2, cards: int = 2, label: str = "", **more: Any) -> Usage:
+    """A node with cards of a driver, and devices of a device plugin of the same maker."""
+    labels = {"nvidia.com/gpu.count": label} if label else {}
+    slices = [resource_slice([{"name": f"gpu-{number}"} for number in range(cards)])]
+    nodes = [node("n", {GPU: devices}, labels=labels)]
+    return counted(nodes, more.pop("pods", []), slices=slices, **more)
+
+
+def test_a_card_that_a_device_plugin_and_a_driver_offer_counts_once() -> None:
+    usage = offered_twice()
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 2, 0, free=2),)
+    [text] = notes_on_cards_offered_twice(usage.nodes)
+    assert text.startswith("n offers its cards twice, as nvidia.com/gpu and by the driver gpu.nv")
+    both = offered_twice(pods=[pod("p", {GPU: 1}, on="n")], claims=[claim("a", "gpu-0")])
+    assert both.totals() == (ResourceUsage("gpu.nvidia.com", 2, 2),)
+    amounts = [consumer.amounts for consumer in both.consumers]
+    assert amounts == [{GPU: 1}, {"gpu.nvidia.com": 1}]
+
+
+def test_cards_that_were_given_twice_are_overcommitted() -> None:
+    pods = [pod("p", {GPU: 2}, on="n", phase="Pending")]
+    usage = offered_twice(pods=pods, claims=[claim("a", "gpu-0")])
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 2, 3, starting=2, overcommitted=1),)
+
+
+def test_replicas_of_cards_that_a_driver_offers_too_are_parts_of_them() -> None:
+    usage = offered_twice(20, 2, pods=[pod("p", {GPU: 1}, on="n")])
+    assert usage.totals() == (ResourceUsage("gpu.nvidia.com", 2, 1, free=1),)
+    crowded = offered_twice(20, 2, pods=[pod("p", {GPU: 9}, on="n")])
+    assert crowded.totals() == (ResourceUsage("gpu.nvidia.com", 2, 2),)
+
+
+def test_cards_of_which_the_node_has_enough_for_both_are_others() -> None:
+    usage = offered_twice(2, 2, "4")
+    assert [used.free for used in usage.totals()] == [2, 2]
+    assert not [*notes_on_cards_offered_twice(usage.nodes)]
+    assert len(offered_twice(2, 2, "3").totals()) == 1
+
+
+def test_cards_of_another_maker_are_others() -> None:
+    slices = [resource_slice([{"name": "gpu-0"}])]
+    usage = counted([node("n", {"amd.com/gpu": 1})], [], slices=slices)
+    assert [used.resource for used in usage.totals()] == ["amd.com/gpu", "gpu.nvidia.com"]

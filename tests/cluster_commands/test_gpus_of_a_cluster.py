@@ -262,6 +262,44 @@ def test_devices_that_the_scheduler_allocates_to_claims(
     }
 
 
+def test_the_scheduler_gives_a_card_away_twice_that_is_offered_twice(
+    plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = "/apis/resource.k8s.io/v1"
+    if plane.request("GET", api).status != HTTPStatus.OK:
+        return  # this release allocates no devices
+    pool = {"name": "parts", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{number}"} for number in range(2)]
+    spec = {"driver": DRIVER, "nodeName": "parts", "pool": pool, "devices": devices}
+    plane.create(f"{api}/resourceslices", {"metadata": {"name": "twice"}, "spec": spec})
+    expression = f"device.driver == '{DRIVER}'"
+    selectors = {"selectors": [{"cel": {"expression": expression}}]}
+    plane.create(f"{api}/deviceclasses", {"metadata": {"name": DRIVER}, "spec": selectors})
+    request = {"name": "gpu", "exactly": {"deviceClassName": DRIVER}}
+    template = {
+        "metadata": {"name": "card"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+    plane.create(f"{api}/namespaces/{pods.namespace}/resourceclaimtemplates", template)
+    place = {**ONLY_HERE, "kubernetes.io/hostname": "parts"}
+    try:
+        for _ in range(2):
+            pods.create([{"resources": {"limits": {GPU: "1"}}}], nodeSelector=place)
+            claim = {"name": "gpu", "resourceClaimTemplateName": "card"}
+            using = {"resources": {"claims": [{"name": "gpu"}]}}
+            pods.create([using], resourceClaims=[claim], nodeSelector=place)
+        assert all("nodeName" in pod["spec"] for pod in pods.decided())
+        document = counted(plane, capsys, "parts", status=3)
+    finally:
+        plane.request("DELETE", f"{api}/resourceslices/twice")
+        plane.request("DELETE", f"{api}/deviceclasses/{DRIVER}")
+    (node,) = document["nodes"]
+    assert node["offeredTwice"] == [{"driver": DRIVER, "resources": [GPU, MIG]}]
+    (row,) = node["resources"]
+    fields = ("resource", "total", "allocated", "free", "overcommitted")
+    assert [row[key] for key in fields] == [DRIVER, 2, 4, 0, 2]
+
+
 def test_rights_for_one_namespace_are_enough_to_see_who_has_gpus(
     plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
 ) -> None:

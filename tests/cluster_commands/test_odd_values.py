@@ -76,7 +76,7 @@ def odd_objects() -> Iterator[Object]:
             yield made
         device = {"name": "gpu-0", "taints": [{"effect": value}]}
         pool = {"name": f"pool-{number}", "resourceSliceCount": 1}
-        spec = {"driver": "gpu.nvidia.com", "nodeName": "good", "pool": pool, "devices": [device]}
+        spec = {"driver": "gpu.nvidia.com", "nodeName": "claims", "pool": pool, "devices": [device]}
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
         yield {**head, "metadata": {"name": f"slice-{number}"}, "spec": spec}
 
@@ -85,7 +85,7 @@ def odd_objects() -> Iterator[Object]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A file with many odd objects, and a node and a pod with nothing odd."""
     file: Path = tmp_path_factory.mktemp("odd") / "cluster.json"
-    good = node("good", {GPU: "8"}), pod("trainer", {GPU: 3}, on="good")
+    good = node("good", {GPU: "8"}), pod("trainer", {GPU: 3}, on="good"), node("claims")
     file.write_text(json.dumps(listed(*odd_objects(), *good)), encoding="utf-8")
     return str(file)
 

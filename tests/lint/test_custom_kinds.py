@@ -42,6 +42,21 @@ EVALUATED: dict[str, tuple[str, str, dict[str, Any]]] = {
             ]
         },
     ),
+    "Dynamo v1alpha1": (
+        "nvidia.com/v1alpha1",
+        "DynamoGraphDeployment",
+        {
+            "services": {
+                "Frontend": {"extraPodSpec": {"mainContainer": {"env": [ALL]}}},
+                "Worker": {"resources": {"limits": {"gpu": "0.5"}}, "extraPodSpec": {}},
+            }
+        },
+    ),
+    "Dynamo v1alpha1, variables of the service": (
+        "nvidia.com/v1alpha1",
+        "DynamoComponentDeployment",
+        {"envs": [ALL], "resources": {"limits": {"gpu": "0.5"}}},
+    ),
 }
 UNREAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "llmaz": (
@@ -55,12 +70,6 @@ UNREAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "Playground",
         {"backendRuntimeConfig": {"resources": {"limits": {"nvidia.com/gpu": 1}}}},
         "nvidia.com/gpu",
-    ),
-    "Dynamo v1alpha1": (
-        "nvidia.com/v1alpha1",
-        "DynamoGraphDeployment",
-        {"services": {"Worker": {"resources": {"limits": {"gpu": "1"}}, "extraPodSpec": {}}}},
-        "gpu",
     ),
     "vLLM production stack": (
         "production-stack.vllm.ai/v1alpha1",

@@ -53,6 +53,11 @@ MISTAKES: list[tuple[str, str, str]] = [
         "3:9",
         "finds nothing until one of its options is set: repositories, require_digest",
     ),
+    (
+        "rules: {gpu-namespace: {action: deny}}\n",
+        "3:9",
+        "finds nothing until its option is set: namespaces",
+    ),
     *(
         (
             f'rules: {{untrusted-gpu-image: {{options: {{repositories: ["{pattern}"]}}}}}}\n',

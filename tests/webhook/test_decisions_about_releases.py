@@ -24,6 +24,7 @@ POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 PODS = [case for case in cases() if case.manifest.get("kind") == "Pod"]
 # The only rule that tells all images apart; it needs options.
 ABOUT_EVERY_IMAGE = "untrusted-gpu-image"
+OPTIONS = {"gpu-namespace": {"options": {"namespaces": ["ml"]}}}
 EVERY_RULE = Decider(
     load_policy(
         json.dumps(
@@ -31,7 +32,9 @@ EVERY_RULE = Decider(
                 "apiVersion": "gpuward.io/v1",
                 "kind": "Policy",
                 "rules": {
-                    r.name: {"action": "warn"} for r in CATALOG if r.name != ABOUT_EVERY_IMAGE
+                    r.name: {"action": "warn", **OPTIONS.get(r.name, {})}
+                    for r in CATALOG
+                    if r.name != ABOUT_EVERY_IMAGE
                 },
             }
         ),

@@ -10,7 +10,8 @@ MPS memory limit of less than a mebibyte, and sharing of devices that the same c
 admin access.
 
 Only a note: a field or a kind that resembles none of the driver's, since a newer release of the
-driver may know it. What depends on the driver's feature gates is not reported.
+driver may know it; and what needs a feature gate of the driver that is off by default, such as
+`MPSSupport` for the strategy `MPS`, since no manifest of users says whether it is on.
 
 Why it matters
 --------------
@@ -58,10 +59,13 @@ def _faults_of_parameters(
 
     for fault in faults(parameters):
         path = (*place, *fault.path)
+        refusal = REFUSAL if fault.is_certain else REFUSAL_BY_SOME
+        if fault.gate:
+            refusal = f"{REFUSAL} unless its feature gate {fault.gate} is on"
         yield Finding(
             path=(*claim.path, *path),
-            key=".".join(map(str, path)),
-            message=f"{REFUSAL if fault.is_certain else REFUSAL_BY_SOME}: they {fault.text}",
+            key=".".join(filter(None, (".".join(map(str, path)), fault.gate))),
+            message=f"{refusal}: they {fault.text}",
             help=fault.help,
             action=Action.DENY if fault.is_certain else Action.AUDIT,
         )

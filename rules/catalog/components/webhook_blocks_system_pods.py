@@ -2,55 +2,75 @@
 
 What it does
 ------------
-Checks the webhook configurations of gpuward, HAMi, KAI, Volcano and koordinator, which it knows by
-the names of their entries, and no others. Finds an entry for the creation of pods with
-`failurePolicy: Fail`, or none, which means the same, that is called for pods in `kube-system` or in
-the namespace of its own service. An entry with `matchConditions`, or with an `objectSelector` that
-asks for a label, is not checked.
+Checks the webhook configurations of gpuward, HAMi, KAI, Volcano, koordinator, Kueue, Slurm's
+operator and NVSentinel, which it knows by the names of their entries, and no others. Finds an entry
+for the creation of pods, or for their binding to nodes, with `failurePolicy: Fail`, or none, which
+means the same, that is called for pods in `kube-system` or in the namespace of its own service. An
+entry with `matchConditions`, or with an `objectSelector` that asks for a label, is not checked.
 
 Why it matters
 --------------
 While the webhook cannot be reached, API servers refuse every pod that it is called for. Without an
 exclusion these are also the pods of the network, of DNS, and of the webhook itself, so a cluster
-that loses them does not come back by itself.
+that loses them does not come back by itself. A webhook for the binding of pods keeps them Pending.
 
 References
 ----------
 - https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/
 - https://github.com/volcano-sh/volcano/issues/2610
 - https://github.com/Project-HAMi/HAMi/issues/160
+- https://github.com/SlinkyProject/slurm-operator/issues/189
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PEERS, PODS, core_resources, entry_finding, known_entries
+from rules.gpu.components import (
+    OTHERS,
+    OWN,
+    PEERS,
+    PODS,
+    core_resources,
+    entry_finding,
+    known_entries,
+    kueue_entries,
+)
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 NAME_LABEL = "kubernetes.io/metadata.name"
+# How a scheduler puts a pod on a node.
+_BINDINGS = frozenset({"pods/binding", "pods/*", "*/binding"})
 
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry whose outage blocks system pods."""
-    for index, entry in known_entries(subject, context, (*OWN, *PEERS)):
+    entries = known_entries(subject, context, (*OWN, *PEERS, *OTHERS))
+    for index, entry in chain(entries, kueue_entries(subject, context)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
             continue
-        if PODS.isdisjoint(core_resources(entry, "CREATE")) or _asks_for_label(
-            entry.get("objectSelector")
-        ):
+        what = _blocked(core_resources(entry, "CREATE"))
+        if not what or _asks_for_label(entry.get("objectSelector")):
             continue
         service = as_object(as_object(entry.get("clientConfig")).get("service"))
         own = as_text(service.get("namespace"))
         selector = as_object(entry.get("namespaceSelector"))
         namespaces = [n for n in dict.fromkeys(("kube-system", own)) if n and _selects(selector, n)]
         if namespaces:
-            called = f"is called for pods in {' and '.join(map(display, namespaces))}"
+            called = f"is called for {what} in {' and '.join(map(display, namespaces))}"
             effect = "an outage keeps the cluster from starting"
             fault = f"has failurePolicy Fail and {called}: {effect}"
             advice = f"exclude them by {NAME_LABEL} in namespaceSelector"
             yield entry_finding(subject, index, "failurePolicy", fault, advice)
+
+
+def _blocked(resources: set[str]) -> str:
+    """What an entry that is called for the creation of `resources` blocks; empty if nothing."""
+    if not PODS.isdisjoint(resources):
+        return "pods"
+    return "" if _BINDINGS.isdisjoint(resources) else "the binding of pods"
 
 
 def _asks_for_label(selector: Any) -> bool:

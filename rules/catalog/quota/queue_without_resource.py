@@ -4,8 +4,10 @@ What it does
 ------------
 Follows the label `kueue.x-k8s.io/queue-name` of a workload of any kind to the LocalQueue of its
 namespace and to the ClusterQueue behind it. Finds GPU resources that the pods ask for and that
-`coveredResources` of the ClusterQueue does not have. The linter knows the queues in the manifests
-of the same run, and `gpuward audit` those of the cluster. At admission nothing is said.
+`coveredResources` of the ClusterQueue does not have. Finds claims for GPUs if the ClusterQueue has
+nothing but CPU, memory and the like: `deviceClassMappings` would count a device class as another
+resource of the queue. The linter knows the queues in the manifests of the same run, and
+`gpuward audit` those of the cluster. At admission nothing is said.
 
 Of a CronJob the label of `jobTemplate` counts, because a CronJob gives its Jobs no label of its
 own. Labels of a DaemonSet, a ReplicaSet or a ReplicationController itself do not count: Kueue does
@@ -24,6 +26,9 @@ Kueue admits a workload only if the queue covers every resource that its pods as
 waits for ever, with `resource nvidia.com/mig-1g.5gb unavailable in ClusterQueue` in its status.
 Other queues of the cohort do not help: only what a queue covers can be borrowed.
 
+Without a mapping that fits, older releases of Kueue count the devices of a claim nowhere, and newer
+ones do not admit the workload.
+
 Where Kueue is configured to ignore resources that queues do not cover (`quotaCheckStrategy`), the
 workload runs, and nobody counts its GPUs.
 
@@ -32,7 +37,8 @@ References
 - https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/
 - https://kueue.sigs.k8s.io/docs/tasks/run/run_cronjobs/
 - https://github.com/kubernetes-sigs/kueue/issues/4848
-- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go`,
+- https://github.com/kubernetes-sigs/kueue/issues/10504
+- kubernetes-sigs/kueue, `pkg/dra/claims.go`, `pkg/scheduler/flavorassigner/flavorassigner.go`,
   `pkg/controller/jobframework/reconciler.go` (`FindAncestorJobManagedByKueue`),
   `pkg/controller/jobs` (the kinds that it knows), `pkg/controller/jobs/pod/pod_webhook.go`
 """
@@ -40,7 +46,8 @@ References
 from typing import NamedTuple
 
 from rules.base.json_values import as_objects, as_text, display
-from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
+from rules.base.traits import CLAIM, GPU_RESOURCE, KNOWN_QUEUES
+from rules.gpu.claims import FIELD, declared_claims, device_classes, is_gpu_class, used_claims
 from rules.gpu.devices import first_request, requested_resources
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
 from rules.profile.profile import Profile
@@ -50,6 +57,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 QUEUE = "kueue.x-k8s.io/queue-name"
 # Pods that wait to be admitted have it.
 _GATE = "kueue.x-k8s.io/admission"
+_NO_DEVICES = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 # Kueue neither queues these nor copies their label to their pods.
 _NOT_QUEUED = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
 
@@ -81,6 +89,32 @@ def check(pod: Pod, context: Context) -> Findings:
                 "asks for it",
                 help=f"ask for what the queue covers, or add {resource} to the ClusterQueue",
             )
+    if all(map(_is_no_device, queue.resources)):
+        yield from _uncounted_claims(pod, context, local.cluster_queue)
+
+
+def _uncounted_claims(pod: Pod, context: Context, queue: str) -> Findings:
+    """Yield each claim for GPUs, where the queue covers nothing that a device could count as."""
+    used = used_claims(pod)
+    for index, entry in declared_claims(pod):
+        name = as_text(entry.get("name"))
+        classes = device_classes(entry, context.inventory, pod.object.namespace)
+        if name in used and any(
+            is_gpu_class(each, pod.profile, context.inventory) for each in classes
+        ):
+            yield Finding(
+                path=(*pod.path, FIELD, index),
+                key=f"queue.claim.{name}",
+                message=f"the ClusterQueue {display(queue)} covers no resource that the devices of "
+                f"the claim {display(name)} can be counted as: Kueue counts them nowhere, or "
+                "admits no workload with them",
+                help="map the device class to a resource by deviceClassMappings in Kueue's "
+                "configuration, and add the resource to the ClusterQueue",
+            )
+
+
+def _is_no_device(resource: str) -> bool:
+    return resource in _NO_DEVICES or resource.startswith("hugepages-")
 
 
 def _is_held(pod: Pod) -> bool:
@@ -109,5 +143,9 @@ def _unknown(inventory: Inventory, queue: tuple[str, Profile]) -> _Unknown:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_QUEUES), needs_resources=True
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_RESOURCE | CLAIM, KNOWN_QUEUES),
+    needs_resources=True,
 )

@@ -6,8 +6,8 @@ Reads the options that tell a program how many GPUs to use, and finds containers
 another number of whole GPUs:
 
 - `--tensor-parallel-size` and `--pipeline-parallel-size` of vLLM, SGLang, TensorRT-LLM and
-  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings, and the variable
-  `NUM_SHARD`;
+  LMDeploy, and `--num-shard` of Text Generation Inference, in all their spellings, also of vLLM and
+  SGLang in Dynamo, and the variable `NUM_SHARD`;
 - `NIM_TENSOR_PARALLEL_SIZE` and `NIM_PIPELINE_PARALLEL_SIZE` of NVIDIA NIM. DJL Serving starts as
   many workers as fit, so only an `OPTION_TENSOR_PARALLEL_DEGREE` above the GPUs is reported;
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
@@ -76,13 +76,20 @@ def check(pod: Pod, _context: Context) -> Findings:
         gpus = whole_gpus(container) if size and _is_one_each(pod, container) else None
         if gpus is None or size is None or size.gpus == gpus:
             continue
-        if size.gpus > gpus and size.launcher.spans_pods and not pod.is_final:
-            continue  # the pods of a group may work together
+        if size.gpus > gpus and size.launcher.spans_pods and _may_work_with_others(pod):
+            continue
         if size.gpus > gpus or size.launcher.uses_all:
             yield _finding(container, size, gpus)
     stated = stated_size(pod)
     if stated is not None:
         yield from _stated_finding(stated)
+
+
+def _may_work_with_others(pod: Pod) -> bool:
+    """Whether the pods of a group may work together, as those of a custom resource."""
+    if pod.layout.is_service:  # Dynamo says it of a service
+        return "multinode" in pod.holder
+    return not pod.is_final
 
 
 def _stated_finding(stated: StatedSize) -> Findings:

@@ -2,8 +2,8 @@
 
 The driver decodes them strictly and then validates them, in its webhook, if that is installed, and
 again on the node. Sources: `cmd/webhook/main.go` and `api/nvidia.com/resource/v1beta1` of
-kubernetes-sigs/dra-driver-nvidia-gpu, commit 3fe9487. What depends on feature gates of the
-driver is not checked.
+kubernetes-sigs/dra-driver-nvidia-gpu, commit 3fe9487. Nothing in a cluster's objects says which
+feature gates of the driver are on; those that are off by default are named.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -23,6 +23,10 @@ OTHER_KINDS = (
 )
 TIME_SLICING, MPS = "TimeSlicing", "MPS"
 STRATEGIES = (TIME_SLICING, MPS)
+# What needs a feature gate of the driver that is off by default: `pkg/featuregates/featuregates.go`
+# and `api/nvidia.com/resource/v1beta1/sharing.go` and `vfiodeviceconfig.go`.
+GATES = {TIME_SLICING: "TimeSlicingSettings", MPS: "MPSSupport"}
+GATES_OF_KINDS = {"VfioDeviceConfig": "PassthroughSupport"}
 INTERVALS = ("Default", "Short", "Medium", "Long")
 SLICING_FIELD, MPS_FIELD = "timeSlicingConfig", "mpsConfig"
 SHARING_FIELDS = {GPU: ("strategy", SLICING_FIELD, MPS_FIELD), MIG: ("strategy", MPS_FIELD)}
@@ -41,13 +45,14 @@ class Fault(NamedTuple):
     """What is wrong at `path` of the parameters.
 
     `text` completes "the parameters". A fault that is not certain may be none for a release of
-    the driver that is newer than the sources.
+    the driver that is newer than the sources. With a `gate` it is none if the gate is on.
     """
 
     path: Path
     text: str
     help: str
     is_certain: bool = True
+    gate: str = ""
 
 
 def faults(parameters: Mapping[str, Any]) -> Iterator[Fault]:
@@ -64,6 +69,13 @@ def faults(parameters: Mapping[str, Any]) -> Iterator[Fault]:
         yield Fault(("apiVersion",), text, f"write {API_VERSION}")
     elif api_version == API_VERSION and kind not in OTHER_KINDS:
         yield from _faults_of(kind, parameters)
+    elif gate := GATES_OF_KINDS.get(kind):
+        yield _behind_gate(("kind",), f"have the kind {kind}", gate)
+
+
+def _behind_gate(path: Path, text: str, gate: str) -> Fault:
+    advice = f"see whether {gate}=true is among the featureGates of the driver's chart"
+    return Fault(path, text, advice, is_certain=False, gate=gate)
 
 
 def _faults_of(kind: str, parameters: Mapping[str, Any]) -> Iterator[Fault]:
@@ -85,6 +97,8 @@ def _faults_of_sharing(sharing: Mapping[str, Any], fields: tuple[str, ...]) -> I
     yield from _unknown_fields(sharing, fields, place)
     strategy = sharing.get("strategy")
     yield from _choice_faults(sharing, "strategy", STRATEGIES, place, is_required=True)
+    if strategy in STRATEGIES:
+        yield _behind_gate((*place, "strategy"), f"share by {strategy}", GATES[strategy])
     for field, owner in ((SLICING_FIELD, TIME_SLICING), (MPS_FIELD, MPS)):
         settings = (yield from _object(sharing, field, place)) if field in fields else None
         if settings is None:

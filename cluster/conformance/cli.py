@@ -1,0 +1,172 @@
+"""The command `gpuward conformance`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cluster.api.errors import ClusterError, Object
+from cluster.audit.audit import audit
+from cluster.conformance.evidence import Evidence, gather
+from cluster.conformance.report import to_document, to_html, to_markdown
+from cluster.doctor.facts import read_facts
+from cluster.source.objects import ObjectReader, SourceError
+from cluster.source.options import add_connection_options, open_connection
+from cluster.source.release import read_policy
+from cluster.structured_output import format_document
+from lint.options import add_policy
+from policies.loading import POLICY_FILE, PolicyError, default_policy, parse_policy
+from policies.policy import Policy
+from rules.base.json_values import as_object, as_text
+from sources.policy_file import PolicyChoice
+from sources.sources import UsageError
+from terminal import CommandParser, write_error
+
+if TYPE_CHECKING:
+    from cluster.api.connection import Connection
+    from cluster.source.api_server import ApiServerSource
+
+_DESCRIPTION = """\
+Write a report about the requirement "Secure Accelerator Access" (KAR-0049) of Kubernetes AI
+Conformance: which ways to a GPU this cluster's admission closes, by which control, and which
+pods reach GPUs without asking. The ways are tried by dry runs. Nothing is created or changed."""
+_EPILOG = """\
+The account needs the rights of gpuward audit and gpuward doctor, to list admission policies,
+and to create pods in the namespaces; with --as, to impersonate the user, who needs that right.
+
+exit status: 0 every way is closed, and no pod reaches GPUs without asking; 1 a way is open, or
+a pod reaches GPUs; 2 wrong usage, or nothing could be read; 3 something is not known"""
+_IMAGE = "registry.example.com/app:1"
+_MAX_BYTES = 8 << 20
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = CommandParser(
+        prog="gpuward conformance",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--output",
+        "-o",
+        choices=("markdown", "json", "html"),
+        default="markdown",
+        help="default: markdown",
+    )
+    tried = made.add_argument_group("dry runs")
+    tried.add_argument(
+        "--namespace",
+        "-n",
+        metavar="NS",
+        dest="namespaces",
+        action="append",
+        default=[],
+        help="a namespace of users in which to try the ways; repeatable; default: default",
+    )
+    tried.add_argument("--as", metavar="USER", dest="user", help="try them as this user")
+    tried.add_argument(
+        "--as-group",
+        metavar="GROUP",
+        dest="groups",
+        action="append",
+        default=[],
+        help="as a member of this group; repeatable",
+    )
+    tried.add_argument(
+        "--image",
+        default=_IMAGE,
+        help="an image that users may use there, if a policy restricts images; no container starts",
+    )
+    add_connection_options(made)
+    add_policy(made.add_argument_group("rules"))
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command with these arguments; the exit status."""
+    # It needs the Kubernetes client, and --help does not.
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.groups and not options.user:
+        parser.error("--as-group is for --as USER")
+    try:
+        connection = open_connection(options)
+        source = ApiServerSource(connection)
+        evidence = _gather(options, source, connection)
+    except (ClusterError, PolicyError, SourceError, UsageError) as error:
+        write_error("gpuward conformance", *str(error).split("\n"))
+        return 2
+    if options.output == "json":
+        sys.stdout.write(format_document(to_document(evidence), "json"))
+    else:
+        write = to_html if options.output == "html" else to_markdown
+        sys.stdout.write(write(evidence))
+    return evidence.exit_status
+
+
+def _gather(
+    options: argparse.Namespace, source: ApiServerSource, connection: Connection
+) -> Evidence:
+    """Read the cluster, and make the dry runs."""
+    policy, described = _policy(options, source)
+    version = as_text(as_object(connection.request("GET", "/version")).get("gitVersion"))
+    facts = read_facts(source, policy, source.get_text)
+    acting = connection.as_user(options.user, options.groups) if options.user else connection
+
+    def send(method: str, path: str, body: Object, sent: str) -> Object:
+        return acting.request(method, path, body, sent, _MAX_BYTES)
+
+    about = {
+        "gpuward": importlib.metadata.version("gpuward"),
+        "Kubernetes": version,
+        "cluster (UID of kube-system)": _cluster_uid(connection),
+        **described,
+    }
+    return gather(
+        facts,
+        source,
+        send,
+        audit(source, policy, None),
+        [*dict.fromkeys(options.namespaces)] or ["default"],
+        about,
+        image=options.image,
+        is_own=not options.user,
+    )
+
+
+def _cluster_uid(connection: Connection) -> str:
+    """What many call the identity of a cluster; empty if the account may not read it."""
+    try:
+        found = connection.request("GET", "/api/v1/namespaces/kube-system")
+    except ClusterError:
+        return ""
+    return as_text(as_object(found.get("metadata")).get("uid"))
+
+
+def _policy(options: argparse.Namespace, source: ObjectReader) -> tuple[Policy, Mapping[str, str]]:
+    """The policy by which running pods are judged, and what the report says about it.
+
+    That is the policy of the cluster, if the options name none; without one, the default policy.
+    """
+    if options.policy or options.isolated or options.profile:
+        choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
+        policy, name = choice.load()
+        return policy, {"policy": name or "the default policy"}
+    try:
+        text = read_policy(source)
+    except SourceError as error:
+        return default_policy(), {"policy": f"the default policy: {error}"}
+    content = text.encode(errors="replace")
+    described = {
+        "policy": "that of the cluster",
+        "policy sha256": hashlib.sha256(content).hexdigest(),
+    }
+    return parse_policy(content, POLICY_FILE), described

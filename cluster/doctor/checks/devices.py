@@ -1,0 +1,439 @@
+"""Who offers the GPUs of nodes, device plugins or DRA drivers, and whether claims can get them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cluster.doctor.facts import (
+    DaemonSet,
+    Facts,
+    autoscaler_of,
+    by_name,
+    daemon_sets,
+    name_of,
+    why_missing,
+)
+from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.gpus.claims import is_gpu_driver
+from cluster.gpus.usage import Usage, by_offer
+from cluster.source.device_plugins import is_device_plugin
+from cluster.source.objects import (
+    CLAIMS,
+    CLUSTER_POLICIES,
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
+    GPU_CLUSTERS,
+    NODES,
+    SLICES,
+    VALIDATING,
+    GetError,
+    SourceError,
+    matches,
+)
+from kubeyaml import YamlError, read, split
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.gpu.devices import DEVICE_CLASS_PREFIX
+from rules.gpu.images import full_repository, image_name
+
+# Cards that a device plugin and a DRA driver offer.
+
+_OFFERED_TWICE = "cards offered twice"
+_ONE_WAY = (
+    "offer them by one of the two: switch the device plugin off on these nodes, or the GPUs of the "
+    "DRA driver (resources.gpus.enabled of its chart)"
+)
+
+
+def check_cards_offered_twice(facts: Facts) -> Iterator[Row]:
+    """One row for each way in which nodes offer cards twice, or one for all nodes of drivers."""
+    usage = facts.usage
+    if usage is None:
+        return  # other rows say that pods are not known
+    for twice, nodes in by_offer(usage.nodes).items():
+        message = (
+            f"offer the same cards as {', '.join(twice.resources)} and by the driver "
+            f"{twice.driver}: the scheduler can give one card to two pods"
+        )
+        yield wrong(_OFFERED_TWICE, names(nodes), message, _ONE_WAY)
+    good = [n.name for n in usage.nodes if _drivers(facts, usage, n.name) and not n.offered_twice]
+    if good:
+        message = f"nodes whose cards a DRA driver alone offers: {len(good):,}"
+        yield ok(_OFFERED_TWICE, names(good), message)
+
+
+def _drivers(facts: Facts, usage: Usage, node: str) -> list[str]:
+    """The drivers that offer GPUs of a node."""
+    return [
+        used.resource
+        for each in usage.nodes
+        if each.name == node
+        for used in each.resources
+        if used.total and is_gpu_driver(used.resource, facts.policy.profile)
+    ]
+
+
+# Two device plugins for one resource.
+
+_DEVICE_PLUGINS = "device plugins"
+_ONE_PLUGIN = "remove one of them, or give them nodes of their own by nodeSelector"
+# The last part of an image's repository -> the resource that the plugin offers by default.
+# NVIDIA/k8s-device-plugin, Google's plugin for GKE, Project-HAMi/HAMi charts/hami/values.yaml
+_NVIDIA_CARD = "nvidia.com/gpu"
+_RESOURCES = dict.fromkeys(("k8s-device-plugin", "nvidia-gpu-device-plugin", "hami"), _NVIDIA_CARD)
+_AMD = ("rocm/k8s-device-plugin", "amd.com/gpu")
+
+
+def check_device_plugins(facts: Facts) -> Iterator[Row]:
+    """One row for each pair of DaemonSets that offer the same resource on the same nodes."""
+    plugins = [
+        (daemon_set, resource)
+        for daemon_set in daemon_sets(facts)
+        if is_device_plugin(daemon_set.pod_spec)
+        and _has_pods(daemon_set)
+        and (resource := _offered(daemon_set.pod_spec))
+    ]
+    nodes = by_name(facts.objects(NODES))
+    labelled = [(name, as_object(as_object(n.get("metadata")).get("labels"))) for name, n in nodes]
+    shared: dict[tuple[str, str, str], list[str]] = {}
+    for index, (one, resource) in enumerate(plugins):
+        for other, of_other in plugins[index + 1 :]:
+            if of_other != resource:
+                continue
+            both = [n for n, labels in labelled if _is_on(one, labels) and _is_on(other, labels)]
+            if both:
+                shared[one.subject, other.subject, resource] = both
+    for (first, second, resource), both in shared.items():
+        message = (
+            f"both offer {resource} on {names(both)}: the kubelet uses the one that registered "
+            "last, and if that one goes, the node offers none"
+        )
+        yield wrong(_DEVICE_PLUGINS, f"{first}, {second}", message, _ONE_PLUGIN)
+
+
+def _offered(pod_spec: Mapping[str, Any]) -> str:
+    """The resource that a device plugin offers by default; empty if its image is not known."""
+    for _, container in as_objects(pod_spec.get("containers")):
+        image = as_text(container.get("image"))
+        if full_repository(image).endswith(_AMD[0]):
+            return _AMD[1]
+        if resource := _RESOURCES.get(image_name(image)):
+            return resource
+    return ""
+
+
+def _has_pods(daemon_set: DaemonSet) -> bool:
+    """Whether a DaemonSet has pods on nodes; also if its status does not say."""
+    return daemon_set.status.get("desiredNumberScheduled") != 0
+
+
+def _is_on(daemon_set: DaemonSet, labels: Mapping[str, Any]) -> bool:
+    """Whether the pods of a DaemonSet may be on a node with these labels."""
+    spec = daemon_set.pod_spec
+    if not matches({"matchLabels": spec.get("nodeSelector")}, labels):
+        return False
+    affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
+    required = as_object(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = [term for _, term in as_objects(required.get("nodeSelectorTerms"))]
+    return not terms or any(matches(term, labels) for term in terms)
+
+
+# The two ways in which NVIDIA's operator offers GPUs.
+
+_OPERATOR = "GPU operator"
+_ONE_RESOURCE = (
+    "keep the one that you mean, and delete the other after its pods have ended: "
+    "docs/vendors/dra.md"
+)
+
+
+def check_operator(facts: Facts) -> Iterator[Row]:
+    """A row that is wrong if a ClusterPolicy and a GPUCluster exist.
+
+    Since version 26.7.0 the operator does not allow both.
+    Source: NVIDIA/gpu-operator pull request 2696
+    """
+    policies, clusters = facts.objects(CLUSTER_POLICIES), facts.objects(GPU_CLUSTERS)
+    if policies and clusters:
+        subject = names([f"{each['kind']} {name_of(each)}" for each in (*policies, *clusters)])
+        message = (
+            "both exist, which the GPU operator does not allow: one offers GPUs by the device "
+            "plugin, the other by claims"
+        )
+        yield wrong(_OPERATOR, subject, message, _ONE_RESOURCE)
+        return
+    for present, other in ((policies, GPU_CLUSTERS), (clusters, CLUSTER_POLICIES)):
+        if present and (row := why_missing(facts, _OPERATOR, other)):
+            yield row
+
+
+# Extended resources that nobody offers any more.
+
+_CLASSES = "device classes"
+
+
+def check_device_classes(facts: Facts) -> Iterator[Row]:
+    """One row for each resource that pods wait for, which only a DeviceClass could give.
+
+    NVIDIA's operator installs its classes without `extendedResourceName`, so pods that ask for
+    `nvidia.com/gpu` wait for ever once its device plugin is gone.
+    Source: NVIDIA/cloud-native-docs issue 458
+    """
+    usage, profile = facts.usage, facts.policy.profile
+    if usage is None:
+        return
+    offered = {
+        known.vendor: driver
+        for node in usage.nodes
+        for driver in _drivers(facts, usage, node.name)
+        if (known := profile.resource(f"{DEVICE_CLASS_PREFIX}{driver}"))
+    }
+    classes = facts.objects(DEVICE_CLASSES)
+    given = {as_text(as_object(c.get("spec")).get("extendedResourceName")) for c in classes}
+    given.update(f"{DEVICE_CLASS_PREFIX}{name_of(each)}" for each in classes)
+    for used in usage.totals():
+        known = profile.resource(used.resource)
+        driver = offered.get(known.vendor) if known else None
+        if driver is None or not used.pending or used.total or used.resource in given:
+            continue
+        if is_gpu_driver(used.resource, profile):
+            continue  # a claim for a class
+        if row := why_missing(facts, _CLASSES, DEVICE_CLASSES):
+            yield row
+            return
+        message = (
+            f"pods wait for {used.pending}, which no node offers; the driver {driver} has cards, "
+            "but no DeviceClass has this extendedResourceName"
+        )
+        remedy = (
+            f"set extendedResourceName: {used.resource} in the DeviceClass of the driver "
+            "(Kubernetes 1.36 or newer, or the feature gate DRAExtendedResource), or let the pods "
+            "use claims"
+        )
+        yield wrong(_CLASSES, used.resource, message, remedy)
+
+
+# Quotas of Kueue for claims.
+
+_KUEUE = "Kueue"
+_KUEUE_KEY = "controller_manager_config.yaml"
+
+
+def check_kueue(facts: Facts) -> Iterator[Row]:
+    """One row for the classes of GPUs of which Kueue's configuration has no mapping.
+
+    Releases differ in what they do with a claim of such a class: older ones admit the workload and
+    count nothing, newer ones do not admit it.
+    Source: kubernetes-sigs/kueue issue 10504, pkg/dra/claims.go
+    """
+    profile = facts.policy.profile
+    classes = sorted(
+        name
+        for each in facts.objects(DEVICE_CLASSES)
+        if is_gpu_driver(name := name_of(each), profile)
+        or profile.resource(as_text(as_object(each.get("spec")).get("extendedResourceName")))
+    )
+    namespace, name = _kueue_configuration(facts)
+    if not (classes and name and facts.objects(SLICES)):
+        return
+    subject = f"configmap/{name} in {namespace}"
+    try:
+        found = facts.get(CONFIG_MAPS, namespace, name)
+        mapped = _mapped_classes(as_text(as_object((found or {}).get("data")).get(_KUEUE_KEY)))
+    except SourceError as error:
+        right = error.right if isinstance(error, GetError) else ""
+        remedy = f"grant the right to {right}" if right else "run the command again"
+        yield not_known(_KUEUE, subject, str(error), remedy)
+        return
+    except YamlError as error:
+        yield not_known(_KUEUE, subject, f"{_KUEUE_KEY}: {error}", "write it as YAML")
+        return
+    if found is None:
+        remedy = "look for deviceClassMappings in the configuration of Kueue's controller"
+        yield not_known(_KUEUE, subject, "is not there", remedy)
+        return
+    if missing := [each for each in classes if each not in mapped]:
+        message = (
+            f"deviceClassMappings has none of the classes {names(missing)}: Kueue counts their "
+            "devices in no quota, and newer releases admit no workload that claims them"
+        )
+        remedy = (
+            "add the classes to resources.deviceClassMappings, with a resource that ClusterQueues "
+            "cover, and restart kueue-controller-manager"
+        )
+        yield wrong(_KUEUE, subject, message, remedy)
+    else:
+        yield ok(_KUEUE, subject, f"maps {names(classes)} to resources of queues")
+
+
+def _kueue_configuration(facts: Facts) -> tuple[str, str]:
+    """The namespace and the name of Kueue's configuration; empty if Kueue is not installed.
+
+    Names in its chart begin as that of the Service of its webhook.
+    """
+    for item in facts.objects(VALIDATING):
+        for _, entry in as_objects(item.get("webhooks")):
+            service = as_object(as_object(entry.get("clientConfig")).get("service"))
+            name, _, rest = as_text(service.get("name")).partition("-webhook-service")
+            if entry.get("name") == "vclusterqueue.kb.io" and name and not rest:
+                return as_text(service.get("namespace")), f"{name}-manager-config"
+    return "", ""
+
+
+def _mapped_classes(text: str) -> set[str]:
+    """The classes that a configuration of Kueue maps to resources. Raises YamlError."""
+    found: set[str] = set()
+    for document in filter(None, map(read, split(text))):
+        resources = as_object(as_object(document.value).get("resources"))
+        for _, mapping in as_objects(resources.get("deviceClassMappings")):
+            listed = mapping.get("deviceClassNames")
+            found.update(as_text(name) for name in (listed if isinstance(listed, list) else ()))
+    return found
+
+
+# Claims that wait for a node that no autoscaler starts, and claims that nobody uses.
+
+_AUTOSCALER = "autoscaler"
+
+
+def check_autoscaler(facts: Facts) -> Iterator[Row]:
+    """A row that is not known if claims wait while an autoscaler runs that may start no node.
+
+    Where a pool has no node, autoscalers do not know which devices a node of it would have.
+    Source: aws/karpenter-provider-aws issue 9519, kubernetes/autoscaler issues 7799 and 10277
+    """
+    usage = facts.usage
+    running = sorted(image for image in facts.images if autoscaler_of(image))
+    if usage is None or not running:
+        return
+    waiting = [
+        f"{consumer.name} in {consumer.namespace}"
+        for consumer in usage.consumers
+        if not consumer.node
+        and any(is_gpu_driver(name, facts.policy.profile) for name in consumer.amounts)
+    ]
+    if waiting:
+        which = ", ".join(dict.fromkeys(map(autoscaler_of, running)))
+        message = (
+            f"claims wait for devices, and {which} may start no node for them from a pool without "
+            "nodes: it does not know which devices the node would have"
+        )
+        remedy = (
+            "keep one node in the pool, or see in the documents of the autoscaler how its template "
+            "says the devices"
+        )
+        yield not_known(_AUTOSCALER, names(waiting), message, remedy)
+
+
+_CLAIMS = "claims"
+_UNUSED = (
+    "if nobody needs the claim, delete it: kubectl delete resourceclaim NAME -n NAMESPACE; else "
+    "see whether kube-controller-manager works, which takes devices back"
+)
+
+
+def check_claims(facts: Facts) -> Iterator[Row]:
+    """One row for the claims that have cards and no pod that uses them."""
+    usage, profile = facts.usage, facts.policy.profile
+    if usage is None or not any(_drivers(facts, usage, node.name) for node in usage.nodes):
+        return
+    if row := why_missing(facts, _CLAIMS, CLAIMS):
+        yield row
+        return
+    has_cards = [
+        consumer
+        for consumer in usage.consumers
+        if consumer.node and any(is_gpu_driver(name, profile) for name in consumer.amounts)
+    ]
+    idle = [f"{each.name} in {each.namespace}" for each in has_cards if each.is_idle]
+    if idle:
+        message = "has cards, and no pod that could use them"
+        yield wrong(_CLAIMS, names(idle), message, _UNUSED)
+    elif has_cards:
+        yield ok(_CLAIMS, "all", f"claims whose cards pods use: {len(has_cards):,}")
+
+
+# The exporter of metrics, which has to be told of claims.
+
+_EXPORTER = "GPU exporter"
+# NVIDIA/dcgm-exporter pkg/cmd/app.go
+_VARIABLE, _ARGUMENT = "KUBERNETES_ENABLE_DRA", "--kubernetes-enable-dra"
+_TRUE = ("true", "1", "t")
+
+
+def check_exporter(facts: Facts) -> Iterator[Row]:
+    """One row for each DCGM exporter on nodes of a DRA driver: whether it knows pods with claims.
+
+    The kubelet names devices of claims as the driver does, and the exporter learns from
+    ResourceSlices which cards they are, if it is told to.
+    Source: NVIDIA/gpu-operator pull request 2706
+    """
+    usage = facts.usage
+    if usage is None:
+        return
+    drivers = {node.name: _drivers(facts, usage, node.name) for node in usage.nodes}
+    nodes = by_name(facts.objects(NODES))
+    labelled = [
+        (name, as_object(as_object(node.get("metadata")).get("labels")))
+        for name, node in nodes
+        if any(driver.endswith("nvidia.com") for driver in drivers.get(name, ()))
+    ]
+    for daemon_set in daemon_sets(facts):
+        container = _exporter_in(daemon_set.pod_spec)
+        on = [name for name, labels in labelled if _is_on(daemon_set, labels)]
+        if container is None or not on:
+            continue
+        if _is_told_of_claims(container):
+            yield ok(_EXPORTER, daemon_set.subject, "names the pods that have GPUs by claims")
+        else:
+            message = f"its metrics of {names(on)} do not say which pods have GPUs by claims"
+            remedy = (
+                f'set {_VARIABLE}: "true" for the exporter (kubernetesDRA.enabled of its chart), '
+                "with the right to list and watch resourceslices"
+            )
+            yield wrong(_EXPORTER, daemon_set.subject, message, remedy)
+
+
+def _exporter_in(pod_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next(
+        (
+            container
+            for _, container in as_objects(pod_spec.get("containers"))
+            if image_name(as_text(container.get("image"))) == "dcgm-exporter"
+        ),
+        None,
+    )
+
+
+def _is_told_of_claims(container: Mapping[str, Any]) -> bool:
+    """Whether a variable or an argument says so; a reference may say so."""
+    variables = [v for _, v in as_objects(container.get("env")) if v.get("name") == _VARIABLE]
+    if any("valueFrom" in v or as_text(v.get("value")).lower() in _TRUE for v in variables):
+        return True
+    listed = (container.get(field) for field in ("command", "args"))
+    words = [as_text(word) for each in listed if isinstance(each, list) for word in each]
+    return any(f"{_ARGUMENT}={true}" in words for true in _TRUE) or _ARGUMENT in words
+
+
+# Pods that lost their GPUs when their node was restarted, and that nobody runs again.
+
+_FAILED = "failed pods"
+_RUN_AGAIN = (
+    "delete them and create them again, or let a Job or a Deployment make the pods: kubectl delete "
+    "pod NAME -n NAMESPACE"
+)
+
+
+def check_failed_pods(facts: Facts) -> Iterator[Row]:
+    """One row for each reason for which pods with GPUs that have no controller have failed.
+
+    A kubelet that starts before the device plugin does refuses its pods, which stay as they are.
+    Source: kubernetes/kubernetes issue 125579
+    """
+    by_reason: dict[str, list[str]] = {}
+    for pod in facts.failed:
+        if not pod.has_owner and pod.reason:  # without a reason, a container has ended so
+            by_reason.setdefault(pod.reason, []).append(pod.subject)
+    for reason, subjects in sorted(by_reason.items()):
+        message = f"failed with {reason}, and has no controller that makes another one"
+        yield wrong(_FAILED, names(sorted(subjects)), message, _RUN_AGAIN)

@@ -1,0 +1,69 @@
+"""A pod asks for a GPU in a namespace that may have none.
+
+What it does
+------------
+Finds pods that request a GPU, or part of one, in a namespace that the option `namespaces` does not
+list. The rule is off by default, and a policy that turns it on must set this option. A resource
+claim counts, unless it is known that none of its classes is of GPUs. It says nothing about a
+manifest that names no namespace, nor about the components of the GPU platform.
+
+Why it matters
+--------------
+A quota limits GPUs in the namespaces that have one. In every other namespace, whoever may create
+pods gets as many GPUs as there are. A list of namespaces closes those that nobody thought of.
+
+Options
+-------
+`namespaces`: the names of the namespaces whose pods may have GPUs, in which `*` stands for any
+characters.
+
+References
+----------
+- https://github.com/deckhouse/deckhouse/pull/22757
+- https://kubernetes.io/docs/concepts/policy/resource-quotas/
+"""
+
+from rules.base.json_values import as_text, display
+from rules.base.traits import GPU
+from rules.base.words import matches_any
+from rules.gpu.claims import OTHER, declared_claims, device_classes, is_gpu_class
+from rules.gpu.devices import request_of
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield the first container that asks for a GPU, if the namespace may have none."""
+    allowed, namespace = context.options["namespaces"], pod.object.namespace
+    if not allowed or not namespace or matches_any(allowed, namespace):
+        return
+    for container in pod.containers:
+        if _asks(container) or _claims_gpus(container, pod, context):
+            yield Finding(
+                path=container.resources_path,
+                key="namespace",
+                message=f"{container} asks for a GPU in the namespace {display(namespace)}, whose "
+                "pods may have none",
+                container=container,
+                help="use a namespace for GPU work, or ask whoever keeps the policy to list this "
+                "one",
+            )
+            return
+
+
+def _asks(container: Container) -> bool:
+    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER})
+
+
+def _claims_gpus(container: Container, pod: Pod, context: Context) -> bool:
+    """Whether the container uses a claim that may be for GPUs."""
+    names = {as_text(claim.get("name")) for _, claim in container.claims}
+    for _, entry in declared_claims(pod):
+        if as_text(entry.get("name")) in names:
+            classes = device_classes(entry, context.inventory, pod.object.namespace)
+            known = [is_gpu_class(c, pod.profile, context.inventory) for c in classes]
+            if not known or any(known):
+                return True
+    return False
+
+
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU,), options={"namespaces": ()})

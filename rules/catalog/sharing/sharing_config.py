@@ -1,0 +1,136 @@
+"""A configuration of NVIDIA's device plugin shares GPUs in a way that it ignores or refuses.
+
+What it does
+------------
+Reads the files of a ConfigMap that are configurations of NVIDIA's device plugin, with `version: v1`
+and `sharing`, whatever the ConfigMap is called. Finds `renameByDefault` and
+`failRequestsGreaterThanOne` anywhere but in `sharing.timeSlicing` or `sharing.mps`; `rename` and
+`devices` of a resource; names of resources that the device plugin does not have, such as
+`nvidia.com/gpus` or `nvidia.com/gpu.shared`; and `replicas: 1`. It is an error if `replicas` are
+missing, no whole number, or below 1. A file that is more than maps and lists in block style is not
+read.
+
+Why it matters
+--------------
+The device plugin ignores what is in the wrong place. With `renameByDefault` under `flags`, the
+replicas are called `nvidia.com/gpu`: pods that ask for a whole card get a tenth of one, and pods
+that ask for `nvidia.com/gpu.shared` stay Pending. With `replicas` that it cannot read, it does not
+start, and the node offers no GPU.
+
+References
+----------
+- https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus
+- https://github.com/NVIDIA/k8s-device-plugin/issues/1433
+- https://github.com/NVIDIA/k8s-device-plugin/issues/353
+- NVIDIA/k8s-device-plugin, `api/config/v1/replicas.go`, `resources.go`
+"""
+
+import re
+from collections.abc import Iterator
+
+from rules.base.json_values import as_object, as_text, display
+from rules.base.traits import PLUGIN_CONFIG
+from rules.gpu.block_yaml import Steps, Value, read_block_yaml
+from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+
+_WAYS = ("timeSlicing", "mps")
+_SETTINGS = ("renameByDefault", "failRequestsGreaterThanOne")
+_NOT_YET = ("rename", "devices")
+_PREFIX = "nvidia.com/"
+_NAME = re.compile(r"gpu|mig-\d{1,2}c?\.?[a-z0-9.+-]{1,40}")
+_SHARED = ".shared"
+
+
+def check(subject: KubernetesObject, _context: Context) -> Findings:
+    """Yield what each configuration in the ConfigMap says that has no effect, or a bad one."""
+    for name, text in as_object(subject.raw.get("data")).items():
+        values = read_block_yaml(as_text(text))
+        if values is None or not _is_configuration(values):
+            continue
+        for key, message, advice, action in _faults(values):
+            yield Finding(
+                path=(*subject.path, "data", name),
+                key=f"{name}.{key}",
+                message=f"the configuration {display(name)} of the device plugin {message}",
+                help=advice,
+                action=action,
+            )
+
+
+def _is_configuration(values: list[Value]) -> bool:
+    return Value(("version",), "v1") in values and any(v.path == ("sharing",) for v in values)
+
+
+def _faults(values: list[Value]) -> Iterator[tuple[str, str, str, Action]]:
+    """The key, the message, the advice and the action of each fault."""
+    for value in values:
+        key = value.path[-1]
+        if key in _SETTINGS and not _is_in_a_way(value.path[:-1]):
+            yield (
+                ".".join(map(str, value.path)),
+                f"has {key} at {display(_place(value.path))}, where the device plugin ignores it",
+                f"move {key} to sharing.timeSlicing",
+                Action.WARN,
+            )
+    paths = {value.path: value.text for value in values}
+    for entry in dict.fromkeys(path[:4] for path in paths if _is_entry(path[:4])):
+        yield from _faults_of_resource(entry, paths)
+
+
+def _faults_of_resource(
+    entry: Steps, paths: dict[Steps, str]
+) -> Iterator[tuple[str, str, str, Action]]:
+    place = _place(entry)
+    name = paths.get((*entry, "name"), "")
+    if name and not _is_offered(name):
+        base = name.removesuffix(_SHARED)
+        right = base if base != name and _is_offered(base) else f"{_PREFIX}gpu"
+        yield (
+            f"{place}.name",
+            f"names the resource {display(name)}, which it does not have: it makes no replicas",
+            f"write {right}",
+            Action.WARN,
+        )
+    for key in _NOT_YET:
+        if (*entry, key) in paths:
+            yield (
+                f"{place}.{key}",
+                f"has {key} at {display(place)}, which it does not support: it shares all cards",
+                f"remove {key}",
+                Action.WARN,
+            )
+    yield from _faults_of_replicas(place, paths.get((*entry, "replicas")))
+
+
+def _faults_of_replicas(place: str, replicas: str | None) -> Iterator[tuple[str, str, str, Action]]:
+    key, advice = f"{place}.replicas", "write how many pods may share a card, at least 2"
+    if replicas == "1":
+        message = f"has replicas: 1 at {display(place)}, which shares nothing"
+        yield key, message, advice, Action.WARN
+    elif replicas is None or not re.fullmatch(r"0*[1-9][0-9]{0,8}", replicas):
+        said = "no replicas" if replicas is None else f"replicas: {display(replicas)}"
+        message = f"has {said} at {display(place)}: it does not start, and the node offers no GPU"
+        yield key, message, advice, Action.DENY
+
+
+def _is_offered(name: str) -> bool:
+    """Whether the device plugin has a resource of this name, to which it adds its domain."""
+    return _NAME.fullmatch(name.removeprefix(_PREFIX)) is not None and not name.endswith(_SHARED)
+
+
+def _is_in_a_way(path: Steps) -> bool:
+    return len(path) == 2 and path[0] == "sharing" and path[1] in _WAYS  # noqa: PLR2004  # sharing, the way
+
+
+def _is_entry(path: Steps) -> bool:
+    return len(path) == 4 and _is_in_a_way(path[:2]) and path[2] == "resources"  # noqa: PLR2004  # as above, and resources, the index
+
+
+def _place(path: Steps) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(PLUGIN_CONFIG,))
