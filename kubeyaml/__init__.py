@@ -3,6 +3,7 @@
 This package knows nothing of Kubernetes objects.
 """
 
+from kubeyaml.encoding import EncodingError, decode
 from kubeyaml.model import (
     Chunk,
     Document,
@@ -21,12 +22,14 @@ __all__ = [
     "Chunk",
     "Document",
     "Duplicate",
+    "EncodingError",
     "Json",
     "LimitError",
     "Limits",
     "Lines",
     "Place",
     "YamlError",
+    "decode",
     "line_and_column",
     "read",
     "split",

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from kubeyaml import YamlError, read, split
+from kubeyaml import EncodingError, YamlError, decode, read, split
 from rules.base.json_values import Json, pointer
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
@@ -146,10 +146,10 @@ def read_yaml(file: str) -> Json:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise CaseError(f"{file}: larger than {MAX_BYTES >> 20} MiB")
-        documents = [d for chunk in split(content.decode()) if (d := read(chunk)) is not None]
+        documents = [d for chunk in split(decode(content)) if (d := read(chunk)) is not None]
     except OSError as error:
         raise CaseError(f"{file}: {(error.strerror or str(error)).lower()}") from error
-    except (UnicodeDecodeError, YamlError) as error:
+    except (EncodingError, YamlError) as error:
         raise CaseError(f"{file}: {error}") from error
     if len(documents) != 1:
         raise CaseError(f"{file}: has {len(documents)} documents, and a case has one")

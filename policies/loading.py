@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
+from kubeyaml import (
+    Document,
+    EncodingError,
+    Limits,
+    YamlError,
+    decode,
+    line_and_column,
+    read,
+    split,
+)
 from policies.bundles import Setting, missing_profiles, rule_settings
 from policies.exceptions import to_exception, to_gpu_exception_limits
 from policies.policy import Policy, RuleSettings
@@ -180,9 +189,9 @@ def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Pol
 def decode_policy(content: bytes, name: str) -> str:
     """Return the text of the file called `name`. Raises PolicyError if it is not UTF-8."""
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PolicyError(f"{name}: not UTF-8 (byte {error.start})") from error
+        return decode(content)
+    except EncodingError as error:
+        raise PolicyError(f"{name}: {error}") from error
 
 
 def load_policy_file(file: str | None, profiles: list[str]) -> Policy:

@@ -7,6 +7,9 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kubeyaml import EncodingError, decode
+from sources.containment import is_inside
+
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
@@ -260,9 +263,9 @@ def _decode(name: str, content: bytes) -> Source | UnreadableSource:
             why += ": give it in parts, such as one namespace after the other"
         return UnreadableSource(name, why)
     try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return UnreadableSource(name, f"not UTF-8 (byte {error.start})")
+        text = decode(content)
+    except EncodingError as error:
+        return UnreadableSource(name, str(error))
     if len(text) <= _LFS_POINTER_SIZE and text.lstrip().startswith(_LFS_POINTERS):
         why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
         return UnreadableSource(name, why)
@@ -272,8 +275,7 @@ def _decode(name: str, content: bytes) -> Source | UnreadableSource:
 def _leads_outside(name: str, root: str) -> bool:
     if not os.path.islink(name):
         return False
-    inside = os.path.realpath(root)
-    return os.path.commonpath((os.path.realpath(name), inside)) != inside
+    return not is_inside(os.path.realpath(name), os.path.realpath(root))
 
 
 def _is_chart_template(name: str, tree: FileTree) -> bool:

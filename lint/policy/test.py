@@ -151,7 +151,7 @@ def _report(case: Case, lines: list[str]) -> None:
 def _write(case: Case, got: Mapping[str, Any]) -> None:
     text = write(stable_result(got))
     try:
-        with open(case.expected_file, "w", encoding="utf-8") as file:
+        with open(case.expected_file, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
         why = (error.strerror or str(error)).lower()

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from rules.base.json_values import as_object
+from sources.containment import is_inside
 from sources.kustomization_files import documents
 from sources.rendering.programs import TOO_LONG, ProgramError, find_program, is_late, run
 from sources.sources import DISK, Source, UnreadableSource
@@ -157,7 +158,7 @@ def _check_files(folder: str, root: str) -> None:
             path = os.path.join(here, name)
             if os.path.islink(path):
                 target = os.path.realpath(path)
-                if os.path.commonpath((target, inside)) != inside:
+                if not is_inside(target, inside):
                     raise ProgramError(f"{path} is a link that leads out of {root}")
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 raise ProgramError(f"{path} is not a regular file")
