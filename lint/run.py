@@ -7,7 +7,7 @@ import datetime
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lint.evaluation import Suggest
 from lint.linter import Linter
@@ -21,6 +21,8 @@ from sources.policy_file import PolicyChoice
 from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from lint.fix.output import Mode
     from sources.container_files import ContainerFiles
     from sources.git.changes import ChangedFiles, StagedFiles
@@ -159,12 +161,16 @@ def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
 def paths_of(options: argparse.Namespace) -> list[str]:
     """The paths that the user names, or what is read without any.
 
-    Raises UsageError if that is standard input and a terminal, or is named and not read.
+    Raises UsageError if that is standard input and it is a terminal or empty, or if standard input
+    has a name and is not read.
     """
     paths = _paths_of(options)
     if options.stdin_filename != STANDARD_INPUT and "-" not in paths:
         raise UsageError("--stdin-filename names standard input: add - to what is linted")
     return paths
+
+
+_GIVE = "give a file or folder, or - for standard input"
 
 
 def _paths_of(options: argparse.Namespace) -> list[str]:
@@ -176,7 +182,9 @@ def _paths_of(options: argparse.Namespace) -> list[str]:
     if options.changed_since:
         return ["."]
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("nothing to lint: give a file or folder, or - for standard input")
+        raise UsageError(f"nothing to lint: {_GIVE}")
+    if not cast("BufferedReader", sys.stdin.buffer).peek(1):
+        raise UsageError(f"nothing to lint: no path, and standard input is empty: {_GIVE}")
     return ["-"]
 
 

@@ -126,7 +126,8 @@ def files_at(
 
         found = sorted(glob.glob(path, recursive=True))
         if not found:
-            raise UsageError(f"{path} does not exist")
+            hint = ": an option and its value are two arguments" if path.startswith("--") else ""
+            raise UsageError(f"{path} does not exist{hint}")
         parts = path.split(os.sep)
         fixed = next(n for n, part in enumerate(parts) if glob.has_magic(part))
         ignored = exclude.ignored_in(os.sep.join(parts[:fixed]) or (os.sep if fixed else "."))
