@@ -16,7 +16,7 @@ from kubeyaml.model import (
     YamlError,
     line_and_column,
 )
-from kubeyaml.reader import read, split
+from kubeyaml.reader import Reader, read, split
 
 __all__ = [
     "Chunk",
@@ -28,6 +28,7 @@ __all__ = [
     "Limits",
     "Lines",
     "Place",
+    "Reader",
     "YamlError",
     "decode",
     "line_and_column",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol
@@ -107,6 +107,8 @@ class Linter:
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations, self._owners = Kustomizations(tree), Owners()
         self._inventory: Inventory | None = None
+        self.uses_values: Callable[[str], bool] | None = None
+        """whether a rendering uses the values in a file, if charts are rendered"""
 
     def gather(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text."""
@@ -173,7 +175,9 @@ class Linter:
             evaluator = Evaluator(self._rules, context)
             for current, item in self._items(file, evaluator):
                 if isinstance(item, UnparsedDocument):
-                    report_unparsed(self.results, file.source, item)
+                    report_unparsed(
+                        self.results, file.source, item, renders=self.uses_values is not None
+                    )
                 elif isinstance(item, InputNotEvaluated):
                     self.results.objects += 1
                     self.results.not_evaluated.append(item)
@@ -182,7 +186,7 @@ class Linter:
                     if self.preview and not file.source.is_embedded:
                         add_preview(self.previews, self.results, current, item, evaluator)
             if not file.source.is_embedded:
-                self.results.remarks += values_remarks(file, self._rules.profile)
+                self.results.remarks += values_remarks(file, self._rules.profile, self.uses_values)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
@@ -52,9 +52,15 @@ def unread_remarks(file: File, document: Document, profile: Profile) -> Iterator
     )
 
 
-def values_remarks(file: File, profile: Profile) -> Iterator[Remark]:
-    """What tells of GPUs in a file of a chart's values."""
+def values_remarks(
+    file: File, profile: Profile, uses_values: Callable[[str], bool] | None
+) -> Iterator[Remark]:
+    """What tells of GPUs in a file of a chart's values, unless a rendering has used them."""
     why = "in the values of a chart: lint the chart with --render, and with these --values"
+    if uses_values:
+        if uses_values(file.source.name):
+            return
+        why = "in values that no rendering here uses: lint their chart with these --values"
     for document in file.values():
         yield from _remarks_about_fields(
             file, document, fields_in_values(document.value, profile), why

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kubeyaml import EncodingError, decode
+from kubeyaml import EncodingError, Reader, decode
 from sources.containment import is_inside
 
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
@@ -131,7 +131,8 @@ class Part(NamedTuple):
 class Source(NamedTuple):
     """One text and the name by which reports call it.
 
-    `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
+    `is_named`: the user has named the file itself. `is_template`: it is in a chart, and has
+    placeholders.
     `is_rendering`: no file has the text; `name` is the command that writes it. `is_embedded`: it is
     in a file that is no manifest, and nothing fixes it. `part` says where the text is in its file,
     if it is not all of it.
@@ -144,6 +145,8 @@ class Source(NamedTuple):
     is_rendering: bool = False
     is_embedded: bool = False
     part: Part | None = None
+    reader: Reader | None = None
+    """what knows its documents already, if it has some in common with other texts"""
 
     @property
     def lines(self) -> range:
@@ -279,10 +282,15 @@ def _leads_outside(name: str, root: str) -> bool:
 
 
 def _is_chart_template(name: str, tree: FileTree) -> bool:
+    """Whether the file is in a chart: in `templates`, or what a template may include.
+
+    Templates often include files of a folder `files`, or of one with another name.
+    """
     folder = os.path.dirname(os.path.abspath(name))
+    if tree.is_file(os.path.join(folder, "Chart.yaml")):
+        return False  # values, and the chart itself
     while folder != os.path.dirname(folder):
-        above, own = os.path.split(folder)
-        if own == "templates" and tree.is_file(os.path.join(above, "Chart.yaml")):
+        folder = os.path.dirname(folder)
+        if tree.is_file(os.path.join(folder, "Chart.yaml")):
             return True
-        folder = above
     return False

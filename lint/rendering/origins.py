@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, Protocol, TypeVar
 
-from kubeyaml import Document
+from kubeyaml import Document, Reader
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import LocatedFinding, SuppressedFinding
 from reports.results import InputNotEvaluated, Remark, Results
@@ -16,6 +16,7 @@ from sources.manifests import File, Span
 from sources.sources import MAX_BYTES, Source
 
 _MAX_LINE = 2_000  # characters that are shown
+_MAX_SHARED = 16 << 20  # characters; what is read of them takes some twenty times as many bytes
 
 
 class Origin(NamedTuple):
@@ -58,11 +59,13 @@ class SourceFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, File | None] = {}
+        self.reader = Reader(_MAX_SHARED)
+        """what reads the documents of these files, and of the renderings"""
 
     def read(self, name: str) -> File | None:
         """The file called `name`; None if it cannot be read."""
         if name not in self._files:
-            self._files[name] = _read(name)
+            self._files[name] = _read(name, self.reader)
         return self._files[name]
 
 
@@ -76,13 +79,15 @@ def line_span(file: File, number: int) -> Span:
     return Span(start + column, start + len(line), number, column + 1)
 
 
-def _read(name: str) -> File | None:
+def _read(name: str, reader: Reader) -> File | None:
     try:
         if not os.path.isfile(name):
             return None
         with open(name, "rb") as file:
             content = file.read(MAX_BYTES + 1)
-        return File(Source(name, content.decode())) if len(content) <= MAX_BYTES else None
+        if len(content) > MAX_BYTES:
+            return None
+        return File(Source(name, content.decode(), reader=reader))
     except (OSError, UnicodeDecodeError):
         return None
 
