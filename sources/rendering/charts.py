@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from rules.base.json_values import as_object
+from rules.base.json_values import as_object, as_text
 from sources.containment import is_inside
 from sources.kustomization_files import documents
 from sources.rendering.dependencies import (
@@ -29,6 +29,7 @@ _MAX_FILES = 20_000
 _MAX_CI = 50
 # Where helm says that it failed: `(name/templates/pod.yaml:3:5)`, or without line or column.
 _PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _REMEDIES = {
     "missing in charts/": "`helm dependency build {folder}` fetches it, which gpuward never does",
     "kubeVersion": "choose another version of Kubernetes with --kube-version",
@@ -123,9 +124,13 @@ def _render(
     try:
         text = run([helm, "template", os.path.abspath(folder), *arguments], deadline=deadline)
     except ProgramError as error:
-        left_out = missing_dependencies(str(error))
+        message = str(error)
+        left_out = missing_dependencies(message)
+        if not left_out and not options.namespace and "namespace" in message.lower():
+            # Some charts refuse the namespace `default`, which is helm's.
+            return _render(helm, folder, options._replace(namespace=_name(folder)), deadline)
         if not left_out:
-            return _failure(folder, command, str(error))
+            return _failure(folder, command, message)
         try:
             text = _render_without(left_out, helm, folder, arguments, deadline)
         except ProgramError as other:
@@ -147,6 +152,12 @@ def _render_without(
     if needed := switched_on(text, missing):
         raise ProgramError(f"these dependencies are missing in charts/: {', '.join(needed)}")
     return text
+
+
+def _name(folder: str) -> str:
+    """A name for a namespace: that of the chart, or one that every chart accepts."""
+    name = as_text(as_object(next(documents(DISK, os.path.join(folder, CHART)), None)).get("name"))
+    return name if _NAMESPACE.fullmatch(name) else "gpuward-render"
 
 
 def _as_csv(path: str) -> str:

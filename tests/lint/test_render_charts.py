@@ -555,3 +555,14 @@ def test_items_of_a_list_have_their_own_lines(helm: LintCommand, template: str) 
         if f["rule"] == "visible-devices-env"
     ]
     assert place == ("chart/values.yaml", 10)
+
+
+@BOTH_HELMS
+def test_a_chart_that_refuses_the_default_namespace_gets_one(helm: LintCommand) -> None:
+    refuse = '{{ if eq .Release.Namespace "default" }}{{ fail "not in the default namespace" }}'
+    helm.write("chart/templates/check.yaml", refuse + "{{ end }}\n")
+    helm.write("chart/values.yaml", VALUES.replace("env: []\n", BYPASS))
+    (found, *_) = helm.json("--render", "chart").report["findings"]
+    assert found["rendered_by"] == "helm template chart --namespace=serving"
+    text = not_evaluated(helm.json("--render", "--namespace", "default", "chart"))
+    assert "not in the default namespace" in text
