@@ -81,7 +81,7 @@ def _evaluate(
     done = run(options, paths, mode, staged, suggest)
     results = done.results
     if baseline:
-        baseline.accept(results, done.policy, done.today)
+        baseline.accept(results, done.policy_of, done.today)
     results.seconds = time.perf_counter() - started
     # Most commits have no manifest.
     is_partial = options.staged or options.changed_since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from lint.linter import RULE_NAMES, Linter
@@ -50,10 +51,11 @@ _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Scri
 
 def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
     """Add to the linter's results what is found in `files`."""
-    active = map(linter.policy.activate, RULES)
-    rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
-    about_objects = {active.rule.name: active for active in linter.policy.rule_set().rules}
     for file in files:
+        chosen = linter.choose(os.path.dirname(file.name))
+        active = map(chosen.policy.activate, RULES)
+        rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
+        about_objects = {active.rule.name: active for active in chosen.rules.rules}
         source = file.read()
         if not isinstance(source, Source):
             linter.results.not_evaluated.append(InputNotEvaluated(file.name, 0, 0, source.why))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol
 
-from lint.evaluation import EvaluatedDocument, Evaluator, Item, Suggest
+from lint.evaluation import EvaluatedDocument, Evaluator, FilePolicy, Item, Suggest
 from lint.preview import Preview, add_preview
 from lint.remarks import (
     check_gpu_exceptions,
@@ -39,6 +40,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
+from sources.policy_file import Policies
 from sources.sources import (
     DISK,
     FileTree,
@@ -74,6 +76,7 @@ class Partial(NamedTuple):
     results: Results
     owners: Owners
     used_exceptions: set[PolicyException]
+    used_policies: dict[str, Policy]
 
 
 class Linter:
@@ -82,6 +85,9 @@ class Linter:
     `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches; `suggest`
     finds the edits for each finding, if a report wants them. `rules` are those of the policy,
     unless the user has chosen which of them may fix. `tree` has the files.
+
+    `policies` finds the policy for each file, and `select` its rules; without it, there is only
+    `policy`, which is in any case for what is in no file.
     """
 
     def __init__(
@@ -95,20 +101,57 @@ class Linter:
         fixer: FileFixer | None = None,
         tree: FileTree = DISK,
         suggest: Suggest | None = None,
+        policies: Policies | None = None,
+        select: Callable[[Policy], RuleSet] = Policy.rule_set,
     ) -> None:
-        self.policy = policy
+        self._default = FilePolicy(policy, rules or policy.rule_set(), policy_file)
+        self._current = self._default
+        self._used: dict[str, Policy] = {}
+        self._by_file: dict[str, FilePolicy] = {}
+        self._policies, self._select = policies, select
         self.context = context
         self.preview = preview
         self.results = Results()
-        self.results.policy = policy_file
         self.previews: list[Preview] = []
-        self._rules = policy.rule_set() if rules is None else rules
         self._fixer, self._suggest = fixer, suggest
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations, self._owners = Kustomizations(tree), Owners()
         self._inventory: Inventory | None = None
         self.uses_values: Callable[[str], bool] | None = None
         """whether a rendering uses the values in a file, if charts are rendered"""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy for the file that is being evaluated."""
+        return self._current.policy
+
+    @property
+    def _rules(self) -> RuleSet:
+        return self._current.rules
+
+    def choose(self, folder: str) -> FilePolicy:
+        """Take the policy for files in `folder` for what is evaluated from now on. The same.
+
+        Raises PolicyError.
+        """
+        self._current = self.policy_of(folder)
+        self._used.setdefault(self._current.file, self._current.policy)
+        return self._current
+
+    def policy_of(self, folder: str) -> FilePolicy:
+        """The policy for files in `folder`. Raises PolicyError."""
+        if self._policies is None:
+            return self._default
+        found = self._policies.of_folder(folder)
+        known = self._by_file.get(found.file)
+        if known is None:
+            known = FilePolicy(found.policy, self._select(found.policy), found.file)
+            self._by_file[found.file] = known
+        return known
+
+    def policy_of_file(self, name: str) -> Policy:
+        """The policy for the file called `name`. Raises PolicyError."""
+        return self.policy_of(os.path.dirname(name)).policy
 
     def gather(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text."""
@@ -147,9 +190,9 @@ class Linter:
 
     def take(self) -> Partial:
         """What has been found since the last call; the linter forgets it."""
-        taken = Partial(self.results, self._owners, self._used_exceptions)
-        self.results, self._owners, self._used_exceptions = Results(), Owners(), set()
-        self.results.policy = taken.results.policy
+        taken = Partial(self.results, self._owners, self._used_exceptions, self._used)
+        self.results, self._owners = Results(), Owners()
+        self._used_exceptions, self._used = set(), {}
         return taken
 
     def add(self, partial: Partial) -> None:
@@ -157,15 +200,22 @@ class Linter:
         self.results.add(partial.results)
         self._owners.update(partial.owners)
         self._used_exceptions |= partial.used_exceptions
+        self._used = {**partial.used_policies, **self._used}
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
         self.results.findings = self._owners.merge(self.results.findings)
-        self.results.remarks += exception_remarks(
-            self.policy, self.results.policy, self._used_exceptions, self.context.today
-        )
+        used = self._used or {self._default.file: self._default.policy}
+        self.results.policy = ", ".join(sorted(filter(None, used)))
+        reported: set[PolicyException] = set()  # which a policy may have from another one
+        for file, policy in sorted(used.items()):
+            self.results.remarks += exception_remarks(
+                policy, file, self._used_exceptions, self.context.today, reported
+            )
 
     def _evaluate_file(self, file: File) -> None:
+        source = file.source
+        self.choose(source.folder if source.is_rendering else os.path.dirname(source.name))
         name, context = file.source.name, self.context
         if not file.source.is_rendering:  # whose name is a command, and no path
             self.results.skipped.extend(self._kustomizations.passed_over_by(name))
@@ -219,7 +269,9 @@ class Linter:
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
-        check_gpu_exceptions(results, file, document, listed, policy=self.policy, context=context)
+        # Without a policy file it is not known what the cluster allows.
+        known = self.policy if self._current.file else None
+        check_gpu_exceptions(results, file, document, listed, policy=known, context=context)
         results.objects += item.objects
         results.pods += result.pods
         results.components += result.components

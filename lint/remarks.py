@@ -87,10 +87,20 @@ def excuses(file: File, document: Document, result: EvaluationResult) -> Iterato
 
 
 def exception_remarks(
-    policy: Policy, file: str, used: Collection[PolicyException], today: datetime.date
+    policy: Policy,
+    file: str,
+    used: Collection[PolicyException],
+    today: datetime.date,
+    reported: set[PolicyException],
 ) -> Iterator[Remark]:
-    """The exceptions of `policy`, which `file` has, that expired or are not in `used`."""
+    """The exceptions of `policy`, which `file` has, that expired or are not in `used`.
+
+    Each is added to `reported`, and those that are there already are left out.
+    """
     for exception in policy.exceptions:
+        if exception in reported:
+            continue
+        reported.add(exception)
         if exception.expired(today):
             level, what = "warning", f"expired on {exception.expires}"
         elif exception not in used:
@@ -110,10 +120,13 @@ def check_gpu_exceptions(
     document: Document,
     objects: Iterable[tuple[Mapping[str, Any], Path]],
     *,
-    policy: Policy,
+    policy: Policy | None,
     context: Context,
 ) -> None:
-    """Add remarks about the GpuExceptions among the `objects` of a document to `results`."""
+    """Add remarks about the GpuExceptions among the `objects` of a document to `results`.
+
+    `policy` is None if it is not known what the cluster allows.
+    """
     for raw, path in objects:
         if raw.get("kind") == GPU_EXCEPTION_KIND and raw.get("apiVersion") == GPU_EXCEPTION_API:
             results.gpu_exceptions += 1
@@ -121,9 +134,7 @@ def check_gpu_exceptions(
             namespace = as_text(metadata.get("namespace")) or context.namespace or "default"
             known = {**raw, "metadata": {**metadata, "namespace": namespace}}
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
-            # Without a policy file it is not known what the cluster allows.
-            given = policy if results.policy else None
-            for level, place, text in _problems(known, given, context):
+            for level, place, text in _problems(known, policy, context):
                 span = file.locate(document, (*path, *place))
                 where = (file.source.name, span.line, span.column)
                 results.remarks.append(Remark(level, *where, f"{name}: {text}"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -17,7 +19,7 @@ from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
 from sources.paths import Exclusion, inputs
-from sources.policy_file import PolicyChoice
+from sources.policy_file import Policies, PolicyChoice
 from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ _FEW = 128  # files
 
 
 class Run(NamedTuple):
-    """What a run found, with the policy that it used."""
+    """What a run found; `policy_of` says by which policy a file was evaluated."""
 
     results: Results
-    policy: Policy
+    policy_of: Callable[[str], Policy]
     today: datetime.date
     previews: list[Preview]
 
@@ -56,16 +58,20 @@ def run(
     today = datetime.datetime.now(tz=datetime.UTC).date()
     tree = staged.tree if staged else DISK
     choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
-    policy, policy_file = choice.load()
+    policies = Policies(choice)
+    policy, policy_file = policies.of_folder("")
+    select = _selection(options)
     linter = Linter(
         policy,
         Context(today=today, namespace=options.namespace),
-        rules=_rules(options, policy),
+        rules=select(policy),
         policy_file=policy_file,
         preview=options.patch,
         fixer=mode.fixer if mode else None,
         tree=tree,
         suggest=suggest,
+        policies=policies,
+        select=select,
     )
     exclude = _exclusion(options)
     others = _other_files(options)
@@ -80,6 +86,7 @@ def run(
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
         files = [*given]
+        _load_policies(policies, files)
         linter.gather(files)
         evaluate = import_module("lint.rendering.renderer").evaluate
         evaluate(linter, files, paths, exclude, options, staged or changed)
@@ -88,6 +95,7 @@ def run(
         linter.evaluate(given)
     else:
         files = [*given]
+        _load_policies(policies, files)
         if len(files) > 1:
             linter.gather(files)
         # What is written needs whole files, and one process: files may be links to each other.
@@ -103,7 +111,13 @@ def run(
         Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
     )
     linter.results.has_ignored = exclude.has_ignored
-    return Run(linter.results, policy, today, linter.previews)
+    return Run(linter.results, linter.policy_of_file, today, linter.previews)
+
+
+def _load_policies(policies: Policies, files: list[Input]) -> None:
+    """Find every policy before anything is evaluated, or fixed. Raises PolicyError."""
+    for folder in {os.path.dirname(item.name) for item in files}:
+        policies.of_folder(folder)
 
 
 def _are_many(given: list[Input]) -> bool:
@@ -188,14 +202,19 @@ def _paths_of(options: argparse.Namespace) -> list[str]:
     return ["-"]
 
 
-def _rules(options: argparse.Namespace, policy: Policy) -> RuleSet:
-    """The rules of `policy`, with the fixes that the user has chosen."""
-    rules = policy.rule_set()
+def _selection(options: argparse.Namespace) -> Callable[[Policy], RuleSet]:
+    """What gives the rules of a policy, with the fixes that the user has chosen."""
     names, unsafe = options.rules, options.unsafe_fixes
     if not names and not unsafe:
-        return rules
+        return Policy.rule_set
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-    chosen: RuleSet = import_module("lint.fix.fixer").select_fixes(rules, names, unsafe=unsafe)
-    return chosen
+    select_fixes = import_module("lint.fix.fixer").select_fixes
+    return partial(_with_fixes, select_fixes, names, unsafe=unsafe)
+
+
+def _with_fixes(
+    select_fixes: Callable[..., RuleSet], names: list[str], policy: Policy, *, unsafe: bool
+) -> RuleSet:
+    return select_fixes(policy.rule_set(), names, unsafe=unsafe)

@@ -154,20 +154,21 @@ POLICY_FILE = "gpuward.yaml"
 MAX_BYTES = 4 * MAX_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 
-def read_policy_file(path: str) -> bytes:
-    """Return the content of the file at `path`.
+def read_policy_file(path: str, name: str = "") -> bytes:
+    """Return the content of the file at `path`, which errors call `name`.
 
     Raises PolicyError if the file cannot be read, is not a regular file, or is larger than
     `MAX_BYTES`.
     """
+    name = name or path
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise PolicyError(f"{path}: not a regular file")
+            raise PolicyError(f"{name}: not a regular file")
         with open(path, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    return refuse_too_large(path, content)
+        raise PolicyError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+    return refuse_too_large(name, content)
 
 
 def refuse_too_large(path: str, content: bytes) -> bytes:

@@ -145,6 +145,8 @@ class Source(NamedTuple):
     is_rendering: bool = False
     is_embedded: bool = False
     part: Part | None = None
+    folder: str = ""
+    """the folder of the chart or kustomization, if it is a rendering"""
     reader: Reader | None = None
     """what knows its documents already, if it has some in common with other texts"""
 

@@ -6,8 +6,7 @@ import os
 from typing import NamedTuple
 
 from policies.loading import load_policy_or_config_map
-from policies.policy import Policy
-from sources.policy_file import nearest_policy
+from sources.policy_file import FoundPolicy, load_nearest, policy_files
 
 
 class Settings(NamedTuple):
@@ -20,36 +19,36 @@ class Settings(NamedTuple):
     isolated: bool = False
 
 
-class FoundPolicy(NamedTuple):
-    """A policy and the path of its file, which is empty for the default policy."""
-
-    policy: Policy
-    file: str
-
-
 class Policies:
     """Finds and loads policies, and keeps each as long as its file does not change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._loaded: dict[str, tuple[object, Policy]] = {}
+        self._loaded: dict[tuple[str, ...], tuple[object, FoundPolicy]] = {}
 
-    def find(self, folder: str) -> FoundPolicy:
-        """The policy for documents in `folder`, found as the linter does that runs there.
+    def find(self, folder: str, workspace: str) -> FoundPolicy:
+        """The policy for documents in `folder`, found as the linter does that runs in `workspace`.
 
         Raises PolicyError, whose message names the file.
         """
-        file = self._settings.policy
-        if file is None and not self._settings.isolated:
-            nearest = nearest_policy(folder)
-            file = os.path.normpath(os.path.join(folder, nearest)) if nearest else None
-        name = file or ""
-        state = _file_state(name)
-        known = self._loaded.get(name)
+        settings = self._settings
+        files: list[str] = []
+        if settings.policy is None and not settings.isolated:
+            files = policy_files(folder, workspace)
+        names = tuple(files) or (settings.policy or "",)
+        state = [*map(_file_state, names)]
+        known = self._loaded.get(names)
         if known is None or known[0] != state:
-            policy = load_policy_or_config_map(file, list(self._settings.profiles))
-            self._loaded[name] = known = (state, policy)
-        return FoundPolicy(known[1], name)
+            found = self._load(files)
+            self._loaded[names] = known = (state, found)
+        return known[1]
+
+    def _load(self, files: list[str]) -> FoundPolicy:
+        profiles = list(self._settings.profiles)
+        if files:
+            return load_nearest(files, profiles)
+        file = self._settings.policy
+        return FoundPolicy(load_policy_or_config_map(file, profiles), file or "")
 
 
 def _file_state(file: str) -> object:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from kubeyaml import Document, Reader
 from lint.suppressions import Suppressions, find_suppressions
@@ -92,6 +93,7 @@ def _read(name: str, reader: Reader) -> File | None:
         return None
 
 
+RulesOf: TypeAlias = Callable[[str], dict[str, ActiveRule]]
 _E = TypeVar("_E", Remark, InputNotEvaluated)
 
 
@@ -119,12 +121,12 @@ class Places:
         """Remember that `command` renders `file`, which may be a base that others include."""
         self._renderings[command] = _Rendering(file, finder, is_base)
 
-    def move(self, results: Results, rules: dict[str, ActiveRule]) -> None:
+    def move(self, results: Results, rules: RulesOf) -> None:
         """Give everything that was found in renderings the places that it is from.
 
         The same fault of the same object in several renderings stays once, at its highest level.
-        What a comment at its origin suppresses becomes a suppressed finding; `rules` are those that
-        act. Of what only a base has, errors stay, as warnings.
+        What a comment at its origin suppresses becomes a suppressed finding; `rules` says which
+        act in a folder. Of what only a base has, errors stay, as warnings.
         """
         of_bases = self._take_from_bases(results)
         found: dict[object, LocatedFinding] = {}
@@ -193,9 +195,10 @@ class Places:
         file = self.files.read(rendering.file) or File(Source(located.file, ""))
         return Origin(file, line_span(file, 1))
 
-    def _reason(self, located: LocatedFinding, origin: Origin, rules: dict[str, ActiveRule]) -> str:
+    def _reason(self, located: LocatedFinding, origin: Origin, rules: RulesOf) -> str:
         """The reason of the comment in the origin that suppresses a finding; empty if none does."""
-        active = rules.get(located.finding.rule)
+        folder = os.path.dirname(self._renderings[located.file].file) or "."
+        active = rules(folder).get(located.finding.rule)
         document = origin.document
         if active is None or document is None:
             return ""

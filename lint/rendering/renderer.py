@@ -17,6 +17,7 @@ from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.origins import Places, SourceFiles
+from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
 from sources.rendering.charts import (
@@ -259,8 +260,12 @@ class Renderer:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
         linter.uses_values = self._chart_files.uses_values
         linter.evaluate(self._inputs(files))
-        active = {active.rule.name: active for active in linter.policy.rule_set().rules}
-        self._places.move(linter.results, active)
+
+        @cache
+        def rules_of(folder: str) -> dict[str, ActiveRule]:
+            return {active.rule.name: active for active in linter.policy_of(folder).rules.rules}
+
+        self._places.move(linter.results, rules_of)
 
     def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
         has_values = self._changes and any(map(self._changes.has, self._options.values))

@@ -136,7 +136,7 @@ def _render(
         except ProgramError as other:
             return _failure(folder, command, str(other))
     own = os.path.join(folder, "values.yaml")
-    source = Source(command, text, is_rendering=True)
+    source = Source(command, text, is_rendering=True, folder=folder)
     return RenderedChart(source, folder, (own, *options.values), left_out)
 
 
