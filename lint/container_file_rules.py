@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from lint.linter import RULE_NAMES, Linter
@@ -52,7 +51,7 @@ _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Scri
 def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
     """Add to the linter's results what is found in `files`."""
     for file in files:
-        chosen = linter.choose(os.path.dirname(file.name))
+        chosen = linter.choose(file.name)
         active = map(chosen.policy.activate, RULES)
         rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
         about_objects = {active.rule.name: active for active in chosen.rules.rules}

@@ -20,11 +20,17 @@ from sources.manifests import File, UnparsedDocument
 
 
 class FilePolicy(NamedTuple):
-    """The policy for a file, its rules as they act, and the name of its own file, if it has one."""
+    """The policy for a file, its rules as they act, and the name of its own file, if it has one.
+
+    `namespace`, if not None, is where it puts objects that name none. Equal policies of a run have
+    the same `key`.
+    """
 
     policy: Policy
     rules: RuleSet
     file: str
+    namespace: str | None = None
+    key: object = None
 
 
 class EvaluatedDocument(NamedTuple):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import chain, repeat
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from lint.evaluation import EvaluatedDocument, Evaluator, FilePolicy, Item, Suggest
 from lint.preview import Preview, add_preview
@@ -70,13 +70,17 @@ class FileFixer(Protocol):
         """The documents of `file` after their fixes."""
 
 
+UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]
+"""The file and the exceptions of each policy that was used."""
+
+
 class Partial(NamedTuple):
     """What was found in some of the inputs of a run."""
 
     results: Results
     owners: Owners
     used_exceptions: set[PolicyException]
-    used_policies: dict[str, Policy]
+    used_policies: UsedPolicies
 
 
 class Linter:
@@ -106,8 +110,8 @@ class Linter:
     ) -> None:
         self._default = FilePolicy(policy, rules or policy.rule_set(), policy_file)
         self._current = self._default
-        self._used: dict[str, Policy] = {}
-        self._by_file: dict[str, FilePolicy] = {}
+        self._used: UsedPolicies = {}
+        self._known: dict[object, FilePolicy] = {}
         self._policies, self._select = policies, select
         self.context = context
         self.preview = preview
@@ -129,29 +133,33 @@ class Linter:
     def _rules(self) -> RuleSet:
         return self._current.rules
 
-    def choose(self, folder: str) -> FilePolicy:
-        """Take the policy for files in `folder` for what is evaluated from now on. The same.
+    def choose(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+        """Take the policy of `policy_of` for what is evaluated from now on; the same policy.
 
         Raises PolicyError.
         """
-        self._current = self.policy_of(folder)
-        self._used.setdefault(self._current.file, self._current.policy)
-        return self._current
+        self._current = current = self.policy_of(name, is_folder=is_folder)
+        self._used.setdefault(current.key, (current.file, current.policy.exceptions))
+        return current
 
-    def policy_of(self, folder: str) -> FilePolicy:
-        """The policy for files in `folder`. Raises PolicyError."""
+    def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+        """The policy for the file called `name`, or for what is rendered from that folder.
+
+        Raises PolicyError.
+        """
         if self._policies is None:
             return self._default
-        found = self._policies.of_folder(folder)
-        known = self._by_file.get(found.file)
+        found = self._policies.find(name if is_folder else os.path.dirname(name), name)
+        known = self._known.get(found.key)
         if known is None:
-            known = FilePolicy(found.policy, self._select(found.policy), found.file)
-            self._by_file[found.file] = known
+            rules = self._select(found.policy)
+            known = FilePolicy(found.policy, rules, found.file, found.namespace, found.key)
+            self._known[found.key] = known
         return known
 
     def policy_of_file(self, name: str) -> Policy:
         """The policy for the file called `name`. Raises PolicyError."""
-        return self.policy_of(os.path.dirname(name)).policy
+        return self.policy_of(name).policy
 
     def gather(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text."""
@@ -205,18 +213,22 @@ class Linter:
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
         self.results.findings = self._owners.merge(self.results.findings)
-        used = self._used or {self._default.file: self._default.policy}
-        self.results.policy = ", ".join(sorted(filter(None, used)))
+        default = (self._default.file, self._default.policy.exceptions)
+        used = dict.fromkeys(self._used.values()) or {default: None}
+        self.results.policy = ", ".join(sorted({file for file, _ in used if file}))
         reported: set[PolicyException] = set()  # which a policy may have from another one
-        for file, policy in sorted(used.items()):
+        for file, exceptions in used:
             self.results.remarks += exception_remarks(
-                policy, file, self._used_exceptions, self.context.today, reported
+                exceptions, file, self._used_exceptions, self.context.today, reported
             )
 
     def _evaluate_file(self, file: File) -> None:
         source = file.source
-        self.choose(source.folder if source.is_rendering else os.path.dirname(source.name))
-        name, context = file.source.name, self.context
+        place = source.folder if source.is_rendering else source.name
+        namespace = self.choose(place, is_folder=source.is_rendering).namespace
+        name, context = source.name, self.context
+        if namespace and not context.namespace:
+            context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
             self.results.skipped.extend(self._kustomizations.passed_over_by(name))
             context = self._kustomizations.context_of(name, context)

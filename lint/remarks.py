@@ -87,17 +87,17 @@ def excuses(file: File, document: Document, result: EvaluationResult) -> Iterato
 
 
 def exception_remarks(
-    policy: Policy,
+    exceptions: Iterable[PolicyException],
     file: str,
     used: Collection[PolicyException],
     today: datetime.date,
     reported: set[PolicyException],
 ) -> Iterator[Remark]:
-    """The exceptions of `policy`, which `file` has, that expired or are not in `used`.
+    """Those of the `exceptions`, which `file` has, that expired or are not in `used`.
 
     Each is added to `reported`, and those that are there already are left out.
     """
-    for exception in policy.exceptions:
+    for exception in exceptions:
         if exception in reported:
             continue
         reported.add(exception)

@@ -59,7 +59,7 @@ def run(
     tree = staged.tree if staged else DISK
     choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
     policies = Policies(choice)
-    policy, policy_file = policies.of_folder("")
+    policy, policy_file, *_ = policies.find("", "")
     select = _selection(options)
     linter = Linter(
         policy,
@@ -116,8 +116,8 @@ def run(
 
 def _load_policies(policies: Policies, files: list[Input]) -> None:
     """Find every policy before anything is evaluated, or fixed. Raises PolicyError."""
-    for folder in {os.path.dirname(item.name) for item in files}:
-        policies.of_folder(folder)
+    for item in files:
+        policies.find(os.path.dirname(item.name), item.name)
 
 
 def _are_many(given: list[Input]) -> bool:

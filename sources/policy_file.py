@@ -1,7 +1,6 @@
 """Find the policies of a run: for each file the nearest one, as docs/policy.md says."""
 
 import os
-from collections.abc import Callable
 from typing import NamedTuple
 
 from policies.layers import LayerError, keep_protected
@@ -14,15 +13,30 @@ from policies.loading import (
     refuse_too_large,
 )
 from policies.policy import Policy
-from sources.containment import is_inside
+from sources.containment import is_inside, relative_to
+from sources.paths import is_excluded
 from sources.sources import DISK, FileTree
 
 
 class FoundPolicy(NamedTuple):
-    """A policy, and the name of its file, which is empty for the default policy."""
+    """The policy for a file, and the name of its own file, which is empty for the default policy.
+
+    `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
+    run have the same `key`.
+    """
 
     policy: Policy
     file: str
+    namespace: str | None = None
+    key: object = None
+
+
+class PolicyOfFile(NamedTuple):
+    """A policy around a file, and which of its settings per path are for the file."""
+
+    file: str
+    policy: Policy
+    applied: tuple[int, ...]
 
 
 class PolicyChoice(NamedTuple):
@@ -39,11 +53,11 @@ class PolicyChoice(NamedTuple):
 
     def load(self) -> FoundPolicy:
         """The policy for the working folder. Raises PolicyError."""
-        return Policies(self).of_folder("")
+        return Policies(self).find("", "")
 
 
 class Policies:
-    """The policies of the folders of a run, each found and read once.
+    """The policies of the files of a run, each found and read once.
 
     Relative paths are from the folder that was the working folder when this object was made.
     """
@@ -51,37 +65,50 @@ class Policies:
     def __init__(self, choice: PolicyChoice) -> None:
         self._choice = choice
         self._here = os.getcwd()
-        self._by_folder: dict[str, FoundPolicy] = {}
-        self._by_files: dict[tuple[str, ...], FoundPolicy] = {}
+        self._files: dict[str, list[str]] = {}
+        self._loaded: dict[str, Policy] = {}
+        self._found: dict[object, FoundPolicy] = {}
 
-    def of_file(self, name: str) -> FoundPolicy:
-        """The policy for the file called `name`. Raises PolicyError."""
-        return self.of_folder(os.path.dirname(name))
+    def find(self, folder: str, name: str) -> FoundPolicy:
+        """The policy for what is called `name`, which is in `folder` or that folder itself.
 
-    def of_folder(self, folder: str) -> FoundPolicy:
-        """The policy for the files in `folder`. Raises PolicyError."""
-        found = self._by_folder.get(folder)
-        if found is None:
-            found = self._by_folder[folder] = self._find(folder)
-        return found
+        Raises PolicyError.
+        """
+        chain = self.chain(folder, name)
+        key = tuple((one.file, one.applied) for one in chain)
+        if key not in self._found:
+            policy = combined(chain)
+            self._found[key] = policy._replace(key=key)
+        return self._found[key]
 
-    def _find(self, folder: str) -> FoundPolicy:
+    def chain(self, folder: str, name: str) -> list[PolicyOfFile]:
+        """The policies around it, the nearest first. Raises PolicyError."""
+        files = self._files.get(folder)
+        if files is None:
+            files = self._files[folder] = self._policy_files(folder)
+        policies = [self._load(file) for file in files]
+        path = ""
+        if any(policy.per_path for policy in policies):
+            path = os.path.normpath(os.path.join(self._here, name))
+        return [
+            PolicyOfFile(file, policy, applying(policy, self._here, path))
+            for file, policy in zip(files, policies, strict=True)
+        ]
+
+    def _policy_files(self, folder: str) -> list[str]:
         choice = self._choice
-        files: tuple[str, ...] = ()
-        if choice.file is None and not choice.isolated:
-            place = os.path.normpath(os.path.join(self._here, folder))
-            files = tuple(policy_files(place, self._here, choice.tree))
-        if files not in self._by_files:
-            self._by_files[files] = self._loaded(files)
-        return self._by_files[files]
+        if choice.file is not None or choice.isolated:
+            return [choice.file or ""]
+        place = os.path.normpath(os.path.join(self._here, folder))
+        files = policy_files(place, self._here, choice.tree)
+        return [os.path.relpath(file, self._here) for file in files] or [""]
 
-    def _loaded(self, files: tuple[str, ...]) -> FoundPolicy:
-        choice = self._choice
-        if not files:
-            policy = load_policy_or_config_map(choice.file, choice.profiles)
-            return FoundPolicy(policy, choice.file or "")
-        names = [os.path.relpath(file, self._here) for file in files]
-        return load_nearest(names, choice.profiles, self._read)
+    def _load(self, file: str) -> Policy:
+        if file not in self._loaded:
+            read = read_policy_file if self._choice.file else self._read
+            policy = load_policy_or_config_map(file or None, self._choice.profiles, read)
+            self._loaded[file] = policy
+        return self._loaded[file]
 
     def _read(self, path: str) -> bytes:
         tree, place = self._choice.tree, os.path.join(self._here, path)
@@ -93,21 +120,40 @@ class Policies:
             raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def load_nearest(
-    names: list[str], profiles: list[str], read_file: Callable[[str], bytes] = read_policy_file
-) -> FoundPolicy:
-    """The policy in the first of the files `names`; the others are those around it.
+def applying(policy: Policy, here: str, path: str) -> tuple[int, ...]:
+    """Which of the settings per path of `policy` are for the file at the absolute `path`."""
+    found = []
+    for index, settings in enumerate(policy.per_path):
+        inside = relative_to(path, os.path.normpath(os.path.join(here, settings.folder)))
+        if inside is not None and any(is_excluded(inside, one) for one in settings.paths):
+            found.append(index)
+    return tuple(found)
+
+
+def combined(chain: list[PolicyOfFile]) -> FoundPolicy:
+    """The first policy of `chain`; the others are those around it.
 
     None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
     """
-    loaded = [load_policy_or_config_map(name, profiles, read_file) for name in names]
-    policy = loaded.pop()
-    for inner, name, outer in zip(reversed(loaded), names[-2::-1], names[:0:-1], strict=True):
+    *inner, outermost = chain
+    policy, outer = _varied(outermost), outermost.file
+    for one in reversed(inner):
         try:
-            policy = keep_protected(inner, policy, outer)
+            policy = keep_protected(_varied(one), policy, outer)
         except LayerError as error:
-            raise PolicyError(f"{name}: {error}") from error
-    return FoundPolicy(policy, names[0])
+            raise PolicyError(f"{one.file}: {error}") from error
+        outer = one.file
+    nearest = chain[0]
+    chosen = (nearest.policy.per_path[index] for index in nearest.applied)
+    namespaces = [settings.namespace for settings in chosen if settings.namespace]
+    return FoundPolicy(policy, nearest.file, namespaces[-1] if namespaces else None)
+
+
+def _varied(one: PolicyOfFile) -> Policy:
+    policy = one.policy
+    for index in one.applied:
+        policy = policy.with_path_settings(one.policy.per_path[index])
+    return policy
 
 
 def policy_files(folder: str, here: str, tree: FileTree = DISK) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import re
 from array import array
 from bisect import bisect_left, bisect_right
@@ -125,7 +124,7 @@ class Analysis:
 def analyze(name: str, text: str, folder: str, policies: Policies, settings: Settings) -> Analysis:
     """Evaluate `text`, the file called `name`, by its policy; `folder` is open in the editor."""
     try:
-        found = policies.find(os.path.dirname(name) or folder, folder)
+        found = policies.find(name, folder)
     except PolicyError as error:
         problem = f"not evaluated, because the policy cannot be used: {error}".replace("\n", "; ")
         return Analysis(name, text, None, settings, problem)

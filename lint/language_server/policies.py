@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from policies.loading import load_policy_or_config_map
-from sources.policy_file import FoundPolicy, load_nearest, policy_files
+from policies.loading import load_policy_or_config_map, read_policy_file
+from policies.policy import Policy
+from sources.policy_file import FoundPolicy, PolicyOfFile, applying, combined, policy_files
 
 
 class Settings(NamedTuple):
@@ -19,36 +20,49 @@ class Settings(NamedTuple):
     isolated: bool = False
 
 
+class _Loaded(NamedTuple):
+    """A policy, with the states of all files that it was read from."""
+
+    states: dict[str, object]
+    policy: Policy
+
+
 class Policies:
     """Finds and loads policies, and keeps each as long as its file does not change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._loaded: dict[tuple[str, ...], tuple[object, FoundPolicy]] = {}
+        self._loaded: dict[str, _Loaded] = {}
 
-    def find(self, folder: str, workspace: str) -> FoundPolicy:
-        """The policy for documents in `folder`, found as the linter does that runs in `workspace`.
+    def find(self, name: str, workspace: str) -> FoundPolicy:
+        """The policy for the document `name`, found as the linter does that runs in `workspace`.
 
         Raises PolicyError, whose message names the file.
         """
         settings = self._settings
-        files: list[str] = []
+        files = [settings.policy or ""]
+        folder = os.path.dirname(name) or workspace
         if settings.policy is None and not settings.isolated:
-            files = policy_files(folder, workspace)
-        names = tuple(files) or (settings.policy or "",)
-        state = [*map(_file_state, names)]
-        known = self._loaded.get(names)
-        if known is None or known[0] != state:
-            found = self._load(files)
-            self._loaded[names] = known = (state, found)
-        return known[1]
+            files = policy_files(folder, workspace) or files
+        path = os.path.join(workspace, name)
+        policies = ((file, self._load(file)) for file in files)
+        return combined(
+            [PolicyOfFile(file, one, applying(one, workspace, path)) for file, one in policies]
+        )
 
-    def _load(self, files: list[str]) -> FoundPolicy:
-        profiles = list(self._settings.profiles)
-        if files:
-            return load_nearest(files, profiles)
-        file = self._settings.policy
-        return FoundPolicy(load_policy_or_config_map(file, profiles), file or "")
+    def _load(self, file: str) -> Policy:
+        known = self._loaded.get(file)
+        if known is not None and all(_file_state(f) == state for f, state in known.states.items()):
+            return known.policy
+        states = {file: _file_state(file)}
+
+        def read(path: str) -> bytes:
+            states[path] = _file_state(path)
+            return read_policy_file(path)
+
+        policy = load_policy_or_config_map(file or None, list(self._settings.profiles), read)
+        self._loaded[file] = _Loaded(states, policy)
+        return policy
 
 
 def _file_state(file: str) -> object:

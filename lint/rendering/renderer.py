@@ -263,7 +263,8 @@ class Renderer:
 
         @cache
         def rules_of(folder: str) -> dict[str, ActiveRule]:
-            return {active.rule.name: active for active in linter.policy_of(folder).rules.rules}
+            found = linter.policy_of(folder, is_folder=True).rules.rules
+            return {active.rule.name: active for active in found}
 
         self._places.move(linter.results, rules_of)
 
