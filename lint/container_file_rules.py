@@ -62,7 +62,9 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
         kind = kind_of(file.name)
         linter.results.file_names.append(file.name)
         linter.results.container_files += 1
+        wanted = linter.wanted
         own = [rules[name] for name in _RULES_OF.get(kind, ()) if name in rules]
+        own = [active for active in own if wanted is None or wanted(active.rule.name)]
         _FileEvaluation(linter, File(source), kind, own, about_objects).run()
 
 

@@ -19,6 +19,7 @@ from lint.remarks import (
     unread_remarks,
     values_remarks,
 )
+from lint.suppressions import Suppressions
 from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding
 from reports.owners import Owners
@@ -91,7 +92,8 @@ class Linter:
     unless the user has chosen which of them may fix. `tree` has the files.
 
     `policies` finds the policy for each file, and `select` its rules; without it, there is only
-    `policy`, which is in any case for what is in no file.
+    `policy`, which is in any case for what is in no file. `wanted` are the only rules that the user
+    wants to see; what others would say, nobody knows.
     """
 
     def __init__(
@@ -107,12 +109,14 @@ class Linter:
         suggest: Suggest | None = None,
         policies: Policies | None = None,
         select: Callable[[Policy], RuleSet] = Policy.rule_set,
+        wanted: Callable[[str], bool] | None = None,
     ) -> None:
         self._default = FilePolicy(policy, rules or policy.rule_set(), policy_file)
         self._current = self._default
         self._used: UsedPolicies = {}
         self._known: dict[object, FilePolicy] = {}
         self._policies, self._select = policies, select
+        self.wanted = wanted
         self.context = context
         self.preview = preview
         self.results = Results()
@@ -217,7 +221,7 @@ class Linter:
         used = dict.fromkeys(self._used.values()) or {default: None}
         self.results.policy = ", ".join(sorted({file for file, _ in used if file}))
         reported: set[PolicyException] = set()  # which a policy may have from another one
-        for file, exceptions in used:
+        for file, exceptions in used if self.wanted is None else ():
             self.results.remarks += exception_remarks(
                 exceptions, file, self._used_exceptions, self.context.today, reported
             )
@@ -300,6 +304,7 @@ class Linter:
             results.suppressed_findings.append(SuppressedFinding(located, reason))
         report_unread(results, file.source, malformed_fields(file, document, result))
         results.not_evaluated += failed_rules(file, document, result)
-        results.remarks += remarks(file, document, item.comments, RULE_NAMES)
+        comments = item.comments if self.wanted is None else Suppressions([])
+        results.remarks += remarks(file, document, comments, RULE_NAMES)
         results.remarks += excuses(file, document, result)
         results.remarks += unread_remarks(file, document, self._rules.profile)

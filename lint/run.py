@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lint.evaluation import Suggest
+from lint.file_options import apply, only, wanted_rules
 from lint.linter import Linter
 from lint.preview import Preview
 from policies.policy import Policy
@@ -20,7 +21,7 @@ from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
 from sources.paths import Exclusion, inputs
 from sources.policy_file import Policies, PolicyChoice
-from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
+from sources.sources import DISK, STANDARD_INPUT, FileTree, Input, UsageError, may_be_large
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -34,12 +35,16 @@ _FEW = 128  # files
 
 
 class Run(NamedTuple):
-    """What a run found; `policy_of` says by which policy a file was evaluated."""
+    """What a run found; `policy_of` says by which policy a file was evaluated.
+
+    `wanted` are the rules that were evaluated; None for all.
+    """
 
     results: Results
     policy_of: Callable[[str], Policy]
     today: datetime.date
     previews: list[Preview]
+    wanted: Callable[[str], bool] | None = None
 
 
 def run(
@@ -48,19 +53,21 @@ def run(
     mode: Mode | None = None,
     staged: StagedFiles | None = None,
     suggest: Suggest | None = None,
+    policies: Policies | None = None,
 ) -> Run:
     """Evaluate `paths`, or what is `staged` there, and fix it as `mode` says.
 
-    `suggest` finds the edits that fix each finding, if a report wants them.
+    `suggest` finds the edits that fix each finding, if a report wants them. `policies` are those
+    of `find_policies`, if that was called already.
 
     Raises UsageError and PolicyError.
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
     tree = staged.tree if staged else DISK
-    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
-    policies = Policies(choice)
+    policies = policies or find_policies(options, paths, tree)
     policy, policy_file, *_ = policies.find("", "")
-    select = _selection(options)
+    wanted = wanted_rules(options.select, options.ignore)
+    select = _selection(options, wanted)
     linter = Linter(
         policy,
         Context(today=today, namespace=options.namespace),
@@ -72,16 +79,17 @@ def run(
         suggest=suggest,
         policies=policies,
         select=select,
+        wanted=wanted,
     )
     exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
-    wanted = changed.has if changed else None
+    is_wanted = changed.has if changed else None
     given: Iterator[Input]
     if staged:
-        given = staged.sources(paths, options.exclude)
+        given = staged.sources(paths, exclude)
     else:
-        given = _inputs(options, paths, exclude, mode, wanted)
+        given = _inputs(options, paths, exclude, mode, is_wanted)
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
@@ -91,7 +99,7 @@ def run(
         evaluate = import_module("lint.rendering.renderer").evaluate
         evaluate(linter, files, paths, exclude, options, staged or changed)
     elif staged:
-        linter.gather(staged.sources(paths, options.exclude))
+        linter.gather(staged.sources(paths, exclude))
         linter.evaluate(given)
     else:
         files = [*given]
@@ -105,13 +113,24 @@ def run(
             import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
         evaluate = import_module("lint.container_file_rules").evaluate
-        evaluate(linter, others.find(paths, exclude, wanted))
+        evaluate(linter, others.find(paths, exclude, is_wanted))
     linter.finish()
     linter.results.remarks += (
         Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
     )
     linter.results.has_ignored = exclude.has_ignored
-    return Run(linter.results, linter.policy_of_file, today, linter.previews)
+    return Run(linter.results, linter.policy_of_file, today, linter.previews, wanted)
+
+
+def find_policies(options: argparse.Namespace, paths: list[str], tree: FileTree = DISK) -> Policies:
+    """The policies of the run; `options` get what the outermost one says about the whole run.
+
+    Raises PolicyError.
+    """
+    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
+    policies = Policies(choice)
+    apply(options, policies, paths)
+    return policies
 
 
 def _load_policies(policies: Policies, files: list[Input]) -> None:
@@ -132,7 +151,8 @@ def _exclusion(options: argparse.Namespace) -> Exclusion:
     if options.no_gitignore and (options.fix or options.diff):
         why = "a fix never writes what Git ignores, unless you name the file"
         raise UsageError(f"{why}: leave --no-gitignore out")
-    return Exclusion(options.exclude, None if options.no_gitignore else _ignored_paths)
+    ignored_paths = None if options.no_gitignore else _ignored_paths
+    return Exclusion(options.exclude, ignored_paths, options.policy_exclude)
 
 
 def _ignored_paths(folder: str) -> frozenset[str]:
@@ -202,19 +222,30 @@ def _paths_of(options: argparse.Namespace) -> list[str]:
     return ["-"]
 
 
-def _selection(options: argparse.Namespace) -> Callable[[Policy], RuleSet]:
-    """What gives the rules of a policy, with the fixes that the user has chosen."""
+def _selection(
+    options: argparse.Namespace, wanted: Callable[[str], bool] | None
+) -> Callable[[Policy], RuleSet]:
+    """What gives the `wanted` rules of a policy, with the fixes that the user has chosen."""
     names, unsafe = options.rules, options.unsafe_fixes
     if not names and not unsafe:
-        return Policy.rule_set
+        return Policy.rule_set if wanted is None else partial(_only, wanted)
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
     select_fixes = import_module("lint.fix.fixer").select_fixes
-    return partial(_with_fixes, select_fixes, names, unsafe=unsafe)
+    return partial(_with_fixes, select_fixes, names, wanted, unsafe=unsafe)
 
 
 def _with_fixes(
-    select_fixes: Callable[..., RuleSet], names: list[str], policy: Policy, *, unsafe: bool
+    select_fixes: Callable[..., RuleSet],
+    names: list[str],
+    wanted: Callable[[str], bool] | None,
+    policy: Policy,
+    *,
+    unsafe: bool,
 ) -> RuleSet:
-    return select_fixes(policy.rule_set(), names, unsafe=unsafe)
+    return select_fixes(only(policy.rule_set(), wanted), names, unsafe=unsafe)
+
+
+def _only(wanted: Callable[[str], bool], policy: Policy) -> RuleSet:
+    return only(policy.rule_set(), wanted)

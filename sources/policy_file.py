@@ -1,7 +1,8 @@
 """Find the policies of a run: for each file the nearest one, as docs/policy.md says."""
 
 import os
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from policies.layers import LayerError, keep_protected
 from policies.loading import (
@@ -81,6 +82,17 @@ class Policies:
             self._found[key] = policy._replace(key=key)
         return self._found[key]
 
+    def lint_options(self, path: str) -> tuple[Mapping[str, Any], str]:
+        """The key `lint` of the outermost policy around `path`, and what its paths begin with.
+
+        That is the folder of the policy, or the working folder if the user has named the policy.
+        Raises PolicyError.
+        """
+        folder = path if os.path.isdir(path or ".") else os.path.dirname(path)
+        outermost = self.chain(folder, path)[-1]
+        place = "" if self._choice.file else os.path.dirname(outermost.file)
+        return outermost.policy.lint, os.path.normpath(os.path.join(self._here, place))
+
     def chain(self, folder: str, name: str) -> list[PolicyOfFile]:
         """The policies around it, the nearest first. Raises PolicyError."""
         files = self._files.get(folder)
@@ -136,6 +148,10 @@ def combined(chain: list[PolicyOfFile]) -> FoundPolicy:
     None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
     """
     *inner, outermost = chain
+    for one in inner:
+        if one.policy.lint:
+            why = "lint: what is about a whole run belongs in the outermost policy"
+            raise PolicyError(f"{one.file}: {why}, {outermost.file}")
     policy, outer = _varied(outermost), outermost.file
     for one in reversed(inner):
         try:

@@ -14,7 +14,7 @@ from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
 from lint.linter import reduce_garbage_collection
 from lint.options import DEFAULTS, add_inputs
-from lint.run import Run, paths_of, run
+from lint.run import Run, find_policies, paths_of, run
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
 from sources.sources import Source, UsageError
@@ -35,6 +35,8 @@ def main(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     reduce_garbage_collection()
     try:
+        find_policies(options, paths_of(options))
+        options.baseline = options.baseline or DEFAULT_FILE
         status: int = options.act(options)
     except (UsageError, PolicyError) as error:
         write_error("gpuward baseline", *str(error).split("\n"))
@@ -64,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
         )
         command.set_defaults(act=act, **DEFAULTS)
         command.add_argument(
-            "--baseline", metavar="FILE", default=DEFAULT_FILE, help="default: %(default)s"
+            "--baseline", metavar="FILE", help=f"default: that of the policy, or {DEFAULT_FILE}"
         )
         if name != "check":
             command.add_argument(

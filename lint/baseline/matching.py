@@ -187,12 +187,20 @@ class Baseline(NamedTuple):
     name: str
     entries: list[Entry]
 
-    def accept(self, results: Results, policy_of: PolicyOf, today: datetime.date) -> None:
+    def accept(
+        self,
+        results: Results,
+        policy_of: PolicyOf,
+        today: datetime.date,
+        wanted: Callable[[str], bool] | None = None,
+    ) -> None:
         """Take the findings that the baseline accepts out of `results`.
 
-        Entries that do not fit their findings become remarks.
+        Entries that do not fit their findings become remarks. Only rules that are `wanted` were
+        evaluated; None stands for all.
         """
-        found = compare(self.entries, results, Paths(self.name), policy_of, today)
+        entries = [one for one in self.entries if wanted is None or wanted(one.rule)]
+        found = compare(entries, results, Paths(self.name), policy_of, today)
         accepted = {id(match.located) for match in found.accepted}
         results.findings = [one for one in results.findings if id(one) not in accepted]
         results.baselined = len(accepted)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from policies.loading import load_policy_or_config_map, read_policy_file
-from policies.policy import Policy
+from policies.loading import default_policy, load_policy_or_config_map, read_policy_file
+from policies.policy import Policy, RuleSettings
+from rules.catalog.index import CATALOG
+from rules.finding import Action
+from sources.paths import Exclusion
 from sources.policy_file import FoundPolicy, PolicyOfFile, applying, combined, policy_files
 
 
@@ -18,6 +21,12 @@ class Settings(NamedTuple):
     namespace: str | None = None
     notes: bool = False
     isolated: bool = False
+
+
+# For what the policy leaves out.
+_NOTHING = default_policy()._replace(
+    rules={rule.name: RuleSettings(action=Action.OFF) for rule in CATALOG}
+)
 
 
 class _Loaded(NamedTuple):
@@ -46,9 +55,14 @@ class Policies:
             files = policy_files(folder, workspace) or files
         path = os.path.join(workspace, name)
         policies = ((file, self._load(file)) for file in files)
-        return combined(
-            [PolicyOfFile(file, one, applying(one, workspace, path)) for file, one in policies]
-        )
+        chain = [PolicyOfFile(file, one, applying(one, workspace, path)) for file, one in policies]
+        found = combined(chain)
+        outermost = chain[-1]
+        place = workspace if settings.policy else os.path.dirname(outermost.file)
+        patterns = tuple(outermost.policy.lint.get("exclude", ()))
+        if patterns and Exclusion(of_policy=(place, patterns)).fits(path):
+            return FoundPolicy(_NOTHING, found.file)
+        return found
 
     def _load(self, file: str) -> Policy:
         known = self._loaded.get(file)

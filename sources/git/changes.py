@@ -19,7 +19,7 @@ from sources.git.trees import (
     index_entries,
     written_out,
 )
-from sources.paths import is_excluded
+from sources.paths import EVERYTHING, Exclusion
 from sources.sources import (
     ENDINGS,
     KUSTOMIZATIONS,
@@ -159,17 +159,17 @@ def _without_filters() -> Iterator[str]:
 
 
 def changed_sources(
-    tree: GitTree, before: Mapping[str, Entry], exclude: Collection[str] = ()
+    tree: GitTree, before: Mapping[str, Entry], exclude: Exclusion = EVERYTHING
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that `before`, which has entries by path, does not have like this.
 
-    So are changed submodules. The names are relative to the working folder; those that fit a
-    pattern of `exclude` are left out.
+    So are changed submodules. The names are relative to the working folder; those that `exclude`
+    fits are left out.
     """
     for path in sorted(changed_paths(tree, before)):
         if _is_manifest(path) or tree.entries[path].mode == SUBMODULE:
             name = os.path.relpath(os.path.join(tree.root, path))
-            if not any(is_excluded(name, pattern) for pattern in exclude):
+            if not exclude.fits(name):
                 yield _source(tree, path, name)
 
 
@@ -223,7 +223,7 @@ class StagedFiles:
         self._before = before
 
     def sources(
-        self, paths: Collection[str], exclude: Collection[str]
+        self, paths: Collection[str], exclude: Exclusion
     ) -> Iterator[Source | SkippedSource | UnreadableSource]:
         """The manifests that the next commit would add or change, with their staged contents.
 
