@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from policies.bundles import rule_settings
-from policies.files import FOLDER
-from policies.policy import Policy
+from policies.policy import FOLDER, Policy
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule

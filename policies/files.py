@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from policies.bundles import BUNDLES, Base
+from policies.policy import FOLDER
 
 ReadFile = Callable[[str], bytes]
 MAX_FILES = 10
@@ -13,8 +14,6 @@ _ENTRY = re.compile(r"(?P<path>[^@]+?)(?:@sha256:(?P<digest>[0-9a-f]{64}))?")
 _LISTS = ("exceptions", "gpuExceptions", "perPath")
 # What is about one file alone, and not about those that extend it.
 _OWN = {"apiVersion", "kind", "extends", "rules", "lint"}
-FOLDER = "folder"
-"""The key that says, in an entry of `perPath`, in which folder its policy is."""
 
 
 class BaseError(ValueError):

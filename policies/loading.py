@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubeyaml import (
     Document,
@@ -20,12 +20,14 @@ from kubeyaml import (
 )
 from policies.bundles import Setting, missing_profiles, rule_settings
 from policies.exceptions import as_patterns, to_exception, to_gpu_exception_limits
-from policies.files import FOLDER, BaseError, ReadFile, resolved
-from policies.policy import LoadedPolicy, PathSettings, Policy, RuleSettings
+from policies.policy import FOLDER, LoadedPolicy, PathSettings, Policy, RuleSettings
 from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object
 from rules.finding import Action
+
+if TYPE_CHECKING:
+    from policies.files import ReadFile
 
 MAX_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20
@@ -87,7 +89,9 @@ def _resolved(
     seen: tuple[str, ...] = (),
 ) -> Mapping[str, Any]:
     """The YAML of the policy with what it has of files that it extends. Raises PolicyError."""
-    from policies.validation import find_problems  # noqa: PLC0415  # import it only if there is a policy
+    # Import them only if there is a policy.
+    from policies.files import BaseError, resolved  # noqa: PLC0415
+    from policies.validation import find_problems  # noqa: PLC0415
 
     raw: Any = document.value
     problems = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]

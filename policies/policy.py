@@ -16,6 +16,10 @@ SECURITY_FAMILIES = ("bypass", "security", "sharing")
 """Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
 
 
+FOLDER = "folder"
+"""The key that says, in an entry of `perPath` that was read, in which folder its policy is."""
+
+
 class RuleSettings(NamedTuple):
     """What a policy says about one rule; None where it says nothing."""
 

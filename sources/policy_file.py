@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from policies.layers import LayerError, keep_protected
 from policies.loading import (
     MAX_BYTES,
     POLICY_FILE,
@@ -153,6 +152,8 @@ def combined(chain: list[PolicyOfFile]) -> FoundPolicy:
             why = "lint: what is about a whole run belongs in the outermost policy"
             raise PolicyError(f"{one.file}: {why}, {outermost.file}")
     policy, outer = _varied(outermost), outermost.file
+    if inner:
+        from policies.layers import LayerError, keep_protected  # noqa: PLC0415  # few repositories have several
     for one in reversed(inner):
         try:
             policy = keep_protected(_varied(one), policy, outer)

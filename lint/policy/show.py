@@ -16,7 +16,6 @@ from kubeyaml.writing import write
 from lint.policy import Commands
 from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
-from policies.files import FOLDER
 from policies.loading import (
     POLICY_FILE,
     PolicyError,
@@ -28,6 +27,7 @@ from policies.loading import (
     policy_content,
     read_policy_file,
 )
+from policies.policy import FOLDER
 from rules.base.json_values import Json, Path
 from sources.policy_file import (
     FoundPolicy,
