@@ -20,6 +20,7 @@ from policies.loading import (
     load_policy,
     parse_document,
     policy_content,
+    read_policy_file,
 )
 from rules.catalog.index import CATALOG
 from rules.engine.rule_set import RuleSet
@@ -100,7 +101,7 @@ class _Suite:
         if file := options.policy or nearest_policy(os.getcwd()):
             content, self._name = policy_content(file)
             text = decode_policy(content, self._name)
-            policy = load_policy(text, self._name, self._profiles)
+            policy = load_policy(text, self._name, self._profiles, read_policy_file)
             raw: Any = parse_document(text, self._name).value
             self._raw = raw
         else:
