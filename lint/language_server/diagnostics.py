@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from array import array
 from bisect import bisect_left, bisect_right
@@ -24,7 +25,7 @@ from lint.fix.fixer import FixedText, Fixer, select_fixes
 from lint.fix.suggestions import suggestion
 from lint.language_server.policies import Policies, Settings
 from lint.linter import Linter
-from policies.loading import PolicyError, load_policy
+from policies.loading import PolicyError, load_policy, read_policy_file
 from reports.findings import LocatedFinding, SuggestedEdit, locate_finding
 from reports.formats import rule_page
 from reports.results import Results
@@ -228,10 +229,14 @@ def manifest_diagnostics(
     return found
 
 
-def policy_diagnostics(text: str, positions: Positions) -> list[Diagnostic]:
-    """The diagnostics of a policy file: its mistakes, as `gpuward policy check` reports them."""
+def policy_diagnostics(text: str, positions: Positions, folder: str) -> list[Diagnostic]:
+    """The diagnostics of a policy file in `folder`: its mistakes, as the linter reports them."""
+
+    def read(path: str) -> bytes:
+        return read_policy_file(os.path.join(folder, path), path)
+
     try:
-        load_policy(text, _POLICY)
+        load_policy(text, _POLICY, read_file=read)
     except PolicyError as error:
         found = []
         for line in str(error).split("\n"):
