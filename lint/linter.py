@@ -156,7 +156,9 @@ class Linter:
         found = self._policies.find(name if is_folder else os.path.dirname(name), name)
         known = self._known.get(found.key)
         if known is None:
-            rules = self._select(found.policy)
+            default = self._default
+            is_known = found.policy is default.policy  # and its rules take time to choose
+            rules = default.rules if is_known else self._select(found.policy)
             known = FilePolicy(found.policy, rules, found.file, found.namespace, found.key)
             self._known[found.key] = known
         return known
