@@ -163,11 +163,7 @@ def definitions() -> Iterator[tuple[str, Any]]:
     for key in ("$schema", "$id", "title", "required"):
         del policy[key]
     parts = policy.pop("$defs")
-    # What only the linter reads.
-    for key in ("perPath", "lint"):
-        policy["properties"].pop(key, None)
-    for key in ("pathSettings", "pathException", "lint"):
-        parts.pop(key, None)
+    # Files are not in a cluster. What only the linter reads may be in a policy for both.
     bundles, _ = policy["properties"]["extends"]["items"]["oneOf"]
     policy["properties"]["extends"]["items"] = bundles
     names, profiles = sorted(rule.name for rule in CATALOG), sorted(built_in())
