@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from io import TextIOWrapper
 
 from gpuward import __version__
 from gpuward.commands import COMMANDS
@@ -19,6 +20,7 @@ from gpuward.commands import COMMANDS
 def main(arguments: list[str] | None = None) -> int:
     """Run `gpuward ARGUMENTS` (those of the process by default); the exit status."""
     home = _set_import_path()
+    _set_output_encoding()
     verb, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         try:
@@ -33,6 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:
+        if error.name == "yaml._yaml":
+            sys.stderr.write(f"gpuward {verb} needs {_LIBYAML}\n")
+            return 2
         package = (error.name or "").partition(".")[0]
         if not package or os.path.isdir(os.path.join(home, package)):
             raise  # a module of gpuward itself: a bug, not a missing extra
@@ -48,6 +53,28 @@ def complete_for_kubectl() -> int:
     from gpuward.completion import complete  # noqa: PLC0415  # only after the import path is set
 
     return complete(sys.argv[1:])
+
+
+_LIBYAML = (
+    "PyYAML's extension for libyaml, which this installation of PyYAML lacks: "
+    "`python -m pip install --force-reinstall --only-binary :all: PyYAML` installs it, "
+    "on systems for which PyYAML publishes a wheel"
+)
+
+
+def _set_output_encoding() -> None:
+    """Write UTF-8 and plain line feeds into pipes and files, as kubectl and helm do.
+
+    On Windows, Python would write the code page of the system, which lacks characters of reports,
+    and other line breaks than those that a diff has. A terminal shows what it cannot write as
+    escapes.
+    """
+    out = sys.stdout
+    if isinstance(out, TextIOWrapper):
+        if out.isatty():
+            out.reconfigure(errors="backslashreplace")
+        else:
+            out.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _run_command(verb: str, rest: list[str]) -> int:

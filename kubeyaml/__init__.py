@@ -3,6 +3,7 @@
 This package knows nothing of Kubernetes objects.
 """
 
+from kubeyaml.encoding import EncodingError, decode
 from kubeyaml.model import (
     Chunk,
     Document,
@@ -15,18 +16,21 @@ from kubeyaml.model import (
     YamlError,
     line_and_column,
 )
-from kubeyaml.reader import read, split
+from kubeyaml.reader import Reader, read, split
 
 __all__ = [
     "Chunk",
     "Document",
     "Duplicate",
+    "EncodingError",
     "Json",
     "LimitError",
     "Limits",
     "Lines",
     "Place",
+    "Reader",
     "YamlError",
+    "decode",
     "line_and_column",
     "read",
     "split",

@@ -107,7 +107,7 @@ class Composer:
         self.value: Any = None
         self.place: RawPlace | None = None
         self.duplicates: list[Duplicate] = []
-        self._text, self._base, self._limits = text, base, limits
+        self._text, self.base, self._limits = text, base, limits
         self._next_event: NextEvent
         # The path of the collection or alias that is being read.
         self._path: list[str | int] = []
@@ -121,7 +121,7 @@ class Composer:
         """Read all events."""
         event: Any = None
         try:
-            next_event = self._next_event = events_of(self._text, self._base)
+            next_event = self._next_event = events_of(self._text, self.base)
             event = next_event()  # the start of the stream
             event = next_event()
             if type(event) is yaml.StreamEndEvent:
@@ -131,7 +131,7 @@ class Composer:
             next_event()  # the end of the document
             event = next_event()
         except PARSER_ERRORS as problem:
-            raise explain(problem, event, self._text, self._base) from problem
+            raise explain(problem, event, self._text, self.base) from problem
         if type(event) is yaml.DocumentStartEvent:
             raise self._refusal("kubectl ignores this second document; start it with ---", event)
 
@@ -227,7 +227,7 @@ class Composer:
                     # Merges depend on the order of the entries, so the new entry must be the last.
                     del values[key]
                     place = (*map(_plain_step, path), key)
-                    self.duplicates.append(Duplicate(place, key_start + self._base))
+                    self.duplicates.append(Duplicate(place, key_start + self.base))
                 event = next_event()
                 kind = type(event)
                 if kind is ScalarEvent:
@@ -251,7 +251,7 @@ class Composer:
         except ValueError as problem:
             raise self._refusal(str(problem), event) from problem
         if has_merge:
-            merge(values, places, self._base)
+            merge(values, places, self.base)
         return event
 
     def _fill_list(self, values: list[Any], places: list[RawPlace], event: Any) -> Any:
@@ -294,7 +294,7 @@ class Composer:
         self._alias_nodes += anchor.nodes
         if self._alias_nodes > self._limits.max_alias_nodes:
             message = f"aliases add more than {self._limits.max_alias_nodes} nodes"
-            raise LimitError(message, start + self._base)
+            raise LimitError(message, start + self.base)
         self._descend(len(self._path) + anchor.height, event)
         value = json_value(anchor.value) if anchor.inside is None else anchor.value
         return value, (start, end, key_start, key_end, "alias", "alias", anchor.inside)
@@ -333,14 +333,14 @@ class Composer:
             self._deepest = depth
             if depth > self._limits.max_depth:
                 message = f"nested more than {self._limits.max_depth} levels deep"
-                raise LimitError(message, event.start_mark.index + self._base)
+                raise LimitError(message, event.start_mark.index + self.base)
 
     def _too_many_nodes(self) -> LimitError:
         why = f"more than {self._limits.max_nodes} nodes in one document: give it in parts"
-        return LimitError(why, self._end + self._base)
+        return LimitError(why, self._end + self.base)
 
     def _refusal(self, message: str, event: Any) -> YamlError:
-        return YamlError(message, event.start_mark.index + self._base)
+        return YamlError(message, event.start_mark.index + self.base)
 
 
 def _note(event: Any) -> str:

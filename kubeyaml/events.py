@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import yaml
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not export it
 
 from kubeyaml.model import LimitError, YamlError
 
@@ -57,8 +58,7 @@ def events_of(text: str, base: int) -> NextEvent:
     if "%" in text and text.count("%TAG") > _MAX_TAG_DIRECTIVES:
         raise LimitError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", base)
     marker, marked = mark_quotes(text)
-    # The stubs do not export the parser alone.
-    next_event: NextEvent = yaml.cyaml.CParser(marked).get_event  # type: ignore[attr-defined]
+    next_event: NextEvent = CParser(marked).get_event
     if marker:
         next_event = _unmarked(next_event, marker)
     return _without_question_marks(next_event, base) if "?" in text else next_event

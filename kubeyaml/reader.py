@@ -92,17 +92,50 @@ def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:
     Raises YamlError if kubectl would refuse the text, if the document exceeds `limits`, and if a
     second document follows a `...` line: kubectl ignores that document silently.
     """
+    return _document(chunk, _composed(chunk, limits))
+
+
+def _composed(chunk: Chunk, limits: Limits) -> Composer:
+    """The composer that has read the chunk. Raises YamlError."""
     if chunk.error is not None:
         raise chunk.error
     has_mark = chunk.text.startswith(BYTE_ORDER_MARK)
-    base = chunk.start + has_mark
-    composer = Composer(chunk.text[has_mark:], base, limits)
+    composer = Composer(chunk.text[has_mark:], chunk.start + has_mark, limits)
     composer.run()
+    return composer
+
+
+def _document(chunk: Chunk, composer: Composer) -> Document | None:
+    """The document of a chunk, whose text the composer has read here or elsewhere."""
     if composer.place is None:
         return None
+    base = chunk.start + chunk.text.startswith(BYTE_ORDER_MARK)
     place = Place(composer.place, base)
     if place.start == place.end:
         return None
     end = chunk.start + len(chunk.text)
-    duplicates = tuple(composer.duplicates)
+    shift = base - composer.base
+    duplicates = tuple(d._replace(key_start=d.key_start + shift) for d in composer.duplicates)
     return Document(composer.value, place, chunk.start, end, chunk.line, duplicates)
+
+
+class Reader:
+    """Reads chunks as `read` does, and equal ones once: what it returns shares their values.
+
+    Renderings of one base have most of their text in common. The memory is for up to `size`
+    characters; later texts are read each time.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+        self._known: dict[str, Composer] = {}
+
+    def read(self, chunk: Chunk) -> Document | None:
+        """The document of a chunk, or None if it has none. Raises YamlError."""
+        composer = self._known.get(chunk.text) if chunk.error is None else None
+        if composer is None:
+            composer = _composed(chunk, DEFAULT_LIMITS)
+            if len(chunk.text) <= self._left:
+                self._left -= len(chunk.text)
+                self._known[chunk.text] = composer
+        return _document(chunk, composer)

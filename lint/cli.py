@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import reduce_garbage_collection
 from lint.options import parser
-from lint.run import paths_of, run
+from lint.run import find_policies, paths_of, run
 from policies.loading import PolicyError
 from reports.formats import WITH_EDITS, Style, Writer
 from reports.results import InputNotEvaluated, Results
-from sources.sources import UsageError
+from sources.sources import DISK, UsageError
 from terminal import printable, use_color, use_hyperlinks, write_error
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def _evaluate(
     started: float,
 ) -> int:
     """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
+    policies = find_policies(options, paths, staged.tree if staged else DISK)
     outputs = import_module("reports.outputs").plan(options, paths) if options.reports else None
     baseline = None
     if options.baseline:
@@ -78,10 +79,10 @@ def _evaluate(
     suggest = None
     if WITH_EDITS & formats and not mode:
         suggest = import_module("lint.fix.suggestions").suggester(notes=notes)
-    done = run(options, paths, mode, staged, suggest)
+    done = run(options, paths, mode, staged, suggest, policies)
     results = done.results
     if baseline:
-        baseline.accept(results, done.policy, done.today)
+        baseline.accept(results, done.policy_of, done.today, done.wanted)
     results.seconds = time.perf_counter() - started
     # Most commits have no manifest.
     is_partial = options.staged or options.changed_since

@@ -50,10 +50,11 @@ _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Scri
 
 def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
     """Add to the linter's results what is found in `files`."""
-    active = map(linter.policy.activate, RULES)
-    rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
-    about_objects = {active.rule.name: active for active in linter.policy.rule_set().rules}
     for file in files:
+        chosen = linter.choose(file.name)
+        active = map(chosen.policy.activate, RULES)
+        rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
+        about_objects = {active.rule.name: active for active in chosen.rules.rules}
         source = file.read()
         if not isinstance(source, Source):
             linter.results.not_evaluated.append(InputNotEvaluated(file.name, 0, 0, source.why))
@@ -61,7 +62,9 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
         kind = kind_of(file.name)
         linter.results.file_names.append(file.name)
         linter.results.container_files += 1
+        wanted = linter.wanted
         own = [rules[name] for name in _RULES_OF.get(kind, ()) if name in rules]
+        own = [active for active in own if wanted is None or wanted(active.rule.name)]
         _FileEvaluation(linter, File(source), kind, own, about_objects).run()
 
 

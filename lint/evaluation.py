@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
+from policies.policy import Policy
 from reports.findings import SuggestedEdit
 from reports.results import InputNotEvaluated, oversized_object, too_large
 from rules.base.json_values import Json, as_object
@@ -16,6 +17,20 @@ from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
 from rules.profile.context import Context
 from sources.manifests import File, UnparsedDocument
+
+
+class FilePolicy(NamedTuple):
+    """The policy for a file, its rules as they act, and the name of its own file, if it has one.
+
+    `namespace`, if not None, is where it puts objects that name none. Equal policies of a run have
+    the same `key`.
+    """
+
+    policy: Policy
+    rules: RuleSet
+    file: str
+    namespace: str | None = None
+    key: object = None
 
 
 class EvaluatedDocument(NamedTuple):

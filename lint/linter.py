@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import chain, repeat
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
-from lint.evaluation import EvaluatedDocument, Evaluator, Item, Suggest
+from lint.evaluation import EvaluatedDocument, Evaluator, FilePolicy, Item, Suggest
 from lint.preview import Preview, add_preview
 from lint.remarks import (
     check_gpu_exceptions,
@@ -18,6 +19,7 @@ from lint.remarks import (
     unread_remarks,
     values_remarks,
 )
+from lint.suppressions import Suppressions
 from policies.policy import Policy
 from reports.findings import RULES, SuppressedFinding, locate_finding
 from reports.owners import Owners
@@ -39,6 +41,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
+from sources.policy_file import Policies
 from sources.sources import (
     DISK,
     FileTree,
@@ -68,12 +71,17 @@ class FileFixer(Protocol):
         """The documents of `file` after their fixes."""
 
 
+UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]
+"""The file and the exceptions of each policy that was used."""
+
+
 class Partial(NamedTuple):
     """What was found in some of the inputs of a run."""
 
     results: Results
     owners: Owners
     used_exceptions: set[PolicyException]
+    used_policies: UsedPolicies
 
 
 class Linter:
@@ -82,6 +90,10 @@ class Linter:
     `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches; `suggest`
     finds the edits for each finding, if a report wants them. `rules` are those of the policy,
     unless the user has chosen which of them may fix. `tree` has the files.
+
+    `policies` finds the policy for each file, and `select` its rules; without it, there is only
+    `policy`, which is in any case for what is in no file. `wanted` are the only rules that the user
+    wants to see; what others would say, nobody knows.
     """
 
     def __init__(
@@ -95,18 +107,65 @@ class Linter:
         fixer: FileFixer | None = None,
         tree: FileTree = DISK,
         suggest: Suggest | None = None,
+        policies: Policies | None = None,
+        select: Callable[[Policy], RuleSet] = Policy.rule_set,
+        wanted: Callable[[str], bool] | None = None,
     ) -> None:
-        self.policy = policy
+        self._default = FilePolicy(policy, rules or policy.rule_set(), policy_file)
+        self._current = self._default
+        self._used: UsedPolicies = {}
+        self._known: dict[object, FilePolicy] = {}
+        self._policies, self._select = policies, select
+        self.wanted = wanted
         self.context = context
         self.preview = preview
         self.results = Results()
-        self.results.policy = policy_file
         self.previews: list[Preview] = []
-        self._rules = policy.rule_set() if rules is None else rules
         self._fixer, self._suggest = fixer, suggest
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations, self._owners = Kustomizations(tree), Owners()
         self._inventory: Inventory | None = None
+        self.uses_values: Callable[[str], bool] | None = None
+        """whether a rendering uses the values in a file, if charts are rendered"""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy for the file that is being evaluated."""
+        return self._current.policy
+
+    @property
+    def _rules(self) -> RuleSet:
+        return self._current.rules
+
+    def choose(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+        """Take the policy of `policy_of` for what is evaluated from now on; the same policy.
+
+        Raises PolicyError.
+        """
+        self._current = current = self.policy_of(name, is_folder=is_folder)
+        self._used.setdefault(current.key, (current.file, current.policy.exceptions))
+        return current
+
+    def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+        """The policy for the file called `name`, or for what is rendered from that folder.
+
+        Raises PolicyError.
+        """
+        if self._policies is None:
+            return self._default
+        found = self._policies.find(name if is_folder else os.path.dirname(name), name)
+        known = self._known.get(found.key)
+        if known is None:
+            default = self._default
+            is_known = found.policy is default.policy  # and its rules take time to choose
+            rules = default.rules if is_known else self._select(found.policy)
+            known = FilePolicy(found.policy, rules, found.file, found.namespace, found.key)
+            self._known[found.key] = known
+        return known
+
+    def policy_of_file(self, name: str) -> Policy:
+        """The policy for the file called `name`. Raises PolicyError."""
+        return self.policy_of(name).policy
 
     def gather(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text."""
@@ -145,9 +204,9 @@ class Linter:
 
     def take(self) -> Partial:
         """What has been found since the last call; the linter forgets it."""
-        taken = Partial(self.results, self._owners, self._used_exceptions)
-        self.results, self._owners, self._used_exceptions = Results(), Owners(), set()
-        self.results.policy = taken.results.policy
+        taken = Partial(self.results, self._owners, self._used_exceptions, self._used)
+        self.results, self._owners = Results(), Owners()
+        self._used_exceptions, self._used = set(), {}
         return taken
 
     def add(self, partial: Partial) -> None:
@@ -155,16 +214,27 @@ class Linter:
         self.results.add(partial.results)
         self._owners.update(partial.owners)
         self._used_exceptions |= partial.used_exceptions
+        self._used = {**partial.used_policies, **self._used}
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
         self.results.findings = self._owners.merge(self.results.findings)
-        self.results.remarks += exception_remarks(
-            self.policy, self.results.policy, self._used_exceptions, self.context.today
-        )
+        default = (self._default.file, self._default.policy.exceptions)
+        used = dict.fromkeys(self._used.values()) or {default: None}
+        self.results.policy = ", ".join(sorted({file for file, _ in used if file}))
+        reported: set[PolicyException] = set()  # which a policy may have from another one
+        for file, exceptions in used if self.wanted is None else ():
+            self.results.remarks += exception_remarks(
+                exceptions, file, self._used_exceptions, self.context.today, reported
+            )
 
     def _evaluate_file(self, file: File) -> None:
-        name, context = file.source.name, self.context
+        source = file.source
+        place = source.folder if source.is_rendering else source.name
+        namespace = self.choose(place, is_folder=source.is_rendering).namespace
+        name, context = source.name, self.context
+        if namespace and not context.namespace:
+            context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
             self.results.skipped.extend(self._kustomizations.passed_over_by(name))
             context = self._kustomizations.context_of(name, context)
@@ -173,7 +243,9 @@ class Linter:
             evaluator = Evaluator(self._rules, context)
             for current, item in self._items(file, evaluator):
                 if isinstance(item, UnparsedDocument):
-                    report_unparsed(self.results, file.source, item)
+                    report_unparsed(
+                        self.results, file.source, item, renders=self.uses_values is not None
+                    )
                 elif isinstance(item, InputNotEvaluated):
                     self.results.objects += 1
                     self.results.not_evaluated.append(item)
@@ -182,7 +254,7 @@ class Linter:
                     if self.preview and not file.source.is_embedded:
                         add_preview(self.previews, self.results, current, item, evaluator)
             if not file.source.is_embedded:
-                self.results.remarks += values_remarks(file, self._rules.profile)
+                self.results.remarks += values_remarks(file, self._rules.profile, self.uses_values)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
@@ -215,7 +287,9 @@ class Linter:
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
-        check_gpu_exceptions(results, file, document, listed, policy=self.policy, context=context)
+        # Without a policy file it is not known what the cluster allows.
+        known = self.policy if self._current.file else None
+        check_gpu_exceptions(results, file, document, listed, policy=known, context=context)
         results.objects += item.objects
         results.pods += result.pods
         results.components += result.components
@@ -232,6 +306,7 @@ class Linter:
             results.suppressed_findings.append(SuppressedFinding(located, reason))
         report_unread(results, file.source, malformed_fields(file, document, result))
         results.not_evaluated += failed_rules(file, document, result)
-        results.remarks += remarks(file, document, item.comments, RULE_NAMES)
+        comments = item.comments if self.wanted is None else Suppressions([])
+        results.remarks += remarks(file, document, comments, RULE_NAMES)
         results.remarks += excuses(file, document, result)
         results.remarks += unread_remarks(file, document, self._rules.profile)

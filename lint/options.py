@@ -20,6 +20,8 @@ DEFAULTS: dict[str, Any] = {
     "patch": False,
     "unsafe_fixes": False,
     "rules": [],
+    "select": [],
+    "ignore": [],
 }
 
 
@@ -166,9 +168,11 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     made.set_defaults(fix=is_fix)
     # Every option is in a group: argparse prepares to print help for each that is not.
     add_selection(add_inputs(made).add_mutually_exclusive_group())
+    _add_choice(made.add_argument_group("rules"))
     _add_fixes(made.add_argument_group("fixes"), is_fix=is_fix)
     reports = made.add_argument_group("report")
     add_reports(reports)
+    made.set_defaults(fail_on=None)  # which a policy may say
     reports.add_argument(
         "--baseline",
         metavar="FILE",
@@ -215,6 +219,17 @@ def add_reports(made: argparse._ArgumentGroup, views: Iterable[str] = ()) -> Non
         "--notes", action="store_true", help="show notes too: what admission sets by default"
     )
     made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+
+
+def _add_choice(made: argparse._ArgumentGroup) -> None:
+    for option, what in (("--select", "only"), ("--ignore", "do not")):
+        made.add_argument(
+            option,
+            metavar="RULE",
+            action="append",
+            default=[],
+            help=f"{what} report these rules, or families of rules, with commas; repeatable",
+        )
 
 
 def _add_fixes(made: argparse._ArgumentGroup, *, is_fix: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from multiprocessing.connection import wait
-from typing import Self, TypeVar
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
 
 from lint.linter import Linter, Partial
 from reports.results import InputNotEvaluated
@@ -32,9 +34,20 @@ _Work = tuple[Sequence[Input], "Future[Partial]"]
 _linter: Linter
 
 
-def can_fork() -> bool:
-    """Whether processes can be made here with all that is loaded already."""
-    return "fork" in multiprocessing.get_all_start_methods()
+def start_method() -> str:
+    """How processes are made: where that is safe, as copies of this one, with all that is loaded.
+
+    On macOS, libraries of the system may not survive that. Windows cannot do it.
+    """
+    return "fork" if os.name == "posix" and sys.platform != "darwin" else "spawn"
+
+
+def _read_only(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(mapping)
+
+
+# A process that is no copy gets the policy pickled.
+copyreg.pickle(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
 
 
 def evaluate_in_processes(
@@ -45,7 +58,7 @@ def evaluate_in_processes(
     Yields after each batch. If a process ends, the inputs that it may have had are reported as not
     evaluated.
     """
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context(start_method())
     pool = ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(linter,))
     waiting: deque[_Work] = deque()
     try:
@@ -157,6 +170,7 @@ class Progress:
 _BATCH = 32  # inputs
 _MAX_LENGTH = 1 << 20  # characters
 _BATCHES_HERE = 4  # take about as long as other processes take to start
+_MOST_JOBS = 61  # of which Windows can wait for the end
 _MAX_JOBS = 8  # unless the user asks for more: each takes memory, and CI shares its machines
 
 
@@ -180,8 +194,8 @@ def evaluate_many(linter: Linter, inputs: Sequence[Input], jobs: int | None) -> 
 def _evaluations(
     linter: Linter, batches: Iterable[Sequence[Input]], jobs: int | None
 ) -> Iterator[None]:
-    jobs = jobs or min(_processors(), _MAX_JOBS)
-    if jobs > 1 and can_fork():
+    jobs = min(jobs or min(_processors(), _MAX_JOBS), _MOST_JOBS)
+    if jobs > 1:
         yield from evaluate_in_processes(linter, batches, jobs)
         return
     for batch in batches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
@@ -52,9 +52,15 @@ def unread_remarks(file: File, document: Document, profile: Profile) -> Iterator
     )
 
 
-def values_remarks(file: File, profile: Profile) -> Iterator[Remark]:
-    """What tells of GPUs in a file of a chart's values."""
+def values_remarks(
+    file: File, profile: Profile, uses_values: Callable[[str], bool] | None
+) -> Iterator[Remark]:
+    """What tells of GPUs in a file of a chart's values, unless a rendering has used them."""
     why = "in the values of a chart: lint the chart with --render, and with these --values"
+    if uses_values:
+        if uses_values(file.source.name):
+            return
+        why = "in values that no rendering here uses: lint their chart with these --values"
     for document in file.values():
         yield from _remarks_about_fields(
             file, document, fields_in_values(document.value, profile), why
@@ -81,10 +87,20 @@ def excuses(file: File, document: Document, result: EvaluationResult) -> Iterato
 
 
 def exception_remarks(
-    policy: Policy, file: str, used: Collection[PolicyException], today: datetime.date
+    exceptions: Iterable[PolicyException],
+    file: str,
+    used: Collection[PolicyException],
+    today: datetime.date,
+    reported: set[PolicyException],
 ) -> Iterator[Remark]:
-    """The exceptions of `policy`, which `file` has, that expired or are not in `used`."""
-    for exception in policy.exceptions:
+    """Those of the `exceptions`, which `file` has, that expired or are not in `used`.
+
+    Each is added to `reported`, and those that are there already are left out.
+    """
+    for exception in exceptions:
+        if exception in reported:
+            continue
+        reported.add(exception)
         if exception.expired(today):
             level, what = "warning", f"expired on {exception.expires}"
         elif exception not in used:
@@ -104,10 +120,13 @@ def check_gpu_exceptions(
     document: Document,
     objects: Iterable[tuple[Mapping[str, Any], Path]],
     *,
-    policy: Policy,
+    policy: Policy | None,
     context: Context,
 ) -> None:
-    """Add remarks about the GpuExceptions among the `objects` of a document to `results`."""
+    """Add remarks about the GpuExceptions among the `objects` of a document to `results`.
+
+    `policy` is None if it is not known what the cluster allows.
+    """
     for raw, path in objects:
         if raw.get("kind") == GPU_EXCEPTION_KIND and raw.get("apiVersion") == GPU_EXCEPTION_API:
             results.gpu_exceptions += 1
@@ -115,9 +134,7 @@ def check_gpu_exceptions(
             namespace = as_text(metadata.get("namespace")) or context.namespace or "default"
             known = {**raw, "metadata": {**metadata, "namespace": namespace}}
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
-            # Without a policy file it is not known what the cluster allows.
-            given = policy if results.policy else None
-            for level, place, text in _problems(known, given, context):
+            for level, place, text in _problems(known, policy, context):
                 span = file.locate(document, (*path, *place))
                 where = (file.source.name, span.line, span.column)
                 results.remarks.append(Remark(level, *where, f"{name}: {text}"))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lint.evaluation import Suggest
+from lint.file_options import apply, only, wanted_rules
 from lint.linter import Linter
 from lint.preview import Preview
 from policies.policy import Policy
@@ -17,10 +20,12 @@ from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
 from sources.paths import Exclusion, inputs
-from sources.policy_file import PolicyChoice
-from sources.sources import DISK, STANDARD_INPUT, Input, UsageError, may_be_large
+from sources.policy_file import Policies, PolicyChoice
+from sources.sources import DISK, STANDARD_INPUT, FileTree, Input, UsageError, may_be_large
 
 if TYPE_CHECKING:
+    from io import BufferedReader
+
     from lint.fix.output import Mode
     from sources.container_files import ContainerFiles
     from sources.git.changes import ChangedFiles, StagedFiles
@@ -30,12 +35,16 @@ _FEW = 128  # files
 
 
 class Run(NamedTuple):
-    """What a run found, with the policy that it used."""
+    """What a run found; `policy_of` says by which policy a file was evaluated.
+
+    `wanted` are the rules that were evaluated; None for all.
+    """
 
     results: Results
-    policy: Policy
+    policy_of: Callable[[str], Policy]
     today: datetime.date
     previews: list[Preview]
+    wanted: Callable[[str], bool] | None = None
 
 
 def run(
@@ -44,48 +53,57 @@ def run(
     mode: Mode | None = None,
     staged: StagedFiles | None = None,
     suggest: Suggest | None = None,
+    policies: Policies | None = None,
 ) -> Run:
     """Evaluate `paths`, or what is `staged` there, and fix it as `mode` says.
 
-    `suggest` finds the edits that fix each finding, if a report wants them.
+    `suggest` finds the edits that fix each finding, if a report wants them. `policies` are those
+    of `find_policies`, if that was called already.
 
     Raises UsageError and PolicyError.
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
     tree = staged.tree if staged else DISK
-    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
-    policy, policy_file = choice.load()
+    policies = policies or find_policies(options, paths, tree)
+    policy, policy_file, *_ = policies.find("", "")
+    wanted = wanted_rules(options.select, options.ignore)
+    select = _selection(options, wanted)
     linter = Linter(
         policy,
         Context(today=today, namespace=options.namespace),
-        rules=_rules(options, policy),
+        rules=select(policy),
         policy_file=policy_file,
         preview=options.patch,
         fixer=mode.fixer if mode else None,
         tree=tree,
         suggest=suggest,
+        policies=policies,
+        select=select,
+        wanted=wanted,
     )
     exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
-    wanted = changed.has if changed else None
+    is_wanted = changed.has if changed else None
     given: Iterator[Input]
     if staged:
-        given = staged.sources(paths, options.exclude)
+        given = staged.sources(paths, exclude)
     else:
-        given = _inputs(options, paths, exclude, mode, wanted)
+        given = _inputs(options, paths, exclude, mode, is_wanted)
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
         files = [*given]
+        _load_policies(policies, files)
         linter.gather(files)
         evaluate = import_module("lint.rendering.renderer").evaluate
         evaluate(linter, files, paths, exclude, options, staged or changed)
     elif staged:
-        linter.gather(staged.sources(paths, options.exclude))
+        linter.gather(staged.sources(paths, exclude))
         linter.evaluate(given)
     else:
         files = [*given]
+        _load_policies(policies, files)
         if len(files) > 1:
             linter.gather(files)
         # What is written needs whole files, and one process: files may be links to each other.
@@ -95,13 +113,30 @@ def run(
             import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
         evaluate = import_module("lint.container_file_rules").evaluate
-        evaluate(linter, others.find(paths, exclude, wanted))
+        evaluate(linter, others.find(paths, exclude, is_wanted))
     linter.finish()
     linter.results.remarks += (
         Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
     )
     linter.results.has_ignored = exclude.has_ignored
-    return Run(linter.results, policy, today, linter.previews)
+    return Run(linter.results, linter.policy_of_file, today, linter.previews, wanted)
+
+
+def find_policies(options: argparse.Namespace, paths: list[str], tree: FileTree = DISK) -> Policies:
+    """The policies of the run; `options` get what the outermost one says about the whole run.
+
+    Raises PolicyError.
+    """
+    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
+    policies = Policies(choice)
+    apply(options, policies, paths)
+    return policies
+
+
+def _load_policies(policies: Policies, files: list[Input]) -> None:
+    """Find every policy before anything is evaluated, or fixed. Raises PolicyError."""
+    for item in files:
+        policies.find(os.path.dirname(item.name), item.name)
 
 
 def _are_many(given: list[Input]) -> bool:
@@ -116,7 +151,8 @@ def _exclusion(options: argparse.Namespace) -> Exclusion:
     if options.no_gitignore and (options.fix or options.diff):
         why = "a fix never writes what Git ignores, unless you name the file"
         raise UsageError(f"{why}: leave --no-gitignore out")
-    return Exclusion(options.exclude, None if options.no_gitignore else _ignored_paths)
+    ignored_paths = None if options.no_gitignore else _ignored_paths
+    return Exclusion(options.exclude, ignored_paths, options.policy_exclude)
 
 
 def _ignored_paths(folder: str) -> frozenset[str]:
@@ -159,12 +195,16 @@ def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
 def paths_of(options: argparse.Namespace) -> list[str]:
     """The paths that the user names, or what is read without any.
 
-    Raises UsageError if that is standard input and a terminal, or is named and not read.
+    Raises UsageError if that is standard input and it is a terminal or empty, or if standard input
+    has a name and is not read.
     """
     paths = _paths_of(options)
     if options.stdin_filename != STANDARD_INPUT and "-" not in paths:
         raise UsageError("--stdin-filename names standard input: add - to what is linted")
     return paths
+
+
+_GIVE = "give a file or folder, or - for standard input"
 
 
 def _paths_of(options: argparse.Namespace) -> list[str]:
@@ -176,18 +216,36 @@ def _paths_of(options: argparse.Namespace) -> list[str]:
     if options.changed_since:
         return ["."]
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("nothing to lint: give a file or folder, or - for standard input")
+        raise UsageError(f"nothing to lint: {_GIVE}")
+    if not cast("BufferedReader", sys.stdin.buffer).peek(1):
+        raise UsageError(f"nothing to lint: no path, and standard input is empty: {_GIVE}")
     return ["-"]
 
 
-def _rules(options: argparse.Namespace, policy: Policy) -> RuleSet:
-    """The rules of `policy`, with the fixes that the user has chosen."""
-    rules = policy.rule_set()
+def _selection(
+    options: argparse.Namespace, wanted: Callable[[str], bool] | None
+) -> Callable[[Policy], RuleSet]:
+    """What gives the `wanted` rules of a policy, with the fixes that the user has chosen."""
     names, unsafe = options.rules, options.unsafe_fixes
     if not names and not unsafe:
-        return rules
+        return Policy.rule_set if wanted is None else partial(_only, wanted)
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-    chosen: RuleSet = import_module("lint.fix.fixer").select_fixes(rules, names, unsafe=unsafe)
-    return chosen
+    select_fixes = import_module("lint.fix.fixer").select_fixes
+    return partial(_with_fixes, select_fixes, names, wanted, unsafe=unsafe)
+
+
+def _with_fixes(
+    select_fixes: Callable[..., RuleSet],
+    names: list[str],
+    wanted: Callable[[str], bool] | None,
+    policy: Policy,
+    *,
+    unsafe: bool,
+) -> RuleSet:
+    return select_fixes(only(policy.rule_set(), wanted), names, unsafe=unsafe)
+
+
+def _only(wanted: Callable[[str], bool], policy: Policy) -> RuleSet:
+    return only(policy.rule_set(), wanted)

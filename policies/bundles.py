@@ -37,10 +37,23 @@ _REFUSED_ON_ACK = (
 
 
 class Setting(NamedTuple):
-    """A value that a policy sets for a rule; `bundle` names the bundle that it is from."""
+    """A value that a policy sets for a rule; `source` names the bundle or file that it is from.
+
+    It is empty for what the policy itself says.
+    """
 
     value: Any
-    bundle: str = ""
+    source: str = ""
+
+
+class Base(NamedTuple):
+    """A policy in a file that another policy extends."""
+
+    name: str
+    raw: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @cache
@@ -80,16 +93,28 @@ def rule_settings(raw: Mapping[str, Any]) -> dict[str, dict[tuple[str, ...], Set
     """Return what the policy `raw`, with the bundles that it extends, says about rules.
 
     For each rule, that are values by their path: `("action",)`, or `("options", "max_devices")`. A
-    later bundle wins over an earlier one, and the policy itself over all.
+    later bundle or file wins over an earlier one, and the policy itself over all.
     """
     merged: dict[str, dict[tuple[str, ...], Setting]] = {}
-    layers = [(name, bundle(name)) for name in raw.get("extends", ())]
-    for name, layer in (*layers, ("", raw)):
-        for rule, settings in layer.get("rules", {}).items():
-            values = merged.setdefault(rule, {})
-            for path, value in _values(settings):
-                values[path] = Setting(value, name)
+    for entry in raw.get("extends", ()):
+        if isinstance(entry, Base):
+            for rule, values in rule_settings(entry.raw).items():
+                known = merged.setdefault(rule, {})
+                for path, setting in values.items():
+                    known[path] = setting._replace(source=setting.source or entry.name)
+        elif entry in BUNDLES:  # a file that has not been read is not
+            _add(merged, bundle(entry), f"bundle {entry}")
+    _add(merged, raw, "")
     return merged
+
+
+def _add(
+    merged: dict[str, dict[tuple[str, ...], Setting]], layer: Mapping[str, Any], source: str
+) -> None:
+    for rule, settings in layer.get("rules", {}).items():
+        values = merged.setdefault(rule, {})
+        for path, value in _values(settings):
+            values[path] = Setting(value, source)
 
 
 def missing_profiles(raw: Mapping[str, Any], profile: Profile) -> Iterator[tuple[int, str]]:
@@ -98,6 +123,9 @@ def missing_profiles(raw: Mapping[str, Any], profile: Profile) -> Iterator[tuple
     It is the index of the entry, and what is wrong.
     """
     for index, name in enumerate(raw.get("extends", ())):
+        if isinstance(name, Base):
+            yield from ((index, message) for _, message in missing_profiles(name.raw, profile))
+            continue
         wanted = bundle(name).get("profiles")
         if wanted and not set(merged_profile(wanted).active) <= set(profile.active):
             names = ", ".join(wanted)

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from kubeyaml import YamlError, read, split
+from kubeyaml import EncodingError, YamlError, decode, read, split
 from rules.base.json_values import Json, pointer
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
@@ -61,8 +61,12 @@ class Case:
 
     @property
     def manifest(self) -> Json:
-        """The manifest, read anew so that the caller may change it. Raises CaseError."""
-        return read_yaml(self.file)
+        """The manifest, read anew so that the caller may change it. Raises CaseError.
+
+        Several documents are the items of a List.
+        """
+        first, *others = _documents(self.file)
+        return {"apiVersion": "v1", "kind": "List", "items": [first, *others]} if others else first
 
     @cached_property
     def circumstances(self) -> Mapping[str, Any]:
@@ -139,6 +143,16 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
 
 def read_yaml(file: str) -> Json:
     """The only document in `file`. Raises CaseError."""
+    first, *others = _documents(file)
+    if others:
+        raise CaseError(
+            f"{file}: has {len(others) + 1} documents; only a manifest may have several"
+        )
+    return first
+
+
+def _documents(file: str) -> list[Json]:
+    """The documents in `file`, at least one. Raises CaseError."""
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
             raise CaseError(f"{file}: not a regular file")
@@ -146,14 +160,14 @@ def read_yaml(file: str) -> Json:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise CaseError(f"{file}: larger than {MAX_BYTES >> 20} MiB")
-        documents = [d for chunk in split(content.decode()) if (d := read(chunk)) is not None]
+        documents = [d for chunk in split(decode(content)) if (d := read(chunk)) is not None]
     except OSError as error:
         raise CaseError(f"{file}: {(error.strerror or str(error)).lower()}") from error
-    except (UnicodeDecodeError, YamlError) as error:
+    except (EncodingError, YamlError) as error:
         raise CaseError(f"{file}: {error}") from error
-    if len(documents) != 1:
-        raise CaseError(f"{file}: has {len(documents)} documents, and a case has one")
-    return documents[0].value
+    if not documents:
+        raise CaseError(f"{file}: has no document")
+    return [document.value for document in documents]
 
 
 def _mapping(file: str, known: Iterable[str]) -> Mapping[str, Any]:

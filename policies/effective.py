@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from policies.bundles import rule_settings
-from policies.policy import Policy
+from policies.policy import FOLDER, Policy
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule
@@ -51,8 +51,7 @@ def effective_rules(
         active = policy.activate(rule)
         sources = {}
         for path, setting in given.get(rule.name, {}).items():
-            where = f"bundle {setting.bundle}" if setting.bundle else ""
-            sources[path[-1]] = where or position(("rules", rule.name, *path))
+            sources[path[-1]] = setting.source or position(("rules", rule.name, *path))
         settings = _settings(active)
         listed = policy.rules.get(rule.name)
         wanted = rule.action if listed is None or listed.action is None else listed.action
@@ -76,6 +75,19 @@ def effective_policy(
         **{key: value for key, value in named.items() if value not in {None, ""}},
         "rules": {rule.active.rule.name: rule.settings for rule in rules},
         **{key: raw[key] for key in _LISTS if key in raw},
+        **_for_files(raw),
+    }
+
+
+def _for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What only the linter reads."""
+    entries = [
+        {key: value for key, value in entry.items() if key != FOLDER}
+        for entry in raw.get("perPath", ())
+    ]
+    return {
+        **({"perPath": entries} if entries else {}),
+        **{k: raw[k] for k in ("lint",) if k in raw},
     }
 
 

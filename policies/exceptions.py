@@ -96,6 +96,18 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
         "name",
     }:
         yield (*path, "match"), f"an image or a container's name alone {_PROVES_NOTHING}"
+    yield from _bad_date(exception, path)
+
+
+def path_exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    """What the schema cannot say about an exception for some files, which is at `path`."""
+    for name in exception["rules"]:
+        if name not in RULES:
+            yield (*path, "rules"), _why_no_such_rule(name)
+    yield from _bad_date(exception, path)
+
+
+def _bad_date(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
     try:
         datetime.date.fromisoformat(exception.get("expires", "2000-01-01"))
     except ValueError:

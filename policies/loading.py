@@ -6,15 +6,28 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kubeyaml import Document, Limits, YamlError, line_and_column, read, split
+from kubeyaml import (
+    Document,
+    EncodingError,
+    Limits,
+    YamlError,
+    decode,
+    line_and_column,
+    read,
+    split,
+)
 from policies.bundles import Setting, missing_profiles, rule_settings
-from policies.exceptions import to_exception, to_gpu_exception_limits
-from policies.policy import Policy, RuleSettings
+from policies.exceptions import as_patterns, to_exception, to_gpu_exception_limits
+from policies.policy import FOLDER, LoadedPolicy, PathSettings, Policy, RuleSettings
+from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object
 from rules.finding import Action
+
+if TYPE_CHECKING:
+    from policies.files import ReadFile
 
 MAX_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20
@@ -38,29 +51,77 @@ def default_policy(profiles: Iterable[str] = ()) -> Policy:
         raise PolicyError(str(error)) from error
 
 
-def load_policy(text: str, name: str, profiles: Iterable[str] = ()) -> Policy:
+def load_policy(
+    text: str, name: str, profiles: Iterable[str] = (), read_file: ReadFile | None = None
+) -> Policy:
     """Return the policy in `text`, the content of the file called `name`.
 
-    `profiles`, if not empty, replace the profiles that the policy names. Raises PolicyError if the
-    text is not a valid policy; each line of the message begins with `name:line:column`.
+    `profiles`, if not empty, replace the profiles that the policy names. `read_file` reads files
+    that the policy extends; without it, that is an error. Raises PolicyError if the text is not a
+    valid policy; each line of the message begins with `name:line:column`.
     """
-    from policies.validation import find_problems  # noqa: PLC0415  # import it only if there is a policy
+    return load_with_bases(text, name, profiles, read_file).policy
 
+
+def load_with_bases(
+    text: str, name: str, profiles: Iterable[str] = (), read_file: ReadFile | None = None
+) -> LoadedPolicy:
+    """The same, with the YAML of the policy. Raises PolicyError."""
     document = parse_document(text, name)
+    raw = _resolved(document, text, name, read_file)
+    problems: list[Problem]
+    try:
+        policy = _policy(raw, list(profiles))
+        missing = missing_profiles(raw, policy.profile)
+        problems = [(("extends", index), message) for index, message in missing]
+    except ProfileError as error:
+        problems = [(("profiles",), str(error))]
+    if not problems:
+        return LoadedPolicy(policy, raw)
+    raise _policy_error(problems, document, text, name)
+
+
+def _resolved(
+    document: Document,
+    text: str,
+    name: str,
+    read_file: ReadFile | None,
+    seen: tuple[str, ...] = (),
+) -> Mapping[str, Any]:
+    """The YAML of the policy with what it has of files that it extends. Raises PolicyError."""
+    # Import them only if there is a policy.
+    from policies.files import BaseError, resolved  # noqa: PLC0415
+    from policies.validation import find_problems  # noqa: PLC0415
+
     raw: Any = document.value
     problems = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]
-    if not problems:
-        try:
-            policy = _policy(raw, list(profiles))
-            missing = missing_profiles(raw, policy.profile)
-            problems = [(("extends", index), message) for index, message in missing]
-        except ProfileError as error:
-            problems = [(("profiles",), str(error))]
-        if not problems:
-            return policy
+    if problems:
+        raise _policy_error(problems, document, text, name)
+
+    def read_raw(path: str, content: bytes, seen: tuple[str, ...]) -> Mapping[str, Any]:
+        inner = decode_policy(content, path)
+        return _resolved(parse_document(inner, path), inner, path, read_file, seen)
+
+    try:
+        return resolved(raw, name, read_raw, read_file or _refuse_file, seen)
+    except BaseError as error:
+        first, *others = str(error).split("\n")
+        found = _policy_error([(("extends", error.index), first)], document, text, name)
+        raise PolicyError("\n".join([str(found), *others])) from error
+
+
+def _refuse_file(path: str) -> bytes:
+    raise PolicyError(
+        f"only the linter reads {path}: `gpuward policy show -o yaml` writes the policy as one file"
+    )
+
+
+def _policy_error(
+    problems: Iterable[Problem], document: Document, text: str, name: str
+) -> PolicyError:
     located = sorted((offset_of(document, path), message) for path, message in problems)
     lines = [_with_position(text, name, *problem) for problem in located]
-    raise PolicyError("\n".join(lines[:MAX_PROBLEMS] + ["and more"] * (len(lines) > MAX_PROBLEMS)))
+    return PolicyError("\n".join(lines[:MAX_PROBLEMS] + ["and more"] * (len(lines) > MAX_PROBLEMS)))
 
 
 def parse_document(text: str, name: str) -> Document:
@@ -107,17 +168,35 @@ def _duplicates(document: Document) -> Iterator[tuple[Path, str]]:
         yield duplicate.path, f"the key {duplicate.path[-1]!r} is here twice"
 
 
+def _rules(raw: Mapping[str, Any]) -> dict[str, RuleSettings]:
+    return {name: _settings(values) for name, values in rule_settings(raw).items()}
+
+
+def _path_settings(raw: Mapping[str, Any], profiles: list[str]) -> PathSettings:
+    listed = raw.get("profiles")
+    return PathSettings(
+        paths=as_patterns(raw["paths"]),
+        folder=raw.get(FOLDER, ""),
+        profile=merged_profile(listed) if listed and not profiles else None,
+        namespace=raw.get("namespace"),
+        rules=_rules(raw),
+        exceptions=tuple(to_exception({"match": {}, **e}) for e in raw.get("exceptions", ())),
+    )
+
+
 def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
     listed = raw.get("profiles", ["nvidia"])
     custom = [profile for profile in listed if not isinstance(profile, str)]
     policy = Policy(
         profile=merged_profile(profiles, custom) if profiles else merged_profile(listed),
-        rules={name: _settings(values) for name, values in rule_settings(raw).items()},
+        rules=_rules(raw),
         exceptions=tuple(to_exception(e) for e in raw.get("exceptions", [])),
         gpu_exception_limits=tuple(
             to_gpu_exception_limits(d) for d in raw.get("gpuExceptions", [])
         ),
         catalog=raw.get("catalog"),
+        per_path=tuple(_path_settings(entry, profiles) for entry in raw.get("perPath", ())),
+        lint=raw.get("lint", {}),
     )
     return policy._replace(
         on_rule_error=raw.get("onRuleError", policy.on_rule_error),
@@ -145,20 +224,21 @@ POLICY_FILE = "gpuward.yaml"
 MAX_BYTES = 4 * MAX_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 
-def read_policy_file(path: str) -> bytes:
-    """Return the content of the file at `path`.
+def read_policy_file(path: str, name: str = "") -> bytes:
+    """Return the content of the file at `path`, which errors call `name`.
 
     Raises PolicyError if the file cannot be read, is not a regular file, or is larger than
     `MAX_BYTES`.
     """
+    name = name or path
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise PolicyError(f"{path}: not a regular file")
+            raise PolicyError(f"{name}: not a regular file")
         with open(path, "rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    return refuse_too_large(path, content)
+        raise PolicyError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+    return refuse_too_large(name, content)
 
 
 def refuse_too_large(path: str, content: bytes) -> bytes:
@@ -168,21 +248,23 @@ def refuse_too_large(path: str, content: bytes) -> bytes:
     return content
 
 
-def parse_policy(content: bytes, name: str, profiles: Iterable[str] = ()) -> Policy:
+def parse_policy(
+    content: bytes, name: str, profiles: Iterable[str] = (), read_file: ReadFile | None = None
+) -> Policy:
     """Return the policy in `content`, the bytes of the file called `name`.
 
-    `profiles`, if not empty, replace the profiles that the policy names. Raises PolicyError if the
-    content is not UTF-8 or not a valid policy.
+    `profiles`, if not empty, replace the profiles that the policy names. `read_file` is as for
+    `load_policy`. Raises PolicyError if the content is not UTF-8 or not a valid policy.
     """
-    return load_policy(decode_policy(content, name), name, profiles)
+    return load_policy(decode_policy(content, name), name, profiles, read_file)
 
 
 def decode_policy(content: bytes, name: str) -> str:
     """Return the text of the file called `name`. Raises PolicyError if it is not UTF-8."""
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PolicyError(f"{name}: not UTF-8 (byte {error.start})") from error
+        return decode(content)
+    except EncodingError as error:
+        raise PolicyError(f"{name}: {error}") from error
 
 
 def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
@@ -208,7 +290,7 @@ def load_policy_or_config_map(
     if file is None:
         return default_policy(profiles)
     content, name = policy_content(file, read_file)
-    return parse_policy(content, name, profiles)
+    return parse_policy(content, name, profiles, read_file)
 
 
 def policy_content(

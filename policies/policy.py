@@ -16,6 +16,10 @@ SECURITY_FAMILIES = ("bypass", "security", "sharing")
 """Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
 
 
+FOLDER = "folder"
+"""The key that says, in an entry of `perPath` that was read, in which folder its policy is."""
+
+
 class RuleSettings(NamedTuple):
     """What a policy says about one rule; None where it says nothing."""
 
@@ -23,6 +27,15 @@ class RuleSettings(NamedTuple):
     fix: bool | None = None
     options: Mapping[str, Any] = NO_OPTIONS
     suppressible: bool = True
+
+    def overridden_by(self, other: "RuleSettings") -> "RuleSettings":
+        """These settings, but for what `other` says."""
+        return RuleSettings(
+            action=self.action if other.action is None else other.action,
+            fix=self.fix if other.fix is None else other.fix,
+            options={**self.options, **other.options},
+            suppressible=self.suppressible and other.suppressible,
+        )
 
 
 class GpuExceptionLimits(NamedTuple):
@@ -42,8 +55,25 @@ class GpuExceptionLimits(NamedTuple):
         return rule in self.rules and matches_any(self.namespaces, namespace)
 
 
+class PathSettings(NamedTuple):
+    """What a policy in `folder` says for the files that fit one of the patterns `paths`.
+
+    They are from the folder of the policy on. What is None, or empty, stays as in the policy.
+    """
+
+    paths: tuple[str, ...]
+    folder: str
+    profile: Profile | None = None
+    namespace: str | None = None
+    rules: Mapping[str, RuleSettings] = MappingProxyType({})
+    exceptions: tuple[PolicyException, ...] = ()
+
+
 class Policy(NamedTuple):
-    """One policy, checked, with its profiles merged."""
+    """One policy, checked, with its profiles merged.
+
+    `per_path` and `lint` are for the linter alone.
+    """
 
     profile: Profile
     rules: Mapping[str, RuleSettings] = MappingProxyType({})
@@ -56,6 +86,19 @@ class Policy(NamedTuple):
     contact: str = ""
     docs_url: str = ""
     nag: bool = False
+    per_path: tuple[PathSettings, ...] = ()
+    lint: Mapping[str, Any] = MappingProxyType({})
+
+    def with_path_settings(self, settings: PathSettings) -> "Policy":
+        """The policy for files to which `settings` apply."""
+        rules = dict(self.rules)
+        for name, own in settings.rules.items():
+            rules[name] = rules.get(name, RuleSettings()).overridden_by(own)
+        return self._replace(
+            profile=settings.profile or self.profile,
+            rules=rules,
+            exceptions=(*self.exceptions, *settings.exceptions),
+        )
 
     def rule_set(self) -> RuleSet:
         """The rules that are not off, as they act."""
@@ -86,3 +129,10 @@ def parse_version(text: str) -> tuple[int, ...]:
     while parts and not parts[-1]:
         parts.pop()
     return tuple(parts)
+
+
+class LoadedPolicy(NamedTuple):
+    """A policy, and its YAML with what it has of the files that it extends."""
+
+    policy: Policy
+    raw: Mapping[str, Any]

@@ -54,6 +54,8 @@ def schema_problems(error: Any) -> Iterator[Problem]:
         known = list(error.schema.get("properties", ()))
         for key in sorted(set(error.instance) - set(known)):
             yield (*path, key), f"unknown key {key!r}{suggestion(key, known)}"
+    elif error.validator == "oneOf" and (enum := _enum_among(error.context)):
+        yield from schema_problems(enum)
     elif error.validator == "oneOf" and error.context:
         # Explain the branch with the right type; else the one whose error lies deepest.
         nearest = max(error.context, key=lambda cause: len(cause.absolute_path))
@@ -64,6 +66,11 @@ def schema_problems(error: Any) -> Iterator[Problem]:
         yield path, f"the key {missing!r} is missing"
     else:
         yield path, _explanation(error, str(path[-1]) if path else "policy")
+
+
+def _enum_among(causes: Iterable[Any]) -> Any:
+    """The cause that lists the words which are right; None if none does."""
+    return next((cause for cause in causes if cause.validator == "enum"), None)
 
 
 def _explanation(error: Any, key: str) -> str:

@@ -10,7 +10,11 @@ from pathlib import Path as File
 from typing import Any
 
 from policies.bundles import rule_settings
-from policies.exceptions import exception_problems, gpu_exception_limit_problems
+from policies.exceptions import (
+    exception_problems,
+    gpu_exception_limit_problems,
+    path_exception_problems,
+)
 from policies.policy import parse_version
 from policies.problems import Problem, schema_problems, suggestion
 from rules.all_rules import ALL_RULES
@@ -61,6 +65,7 @@ def find_problems(raw: Any) -> Iterator[Problem]:
         yield from _unset_options(raw)
         yield from _bad_images(raw)
         yield from _bad_components(raw.get("profiles", ()))
+        yield from _bad_path_settings(raw.get("perPath", ()))
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from exception_problems(exception, ("exceptions", index))
         protected = {
@@ -101,6 +106,18 @@ def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
             elif not _same_type(value, known[option]):
                 expected = _OPTION_TYPES.get(type(known[option]), "a number")
                 yield path, f"the option {option!r} should be {expected} and is {display(value)}"
+
+
+def _bad_path_settings(entries: Any) -> Iterator[Problem]:
+    for index, entry in enumerate(entries):
+        path: Path = ("perPath", index)
+        for place, message in _bad_rules(entry.get("rules", {})):
+            yield (*path, *place), message
+        for place, message in _bad_components(entry.get("profiles", ())):
+            yield (*path, *place), message
+        for number, exception in enumerate(entry.get("exceptions", ())):
+            place = (*path, "exceptions", number)
+            yield from path_exception_problems(exception, place)
 
 
 def _bad_components(profiles: Any) -> Iterator[Problem]:

@@ -92,7 +92,16 @@ def entries(results: Results, style: Style) -> Iterator[Entry]:
 
 
 def other_entries(results: Results, style: Style) -> Iterator[Entry]:
-    """Remarks, and what could not be evaluated, fixed or written."""
+    """Remarks, and what could not be evaluated, fixed or written, each with its own fingerprint."""
+    seen: Counter[str] = Counter()
+    for entry in _other_entries(results, style):
+        seen[entry.fingerprint] += 1
+        number = seen[entry.fingerprint]
+        again = fingerprint(f"{entry.fingerprint}|{number}") if number > 1 else entry.fingerprint
+        yield entry._replace(fingerprint=again)
+
+
+def _other_entries(results: Results, style: Style) -> Iterator[Entry]:
     for remark in results.remarks:
         if remark.level != "note" or style.notes:
             yield _entry(remark.level, REMARK, remark[1:4], remark.message)

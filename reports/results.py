@@ -150,13 +150,19 @@ class Results:
 
 
 TEMPLATE = "a chart's template: lint the chart with --render"
+_NOT_RENDERED = "a file of a chart that helm does not render by itself; a template may include it"
 
 
-def report_unparsed(results: Results, source: Source, document: UnparsedDocument) -> None:
-    """Report a document that is no YAML. A chart's template that nobody named is only skipped."""
+def report_unparsed(
+    results: Results, source: Source, document: UnparsedDocument, *, renders: bool = False
+) -> None:
+    """Report a document that is no YAML. A chart's template that nobody named is only skipped.
+
+    `renders`: the run renders charts.
+    """
     why = document.why
     if document.is_template:
-        skipped = SkippedFile(source.name, TEMPLATE)
+        skipped = SkippedFile(source.name, _NOT_RENDERED if renders else TEMPLATE)
         if not source.is_named:
             if skipped not in results.skipped[-1:]:
                 results.skipped.append(skipped)

@@ -186,13 +186,14 @@ class File:
 
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
+        read_chunk = self.source.reader.read if self.source.reader else read
         for number, chunk in enumerate(split(self.source.text)):
             if number >= MAX_DOCUMENTS:
                 line, _ = self.position(chunk.start)
                 yield UnparsedDocument(line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
                 return
             try:
-                document = read(chunk)
+                document = read_chunk(chunk)
             except YamlError as error:
                 yield self._unparsed(chunk, error)
                 continue
@@ -209,7 +210,9 @@ class File:
             detail = "" if has_placeholder(here) else f" ({why})"
             why = _TEMPLATE_ELSEWHERE + detail
         return UnparsedDocument(
-            *self.position(offset), why, is_template and self.source.is_template
+            *self.position(offset),
+            why,
+            is_template and self.source.is_template,
         )
 
     def values(self) -> Iterator[Document]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 
+from sources.containment import relative_to
 from sources.sources import (
     ENDINGS,
     KUSTOMIZATIONS,
@@ -27,9 +28,15 @@ class Exclusion:
         self,
         patterns: Iterable[str] = (),
         ignored_paths: Callable[[str], frozenset[str]] | None = None,
+        of_policy: tuple[str, tuple[str, ...]] = ("", ()),
     ) -> None:
-        """`ignored_paths` asks Git about a folder that is in a repository."""
+        """`ignored_paths` asks Git about a folder that is in a repository.
+
+        `of_policy` are a folder, and patterns for what is in it.
+        """
         self._patterns = tuple(patterns)
+        self._policy_folder, self._policy_patterns = of_policy
+        self._here = os.getcwd() if self._policy_patterns else ""
         self._ignored_paths = ignored_paths
         self._ignored: dict[str, frozenset[str]] = {}
         self.notes: dict[str, None] = {}
@@ -37,7 +44,15 @@ class Exclusion:
 
     def fits(self, name: str) -> bool:
         """Whether a pattern fits the file `name`."""
-        return any(is_excluded(name, pattern) for pattern in self._patterns)
+        if any(is_excluded(name, pattern) for pattern in self._patterns):
+            return True
+        if not self._policy_patterns:
+            return False
+        path = os.path.normpath(os.path.join(self._here, name))
+        inside = relative_to(path, self._policy_folder)
+        return inside is not None and any(
+            is_excluded(inside, pattern) for pattern in self._policy_patterns
+        )
 
     def ignored_in(self, folder: str) -> frozenset[str]:
         """The files and folders below `folder` that Git ignores, as `os.walk` names them.
@@ -126,7 +141,8 @@ def files_at(
 
         found = sorted(glob.glob(path, recursive=True))
         if not found:
-            raise UsageError(f"{path} does not exist")
+            hint = ": an option and its value are two arguments" if path.startswith("--") else ""
+            raise UsageError(f"{path} does not exist{hint}")
         parts = path.split(os.sep)
         fixed = next(n for n, part in enumerate(parts) if glob.has_magic(part))
         ignored = exclude.ignored_in(os.sep.join(parts[:fixed]) or (os.sep if fixed else "."))

@@ -1,7 +1,8 @@
-"""Find the policy of a run."""
+"""Find the policies of a run: for each file the nearest one, as docs/policy.md says."""
 
 import os
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from policies.loading import (
     MAX_BYTES,
@@ -12,7 +13,30 @@ from policies.loading import (
     refuse_too_large,
 )
 from policies.policy import Policy
+from sources.containment import is_inside, relative_to
+from sources.paths import is_excluded
 from sources.sources import DISK, FileTree
+
+
+class FoundPolicy(NamedTuple):
+    """The policy for a file, and the name of its own file, which is empty for the default policy.
+
+    `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
+    run have the same `key`.
+    """
+
+    policy: Policy
+    file: str
+    namespace: str | None = None
+    key: object = None
+
+
+class PolicyOfFile(NamedTuple):
+    """A policy around a file, and which of its settings per path are for the file."""
+
+    file: str
+    policy: Policy
+    applied: tuple[int, ...]
 
 
 class PolicyChoice(NamedTuple):
@@ -27,39 +51,160 @@ class PolicyChoice(NamedTuple):
     tree: FileTree = DISK
     isolated: bool = False
 
-    def load(self) -> tuple[Policy, str]:
-        """The policy, and the name of its file, which is empty for the default policy.
+    def load(self) -> FoundPolicy:
+        """The policy for the working folder. Raises PolicyError."""
+        return Policies(self).find("", "")
+
+
+class Policies:
+    """The policies of the files of a run, each found and read once.
+
+    Relative paths are from the folder that was the working folder when this object was made.
+    """
+
+    def __init__(self, choice: PolicyChoice) -> None:
+        self._choice = choice
+        self._here = os.getcwd()
+        self._files: dict[str, list[str]] = {}
+        self._loaded: dict[str, Policy] = {}
+        self._found: dict[object, FoundPolicy] = {}
+
+    def find(self, folder: str, name: str) -> FoundPolicy:
+        """The policy for what is called `name`, which is in `folder` or that folder itself.
 
         Raises PolicyError.
         """
-        if self.file is not None or self.isolated:
-            return load_policy_or_config_map(self.file, self.profiles), self.file or ""
-        file = nearest_policy(os.getcwd(), self.tree)
-        return load_policy_or_config_map(file, self.profiles, self._read), file or ""
+        chain = self.chain(folder, name)
+        key = tuple((one.file, one.applied) for one in chain)
+        if key not in self._found:
+            policy = combined(chain)
+            self._found[key] = policy._replace(key=key)
+        return self._found[key]
+
+    def lint_options(self, path: str) -> tuple[Mapping[str, Any], str]:
+        """The key `lint` of the outermost policy around `path`, and what its paths begin with.
+
+        That is the folder of the policy, or the working folder if the user has named the policy.
+        Raises PolicyError.
+        """
+        folder = path if os.path.isdir(path or ".") else os.path.dirname(path)
+        outermost = self.chain(folder, path)[-1]
+        place = "" if self._choice.file else os.path.dirname(outermost.file)
+        return outermost.policy.lint, os.path.normpath(os.path.join(self._here, place))
+
+    def chain(self, folder: str, name: str) -> list[PolicyOfFile]:
+        """The policies around it, the nearest first. Raises PolicyError."""
+        files = self._files.get(folder)
+        if files is None:
+            files = self._files[folder] = self._policy_files(folder)
+        policies = [self._load(file) for file in files]
+        path = ""
+        if any(policy.per_path for policy in policies):
+            path = os.path.normpath(os.path.join(self._here, name))
+        return [
+            PolicyOfFile(file, policy, applying(policy, self._here, path))
+            for file, policy in zip(files, policies, strict=True)
+        ]
+
+    def _policy_files(self, folder: str) -> list[str]:
+        choice = self._choice
+        if choice.file is not None or choice.isolated:
+            return [choice.file or ""]
+        place = os.path.normpath(os.path.join(self._here, folder))
+        files = policy_files(place, self._here, choice.tree)
+        return [os.path.relpath(file, self._here) for file in files] or [""]
+
+    def _load(self, file: str) -> Policy:
+        if file not in self._loaded:
+            read = read_policy_file if self._choice.file else self._read
+            policy = load_policy_or_config_map(file or None, self._choice.profiles, read)
+            self._loaded[file] = policy
+        return self._loaded[file]
 
     def _read(self, path: str) -> bytes:
-        if self.tree is DISK:
-            return read_policy_file(path)
+        tree, place = self._choice.tree, os.path.join(self._here, path)
+        if tree is DISK:
+            return read_policy_file(place, path)
         try:
-            return refuse_too_large(path, self.tree.read(path, MAX_BYTES + 1))
+            return refuse_too_large(path, tree.read(place, MAX_BYTES + 1))
         except OSError as error:
             raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def nearest_policy(folder: str, tree: FileTree = DISK) -> str | None:
-    """The policy file of `tree` nearest to `folder`, from there up to the repository's root."""
-    here, folders = folder, [folder]
-    while not os.path.exists(os.path.join(here, ".git")):
-        above = os.path.dirname(here)
-        if above == here:
-            del folders[1:]  # without a repository, a file further up is not for this folder
-            break
-        here = above
-        folders.append(here)
-    for place in folders:
+def applying(policy: Policy, here: str, path: str) -> tuple[int, ...]:
+    """Which of the settings per path of `policy` are for the file at the absolute `path`."""
+    found = []
+    for index, settings in enumerate(policy.per_path):
+        inside = relative_to(path, os.path.normpath(os.path.join(here, settings.folder)))
+        if inside is not None and any(is_excluded(inside, one) for one in settings.paths):
+            found.append(index)
+    return tuple(found)
+
+
+def combined(chain: list[PolicyOfFile]) -> FoundPolicy:
+    """The first policy of `chain`; the others are those around it.
+
+    None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
+    """
+    *inner, outermost = chain
+    for one in inner:
+        if one.policy.lint:
+            why = "lint: what is about a whole run belongs in the outermost policy"
+            raise PolicyError(f"{one.file}: {why}, {outermost.file}")
+    policy, outer = _varied(outermost), outermost.file
+    if inner:
+        from policies.layers import LayerError, keep_protected  # noqa: PLC0415  # few repositories have several
+    for one in reversed(inner):
+        try:
+            policy = keep_protected(_varied(one), policy, outer)
+        except LayerError as error:
+            raise PolicyError(f"{one.file}: {error}") from error
+        outer = one.file
+    nearest = chain[0]
+    chosen = (nearest.policy.per_path[index] for index in nearest.applied)
+    namespaces = [settings.namespace for settings in chosen if settings.namespace]
+    return FoundPolicy(policy, nearest.file, namespaces[-1] if namespaces else None)
+
+
+def _varied(one: PolicyOfFile) -> Policy:
+    policy = one.policy
+    for index in one.applied:
+        policy = policy.with_path_settings(one.policy.per_path[index])
+    return policy
+
+
+def policy_files(folder: str, here: str, tree: FileTree = DISK) -> list[str]:
+    """The policy files of `tree` for `folder`, the nearest first, up to the repository's root.
+
+    Without a repository, a file further up is not for this folder: then they end with the working
+    folder `here` if that is around `folder`, else with `folder` itself. All paths are absolute.
+
+    Raises PolicyError for a policy with another ending.
+    """
+    found = []
+    for place in _folders(folder, here):
         file = os.path.join(place, POLICY_FILE)
         if tree.exists(file):
-            return os.path.relpath(file, folder)
-        if tree.exists(other := file.removesuffix(".yaml") + ".yml"):
-            raise PolicyError(f"{other}: a policy is looked for as {POLICY_FILE}; rename the file")
-    return None
+            found.append(file)
+        elif tree.exists(other := file.removesuffix(".yaml") + ".yml"):
+            name = os.path.relpath(other, here)
+            raise PolicyError(f"{name}: a policy is looked for as {POLICY_FILE}; rename the file")
+    return found
+
+
+def _folders(folder: str, here: str) -> list[str]:
+    folders = [folder]
+    while not os.path.exists(os.path.join(folders[-1], ".git")):
+        above = os.path.dirname(folders[-1])
+        if above == folders[-1]:
+            if not is_inside(folder, here):
+                return [folder]
+            return folders[: folders.index(here) + 1] if here in folders else [folder]
+        folders.append(above)
+    return folders
+
+
+def nearest_policy(folder: str, tree: FileTree = DISK) -> str | None:
+    """The policy file of `tree` nearest to `folder`, relative to it; None if there is none."""
+    files = policy_files(folder, folder, tree)
+    return os.path.relpath(files[0], folder) if files else None

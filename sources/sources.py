@@ -7,6 +7,9 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kubeyaml import EncodingError, Reader, decode
+from sources.containment import is_inside
+
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
@@ -128,7 +131,8 @@ class Part(NamedTuple):
 class Source(NamedTuple):
     """One text and the name by which reports call it.
 
-    `is_named`: the user has named the file itself. `is_template`: it is in a chart's `templates`.
+    `is_named`: the user has named the file itself. `is_template`: it is in a chart, and has
+    placeholders.
     `is_rendering`: no file has the text; `name` is the command that writes it. `is_embedded`: it is
     in a file that is no manifest, and nothing fixes it. `part` says where the text is in its file,
     if it is not all of it.
@@ -141,6 +145,10 @@ class Source(NamedTuple):
     is_rendering: bool = False
     is_embedded: bool = False
     part: Part | None = None
+    folder: str = ""
+    """the folder of the chart or kustomization, if it is a rendering"""
+    reader: Reader | None = None
+    """what knows its documents already, if it has some in common with other texts"""
 
     @property
     def lines(self) -> range:
@@ -260,9 +268,9 @@ def _decode(name: str, content: bytes) -> Source | UnreadableSource:
             why += ": give it in parts, such as one namespace after the other"
         return UnreadableSource(name, why)
     try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return UnreadableSource(name, f"not UTF-8 (byte {error.start})")
+        text = decode(content)
+    except EncodingError as error:
+        return UnreadableSource(name, str(error))
     if len(text) <= _LFS_POINTER_SIZE and text.lstrip().startswith(_LFS_POINTERS):
         why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
         return UnreadableSource(name, why)
@@ -272,15 +280,19 @@ def _decode(name: str, content: bytes) -> Source | UnreadableSource:
 def _leads_outside(name: str, root: str) -> bool:
     if not os.path.islink(name):
         return False
-    inside = os.path.realpath(root)
-    return os.path.commonpath((os.path.realpath(name), inside)) != inside
+    return not is_inside(os.path.realpath(name), os.path.realpath(root))
 
 
 def _is_chart_template(name: str, tree: FileTree) -> bool:
+    """Whether the file is in a chart: in `templates`, or what a template may include.
+
+    Templates often include files of a folder `files`, or of one with another name.
+    """
     folder = os.path.dirname(os.path.abspath(name))
+    if tree.is_file(os.path.join(folder, "Chart.yaml")):
+        return False  # values, and the chart itself
     while folder != os.path.dirname(folder):
-        above, own = os.path.split(folder)
-        if own == "templates" and tree.is_file(os.path.join(above, "Chart.yaml")):
+        folder = os.path.dirname(folder)
+        if tree.is_file(os.path.join(folder, "Chart.yaml")):
             return True
-        folder = above
     return False

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,15 @@ from tests.testkit.skipping import skip_missing
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-pytest_plugins = (
-    "tests.testkit.control_plane.fixtures",
-    "tests.testkit.admission.registered_webhook",
-    "tests.testkit.container_runtime.fixtures",
-    "tests.testkit.real_node.fixtures",
-    "tests.testkit.rule_coverage",
-)
+pytest_plugins: tuple[str, ...] = ("tests.testkit.rule_coverage",)
+# Where only the tests of the linter run, such as on Windows, these are not there.
+if find_spec("aiohttp") and find_spec("fcntl"):
+    pytest_plugins += (
+        "tests.testkit.control_plane.fixtures",
+        "tests.testkit.admission.registered_webhook",
+        "tests.testkit.container_runtime.fixtures",
+        "tests.testkit.real_node.fixtures",
+    )
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

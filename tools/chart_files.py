@@ -163,6 +163,9 @@ def definitions() -> Iterator[tuple[str, Any]]:
     for key in ("$schema", "$id", "title", "required"):
         del policy[key]
     parts = policy.pop("$defs")
+    # Files are not in a cluster. What only the linter reads may be in a policy for both.
+    bundles, _ = policy["properties"]["extends"]["items"]["oneOf"]
+    policy["properties"]["extends"]["items"] = bundles
     names, profiles = sorted(rule.name for rule in CATALOG), sorted(built_in())
     rule = {"$ref": "#/definitions/rule"}
     policy["properties"]["rules"] |= {

@@ -138,7 +138,7 @@ def main(arguments: list[str]) -> int:
     try:
         outputs = plan(options, options.files)
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
-        policy, policy_file = choice.load()
+        policy, policy_file, *_ = choice.load()
         source = open_source(options)
     except (UsageError, PolicyError, SourceError) as error:
         return _refuse(str(error))

@@ -176,7 +176,7 @@ def _audit(
     on_error: Callable[[SourceError], object],
 ) -> AuditRun:
     """One audit by the policy as it is now."""
-    policy, _ = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load()
+    policy = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load().policy
     source = ApiServerSource(connection, connection.wait)
     only_refused = options.mode == "deny"
     result = audit(source, policy, options.namespace, only_refused=only_refused)

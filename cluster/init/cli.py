@@ -160,8 +160,10 @@ def _files(found: Survey, folder: str) -> list[GeneratedFile]:
     missing = [
         line
         for resource, why in found.missing.items()
-        for line in note(f"Not known: {resource.name} ({why}).")
+        for line in (note(f"Not known: {resource.name} ({why}).") if why else ())
     ]
+    if absent := [resource.kind for resource, why in found.missing.items() if not why]:
+        missing += note(f"Not known, because the files contain none: {', '.join(absent)}.")
     texts = {
         POLICY: [*note(_HEADER), *missing, *policy],
         VALUES: [*note(_HEADER), f"# {_INSTALL}", *missing, *values],

@@ -129,7 +129,7 @@ class Survey(NamedTuple):
     - `runtime_classes`: handlers by name. `device_classes`: extended resources by name, or "".
     - `drivers`: how many ResourceSlices each DRA driver has.
     - `webhooks`: names of webhooks in all configurations.
-    - `missing`: resources of which nothing is known, and why.
+    - `missing`: resources of which nothing is known, and why; empty if no file has one.
     - `forbidden`: those of them that the account may not list.
     """
 
@@ -168,7 +168,7 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
         except NotServedError:
             return  # there can be none
         if is_empty and from_files:
-            missing[resource] = f"the files contain no {resource.kind}"
+            missing[resource] = ""
 
     daemon_sets = sorted(filter(None, map(workload_of, each(DAEMON_SETS))))
     homes = {workload.namespace for workload in daemon_sets}

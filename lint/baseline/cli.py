@@ -9,12 +9,12 @@ from collections.abc import Sized
 from typing import NamedTuple
 
 from lint.baseline.file import DEFAULT_FILE, Entry, baseline_text, read_baseline
-from lint.baseline.matching import Comparison, Paths, compare, complaints, entry_of
+from lint.baseline.matching import Comparison, Paths, PolicyOf, compare, complaints, entry_of
 from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
 from lint.linter import reduce_garbage_collection
 from lint.options import DEFAULTS, add_inputs
-from lint.run import Run, paths_of, run
+from lint.run import Run, find_policies, paths_of, run
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
 from sources.sources import Source, UsageError
@@ -35,6 +35,8 @@ def main(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     reduce_garbage_collection()
     try:
+        find_policies(options, paths_of(options))
+        options.baseline = options.baseline or DEFAULT_FILE
         status: int = options.act(options)
     except (UsageError, PolicyError) as error:
         write_error("gpuward baseline", *str(error).split("\n"))
@@ -64,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
         )
         command.set_defaults(act=act, **DEFAULTS)
         command.add_argument(
-            "--baseline", metavar="FILE", default=DEFAULT_FILE, help="default: %(default)s"
+            "--baseline", metavar="FILE", help=f"default: that of the policy, or {DEFAULT_FILE}"
         )
         if name != "check":
             command.add_argument(
@@ -101,7 +103,7 @@ class _Compared(NamedTuple):
 def _compare(options: argparse.Namespace, entries: list[Entry], text: str) -> _Compared:
     done = run(options, paths_of(options))
     paths = Paths(options.baseline)
-    found = compare(entries, done.results, paths, done.policy, done.today)
+    found = compare(entries, done.results, paths, done.policy_of, done.today)
     if not options.notes:
         found.new[:] = [located for located in found.new if located.level != "note"]
     return _Compared(done, found, paths, text)
@@ -161,20 +163,22 @@ def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], lis
     """Entries for the new findings, and the findings of rules that nobody may suppress."""
     if not reason.strip():
         raise UsageError("--reason must say why the findings are accepted")
-    policy = compared.run.policy
-    fixed = {name for name, settings in policy.rules.items() if not settings.suppressible}
-    refused = [located for located in compared.found.new if located.finding.rule in fixed]
-    accepted = [located for located in compared.found.new if located.finding.rule not in fixed]
+    new, policy_of = compared.found.new, compared.run.policy_of
+    refused = [located for located in new if not _is_suppressible(located, policy_of)]
+    accepted = [located for located in new if _is_suppressible(located, policy_of)]
     return [entry_of(located, compared.paths, reason) for located in accepted], refused
+
+
+def _is_suppressible(located: LocatedFinding, policy_of: PolicyOf) -> bool:
+    settings = policy_of(located.file).rules.get(located.finding.rule)
+    return settings is None or settings.suppressible
 
 
 def _report_refused(compared: _Compared, refused: list[LocatedFinding]) -> int:
     """Report what the baseline does not accept; the exit status."""
-    policy = compared.run.policy
     accepted_levels = {id(located): entry.level for located, entry, _ in compared.found.worse}
     for located in refused:
-        settings = policy.rules.get(located.finding.rule)
-        is_suppressible = settings is None or settings.suppressible
+        is_suppressible = _is_suppressible(located, compared.run.policy_of)
         why = "not in the baseline" if is_suppressible else "the policy lets nobody suppress it"
         if level := accepted_levels.get(id(located)):
             why = f"worse than the {level} that the baseline accepts"

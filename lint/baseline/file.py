@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kubeyaml import Document, Limits, Lines, YamlError, read, split
+from kubeyaml import Document, EncodingError, Limits, Lines, YamlError, decode, read, split
 from reports.findings import ACTIONS
 from sources.sources import DISK, MAX_BYTES, UsageError
 
@@ -68,9 +68,9 @@ def read_baseline(name: str) -> tuple[list[Entry], str]:
     if len(content) > MAX_BYTES:
         raise UsageError(f"{name}: larger than {MAX_BYTES // 1024 // 1024} MiB")
     try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 (byte {error.start})") from error
+        text = decode(content)
+    except EncodingError as error:
+        raise UsageError(f"{name}: {error}") from error
     return _Reading(name, text).entries(), text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
 from lint.baseline.file import Entry, read_baseline
 from policies.policy import Policy
@@ -18,6 +18,8 @@ from rules.finding import Action
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
+PolicyOf: TypeAlias = Callable[[str], Policy]
+"""The policy by which a file was evaluated, by the name of the file."""
 _MAX_OBJECT = 300  # characters; people read it, and tenants choose it
 
 
@@ -100,7 +102,7 @@ def compare(
     entries: Iterable[Entry],
     results: Results,
     paths: Paths,
-    policy: Policy,
+    policy_of: PolicyOf,
     today: datetime.date,
 ) -> Comparison:
     """Find the entry of each finding in `results`.
@@ -112,7 +114,7 @@ def compare(
     matches, unused = _matches(list(entries), results, paths)
     for located in results.findings:
         match = matches.get(id(located))
-        settings = policy.rules.get(located.finding.rule)
+        settings = policy_of(located.file).rules.get(located.finding.rule)
         if match is None:
             found.new.append(located)
         elif settings and not settings.suppressible:
@@ -185,12 +187,20 @@ class Baseline(NamedTuple):
     name: str
     entries: list[Entry]
 
-    def accept(self, results: Results, policy: Policy, today: datetime.date) -> None:
+    def accept(
+        self,
+        results: Results,
+        policy_of: PolicyOf,
+        today: datetime.date,
+        wanted: Callable[[str], bool] | None = None,
+    ) -> None:
         """Take the findings that the baseline accepts out of `results`.
 
-        Entries that do not fit their findings become remarks.
+        Entries that do not fit their findings become remarks. Only rules that are `wanted` were
+        evaluated; None stands for all.
         """
-        found = compare(self.entries, results, Paths(self.name), policy, today)
+        entries = [one for one in self.entries if wanted is None or wanted(one.rule)]
+        found = compare(entries, results, Paths(self.name), policy_of, today)
         accepted = {id(match.located) for match in found.accepted}
         results.findings = [one for one in results.findings if id(one) not in accepted]
         results.baselined = len(accepted)

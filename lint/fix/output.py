@@ -9,10 +9,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from importlib import import_module
 from typing import NamedTuple, Self, TextIO
 
 from lint.fix.changes import Change, changes, split_lines
 from lint.fix.fixer import FixedText, Fixer, WriteError
+from sources.containment import is_inside
 from sources.sources import UsageError
 from terminal import printable
 
@@ -53,14 +55,10 @@ def _target(name: str) -> str:
         return name
     target, here = os.path.realpath(name), os.path.realpath(os.path.dirname(name))
     working = os.path.realpath(".")
-    tree = working if _is_inside(here, working) else here
-    if not _is_inside(target, tree):
+    tree = working if is_inside(here, working) else here
+    if not is_inside(target, tree):
         raise WriteError(f"a link that leads out of {tree}; name its target to fix it")
     return target
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    return os.path.commonpath((path, folder)) == folder
 
 
 def _replace(target: str, text: FixedText, status: os.stat_result) -> None:
@@ -241,12 +239,32 @@ def start(paths: Collection[str], out: TextIO, *, diff: bool, staged: bool) -> M
 
 def _write_staged(text: FixedText) -> bool:
     """Write a staged text with its fixes into its file, which must have just this text."""
-    if text.is_changed:
-        try:
-            with open(text.source.name, "rb") as file:
-                has_more = file.read() != text.source.text.encode()
-        except OSError as error:
-            raise WriteError((error.strerror or str(error)).lower()) from error
-        if has_more:
-            raise WriteError("the file has changes that are not staged: `git add` or stash them")
+    if not text.is_changed:
+        return True
+    name = text.source.name
+    try:
+        with open(name, "rb") as file:
+            content = file.read()
+        if content != text.source.text.encode():
+            text = _with_carriage_returns(text)
+            if content != text.source.text.encode() or not _is_as_staged(name):
+                why = "the file has changes that are not staged: `git add` or stash them"
+                raise WriteError(why)
+    except OSError as error:
+        raise WriteError((error.strerror or str(error)).lower()) from error
     return write_file(text)
+
+
+def _is_as_staged(name: str) -> bool:
+    try:
+        is_same: bool = import_module("sources.git.changes").is_as_staged(name)
+    except UsageError as error:
+        raise WriteError(str(error)) from error
+    return is_same
+
+
+def _with_carriage_returns(text: FixedText) -> FixedText:
+    """The same text as git writes it to disk with `core.autocrlf`, or as `.gitattributes` says."""
+    source = text.source._replace(text=text.source.text.replace("\n", "\r\n"))
+    pieces = [(old.replace("\n", "\r\n"), new.replace("\n", "\r\n")) for old, new in text.pieces]
+    return FixedText(source, pieces)

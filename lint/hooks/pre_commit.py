@@ -8,7 +8,7 @@ import sys
 import tempfile
 from contextlib import suppress
 
-from sources.git.command import git_line
+from sources.git.command import git_line, repository_root
 from sources.sources import UsageError
 
 _MARK = "# Written by `gpuward hook install`; `gpuward hook uninstall` removes it."
@@ -69,7 +69,7 @@ def uninstall() -> str | None:
 
 def _path() -> str:
     """Where git looks for the hook: as core.hooksPath says, or in the common folder."""
-    top = git_line("rev-parse", "--show-toplevel")
+    top = repository_root()
     configured = git_line("config", "--type=path", "--default", "", "--get", "core.hooksPath")
     folder = configured or git_line("rev-parse", "--git-path", "hooks")
     base = top if configured else os.getcwd()
@@ -89,8 +89,9 @@ def _write(path: str, script: str) -> None:
     """Write the script, all or nothing, and such that git can run it."""
     descriptor, temporary = tempfile.mkstemp(prefix=".gpuward-", dir=os.path.dirname(path))
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(script)
+        # The line breaks of a shell script are line feeds, also on Windows.
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.fsencode(script))
         os.chmod(temporary, 0o755)  # noqa: S103  # as git's own sample hooks
         os.replace(temporary, path)
     except BaseException:

@@ -23,6 +23,7 @@ from rules.profile.context import Context
 from sources.git.changes import changed_sources
 from sources.git.command import GitError, git_line
 from sources.git.trees import Blobs, GitTree, commit_entries
+from sources.paths import Exclusion
 from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
 
@@ -172,7 +173,7 @@ def _evaluate(push: Push, policy: Policy, options: argparse.Namespace) -> Result
     with Blobs() as blobs:
         tree = GitTree(os.getcwd(), commit_entries(push.new), blobs)
         linter = Linter(policy, context, policy_file=options.policy or "", tree=tree)
-        linter.evaluate(_bounded(changed_sources(tree, before, options.exclude)))
+        linter.evaluate(_bounded(changed_sources(tree, before, Exclusion(options.exclude))))
         linter.finish()
     return linter.results
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from array import array
 from bisect import bisect_left, bisect_right
@@ -22,9 +23,9 @@ from lint.evaluation import EvaluatedDocument, Evaluator
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.fixer import FixedText, Fixer, select_fixes
 from lint.fix.suggestions import suggestion
-from lint.language_server.policies import FoundPolicy, Policies, Settings
+from lint.language_server.policies import Policies, Settings
 from lint.linter import Linter
-from policies.loading import PolicyError, load_policy
+from policies.loading import PolicyError, load_policy, read_policy_file
 from reports.findings import LocatedFinding, SuggestedEdit, locate_finding
 from reports.formats import rule_page
 from reports.results import Results
@@ -32,6 +33,7 @@ from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
 from rules.profile.context import Context
 from sources.manifests import File
+from sources.policy_file import FoundPolicy
 from sources.sources import DISK, Source, source_of
 from terminal import printable
 
@@ -121,9 +123,9 @@ class Analysis:
 
 
 def analyze(name: str, text: str, folder: str, policies: Policies, settings: Settings) -> Analysis:
-    """Evaluate `text`, the file called `name`, by the policy for `folder`."""
+    """Evaluate `text`, the file called `name`, by its policy; `folder` is open in the editor."""
     try:
-        found = policies.find(folder)
+        found = policies.find(name, folder)
     except PolicyError as error:
         problem = f"not evaluated, because the policy cannot be used: {error}".replace("\n", "; ")
         return Analysis(name, text, None, settings, problem)
@@ -227,10 +229,14 @@ def manifest_diagnostics(
     return found
 
 
-def policy_diagnostics(text: str, positions: Positions) -> list[Diagnostic]:
-    """The diagnostics of a policy file: its mistakes, as `gpuward policy check` reports them."""
+def policy_diagnostics(text: str, positions: Positions, folder: str) -> list[Diagnostic]:
+    """The diagnostics of a policy file in `folder`: its mistakes, as the linter reports them."""
+
+    def read(path: str) -> bytes:
+        return read_policy_file(os.path.join(folder, path), path)
+
     try:
-        load_policy(text, _POLICY)
+        load_policy(text, _POLICY, read_file=read)
     except PolicyError as error:
         found = []
         for line in str(error).split("\n"):

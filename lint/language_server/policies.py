@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from policies.loading import load_policy_or_config_map
-from policies.policy import Policy
-from sources.policy_file import nearest_policy
+from policies.loading import default_policy, load_policy_or_config_map, read_policy_file
+from policies.policy import Policy, RuleSettings
+from rules.catalog.index import CATALOG
+from rules.finding import Action
+from sources.paths import Exclusion
+from sources.policy_file import FoundPolicy, PolicyOfFile, applying, combined, policy_files
 
 
 class Settings(NamedTuple):
@@ -20,11 +23,17 @@ class Settings(NamedTuple):
     isolated: bool = False
 
 
-class FoundPolicy(NamedTuple):
-    """A policy and the path of its file, which is empty for the default policy."""
+# For what the policy leaves out.
+_NOTHING = default_policy()._replace(
+    rules={rule.name: RuleSettings(action=Action.OFF) for rule in CATALOG}
+)
 
+
+class _Loaded(NamedTuple):
+    """A policy, with the states of all files that it was read from."""
+
+    states: dict[str, object]
     policy: Policy
-    file: str
 
 
 class Policies:
@@ -32,24 +41,42 @@ class Policies:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._loaded: dict[str, tuple[object, Policy]] = {}
+        self._loaded: dict[str, _Loaded] = {}
 
-    def find(self, folder: str) -> FoundPolicy:
-        """The policy for documents in `folder`, found as the linter does that runs there.
+    def find(self, name: str, workspace: str) -> FoundPolicy:
+        """The policy for the document `name`, found as the linter does that runs in `workspace`.
 
         Raises PolicyError, whose message names the file.
         """
-        file = self._settings.policy
-        if file is None and not self._settings.isolated:
-            nearest = nearest_policy(folder)
-            file = os.path.normpath(os.path.join(folder, nearest)) if nearest else None
-        name = file or ""
-        state = _file_state(name)
-        known = self._loaded.get(name)
-        if known is None or known[0] != state:
-            policy = load_policy_or_config_map(file, list(self._settings.profiles))
-            self._loaded[name] = known = (state, policy)
-        return FoundPolicy(known[1], name)
+        settings = self._settings
+        files = [settings.policy or ""]
+        folder = os.path.dirname(name) or workspace
+        if settings.policy is None and not settings.isolated:
+            files = policy_files(folder, workspace) or files
+        path = os.path.join(workspace, name)
+        policies = ((file, self._load(file)) for file in files)
+        chain = [PolicyOfFile(file, one, applying(one, workspace, path)) for file, one in policies]
+        found = combined(chain)
+        outermost = chain[-1]
+        place = workspace if settings.policy else os.path.dirname(outermost.file)
+        patterns = tuple(outermost.policy.lint.get("exclude", ()))
+        if patterns and Exclusion(of_policy=(place, patterns)).fits(path):
+            return FoundPolicy(_NOTHING, found.file)
+        return found
+
+    def _load(self, file: str) -> Policy:
+        known = self._loaded.get(file)
+        if known is not None and all(_file_state(f) == state for f, state in known.states.items()):
+            return known.policy
+        states = {file: _file_state(file)}
+
+        def read(path: str) -> bytes:
+            states[path] = _file_state(path)
+            return read_policy_file(path)
+
+        policy = load_policy_or_config_map(file or None, list(self._settings.profiles), read)
+        self._loaded[file] = _Loaded(states, policy)
+        return policy
 
 
 def _file_state(file: str) -> object:

@@ -126,7 +126,9 @@ class GpuwardServer(LanguageServer):
     async def _publish(self, document: TextDocument) -> None:
         text, version = document.source, document.version
         if is_policy(document):
-            found = await asyncio.to_thread(policy_diagnostics, text, self.positions(text))
+            folder = os.path.dirname(file_name(document))
+            given = (text, self.positions(text), folder)
+            found = await asyncio.to_thread(policy_diagnostics, *given)
         else:
             analysis = await self.analysis(document)
             notes = self.settings.notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -17,20 +18,30 @@ from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
 from policies.loading import (
     POLICY_FILE,
+    PolicyError,
     decode_policy,
     default_policy,
-    load_policy,
+    load_with_bases,
     offset_of,
     parse_document,
     policy_content,
+    read_policy_file,
 )
+from policies.policy import FOLDER
 from rules.base.json_values import Json, Path
-from sources.policy_file import nearest_policy
+from sources.policy_file import (
+    FoundPolicy,
+    Policies,
+    PolicyChoice,
+    PolicyOfFile,
+    nearest_policy,
+)
 from terminal import printable
 
 _DESCRIPTION = f"""\
 Show the effective policy: what every rule does, and where that is from: the default, a bundle, or
-a line of the policy. Without FILE, it is the nearest {POLICY_FILE}, as for `gpuward lint`."""
+a line of the policy. Of a manifest or a folder, show the policy that `gpuward lint` takes for it.
+Without FILE, it is the nearest {POLICY_FILE}."""
 
 
 def add_command(commands: Commands) -> None:
@@ -41,34 +52,106 @@ def add_command(commands: Commands) -> None:
         description=_DESCRIPTION,
         epilog="exit status: 0 shown, 2 wrong usage, or a policy that cannot be used",
     )
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a policy, or a ConfigMap with one")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="a policy, a ConfigMap with one, a manifest, or a folder",
+    )
     parser.add_argument("--output", "-o", choices=("text", "yaml", "json"), default="text")
     parser.add_argument("--profile", metavar="NAME", action="append", default=[])
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    file = options.file or nearest_policy(os.getcwd())
-    content, name = policy_content(file) if file else (b"", "")
+    chosen = options.file or nearest_policy(os.getcwd())
+    about = _FileFacts([], "")
+    if chosen and not _is_policy(chosen):
+        about = _facts_of(chosen, options.profile)
+        chosen = about.chain[0].file
+    content, name = policy_content(chosen) if chosen else (b"", "")
     text = decode_policy(content, name)
-    document = parse_document(text, name) if file else None
-    if document is None:
-        policy = default_policy(options.profile)
-    else:
-        policy = load_policy(text, name, options.profile)
-    raw: Any = dict(document.value) if document and isinstance(document.value, dict) else {}
+    document = parse_document(text, name) if chosen else None
+    raw: dict[str, Any] = {}
+    policy = default_policy(options.profile)
+    if document is not None:
+        policy, resolved = load_with_bases(text, name, options.profile, read_policy_file)
+        raw = dict(resolved)
+    if about.found:
+        policy = about.found.policy
+        for index in about.chain[0].applied:
+            raw["profiles"] = raw["perPath"][index].get("profiles", raw.get("profiles", ["nvidia"]))
     if options.profile:
         own = {p["name"]: p for p in raw.get("profiles", ()) if not isinstance(p, str)}
         raw["profiles"] = [own.get(name, name) for name in options.profile]
     position = _Position(name, text, document)
-    rules = list(effective_rules(policy, raw, position))
+    rules = [about.explained(rule, raw) for rule in effective_rules(policy, raw, position)]
     whole = effective_policy(policy, raw, rules)
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
     lines = shown(whole, rules, name, raw)
     if options.output == "text":
-        lines = [*lines, *_exceptions(raw, position), *_gpu_exceptions(raw, position)]
+        lines = [*about.lines(raw), *lines, *_exceptions(raw, position)]
+        lines += _gpu_exceptions(raw, position)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
+
+
+def _is_policy(file: str) -> bool:
+    """Whether `file` is a policy, or a ConfigMap with one, and no manifest to be linted by one."""
+    if os.path.isdir(file):
+        return False
+    if os.path.basename(file) == POLICY_FILE:
+        return True
+    content = read_policy_file(file)
+    return re.search(rb"gpuward\.io/v1|ConfigMap", content) is not None
+
+
+class _FileFacts:
+    """Which policies are for a file, and which of their settings per path."""
+
+    def __init__(
+        self, chain: list[PolicyOfFile], file: str, found: FoundPolicy | None = None
+    ) -> None:
+        self.chain = chain
+        self.found = found
+        self._file = file
+
+    def explained(self, rule: EffectiveRule, raw: Mapping[str, Any]) -> EffectiveRule:
+        """The rule, with where its action is from if that is not the policy itself."""
+        name, sources = rule.active.rule.name, dict(rule.sources)
+        for one in self.chain[:1]:
+            for index in one.applied:
+                if name in raw["perPath"][index].get("rules", {}):
+                    sources["action"] = f"{one.file}, perPath {index + 1}"
+        for one in self.chain[1:]:
+            settings = one.policy.rules.get(name)
+            if settings and not settings.suppressible:
+                sources["action"] = f"{one.file} (suppressible: false)"
+        return rule._replace(sources=sources)
+
+    def lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
+        """What is said above the rules; nothing if there is no file."""
+        if not self.chain:
+            return
+        first, *others = self.chain
+        around = f"; around it: {', '.join(one.file for one in others)}" if others else ""
+        yield printable(f"{self._file}: {first.file or 'no policy file'}{around}")
+        for index in first.applied:
+            entry = raw["perPath"][index]
+            keys = ", ".join(key for key in entry if key not in {"paths", FOLDER})
+            yield printable(
+                f"perPath {index + 1}: {', '.join(as_patterns(entry['paths']))}: {keys}"
+            )
+        if self.found and self.found.namespace:
+            yield printable(f"namespace: {self.found.namespace}")
+
+
+def _facts_of(file: str, profiles: list[str]) -> _FileFacts:
+    if not os.path.lexists(file):
+        raise PolicyError(f"{file}: there is no such file")
+    policies = Policies(PolicyChoice(None, profiles))
+    folder = file if os.path.isdir(file) else os.path.dirname(file)
+    return _FileFacts(policies.chain(folder, file), file, policies.find(folder, file))
 
 
 class _Position:
@@ -97,7 +180,7 @@ def _json(
         }
         for rule in rules
     }
-    extends = list(raw.get("extends", ()))
+    extends = [str(entry) for entry in raw.get("extends", ())]
     result = {"file": name or None, "extends": extends, **whole, "rules": described}
     return [json.dumps(result, indent=2)]
 
@@ -154,7 +237,7 @@ def _sources(rule: EffectiveRule) -> str:
 
 
 def _bundles(raw: Mapping[str, Any]) -> str:
-    return f", extends {', '.join(raw['extends'])}" if raw.get("extends") else ""
+    return f", extends {', '.join(map(str, raw['extends']))}" if raw.get("extends") else ""
 
 
 def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:

@@ -20,6 +20,7 @@ from policies.loading import (
     load_policy,
     parse_document,
     policy_content,
+    read_policy_file,
 )
 from rules.catalog.index import CATALOG
 from rules.engine.rule_set import RuleSet
@@ -100,7 +101,7 @@ class _Suite:
         if file := options.policy or nearest_policy(os.getcwd()):
             content, self._name = policy_content(file)
             text = decode_policy(content, self._name)
-            policy = load_policy(text, self._name, self._profiles)
+            policy = load_policy(text, self._name, self._profiles, read_policy_file)
             raw: Any = parse_document(text, self._name).value
             self._raw = raw
         else:
@@ -151,7 +152,7 @@ def _report(case: Case, lines: list[str]) -> None:
 def _write(case: Case, got: Mapping[str, Any]) -> None:
     text = write(stable_result(got))
     try:
-        with open(case.expected_file, "w", encoding="utf-8") as file:
+        with open(case.expected_file, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
         why = (error.strerror or str(error)).lower()

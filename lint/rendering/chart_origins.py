@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from lint.rendering.origins import Origin, SourceFiles, Work, line_span
 from reports.findings import LocatedFinding
+from sources.manifests import File
 from sources.rendering.charts import RenderedChart
 
 # Find the line of a template, or of a values file, that a line of its rendering comes from.
@@ -62,7 +63,7 @@ class Outline:
         self._by_number = {line.number: index for index, line in enumerate(self.lines)}
         self._same: dict[str, list[int]] = {}
         self._flexible: list[int] = []
-        self._found: dict[tuple[tuple[str, ...], bool], int] = {}
+        self._found: dict[tuple[tuple[str, ...], bool], list[int]] = {}
         for index, line in enumerate(self.lines):
             if len(line.pieces) == 1:
                 self._same.setdefault(line.text, []).append(index)
@@ -79,22 +80,33 @@ class Outline:
             yield self.lines[index].text
             index = self.lines[index].parent
 
-    def find(self, chain: Sequence[str], work: Work, *, is_literal: bool) -> int:
-        """The number of the line that is most likely rendered as `chain`; 0 if there is none.
+    def same(self, chain: Sequence[str], work: Work) -> list[int]:
+        """The numbers of the lines that have just this `chain`."""
+        candidates = self._same.get(chain[0], [])
+        if not work.spend(len(candidates) * len(chain)):
+            return []
+        wanted = list(chain)
+        return [self.lines[i].number for i in candidates if list(self._texts(i)) == wanted]
 
-        It is nested in what can be the second line of `chain`, and in most of the others. It has
-        placeholders only if it need not be literal. Without any `work` left none is found.
+    def find(self, chain: Sequence[str], work: Work, *, is_literal: bool) -> list[int]:
+        """The numbers of the lines that are most likely rendered as `chain`.
+
+        They are nested in what can be the second line of `chain`, and in most of the others. They
+        have placeholders only if they need not be literal. Without any `work` left none is found.
         """
         candidates = self._same.get(chain[0], []) if is_literal else self._flexible
         key = (tuple(chain), is_literal)
         if key not in self._found:
             if not work.spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
-                return 0
-            self._found[key] = self._best_match(chain, candidates, work)
+                return []
+            self._found[key] = self._best_matches(chain, candidates, work)
         return self._found[key]
 
-    def _best_match(self, chain: Sequence[str], candidates: Sequence[int], work: Work) -> int:
-        best, most = 0, -1
+    def _best_matches(
+        self, chain: Sequence[str], candidates: Sequence[int], work: Work
+    ) -> list[int]:
+        best: list[int] = []
+        most = -1
         for index in candidates:
             line = self.lines[index]
             if line.can_be(chain[0]) and self._is_nested(line, chain[1:2]):
@@ -102,7 +114,9 @@ class Outline:
                     break
                 common = self._matching_parents(line.parent, chain[1:])
                 if common > most:
-                    best, most = line.number, common
+                    best, most = [], common
+                if common == most:
+                    best.append(line.number)
         return best
 
     def _is_nested(self, line: Line, parents: Sequence[str]) -> bool:
@@ -182,6 +196,7 @@ class ChartOrigins:
         sources = list(_SOURCE.finditer(rendered.source.text))
         self._starts = [source.start() for source in sources]
         self._names = [self._path(source[1].strip()) for source in sources]
+        self._lines = File(rendered.source)
         self._rendering = Outline(rendered.source.text)
         self._outlines: dict[str, Outline] = {}
 
@@ -190,20 +205,21 @@ class ChartOrigins:
 
         If the line is in neither, it is the nearest line in the template in which it is nested.
         """
-        template = self._template_of(located)
+        index = bisect_left(self._starts, located.span.start) - 1
+        template = self._template(index)
         if not template:
             return None
         chain = self._rendering.chain(located.span.line)
         if chain:
             # A placeholder may stand for anything, so the same text elsewhere is better evidence.
             for name in (template, *self._values_files(template)):
-                if number := self._outline(name).find(chain, self._work, is_literal=True):
-                    return self._origin(name, number)
+                if found := self._outline(name).find(chain, self._work, is_literal=True):
+                    return self._origin(name, self._counterpart(found, located, chain, index))
         outline = self._outline(template)
         for depth in range(len(chain)):
             for is_literal in (True, False):
-                if number := outline.find(chain[depth:], self._work, is_literal=is_literal):
-                    return self._origin(template, number)
+                if found := outline.find(chain[depth:], self._work, is_literal=is_literal):
+                    return self._origin(template, found[0])
         return self._origin(template, 1)
 
     def _values_files(self, template: str) -> Iterator[str]:
@@ -214,9 +230,34 @@ class ChartOrigins:
         if depth:  # the template of a subchart
             yield os.path.join(self._rendered.folder, *inside[:depth], "values.yaml")
 
-    def _template_of(self, located: LocatedFinding) -> str:
+    def _counterpart(
+        self, found: Sequence[int], located: LocatedFinding, chain: Sequence[str], index: int
+    ) -> int:
+        """The one of the lines `found` from which the line of the finding is rendered.
+
+        Items of a list may be equal but for keys that come later. They are rendered in their order,
+        into one object or into one each: if there are as many equal lines, they are counted.
+        """
+        if len(found) == 1:
+            return found[0]
+        same = self._rendering.same(chain, self._work)
+        for lines in (self._of_object(same, index), self._of_template(same, index)):
+            if len(lines) == len(found) and located.span.line in lines:
+                return found[lines.index(located.span.line)]
+        return found[0]
+
+    def _of_object(self, lines: Sequence[int], index: int) -> list[int]:
+        return [line for line in lines if self._object_at(line) == index]
+
+    def _of_template(self, lines: Sequence[int], index: int) -> list[int]:
+        name = self._names[index]
+        return [line for line in lines if self._names[self._object_at(line)] == name]
+
+    def _object_at(self, line: int) -> int:
+        return bisect_left(self._starts, self._lines.line_start(line)) - 1
+
+    def _template(self, index: int) -> str:
         """The file that helm names above the object; empty if the folder has no such file."""
-        index = bisect_left(self._starts, located.span.start) - 1
         name = self._names[index] if index >= 0 else ""
         return name if name and self._files.read(name) else ""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from kubeyaml import Document
+from kubeyaml import Document, Reader
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import LocatedFinding, SuppressedFinding
 from reports.results import InputNotEvaluated, Remark, Results
@@ -16,6 +17,7 @@ from sources.manifests import File, Span
 from sources.sources import MAX_BYTES, Source
 
 _MAX_LINE = 2_000  # characters that are shown
+_MAX_SHARED = 16 << 20  # characters; what is read of them takes some twenty times as many bytes
 
 
 class Origin(NamedTuple):
@@ -58,11 +60,13 @@ class SourceFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, File | None] = {}
+        self.reader = Reader(_MAX_SHARED)
+        """what reads the documents of these files, and of the renderings"""
 
     def read(self, name: str) -> File | None:
         """The file called `name`; None if it cannot be read."""
         if name not in self._files:
-            self._files[name] = _read(name)
+            self._files[name] = _read(name, self.reader)
         return self._files[name]
 
 
@@ -76,17 +80,20 @@ def line_span(file: File, number: int) -> Span:
     return Span(start + column, start + len(line), number, column + 1)
 
 
-def _read(name: str) -> File | None:
+def _read(name: str, reader: Reader) -> File | None:
     try:
         if not os.path.isfile(name):
             return None
         with open(name, "rb") as file:
             content = file.read(MAX_BYTES + 1)
-        return File(Source(name, content.decode())) if len(content) <= MAX_BYTES else None
+        if len(content) > MAX_BYTES:
+            return None
+        return File(Source(name, content.decode(), reader=reader))
     except (OSError, UnicodeDecodeError):
         return None
 
 
+RulesOf: TypeAlias = Callable[[str], dict[str, ActiveRule]]
 _E = TypeVar("_E", Remark, InputNotEvaluated)
 
 
@@ -114,12 +121,12 @@ class Places:
         """Remember that `command` renders `file`, which may be a base that others include."""
         self._renderings[command] = _Rendering(file, finder, is_base)
 
-    def move(self, results: Results, rules: dict[str, ActiveRule]) -> None:
+    def move(self, results: Results, rules: RulesOf) -> None:
         """Give everything that was found in renderings the places that it is from.
 
         The same fault of the same object in several renderings stays once, at its highest level.
-        What a comment at its origin suppresses becomes a suppressed finding; `rules` are those that
-        act. Of what only a base has, errors stay, as warnings.
+        What a comment at its origin suppresses becomes a suppressed finding; `rules` says which
+        act in a folder. Of what only a base has, errors stay, as warnings.
         """
         of_bases = self._take_from_bases(results)
         found: dict[object, LocatedFinding] = {}
@@ -188,9 +195,10 @@ class Places:
         file = self.files.read(rendering.file) or File(Source(located.file, ""))
         return Origin(file, line_span(file, 1))
 
-    def _reason(self, located: LocatedFinding, origin: Origin, rules: dict[str, ActiveRule]) -> str:
+    def _reason(self, located: LocatedFinding, origin: Origin, rules: RulesOf) -> str:
         """The reason of the comment in the origin that suppresses a finding; empty if none does."""
-        active = rules.get(located.finding.rule)
+        folder = os.path.dirname(self._renderings[located.file].file) or "."
+        active = rules(folder).get(located.finding.rule)
         document = origin.document
         if active is None or document is None:
             return ""

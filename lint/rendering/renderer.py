@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from kubeyaml import Document
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.origins import Places, SourceFiles
+from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
 from sources.rendering.charts import (
@@ -32,7 +35,7 @@ from sources.rendering.kustomizations import (
     read_kustomization,
     render_kustomization,
 )
-from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late
+from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late, stop_all
 from sources.sources import (
     KUSTOMIZATIONS,
     Input,
@@ -43,6 +46,10 @@ from sources.sources import (
     UsageError,
     has_placeholder,
 )
+
+_Rendered: TypeAlias = RenderedKustomization | UnreadableSource
+_MAX_JOBS = 4
+_AHEAD = 2  # renderings for each program that may wait to be evaluated
 
 
 def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str, str]]:
@@ -86,6 +93,8 @@ class ChartFiles:
         self._files = files
         self._is_ignored: dict[str, Callable[[str], bool]] = {}
         self._renderings: dict[str, list[Source]] = {}
+        self._failed: set[str] = set()
+        self._values: set[str] = set()
         self._objects: dict[str, set[bytes]] = {}
 
     def add(self, rendered: RenderedChart) -> None:
@@ -93,6 +102,31 @@ class ChartFiles:
         for name in _FOLDERS:
             folder = os.path.normpath(os.path.join(rendered.folder, name))
             self._renderings.setdefault(folder, []).append(rendered.source)
+        self._values.update(map(os.path.normpath, rendered.values_files))
+
+    def add_failed(self, chart: str) -> None:
+        """Remember a chart of which there is no rendering, as the report says."""
+        self._failed.add(chart)
+
+    def uses_values(self, name: str) -> bool:
+        """Whether a rendering has the values in the file, or would have if it had not failed."""
+        path = os.path.normpath(name)
+        if path in self._values:
+            return True
+        is_own = os.path.basename(path) == "values.yaml"
+        return (is_own and bool(self._folder_of(path))) or self._is_in_failed(path)
+
+    def _is_in_failed(self, path: str) -> bool:
+        return any(path.startswith(os.path.join(chart, "")) for chart in self._failed)
+
+    def is_unrendered(self, name: str) -> bool:
+        """Whether the file is a template of a chart that could not be rendered."""
+        path = os.path.normpath(name)
+        if not self._is_in_failed(path):
+            return False
+        file = self._files.read(name)
+        is_template = "templates" in path.split(os.sep)
+        return is_template and file is not None and has_placeholder(file.source.text)
 
     def is_ignored(self, name: str) -> bool:
         """Whether the file is a template that helm leaves out, so that nothing can evaluate it."""
@@ -145,6 +179,7 @@ if TYPE_CHECKING:
 
 _MARKS = (CHART, *KUSTOMIZATIONS)
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"
+_LEFT_OUT = "rendered without dependencies that are switched off and not in charts/: {}"
 _IGNORED = "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
 
 
@@ -219,12 +254,19 @@ class Renderer:
         # The objects in resources that no overlay renders, by file
         self._not_rendered: dict[str, frozenset[tuple[str, str]]] = {}
         self._deadline = time.monotonic() + MAX_SECONDS_OF_RUN
+        self._jobs = _jobs(options.jobs)
 
     def evaluate(self, linter: Linter, files: Iterable[Input]) -> None:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
+        linter.uses_values = self._chart_files.uses_values
         linter.evaluate(self._inputs(files))
-        active = {active.rule.name: active for active in linter.policy.rule_set().rules}
-        self._places.move(linter.results, active)
+
+        @cache
+        def rules_of(folder: str) -> dict[str, ActiveRule]:
+            found = linter.policy_of(folder, is_folder=True).rules.rules
+            return {active.rule.name: active for active in found}
+
+        self._places.move(linter.results, rules_of)
 
     def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
         has_values = self._changes and any(map(self._changes.has, self._options.values))
@@ -236,6 +278,8 @@ class Renderer:
             if self._chart_files.is_ignored(item.name):
                 yield SkippedSource(item.name, _IGNORED)
                 continue
+            if self._chart_files.is_unrendered(item.name):
+                continue
             is_rendered = os.path.normpath(item.name) in self._rendered_files
             if not is_rendered and not self._chart_files.has(item.name):
                 yield item
@@ -246,14 +290,27 @@ class Renderer:
         if is_library(folder):
             yield SkippedSource(file, _LIBRARY)
             return
+        left_out: set[str] = set()
+        has_rendering = False
         for rendered in render_chart(folder, self._options, root, self._deadline):
             if isinstance(rendered, RenderedChart):
+                has_rendering = True
+                left_out.update(rendered.left_out)
+                rendered = rendered._replace(source=self._shared(rendered.source))  # noqa: PLW2901
                 self._chart_files.add(rendered)
                 finder = ChartOrigins(rendered, self._places.files, self._places.work)
                 self._places.add(rendered.source.name, file, finder)
                 yield rendered.source
             else:
                 yield rendered
+        if left_out:
+            yield SkippedSource(file, _LEFT_OUT.format(", ".join(sorted(left_out))))
+        if not has_rendering:
+            self._chart_files.add_failed(folder)
+
+    def _shared(self, source: Source) -> Source:
+        """A rendering that has its documents in common with others."""
+        return source._replace(reader=self._places.files.reader)
 
     def _kustomizations_to_lint(self) -> Iterator[Input]:
         for file, rendered in self._render(self._kustomizations.tops):
@@ -281,14 +338,43 @@ class Renderer:
 
     def _render(
         self, kustomizations: Iterable[tuple[Kustomization, ...]]
-    ) -> Iterator[tuple[str, RenderedKustomization | UnreadableSource]]:
+    ) -> Iterator[tuple[str, _Rendered]]:
         """The file of each of `kustomizations` that has changed, and what it renders."""
-        for parts in kustomizations:
-            if any(self._has_changes(part.folder) for part in parts):
-                file = parts[0].file
-                is_over = is_late(self._deadline)
-                late = UnreadableSource(file, TOO_LONG)
-                yield file, late if is_over else render_kustomization(parts, self._deadline)
+        wanted = [
+            parts
+            for parts in kustomizations
+            if any(self._has_changes(part.folder) for part in parts)
+        ]
+        pool = ThreadPoolExecutor(self._jobs)
+        waiting: deque[tuple[str, Future[_Rendered]]] = deque()
+        try:
+            for parts in wanted:
+                waiting.append((parts[0].file, pool.submit(self._rendered, parts)))
+                if len(waiting) > self._jobs * _AHEAD:
+                    yield _next(waiting)
+            while waiting:
+                yield _next(waiting)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()  # after Ctrl-C, nobody waits for them
+
+    def _rendered(self, parts: tuple[Kustomization, ...]) -> _Rendered:
+        if is_late(self._deadline):
+            return UnreadableSource(parts[0].file, TOO_LONG)
+        rendered = render_kustomization(parts, self._deadline)
+        if isinstance(rendered, UnreadableSource):
+            return rendered
+        return rendered._replace(source=self._shared(rendered.source))
+
+
+def _next(waiting: deque[tuple[str, Future[_Rendered]]]) -> tuple[str, _Rendered]:
+    file, future = waiting.popleft()
+    return file, future.result()
+
+
+def _jobs(wanted: int | None) -> int:
+    """How many programs run at once: each may take as much memory as one is allowed."""
+    return wanted or min(os.cpu_count() or 1, _MAX_JOBS)
 
 
 def _every_folder(_folder: str) -> bool:

@@ -1,10 +1,15 @@
-"""JUnit XML, which Jenkins, GitLab and most CI systems read."""
+"""JUnit XML, which Jenkins, GitLab and most CI systems read.
+
+It fits both schemas that validators use, that of Ant and that of Jenkins' xUnit plugin. Only what
+both of them allow is in it: no attributes for file and line, and no output of a single test case.
+"""
 
 from __future__ import annotations
 
+import datetime
 import re
 from html import escape
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from reports.entries import NOT_EVALUATED, NOT_WRITTEN, Entry, entries
 from reports.findings import ACTIONS
@@ -16,42 +21,60 @@ from sources.sources import STANDARD_INPUT
 _ILLEGAL = re.compile("[\ufffe\uffff]")
 
 
+class _Case(NamedTuple):
+    """A test case: its element, what is in it, and what its output is if it passes."""
+
+    text: str
+    verdict: str
+    output: str = ""
+
+
 def write(out: TextIO, results: Results, style: Style) -> None:
     """Write a test case for each entry; it fails if the entry's level reaches `style.fail_on`.
 
-    Input that could not be evaluated or written is an error. Without an entry there is one case
-    that passes: some readers take a report without cases for a broken one.
+    Input that could not be evaluated or written is an error. What the cases that pass have found is
+    the output of the whole. Without an entry there is one case that passes: some readers take a
+    report without cases for a broken one.
     """
-    found = list(entries(results, style))
-    cases = [_case(entry, style) for entry in found]
+    cases = [_case(entry, style) for entry in entries(results, style)]
     if not cases:
-        cases = ['<testcase classname="gpuward" name="no findings"/>']
-    errors = sum(case.count("<error ") for case in cases)
-    failures = sum(case.count("<failure ") for case in cases)
-    counts = f'tests="{len(cases)}" failures="{failures}" errors="{errors}"'
-    out.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-    out.write(f'<testsuites name="gpuward" {counts}>\n  <testsuite name="gpuward" {counts}>\n')
-    out.writelines(f"    {case}\n" for case in cases)
+        cases = [_Case('<testcase classname="gpuward" name="no findings" time="0"/>', "")]
+    verdicts = [case.verdict for case in cases]
+    counts = (
+        f'tests="{len(cases)}" failures="{verdicts.count("failure")}" '
+        f'errors="{verdicts.count("error")}"'
+    )
+    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    about = f'id="0" timestamp="{now}" hostname="localhost" time="{results.seconds:.3f}"'
+    out.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n')
+    out.write(f'  <testsuite name="gpuward" package="gpuward" {counts} {about}>\n')
+    out.write("    <properties/>\n")
+    out.writelines(f"    {case.text}\n" for case in cases)
+    output = "\n".join(case.output for case in cases if case.output)
+    out.write(f"    <system-out>{output}</system-out>\n    <system-err/>\n")
     out.write("  </testsuite>\n</testsuites>\n")
 
 
-def _case(entry: Entry, style: Style) -> str:
+def _case(entry: Entry, style: Style) -> _Case:
     file = entry.file or STANDARD_INPUT
     # GitLab ignores all but the first of the cases with one name.
     name = " ".join(filter(None, (entry.code, entry.object, f"[{entry.fingerprint[:12]}]")))
-    attributes = f'classname="{_xml(file)}" name="{_xml(name)}" file="{_xml(file)}"'
-    if entry.line:
-        attributes += f' line="{entry.line}"'
+    attributes = f'classname="{_xml(file)}" name="{_xml(name)}" time="0"'
     where = f"{file}:{entry.line}:{entry.column}" if entry.line else file
     text = _xml(f"{where}: {entry.level}: {entry.description}")
+    verdict = _verdict(entry, style)
+    if not verdict:
+        return _Case(f"<testcase {attributes}/>", "", text)
     message = f'message="{_xml(entry.message)}" type="{entry.level}"'
+    inside = f"<{verdict} {message}>{text}</{verdict}>"
+    return _Case(f"<testcase {attributes}>{inside}</testcase>", verdict)
+
+
+def _verdict(entry: Entry, style: Style) -> str:
+    """The element that says why the case of the entry does not pass; empty if it passes."""
     if entry.code in {NOT_EVALUATED, NOT_WRITTEN}:
-        inside = f"<error {message}>{text}</error>"
-    elif ACTIONS[entry.level] >= ACTIONS[style.fail_on]:
-        inside = f"<failure {message}>{text}</failure>"
-    else:
-        inside = f"<system-out>{text}</system-out>"
-    return f"<testcase {attributes}>{inside}</testcase>"
+        return "error"
+    return "failure" if ACTIONS[entry.level] >= ACTIONS[style.fail_on] else ""
 
 
 def _xml(text: str) -> str:

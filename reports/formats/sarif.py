@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from importlib import metadata
 from typing import Any, TextIO
@@ -21,6 +22,11 @@ _SCHEMA = (
 )
 # The name has the version of how fingerprints are made.
 _FINGERPRINT = "gpuwardIdentity/v1"
+_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+_SECURITY_FAMILIES = {"bypass", "security"}
+# On GitHub's scale from 0 to 10: high, medium and low.
+_SEVERITIES = {Action.DENY: "8.0", Action.WARN: "5.0"}
+_LOWEST_SEVERITY = "2.0"
 _Json = dict[str, Any]
 
 
@@ -88,8 +94,17 @@ def _rule(rule: Rule[Any]) -> dict[str, Any]:
             "enabled": enabled,
             "level": LEVELS[rule.action] if enabled else "none",
         },
-        "properties": {"tags": [rule.family, "kubernetes", "gpu"]},
+        "properties": _properties(rule),
     }
+
+
+def _properties(rule: Rule[Any]) -> dict[str, Any]:
+    tags = [rule.family, "kubernetes", "gpu"]
+    if rule.family not in _SECURITY_FAMILIES:
+        return {"tags": tags}
+    # GitHub shows a rule with both as one about security, and sorts alerts by the number.
+    severity = _SEVERITIES.get(rule.action, _LOWEST_SEVERITY)
+    return {"tags": list(dict.fromkeys([*tags, "security"])), "security-severity": severity}
 
 
 def _result(
@@ -144,8 +159,12 @@ def _invocation(results: Results, style: Style) -> dict[str, Any]:
 
 
 def _message(text: str) -> dict[str, str]:
-    """A plain message: braces are doubled, and nothing in it is a link."""
-    return {"text": text.replace("{", "{{").replace("}", "}}").replace("](", "] (")}
+    """A plain message, in which nothing is a link or a placeholder.
+
+    The standard wants all braces doubled, but viewers such as GitHub's show both of them. Without a
+    number in it, nobody takes a brace for a placeholder.
+    """
+    return {"text": _PLACEHOLDER.sub(r"{{\1}}", text).replace("](", "] (")}
 
 
 def _location(entry: Entry) -> dict[str, Any]:

@@ -146,7 +146,8 @@ def _wrap(gutter: str, label: str, text: str) -> Iterator[str]:
 def _summary(results: Results, style: Style) -> str:
     shown_notes = sum(1 for remark in results.remarks if remark.is_shown)
     hidden = results.count("note") > shown_notes and not style.notes
-    shown = [f for f in results.findings if f.level != "note" or style.notes]
+    fixable_notes = sum(f.finding.fixable for f in results.findings if f.level == "note")
+    of_notes = f" ({fixable_notes} of them notes)" if fixable_notes and not style.notes else ""
     parts = [
         *([many(results.files, "file")] if results.files or not results.objects else []),
         *([many(results.renderings, "rendering")] if results.renderings else []),
@@ -155,7 +156,7 @@ def _summary(results: Results, style: Style) -> str:
         many(results.count("error"), "error"),
         many(results.count("warning"), "warning"),
         many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
-        f"{sum(located.finding.fixable for located in shown)} fixable",
+        f"{results.fixable} fixable{of_notes}",
         f"{results.suppressed} suppressed",
     ]
     if results.fixed:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 
-from sources.git.command import GitError, git, git_line, git_records
+from sources.containment import is_inside, parts
+from sources.git.command import GitError, git, git_line, git_records, repository_root
 from sources.git.trees import (
     LINK,
     SUBMODULE,
@@ -18,7 +19,7 @@ from sources.git.trees import (
     index_entries,
     written_out,
 )
-from sources.paths import is_excluded
+from sources.paths import EVERYTHING, Exclusion
 from sources.sources import (
     ENDINGS,
     KUSTOMIZATIONS,
@@ -76,7 +77,8 @@ class ChangedFiles:
         return set(self._paths(_differing(self._base, "D")))
 
     def _paths(self, names: Iterable[bytes]) -> Iterator[str]:
-        return (os.path.join(self._root, os.fsdecode(name).rstrip("/")) for name in names)
+        places = (os.path.join(self._root, os.fsdecode(name).rstrip("/")) for name in names)
+        return map(os.path.normpath, places)
 
 
 def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
@@ -90,11 +92,11 @@ def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
     """
     option = f"--changed-since {revision}"
     try:
-        root = git_line("rev-parse", "--show-toplevel")
+        root = repository_root()
     except GitError as error:
         raise UsageError(f"{option}: {error}") from error
     for path in paths:
-        if path != "-" and os.path.commonpath((os.path.realpath(path), root)) != root:
+        if path != "-" and not is_inside(os.path.realpath(path), root):
             raise UsageError(f"{option}: {path} is outside of the repository {root}")
     return ChangedFiles(root, _merge_base(revision, option))
 
@@ -102,22 +104,18 @@ def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
 def _links_on_the_way(path: str) -> list[str]:
     """The absolute path of each link on the way to `path`, and what they lead to, without links."""
     links: list[str] = []
-    place, rest = os.sep, _parts(os.path.join(os.getcwd(), path))
+    place, rest = parts(os.path.join(os.getcwd(), path))
+    rest.reverse()
     while rest:
         place = os.path.normpath(os.path.join(place, rest.pop()))
         if os.path.islink(place):
             if len(links) == _MAX_LINKS:
                 break
             links.append(place)
-            rest += _parts(os.readlink(place))
-            place = os.path.dirname(place)
+            root, following = parts(os.readlink(place))
+            rest += reversed(following)
+            place = root or os.path.dirname(place)
     return [*links, place]
-
-
-def _parts(path: str) -> list[str]:
-    """The parts of `path`, the last one first; an absolute path begins with the root."""
-    root = [os.sep] if path.startswith(os.sep) else []
-    return [*filter(None, reversed(path.split(os.sep))), *root]
 
 
 def _folders_above(path: str) -> Iterator[str]:
@@ -161,17 +159,17 @@ def _without_filters() -> Iterator[str]:
 
 
 def changed_sources(
-    tree: GitTree, before: Mapping[str, Entry], exclude: Collection[str] = ()
+    tree: GitTree, before: Mapping[str, Entry], exclude: Exclusion = EVERYTHING
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that `before`, which has entries by path, does not have like this.
 
-    So are changed submodules. The names are relative to the working folder; those that fit a
-    pattern of `exclude` are left out.
+    So are changed submodules. The names are relative to the working folder; those that `exclude`
+    fits are left out.
     """
     for path in sorted(changed_paths(tree, before)):
         if _is_manifest(path) or tree.entries[path].mode == SUBMODULE:
             name = os.path.relpath(os.path.join(tree.root, path))
-            if not any(is_excluded(name, pattern) for pattern in exclude):
+            if not exclude.fits(name):
                 yield _source(tree, path, name)
 
 
@@ -205,6 +203,15 @@ def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | Unr
     return source_of(name, content, tree)
 
 
+def is_as_staged(name: str) -> bool:
+    """Whether the file on disk is what is staged, by git's word, which may turn line breaks.
+
+    No filter runs, so that a file with one is never as staged. Raises GitError.
+    """
+    arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF, "--", f":(literal){name}")
+    return next(git_records(*arguments), None) is None
+
+
 # What the next commit would have: `gpuward lint --staged`.
 
 
@@ -216,7 +223,7 @@ class StagedFiles:
         self._before = before
 
     def sources(
-        self, paths: Collection[str], exclude: Collection[str]
+        self, paths: Collection[str], exclude: Exclusion
     ) -> Iterator[Source | SkippedSource | UnreadableSource]:
         """The manifests that the next commit would add or change, with their staged contents.
 
@@ -226,11 +233,11 @@ class StagedFiles:
         root = self.tree.root
         folders = [os.path.realpath(path) for path in paths]
         for path, folder in zip(paths, folders, strict=True):
-            if path == "-" or os.path.commonpath((folder, root)) != root:
+            if path == "-" or not is_inside(folder, root):
                 raise UsageError(f"{path} is outside of the repository, so nothing in it is staged")
         for source in changed_sources(self.tree, self._before, exclude):
             place = os.path.abspath(source.name)
-            if not folders or any(os.path.commonpath((place, f)) == f for f in folders):
+            if not folders or any(is_inside(place, folder) for folder in folders):
                 yield source
 
     def has(self, name: str) -> bool:
@@ -244,11 +251,9 @@ class StagedFiles:
 
     def relative(self, names: Iterable[str]) -> list[str]:
         """The names from the working folder on, which a copy of it has too; others as they are."""
-        root, here = os.path.join(self.tree.root, ""), os.path.realpath(os.curdir)
-        real = (os.path.join(os.path.realpath(name), "") for name in names)
-        return [
-            os.path.relpath(path, here) if path.startswith(root) else path[:-1] for path in real
-        ]
+        root, here = self.tree.root, os.path.realpath(os.curdir)
+        real = map(os.path.realpath, names)
+        return [os.path.relpath(path, here) if is_inside(path, root) else path for path in real]
 
     @contextmanager
     def written_out(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
@@ -283,7 +288,7 @@ class StagedFiles:
 @contextmanager
 def staged_files() -> Iterator[StagedFiles]:
     """What is staged. Raises GitError outside of a repository with a work tree."""
-    root = git_line("rev-parse", "--show-toplevel")
+    root = repository_root()
     with Blobs() as blobs:
         before = commit_entries("HEAD") if _has_commits() else {}
         yield StagedFiles(GitTree(root, index_entries(), blobs), before)

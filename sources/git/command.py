@@ -61,6 +61,12 @@ def git_line(*arguments: str) -> str:
     return os.fsdecode(git(*arguments).removesuffix(b"\n"))
 
 
+def repository_root() -> str:
+    """The folder of the work tree, without links. Raises GitError outside of a repository."""
+    # Git writes slashes, also on Windows.
+    return os.path.realpath(git_line("rev-parse", "--show-toplevel"))
+
+
 def git_records(
     *arguments: str, limit: int = MAX_LISTING, folder: str | None = None
 ) -> Iterator[bytes]:

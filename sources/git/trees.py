@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from sources.containment import relative_to
 from sources.git.command import GitError, git_records, pipe, start_git
 from sources.sources import MAX_BYTES
 
@@ -121,7 +122,7 @@ class GitTree:
     def __init__(self, root: str, entries: dict[str, Entry], blobs: Blobs) -> None:
         self.root = root
         self.entries = entries
-        self._here = os.getcwd()
+        self._here = os.path.realpath(os.getcwd())  # on Windows, as somebody has typed it
         self._blobs = blobs
         self._targets: dict[str, str] = {}
         self._links = {path for path, entry in entries.items() if entry.mode == LINK}
@@ -183,11 +184,7 @@ class GitTree:
 
     def _path_in_tree(self, path: str) -> str | None:
         """`path` from the root of the tree on; None if it is outside."""
-        full = os.path.normpath(os.path.join(self._here, path))
-        if full == self.root:
-            return ""
-        inside = full.removeprefix(os.path.join(self.root, ""))
-        return None if inside == full else inside
+        return relative_to(os.path.normpath(os.path.join(self._here, path)), self.root)
 
     def _link_target(self, name: str) -> str | None:
         """Where a link leads whose object is called `name`; None if that cannot be read."""

@@ -12,8 +12,14 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from rules.base.json_values import as_object
+from rules.base.json_values import as_object, as_text
+from sources.containment import is_inside
 from sources.kustomization_files import documents
+from sources.rendering.dependencies import (
+    copy_with_stand_ins,
+    missing_dependencies,
+    switched_on,
+)
 from sources.rendering.programs import TOO_LONG, ProgramError, find_program, is_late, run
 from sources.sources import DISK, Source, UnreadableSource
 
@@ -23,6 +29,7 @@ _MAX_FILES = 20_000
 _MAX_CI = 50
 # Where helm says that it failed: `(name/templates/pod.yaml:3:5)`, or without line or column.
 _PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _REMEDIES = {
     "missing in charts/": "`helm dependency build {folder}` fetches it, which gpuward never does",
     "kubeVersion": "choose another version of Kubernetes with --kube-version",
@@ -41,11 +48,15 @@ class ChartOptions(NamedTuple):
 
 
 class RenderedChart(NamedTuple):
-    """One rendering of the chart in `folder`; of its values files, later ones win."""
+    """One rendering of the chart in `folder`; of its values files, later ones win.
+
+    `left_out` are dependencies that are switched off, and not in the chart.
+    """
 
     source: Source
     folder: str
     values_files: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def is_library(folder: str) -> bool:
@@ -109,13 +120,44 @@ def _render(
     if options.namespace:
         arguments.append(f"--namespace={options.namespace}")
     command = shlex.join(["helm", "template", folder, *arguments])
+    left_out: tuple[str, ...] = ()
     try:
         text = run([helm, "template", os.path.abspath(folder), *arguments], deadline=deadline)
     except ProgramError as error:
-        return _failure(folder, command, str(error))
+        message = str(error)
+        left_out = missing_dependencies(message)
+        if not left_out and not options.namespace and "namespace" in message.lower():
+            # Some charts refuse the namespace `default`, which is helm's.
+            return _render(helm, folder, options._replace(namespace=_name(folder)), deadline)
+        if not left_out:
+            return _failure(folder, command, message)
+        try:
+            text = _render_without(left_out, helm, folder, arguments, deadline)
+        except ProgramError as other:
+            return _failure(folder, command, str(other))
     own = os.path.join(folder, "values.yaml")
-    source = Source(command, text, is_rendering=True)
-    return RenderedChart(source, folder, (own, *options.values))
+    source = Source(command, text, is_rendering=True, folder=folder)
+    return RenderedChart(source, folder, (own, *options.values), left_out)
+
+
+def _render_without(
+    missing: tuple[str, ...], helm: str, folder: str, arguments: list[str], deadline: float
+) -> str:
+    """What helm renders without the `missing` dependencies, if all of them are switched off.
+
+    Raises ProgramError.
+    """
+    with copy_with_stand_ins(folder, missing) as copy:
+        text = run([helm, "template", copy, *arguments], deadline=deadline)
+    if needed := switched_on(text, missing):
+        raise ProgramError(f"these dependencies are missing in charts/: {', '.join(needed)}")
+    return text
+
+
+def _name(folder: str) -> str:
+    """A name for a namespace: that of the chart, or one that every chart accepts."""
+    name = as_text(as_object(next(documents(DISK, os.path.join(folder, CHART)), None)).get("name"))
+    return name if _NAMESPACE.fullmatch(name) else "gpuward-render"
 
 
 def _as_csv(path: str) -> str:
@@ -141,24 +183,25 @@ def _failure(folder: str, command: str, message: str) -> UnreadableSource:
 def _check_files(folder: str, root: str) -> None:
     """Raise ProgramError if something in the chart is not what helm may read.
 
-    helm follows links: those to files may not lead out of `root`; those to folders are refused,
-    because what is in such a folder may be any link again.
+    helm follows links, which may not lead out of `root`, and not to a folder that they are in.
     """
     inside = os.path.realpath(root)
     count = 0
-    for here, folders, files in os.walk(folder):
+    for here, folders, files in os.walk(folder, followlinks=True):
         count += len(folders) + len(files)
         if count > _MAX_FILES:
             raise ProgramError(f"it has more than {_MAX_FILES} files")
-        for name in folders:
-            if os.path.islink(path := os.path.join(here, name)):
-                raise ProgramError(f"{path} is a link to a folder: put the folder in its place")
+        for name in (*folders, *files):
+            path = os.path.join(here, name)
+            if not os.path.islink(path):
+                continue
+            target = os.path.realpath(path)
+            if not is_inside(target, inside):
+                raise ProgramError(f"{path} is a link that leads out of {root}")
+            if is_inside(os.path.realpath(here), target):
+                raise ProgramError(f"{path} is a link to a folder that it is in")
         for name in files:
             path = os.path.join(here, name)
-            if os.path.islink(path):
-                target = os.path.realpath(path)
-                if os.path.commonpath((target, inside)) != inside:
-                    raise ProgramError(f"{path} is a link that leads out of {root}")
             if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
                 raise ProgramError(f"{path} is not a regular file")
 

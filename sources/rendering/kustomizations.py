@@ -160,7 +160,8 @@ def render_kustomization(
         # kustomize says what it was doing first, and what went wrong last.
         short = f"…{message[-_MAX_MESSAGE:]}" if len(message) > _MAX_MESSAGE else message
         return UnreadableSource(top.file, f"the kustomization cannot be rendered: {short}")
-    return RenderedKustomization(Source(command, text, is_rendering=True), parts)
+    source = Source(command, text, is_rendering=True, folder=top.folder)
+    return RenderedKustomization(source, parts)
 
 
 def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

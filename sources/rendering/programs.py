@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from sources.sources import MAX_BYTES
@@ -29,6 +30,8 @@ _MAX_MEMORY_KIB = 4 * 1024 * 1024
 _MAX_ERRORS = 16 * 1024
 # Every system's sh has these limits but for -v, which macOS lacks. Core dumps would hold the files.
 _LIMITED = f'ulimit -c 0; ulimit -v {_MAX_MEMORY_KIB} 2>/dev/null; exec "$@"'
+# How programs in Go end without memory, before the stacks of all that ran in them.
+_OUT_OF_MEMORY = ("runtime: out of memory", "cannot allocate memory", "runtime: cannot reserve")
 # Port 9 discards what it gets, if anything listens there at all.
 _NOWHERE = "http://127.0.0.1:9"
 
@@ -84,20 +87,44 @@ def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float
             raise ProgramError(f"{command[0]}: {error.strerror or error}") from error
         with process:
             output = _Output(b"", b"", "interrupted")
+            _running.add(process)
             try:
                 output = _read(process, max_seconds)
             finally:
-                if output.stopped:  # with whatever it has started
-                    os.killpg(process.pid, signal.SIGKILL)
+                _running.discard(process)
+                if output.stopped:
+                    _kill(process)
         if output.stopped:
             raise ProgramError(f"{os.path.basename(command[0])} was stopped: {output.stopped}")
         if process.returncode:
             why = output.errors.decode(errors="replace").strip()
+            if any(words in why for words in _OUT_OF_MEMORY):
+                program = os.path.basename(command[0])
+                size = _MAX_MEMORY_KIB >> 20
+                raise ProgramError(
+                    f"{program} was stopped: it needs more than {size} GiB of memory"
+                )
             raise ProgramError(why or f"{command[0]} failed with status {process.returncode}")
         try:
             return output.text.decode()
         except UnicodeDecodeError as error:
             raise ProgramError(f"what it renders is not UTF-8 (byte {error.start})") from error
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+def stop_all() -> None:
+    """Stop every program that runs in any thread; whoever waits for one gets ProgramError."""
+    for process in list(_running):
+        if process.returncode is None:
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Stop a program with whatever it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _read(process: subprocess.Popen[bytes], max_seconds: float) -> _Output:

@@ -124,6 +124,8 @@ def test_every_policy_file_of_the_manual_is_accepted_unchanged(helm: str) -> Non
     blocks = YAML_BLOCK.findall((ROOT / "docs" / "policy.md").read_text(encoding="utf-8"))
     assert blocks
     for block in blocks:
+        if "extends: [../" in block:  # a file, which only the linter reads
+            continue
         text = block if block.startswith("apiVersion") else BEGINNING + block
         values = "policy:\n" + textwrap.indent(text, "  ")
         assert policy_content(policy_file(values, helm=helm)) == policy_content(text)

@@ -201,6 +201,41 @@ def test_two_versions_of_one_object_have_two_fingerprints(command: LintCommand) 
     assert len(fingerprints(command, ".")) == 2
 
 
+def test_equal_remarks_have_fingerprints_of_their_own(command: LintCommand) -> None:
+    twice = "  labels: {a: b}\n  labels: {a: b}\n"
+    pod = CLEAN_POD.replace("metadata:\n", "metadata:\n" + twice)
+    assert twice in pod
+    command.write("pod.yaml", f"{pod}---\n{pod}")
+    issues = json.loads(command("--output", "gitlab", "pod.yaml").out)
+    remarks = [issue for issue in issues if issue["check_name"] == "remark"]
+    assert len({issue["description"] for issue in remarks}) == 1
+    assert len({issue["fingerprint"] for issue in remarks}) == len(remarks) == 2
+
+
+def test_braces_stay_as_they_are_in_sarif(command: LintCommand) -> None:
+    command.write("pod.yaml", POD.replace("name: taker", "name: '{0} {a: b}'"))
+    texts = [result["message"]["text"] for result in sarif(command, "pod.yaml")["results"]]
+    assert texts
+    assert not any("{{a" in text for text in texts)
+
+
+def test_sarif_has_a_severity_of_rules_about_security(command: LintCommand) -> None:
+    command.write("pod.yaml", POD + "      resources: {requests: {nvidia.com/gpu: 1}}\n")
+    rules = sarif(command, "pod.yaml")["tool"]["driver"]["rules"]
+    found = {rule["id"]: rule["properties"] for rule in rules}
+    assert found["visible-devices-env"]["security-severity"] == "8.0"
+    assert "security" in found["visible-devices-env"]["tags"]
+    assert "security-severity" not in found["request-only"]
+
+
+def test_github_is_told_how_many_annotations_it_shows(command: LintCommand) -> None:
+    for n in range(12):
+        command.write(f"{n}.yaml", POD)
+    *commands, line = command("--output", "github", ".").out.splitlines()
+    assert len(commands) == 12
+    assert line.startswith("gpuward: 12 errors: GitHub shows 10 of them")
+
+
 def test_github_gets_one_command_for_each_finding(command: LintCommand) -> None:
     command.write("pod.yaml", POD)
     outcome = command("--output", "github", "pod.yaml")
@@ -268,24 +303,58 @@ def test_hostile_names_cannot_leave_their_place(command: LintCommand) -> None:
         assert unquote(uri) == "./a:b,c%\\u000a::error::|`]]>.json"
         text = result["message"]["text"]
         assert "](" not in text
-        assert "{0}" not in text.replace("{{", "").replace("}}", "")
+        assert not re.search(r"(?<!\{)\{\d+\}", text)
     for issue in json.loads(command("--output", "gitlab", HOSTILE_FILE).out):
         assert "\x1b" not in issue["description"]
+
+
+def counts(root: ET.Element) -> dict[str, str]:
+    """The counts of the only suite in a JUnit report."""
+    (suite,) = root
+    return {name: suite.attrib[name] for name in ("tests", "failures", "errors")}
+
+
+# What the schemas of Ant and of Jenkins' xUnit plugin both allow, and what one of them requires.
+JUNIT_ATTRIBUTES = {
+    "testsuites": set[str](),
+    "testsuite": {
+        *("name", "package", "id", "timestamp", "hostname", "time"),
+        *("tests", "failures", "errors"),
+    },
+    "testcase": {"name", "classname", "time"},
+    "failure": {"message", "type"},
+    "error": {"message", "type"},
+}
+
+
+def test_junit_fits_both_schemas_in_use(command: LintCommand) -> None:
+    command.write("pod.yaml", POD + "      resources: {limits: {nvidia.com/gpu: 1}}\n")
+    command.write("torn.yaml", "apiVersion: v1\nkind: [\n")
+    root = parse_xml(command("--output", "junit", "--notes", ".").out)
+    for element in root.iter():
+        assert set(element.attrib) == JUNIT_ATTRIBUTES.get(element.tag, set()), element.tag
+    (suite,) = root
+    tags = [child.tag for child in suite]
+    assert tags == ["properties", *["testcase"] * 4, "system-out", "system-err"]
+    assert all(len(case) <= 1 for case in root.iter("testcase"))
+    assert re.fullmatch(r"\d{4}(-\d\d){2}T\d\d(:\d\d){2}", suite.attrib["timestamp"])
+    assert re.fullmatch(r"\d+\.\d{3}", suite.attrib["time"])
 
 
 def test_junit_fails_the_cases_that_fail_the_run(command: LintCommand) -> None:
     command.write("pod.yaml", POD + "      resources: {limits: {nvidia.com/gpu: 1}}\n")
     root = parse_xml(command("--output", "junit", "--notes", "pod.yaml").out)
-    assert root.attrib == {"name": "gpuward", "tests": "3", "failures": "1", "errors": "0"}
+    assert counts(root) == {"tests": "3", "failures": "1", "errors": "0"}
     failed, *noted = root.iter("testcase")
-    assert failed.attrib["classname"] == failed.attrib["file"] == "pod.yaml"
+    assert failed.attrib["classname"] == "pod.yaml"
     assert failed.attrib["name"].startswith("visible-devices-env Pod ml/taker [")
     (failure,) = failed
     assert failure.tag == "failure"
     assert failure.attrib["type"] == "error"
-    assert [child.tag for case in noted for child in case] == ["system-out"] * 2
+    assert [list(case) for case in noted] == [[], []]
+    assert (root.findtext("testsuite/system-out") or "").count("pod.yaml:") == 2
     strict = command("--output", "junit", "--fail-on", "note", "pod.yaml")
-    assert parse_xml(strict.out).attrib["failures"] == "3"
+    assert counts(parse_xml(strict.out))["failures"] == "3"
     assert strict.status == 1
 
 
@@ -294,7 +363,7 @@ def test_junit_says_what_was_not_evaluated_and_that_nothing_was_found(
 ) -> None:
     command.write("torn.yaml", "apiVersion: v1\nkind: [\n")
     torn = parse_xml(command("--output", "junit", "torn.yaml").out)
-    assert torn.attrib["errors"] == "1"
+    assert counts(torn)["errors"] == "1"
     assert next(torn.iter("error")).attrib["message"].startswith("not evaluated: ")
     command.write("pod.yaml", CLEAN_POD)
     clean = parse_xml(command("--output", "junit", "pod.yaml").out)
@@ -306,7 +375,8 @@ def test_hostile_names_stay_text_in_junit(command: LintCommand) -> None:
     command.write(HOSTILE_FILE, text)
     root = parse_xml(command("--output", "junit", HOSTILE_FILE).out)
     assert {element.tag for element in root.iter()} <= {
-        *("testsuites", "testsuite", "testcase", "failure", "error", "system-out"),
+        *("testsuites", "testsuite", "properties", "testcase", "failure", "error"),
+        *("system-out", "system-err"),
     }
     assert "<script>" in next(root.iter("failure")).attrib["message"]
 

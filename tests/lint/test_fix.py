@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,18 @@ def test_a_file_is_changed_only_where_it_must_be(command: LintCommand, verb: str
     assert read(file) == FIXED
     assert "fixed: pod.yaml: request-only\n" in outcome.out
     assert "0 fixable, 1 fixed" in outcome.out
+
+
+def test_lint_counts_all_that_fix_writes(command: LintCommand) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n"
+    pod += "    - {name: a, image: x, resources: {requests: {nvidia.com/gpu: 1}}}\n"
+    command.write("pod.yaml", pod)
+    summary = command("pod.yaml").out
+    found = re.search(r"(\d+) fixable \((\d+) of them notes\)", summary)
+    assert found
+    assert "of them notes" not in command("--notes", "pod.yaml").out
+    fixed = command.run("fix", "pod.yaml").out
+    assert f"0 fixable, {found[1]} fixed" in fixed
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])

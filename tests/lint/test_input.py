@@ -39,7 +39,7 @@ def folder(command: LintCommand) -> LintCommand:
 
 
 NOTHING = {
-    "no path, as in CI": ((), "-: nothing to evaluate: no Kubernetes object"),
+    "empty standard input": (("-",), "-: nothing to evaluate: no Kubernetes object"),
     "a folder without manifests": (("empty",), "empty: nothing to evaluate: no Kubernetes object"),
     "templates only": (("chart",), "no Kubernetes object; the report names what was skipped"),
     "no pods": (("services",), "1 Kubernetes object, none of which rules are about"),
@@ -63,6 +63,20 @@ def test_nothing_to_evaluate_is_noted_and_can_be_refused(folder: LintCommand, ca
         assert required.status == 3
         shown = json.loads(required.out) if "json" in output else required.out + required.errors
         assert "nothing to evaluate" in str(shown)
+
+
+@pytest.mark.parametrize("verb", ["lint", "fix"])
+def test_no_path_and_no_input_is_wrong_usage(folder: LintCommand, verb: str) -> None:
+    outcome = folder.run(verb)
+    assert outcome.status == 2
+    assert "no path, and standard input is empty: give a file or folder" in outcome.errors
+    assert folder(stdin=POD).status == 1
+
+
+def test_an_option_that_is_one_argument_with_its_value_is_explained(folder: LintCommand) -> None:
+    outcome = folder("--", "--profile gke")
+    assert outcome.status == 2
+    assert "--profile gke does not exist: an option and its value are two" in outcome.errors
 
 
 @pytest.mark.parametrize("path", ["quotas", "."])

@@ -292,6 +292,29 @@ async def test_the_policy_is_that_of_the_linter(editor: Editor) -> None:
     assert "not a regular file" in found.message
 
 
+async def test_the_policy_nearest_to_the_file_counts(editor: Editor) -> None:
+    warn = POLICY + "rules: {visible-devices-env: {action: warn}}\n"
+    (editor.folder / "gpuward.yaml").write_text(warn + "lint: {exclude: [vendor]}\n")
+    (editor.folder / "team").mkdir()
+    (editor.folder / "team" / "gpuward.yaml").write_text(
+        POLICY + "perPath:\n  - {paths: old, rules: {visible-devices-env: {action: audit}}}\n"
+    )
+    (found,) = await editor.open("pod.yaml", TAKER)
+    assert found.severity == types.DiagnosticSeverity.Warning
+    (found,) = await editor.open("team/pod.yaml", TAKER)
+    assert found.severity == types.DiagnosticSeverity.Error
+    assert await editor.open("team/old/pod.yaml", TAKER) == []  # a note
+    assert await editor.open("vendor/pod.yaml", TAKER) == []
+
+
+async def test_a_policy_may_extend_a_file_beside_it(editor: Editor) -> None:
+    (editor.folder / "org.yaml").write_text(POLICY)
+    assert await editor.open("gpuward.yaml", POLICY + "extends: [./org.yaml]\n") == []
+    (found,) = await editor.change(POLICY + "extends: [./none.yaml]\n")
+    assert "none.yaml: no such file" in found.message
+    assert found.range.start.line == 2
+
+
 async def test_mistakes_in_a_policy_are_marked(editor: Editor) -> None:
     (found,) = await editor.open("gpuward.yaml", POLICY + "rules:\n  absurd-cuont: {}\n")
     assert found.range.start == types.Position(3, 2)

@@ -183,7 +183,8 @@ def test_folders_globs_and_exclusions(lint: Lint) -> None:
 
 @pytest.mark.parametrize("arguments", [["-"], []])
 def test_standard_input(lint: Lint, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(POD.encode()))
+    reader = io.BufferedReader(io.BytesIO(POD.encode()))
+    stream = io.TextIOWrapper(reader)
     monkeypatch.setattr(sys, "stdin", stream)
     status, out = lint("--output", "concise", *arguments)
     assert status == 1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from sources.rendering.programs import ProgramError, find_program, run
+from sources.rendering.programs import ProgramError, find_program, run, stop_all
 from tests.testkit.skipping import skip_missing
 
 
@@ -94,3 +95,26 @@ def test_relative_folders_in_path_are_left_out(
             find_program("helm")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_program("none", "helm") == str(program)
+
+
+def test_a_program_without_memory_is_named_in_one_line() -> None:
+    with pytest.raises(ProgramError, match=r"^sh was stopped: it needs more than 4 GiB of memory$"):
+        shell("echo 'fatal error: runtime: out of memory' >&2; echo 'goroutine 1' >&2; exit 2")
+
+
+def test_all_programs_can_be_stopped_at_once() -> None:
+    results: list[str] = []
+
+    def wait() -> None:
+        try:
+            shell("/bin/sleep 1000")
+        except ProgramError as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        stop_all()  # a program may not have begun yet
+        time.sleep(0.01)
+    assert len(results) == 2

@@ -75,7 +75,10 @@ def test_a_suppressed_finding_is_not_fixed() -> None:
         ("# gpuward: ignore[visible-devices-env]", "write it as"),
         ("# gpuward: ignore because I say so", "write it as"),
         ("# gpuward: ignore[] nothing", "write it as"),
-        ("# gpuward: ignore[visible-device-env] a typing error", "there is no rule"),
+        (
+            "# gpuward: ignore[visible-device-env] a typing error",
+            "there is no rule 'visible-device-env'; did you mean \"visible-devices-env\"?",
+        ),
         ("# gpuward: ignore[privileged-gpu] not what is wrong here", "finds nothing here"),
     ],
 )

@@ -119,12 +119,12 @@ def test_a_case_may_have_circumstances(suite: Suite) -> None:
 @pytest.mark.parametrize(
     ("manifest", "expected", "circumstances", "message"),
     [
-        (BAD, "", "", "bad.expected.yaml: has 0 documents"),
+        (BAD, "", "", "bad.expected.yaml: has no document"),
         (BAD, "findings: {}\n", "", "bad.expected.yaml: findings should be a list"),
         (BAD, "findings: [{rul: x}]\n", "", "bad.expected.yaml: unknown key 'rul'"),
         (BAD, "findings: []\nfix: {}\n", "", "bad.expected.yaml: unknown key 'fix'"),
         ("a: [", "findings: []\n", "", "bad.yaml: "),
-        (f"{BAD}---\n{BAD}", "findings: []\n", "", "bad.yaml: has 2 documents"),
+        (BAD, "findings: []\n---\na: 1\n", "", "bad.expected.yaml: has 2 documents"),
         (BAD, "findings: []\n", "namespaces: x\n", "bad.case.yaml: unknown key 'namespaces'"),
         (BAD, "findings: []\n", "today: soon\n", "bad.case.yaml: today: "),
         (BAD, "findings: []\n", "rules: [zero-gpus]\n", "there is no rule 'zero-gpus'"),

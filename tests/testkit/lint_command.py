@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.testkit.paths import ROOT
+
+# Without it, no program of Windows begins.
+_SYSTEM = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
 
 
 class Outcome(NamedTuple):
@@ -68,7 +72,7 @@ class LintCommand:
             input=stdin,
             capture_output=True,
             check=False,
-            env={"PYTHONPATH": str(ROOT), "PATH": self.path},
+            env={"PYTHONPATH": str(ROOT), "PATH": self.path, **_SYSTEM},
         )
 
     def json(self, *arguments: str, stdin: str = "") -> Outcome:

@@ -14,6 +14,11 @@ from gpuward.commands import COMMANDS
 from tests.testkit.lint_command import LintCommand, Outcome
 
 
+def _standard_input(text: str) -> io.TextIOWrapper:
+    stream: io.RawIOBase = io.BytesIO(text.encode())  # type: ignore[assignment]  # reads like one
+    return io.TextIOWrapper(io.BufferedReader(stream))
+
+
 class LintInProcess(LintCommand):
     """The command without a process of its own; its environment has nothing but PATH."""
 
@@ -27,7 +32,7 @@ class LintInProcess(LintCommand):
     def run(self, verb: str, *arguments: str, stdin: str = "") -> Outcome:
         """`gpuward VERB ARGUMENTS` in the folder."""
         self._monkeypatch.chdir(self.folder)
-        self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        self._monkeypatch.setattr("sys.stdin", _standard_input(stdin))
         with patch.dict(os.environ, {"PATH": self.path}, clear=True):
             try:
                 module, _, function = COMMANDS[verb][0].partition(":")

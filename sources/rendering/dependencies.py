@@ -1,0 +1,94 @@
+"""Charts whose dependencies are not there, although nothing needs them.
+
+`helm template` refuses a chart if a dependency is missing in `charts/`, also one that its condition
+or its tags switch off, and never evaluates these before. So gpuward renders a copy of the chart, in
+which a chart with one template stands in for each missing one. Then helm itself says, by rendering
+that template or not, which of them are switched on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from rules.base.json_values import as_object, as_objects
+from sources.kustomization_files import documents
+from sources.rendering.programs import ProgramError
+from sources.sources import DISK
+
+_MISSING = re.compile(r"missing in charts/ directory: ([^\n]+)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MARK = "# gpuward: a missing chart: "
+_VERSION = "0.0.0"
+_FILES = ("Chart.yaml", "requirements.yaml")
+_MAX_COPY = 64 * 1024 * 1024
+
+
+def missing_dependencies(message: str) -> tuple[str, ...]:
+    """The charts that helm misses according to its error message."""
+    found = _MISSING.search(message)
+    names = found[1].split(",") if found else []
+    return tuple(name for each in names if _NAME.fullmatch(name := each.strip()))
+
+
+@contextmanager
+def copy_with_stand_ins(folder: str, missing: Collection[str]) -> Iterator[str]:
+    """A copy of the chart in `folder`, with charts that stand in for those in `missing`.
+
+    Raises ProgramError if the chart cannot be copied, or is too large.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuward-") as place:
+        copy = os.path.join(place, "chart")
+        try:
+            if _size(folder) > _MAX_COPY:
+                raise ProgramError(f"the chart has more than {_MAX_COPY >> 20} MiB")
+            shutil.copytree(folder, copy, copy_function=shutil.copyfile)
+            for name in _FILES:
+                _write_dependencies(os.path.join(copy, name), missing)
+            for name in missing:
+                _write_stand_in(os.path.join(copy, "charts", name), name)
+        except OSError as error:  # so is the error of copytree
+            raise ProgramError(f"the chart cannot be copied: {error}") from error
+        yield copy
+
+
+def switched_on(rendering: str, missing: Collection[str]) -> list[str]:
+    """Those of the `missing` charts that the rendering of the copy has."""
+    return [name for name in missing if f"{_MARK}{name}\n" in rendering]
+
+
+def _size(folder: str) -> int:
+    files = (
+        os.path.join(here, name)
+        for here, _, names in os.walk(folder, followlinks=True)
+        for name in names
+    )
+    return sum(os.path.getsize(file) for file in files if os.path.exists(file))
+
+
+def _write_dependencies(file: str, missing: Collection[str]) -> None:
+    """Let the file name the stand-ins: helm takes a chart only in a version that it names."""
+    chart = as_object(next(documents(DISK, file), None))
+    dependencies = [entry for _, entry in as_objects(chart.get("dependencies"))]
+    if not dependencies:
+        return
+    changed = [
+        {**entry, "version": _VERSION} if entry.get("name") in missing else entry
+        for entry in dependencies
+    ]
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump({**chart, "dependencies": changed}, out)
+
+
+def _write_stand_in(folder: str, name: str) -> None:
+    os.makedirs(os.path.join(folder, "templates"))
+    with open(os.path.join(folder, "Chart.yaml"), "w", encoding="utf-8") as out:
+        out.write(f"apiVersion: v2\nname: {json.dumps(name)}\nversion: {_VERSION}\n")
+    template = os.path.join(folder, "templates", "missing.yaml")
+    with open(template, "w", encoding="utf-8") as out:
+        out.write(f"{_MARK}{name}\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: missing}}\n")
