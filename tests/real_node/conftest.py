@@ -34,9 +34,11 @@ def plane(
 
 
 @pytest.fixture(scope="module")
-def server(
-    plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
+def server(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A registered server, for modules that do not install the chart."""
-    with registered_server(plane, processes, tmp_path_factory.mktemp("gpuward")) as serving:
-        yield serving
+    processes = Processes(tmp_path_factory.mktemp("servers"))
+    try:
+        with registered_server(plane, processes, tmp_path_factory.mktemp("gpuward")) as serving:
+            yield serving
+    finally:
+        processes.stop()

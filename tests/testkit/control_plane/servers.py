@@ -62,7 +62,10 @@ class Servers:
             return
         arguments = (self.kubeconfig, self.authority.file, self._tokens)
         self._start("kube-controller-manager", flags.controller_manager(*arguments))
-        self._start("kube-scheduler", flags.scheduler(self.kubeconfig))
+        # With its own name: gpuward lets it write what nobody else may.
+        own = self.authority.issue("scheduler", common_name="system:kube-scheduler")
+        kubeconfig = self.write_kubeconfig("scheduler", _files(own))
+        self._start("kube-scheduler", flags.scheduler(kubeconfig))
         self._start("kwok", flags.kwok(self.kubeconfig, self._stages))
 
     def restart_api_server(self) -> None:

@@ -128,6 +128,23 @@ class RealNode:
             healthy = len(one["devices"]) - len(one["unhealthy"])
             self.wait_for_resource(one["name"], str(healthy))
 
+    def start_driver(self, name: str, devices: Iterable[Mapping[str, Any]]) -> None:
+        """Start a driver for claims with these devices of a ResourceSlice.
+
+        Those are called `gpu-0` and so on, after the indices of the node's GPUs.
+        """
+        config = {
+            "name": name,
+            "node": self.name,
+            "kubeconfig": str(self.plane.kubeconfig),
+            "registry": str(_KUBELET / "plugins_registry"),
+            "folder": str(_KUBELET / "plugins" / name),
+            "devices": list(devices),
+        }
+        file = self.folder / "driver.json"
+        file.write_text(json.dumps(config), encoding="utf-8")
+        self._start("dra-driver", "node-plugins", "dra-driver", str(file))
+
     def label(self, labels: Mapping[str, str]) -> None:
         """Give the node more labels."""
         self.change({"metadata": {"labels": dict(labels)}})
@@ -203,7 +220,7 @@ class RealNode:
         eventually(self._is_ready, what="the node is ready")
 
     def end(self, program: str) -> None:
-        """End `kubelet`, `containerd` or `device-plugin`. Containers go on."""
+        """End a program, such as `kubelet` or `containerd`. Containers go on."""
         self._processes.end(program)
 
     def log(self, program: str) -> str:

@@ -1,0 +1,84 @@
+"""What runs in namespaces of its own leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.paths import ROOT
+from tests.testkit.real_node.isolation import is_isolated
+from tests.testkit.skipping import skip_missing
+
+COMMAND = [sys.executable, "-m", "tests.testkit.real_node.isolation"]
+# It changes what a node changes, and starts a process that nobody waits for.
+CHANGES = """
+mkdir -p /var/lib/kubelet /run/containerd /sys/fs/cgroup/memory/pod
+mount -t tmpfs tmpfs /mnt
+mknod /dev/nvidia9 c 195 9
+setsid sleep 4242 &
+echo started
+"""
+
+
+class Machine(NamedTuple):
+    """What a node could leave behind on this machine."""
+
+    mounts: str
+    control_groups: tuple[str, ...]
+    files: tuple[str, ...]
+    network: str
+    processes: tuple[str, ...]
+
+
+def machine() -> Machine:
+    groups = Path("/sys/fs/cgroup")
+    files = [*Path("/run").iterdir(), *Path("/var/lib").iterdir(), *Path("/dev").glob("nvidia*")]
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    return Machine(
+        Path("/proc/self/mountinfo").read_text(encoding="utf-8"),
+        tuple(sorted(str(path) for path in groups.glob("**/gpuward-node-*"))),
+        tuple(sorted(map(str, files))),
+        Path("/proc/net/fib_trie").read_text(encoding="utf-8"),
+        tuple(command.decode() for command in commands if b"sleep\x004242" in command),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _needs_root() -> None:
+    if os.geteuid():
+        skip_missing("only root can make such namespaces")
+    if is_isolated():
+        pytest.skip("this is about the namespaces from outside")
+
+
+def test_it_ends_with_the_status_of_the_command() -> None:
+    before = machine()
+    done = subprocess.run(
+        [*COMMAND, "sh", "-c", f"{CHANGES} exit 3"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "started\n"), done.stderr
+    assert machine() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_it_leaves_nothing_if_it_is_interrupted(number: signal.Signals) -> None:
+    before = machine()
+    with subprocess.Popen(
+        [*COMMAND, "sh", "-c", f"{CHANGES} sleep 4242"], cwd=ROOT, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        assert machine() != before
+        process.send_signal(number)
+    eventually(lambda: machine() == before, what="nothing is left")
