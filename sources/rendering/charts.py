@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import glob
+import json
 import math
 import os
 import re
 import shlex
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object, as_text, display
 from sources.containment import is_inside
 from sources.kustomization_files import documents
-from sources.rendering.dependencies import (
-    copy_with_stand_ins,
-    missing_dependencies,
-    switched_on,
-)
+from sources.rendering.chart_copies import GIT, copy_of, missing_dependencies, switched_on
 from sources.rendering.programs import TOO_LONG, ProgramError, find_program, is_late, run
 from sources.sources import DISK, Source, UnreadableSource
 
@@ -27,6 +25,11 @@ CHART = "Chart.yaml"
 _MAX_MESSAGE = 400
 _MAX_FILES = 20_000
 _MAX_CI = 50
+_SCHEMA = "values.schema.json"
+_MAX_SCHEMA = 4 << 20
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef", "$schema")
+# Within the same schema, or an address that the renderer has no network for.
+_HERE = re.compile(r"#|https?://|\Z")
 # Where helm says that it failed: `(name/templates/pod.yaml:3:5)`, or without line or column.
 _PLACE = re.compile(r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -76,12 +79,22 @@ def render_chart(
     rendering lasts longer.
     """
     file = os.path.join(folder, CHART)
-    try:
-        helm = find_program("helm")
-        _check_files(folder, root)
-    except ProgramError as error:
-        yield UnreadableSource(file, f"a chart: {error}")
-        return
+    with ExitStack() as stack:
+        try:
+            helm = find_program("helm")
+            _check_files(folder, root)
+            place = stack.enter_context(copy_of(folder)) if _has_git(folder) else folder
+        except ProgramError as error:
+            yield UnreadableSource(file, f"a chart: {error}")
+            return
+        yield from _render_all(helm, folder, place, options, deadline)
+
+
+def _render_all(
+    helm: str, folder: str, place: str, options: ChartOptions, deadline: float
+) -> Iterator[RenderedChart | UnreadableSource]:
+    """The renderings of the chart in `folder`, which helm reads in `place`."""
+    file = os.path.join(folder, CHART)
     of_ci = [] if options.values or options.sets else _values_of_ci(folder)
     if len(of_ci) > _MAX_CI:
         why = f"more than {_MAX_CI} files ci/*-values.yaml: give those that matter with --values"
@@ -93,7 +106,7 @@ def render_chart(
         if is_late(deadline):
             yield UnreadableSource(file, TOO_LONG)
             break
-        rendered = _render(helm, folder, options._replace(values=values), deadline)
+        rendered = _render(helm, folder, place, options._replace(values=values), deadline)
         is_rendered = is_rendered or isinstance(rendered, RenderedChart)
         if values == options.values and isinstance(rendered, UnreadableSource):
             failed = rendered
@@ -108,7 +121,7 @@ def _values_of_ci(folder: str) -> list[str]:
 
 
 def _render(
-    helm: str, folder: str, options: ChartOptions, deadline: float
+    helm: str, folder: str, place: str, options: ChartOptions, deadline: float
 ) -> RenderedChart | UnreadableSource:
     if any("\n" in file or "\r" in file for file in options.values):
         why = "a chart: a values file has a line break in its name, which helm does not take"
@@ -122,13 +135,14 @@ def _render(
     command = shlex.join(["helm", "template", folder, *arguments])
     left_out: tuple[str, ...] = ()
     try:
-        text = run([helm, "template", os.path.abspath(folder), *arguments], deadline=deadline)
+        text = run([helm, "template", os.path.abspath(place), *arguments], deadline=deadline)
     except ProgramError as error:
         message = str(error)
         left_out = missing_dependencies(message)
         if not left_out and not options.namespace and "namespace" in message.lower():
             # Some charts refuse the namespace `default`, which is helm's.
-            return _render(helm, folder, options._replace(namespace=_name(folder)), deadline)
+            named = options._replace(namespace=_name(folder))
+            return _render(helm, folder, place, named, deadline)
         if not left_out:
             return _failure(folder, command, message)
         try:
@@ -147,7 +161,7 @@ def _render_without(
 
     Raises ProgramError.
     """
-    with copy_with_stand_ins(folder, missing) as copy:
+    with copy_of(folder, missing) as copy:
         text = run([helm, "template", copy, *arguments], deadline=deadline)
     if needed := switched_on(text, missing):
         raise ProgramError(f"these dependencies are missing in charts/: {', '.join(needed)}")
@@ -183,11 +197,12 @@ def _failure(folder: str, command: str, message: str) -> UnreadableSource:
 def _check_files(folder: str, root: str) -> None:
     """Raise ProgramError if something in the chart is not what helm may read.
 
-    helm follows links, which may not lead out of `root`, and not to a folder that they are in.
+    helm follows links, which may not lead out of `root`, not to what belongs to Git, and not to a
+    folder that they are in.
     """
     inside = os.path.realpath(root)
     count = 0
-    for here, folders, files in os.walk(folder, followlinks=True):
+    for here, folders, files in _walk(folder):
         count += len(folders) + len(files)
         if count > _MAX_FILES:
             raise ProgramError(f"it has more than {_MAX_FILES} files")
@@ -198,12 +213,53 @@ def _check_files(folder: str, root: str) -> None:
             target = os.path.realpath(path)
             if not is_inside(target, inside):
                 raise ProgramError(f"{path} is a link that leads out of {root}")
+            if GIT in target.split(os.sep):
+                raise ProgramError(f"{path} is a link to what belongs to Git")
             if is_inside(os.path.realpath(here), target):
                 raise ProgramError(f"{path} is a link to a folder that it is in")
         for name in files:
-            path = os.path.join(here, name)
-            if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-                raise ProgramError(f"{path} is not a regular file")
+            _check_file(os.path.join(here, name))
+
+
+def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield the folders of a chart as `os.walk` does, without what belongs to Git."""
+    for here, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name != GIT]
+        yield here, folders, [name for name in files if name != GIT]
+
+
+def _has_git(folder: str) -> bool:
+    """Whether something that belongs to Git is in the chart."""
+    return any(os.path.lexists(os.path.join(here, GIT)) for here, _, _ in _walk(folder))
+
+
+def _check_file(path: str) -> None:
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise ProgramError(f"{path} is not a regular file")
+    if os.path.basename(path) == _SCHEMA:
+        _check_schema(path)
+
+
+def _check_schema(path: str) -> None:
+    """Raise ProgramError if the schema of a chart's values refers to another file.
+
+    helm reads any file that it names, and says in its message what that has for a schema.
+    """
+    try:
+        waiting = [json.loads(DISK.read(path, _MAX_SCHEMA))]
+    except (ValueError, RecursionError):
+        return  # helm says what is wrong
+    except OSError as error:
+        raise ProgramError(f"{path}: {error}") from error
+    for value in waiting:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                is_reference = key in _REFERENCES and isinstance(inner, str)
+                if is_reference and not _HERE.match(inner):
+                    raise ProgramError(f"{path} refers to another file: {display(inner)}")
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
 
 
 # Which files of a chart helm leaves out, as the chart's `.helmignore` says.

@@ -9,8 +9,9 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, display
 from sources.kustomization_files import as_list, documents
+from sources.rendering.chart_copies import GIT
 from sources.rendering.programs import ProgramError, find_program, run
 from sources.sources import DISK, KUSTOMIZATIONS, Source, UnreadableSource
 
@@ -33,6 +34,7 @@ class Kustomization(NamedTuple):
     - `inline`: the patches written in it, each with its path in the file.
     - `prefix`, `suffix`: what it puts around the names of objects.
     - `remote`: something that is not in any folder here, so that kustomize would have to load it.
+    - `of_git`: a file of Git that it would read.
     """
 
     file: str
@@ -44,6 +46,7 @@ class Kustomization(NamedTuple):
     remote: str = ""
     prefix: str = ""
     suffix: str = ""
+    of_git: str = ""
 
     @property
     def folder(self) -> str:
@@ -88,7 +91,7 @@ def read_kustomization(file: str) -> Kustomization:
     is_component = raw.get("kind") == "Component"
     lists = (tuple(folders), tuple(resources), tuple(patches), tuple(inline))
     names = (as_text(raw.get("namePrefix")), as_text(raw.get("nameSuffix")))
-    return Kustomization(file, *lists, is_component, remote, *names)
+    return Kustomization(file, *lists, is_component, remote, *names, _of_git(raw, folder))
 
 
 def all_parts(top: Kustomization) -> tuple[Kustomization, ...]:
@@ -146,6 +149,9 @@ def render_kustomization(
     """The rendering of the first of `parts`, or why there is none by `deadline`."""
     top = parts[0]
     for part in parts:
+        if part.of_git:
+            why = f"a kustomization whose {display(part.of_git)} belongs to Git"
+            return UnreadableSource(part.file, f"{why}: gpuward renders nothing that reads it")
         if part.remote:
             why = f"a kustomization whose {part.remote} is not here, and gpuward loads nothing"
             return UnreadableSource(part.file, f"{why} from elsewhere: put it into the repository")
@@ -178,15 +184,32 @@ def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], st
 
 def _address(raw: Mapping[str, Any]) -> str:
     """The first address in a field that names files."""
+    return next((name for name in _named(raw) if _ADDRESS.match(name)), "")
+
+
+def _of_git(raw: Mapping[str, Any], folder: str) -> str:
+    """The first name of what belongs to Git, also by a link.
+
+    CI writes credentials into `.git/config`, and the report would show what is rendered of them.
+    """
+    for name in _named(raw):
+        for path in {name, name.partition("=")[2]} - {""}:  # a generator has KEY=FILE
+            target = os.path.realpath(os.path.join(folder, path))
+            if GIT in (*path.split("/"), *target.split(os.sep)):
+                return name
+    return ""
+
+
+def _named(raw: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of one line in fields that name files."""
     waiting = [raw.get(field) for field in _FILES]
     for value in waiting:
-        if isinstance(value, str) and "\n" not in value and _ADDRESS.match(value):
-            return value
-        if isinstance(value, dict):
+        if isinstance(value, str) and "\n" not in value:
+            yield value
+        elif isinstance(value, dict):
             waiting.extend(v for key, v in value.items() if key not in ("patch", "literals"))
         elif isinstance(value, list):
             waiting.extend(value)
-    return ""
 
 
 _MAX_LENGTH = 253  # of a name in Kubernetes

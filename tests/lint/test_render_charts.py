@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -355,6 +356,52 @@ def test_what_helm_may_not_read(
         file.parent.mkdir(exist_ok=True)
         file.symlink_to(target)
     assert message in not_evaluated(helm.json("--render", "chart"))
+
+
+READS_GIT = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+    - name: main
+      image: example.com/model:1
+      env:
+        - {name: NVIDIA_VISIBLE_DEVICES, value: {{ .Files.Get ".git/config" | quote }}}
+"""
+
+
+@BOTH_HELMS
+def test_a_template_cannot_show_credentials_of_git(helm: LintCommand) -> None:
+    """CI writes them into `.git/config`, and a chart can be a whole repository."""
+    helm.write("chart/.git/config", "secret")
+    helm.write("chart/templates/model.yaml", READS_GIT)
+    done = helm.json("--render", "chart")
+    assert (done.report["summary"]["renderings"], done.report["summary"]["pods"]) == (1, 1)
+    assert "secret" not in str(done.report)
+    helm.write("chart/stolen", "")
+    (helm.folder / "chart/stolen").unlink()
+    (helm.folder / "chart/stolen").symlink_to(".git/config")
+    assert "stolen is a link to what belongs to Git" in not_evaluated(
+        helm.json("--render", "chart")
+    )
+
+
+@pytest.mark.parametrize("reference", ["file:///etc/hosts", "/etc/hosts", "../../other.json"])
+def test_a_schema_of_values_cannot_name_other_files(helm: LintCommand, reference: str) -> None:
+    schema = {"properties": {"image": {"$ref": reference}}}
+    helm.write("chart/values.schema.json", json.dumps(schema))
+    expected = f'values.schema.json refers to another file: "{reference}"'
+    assert expected in not_evaluated(helm.json("--render", "chart"))
+
+
+def test_a_schema_of_values_can_name_its_own_parts(helm: LintCommand) -> None:
+    schema = {
+        "properties": {"image": {"$ref": "#/$defs/text"}},
+        "$defs": {"text": {"type": "null"}},
+    }
+    helm.write("chart/values.schema.json", json.dumps(schema))
+    assert "/image" in not_evaluated(helm.json("--render", "chart"))
 
 
 @pytest.mark.parametrize("name", ["Chart.yaml", "kustomization.yaml"])

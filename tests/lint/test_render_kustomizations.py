@@ -164,6 +164,11 @@ def test_a_component_is_judged_where_it_is_included(kubectl: LintCommand) -> Non
     [
         ("resources: [https://example.com/pod.yaml]", "https://example.com/pod.yaml is not here"),
         ("resources: ['github.com/a/b//c?ref=v1']", "github.com/a/b//c?ref=v1 is not here"),
+        (
+            "configMapGenerator: [{name: a, files: [x=.git/config]}]",
+            '"x=.git/config" belongs to Git',
+        ),
+        ("resources: [../../.git/pod.yaml]", '"../../.git/pod.yaml" belongs to Git'),
         ("resources: [../none]", "../none is not here, and gpuward loads nothing from elsewhere"),
         ("transformers: ['git::https://a.example/b']", "git::https://a.example/b is not here"),
         ("helmCharts: [{name: a}]", "cannot be rendered: trouble configuring builtin Helm"),

@@ -1,4 +1,8 @@
-"""Charts whose dependencies are not there, although nothing needs them.
+"""Copies of charts: without what belongs to Git, and with charts that stand in for missing ones.
+
+A template can read every file of its chart. If the chart is a whole repository, that includes the
+credentials that CI has written into `.git/config`, and the report would show them to whoever has
+written the template. So gpuward renders a copy without them.
 
 `helm template` refuses a chart if a dependency is missing in `charts/`, also one that its condition
 or its tags switch off, and never evaluates these before. So gpuward renders a copy of the chart, in
@@ -21,6 +25,7 @@ from sources.kustomization_files import documents
 from sources.rendering.programs import ProgramError
 from sources.sources import DISK
 
+GIT = ".git"
 _MISSING = re.compile(r"missing in charts/ directory: ([^\n]+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MARK = "# gpuward: a missing chart: "
@@ -37,19 +42,22 @@ def missing_dependencies(message: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def copy_with_stand_ins(folder: str, missing: Collection[str]) -> Iterator[str]:
+def copy_of(folder: str, missing: Collection[str] = ()) -> Iterator[str]:
     """A copy of the chart in `folder`, with charts that stand in for those in `missing`.
 
-    Raises ProgramError if the chart cannot be copied, or is too large.
+    It has no file of Git. Raises ProgramError if the chart cannot be copied, or is too large.
     """
     with tempfile.TemporaryDirectory(prefix="gpuward-") as place:
         copy = os.path.join(place, "chart")
         try:
             if _size(folder) > _MAX_COPY:
                 raise ProgramError(f"the chart has more than {_MAX_COPY >> 20} MiB")
-            shutil.copytree(folder, copy, copy_function=shutil.copyfile)
-            for name in _FILES:
-                _write_dependencies(os.path.join(copy, name), missing)
+            shutil.copytree(
+                folder, copy, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(GIT)
+            )
+            if missing:
+                for name in _FILES:
+                    _write_dependencies(os.path.join(copy, name), missing)
             for name in missing:
                 _write_stand_in(os.path.join(copy, "charts", name), name)
         except OSError as error:  # so is the error of copytree
@@ -63,12 +71,12 @@ def switched_on(rendering: str, missing: Collection[str]) -> list[str]:
 
 
 def _size(folder: str) -> int:
-    files = (
-        os.path.join(here, name)
-        for here, _, names in os.walk(folder, followlinks=True)
-        for name in names
-    )
-    return sum(os.path.getsize(file) for file in files if os.path.exists(file))
+    size = 0
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name != GIT]
+        files = (os.path.join(here, name) for name in names)
+        size += sum(os.path.getsize(file) for file in files if os.path.exists(file))
+    return size
 
 
 def _write_dependencies(file: str, missing: Collection[str]) -> None:
