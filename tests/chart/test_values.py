@@ -32,6 +32,7 @@ OPEN_OBJECTS = {
     *("networkPolicy.webhookFrom[]", "networkPolicy.apiServerTo[]", "networkPolicy.metricsFrom[]"),
     *("monitoring.serviceMonitor.relabelings[]", "monitoring.serviceMonitor.metricRelabelings[]"),
     "policy.rules.*.options",
+    "policy.perPath[].rules.*.options",
 }
 # Keys that only parent charts use.
 PARENT_CHART_KEYS = {"global", "enabled"}

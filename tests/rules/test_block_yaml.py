@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rules.gpu.block_yaml import MOST_LINES, read_block_yaml
+from rules.base.block_yaml import MOST_LINES, read_block_yaml
 
 READ = (
     """\

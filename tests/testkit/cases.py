@@ -39,6 +39,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.paths import CASES
+from tests.testkit.settled_rules import every_rule_acts
 
 TODAY = datetime.date(2030, 6, 15)
 
@@ -101,7 +102,7 @@ class Case:
     @cached_property
     def alone(self) -> RuleSet:
         """A rule set with the rule of this case only."""
-        return self.rules.restricted_to([self.rule])
+        return _every_rule(self._policy_text).restricted_to([self.rule])
 
     @cached_property
     def _policy_text(self) -> str:
@@ -148,6 +149,13 @@ def _policy(text: str) -> Policy:
 @cache
 def _rules(text: str) -> RuleSet:
     return _policy(text).rule_set()
+
+
+@cache
+def _every_rule(text: str) -> RuleSet:
+    """All rules, whichever act in the test that asks first."""
+    with every_rule_acts():
+        return _policy(text).rule_set()
 
 
 def inventory_of(

@@ -100,6 +100,8 @@ def test_every_kind_of_record_survives_json() -> None:
 
 def _example(hint: Any) -> Any:
     """A value of the type `hint`, with an element in each collection."""
+    if hasattr(hint, "_fields"):
+        return hint(*map(_example, get_type_hints(hint).values()))
     parts = [part for part in get_args(hint) if part is not Ellipsis]
     if get_origin(hint) is UnionType or not parts:
         return 7 if hint in (Any, int) else True if hint is bool else str((*parts, hint)[0])

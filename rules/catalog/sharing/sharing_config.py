@@ -28,9 +28,9 @@ References
 import re
 from collections.abc import Iterator
 
+from rules.base.block_yaml import Steps, Value, read_block_yaml
 from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import PLUGIN_CONFIG
-from rules.gpu.block_yaml import Steps, Value, read_block_yaml
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 _WAYS = ("timeSlicing", "mps")
