@@ -65,7 +65,8 @@ def change_rule(monkeypatch: pytest.MonkeyPatch, name: str, **fields: Any) -> No
     changed = [rule._replace(**fields) if rule.name == name else rule for rule in CATALOG]
     monkeypatch.setattr("policies.policy.CATALOG", changed)
     # Rule sets of before are kept.
-    monkeypatch.setattr("tests.testkit.cases._rules", lambda _: default_policy().rule_set())
+    alone = default_policy().rule_set().restricted_to([name])
+    monkeypatch.setattr("tests.testkit.cases._alone", lambda *_: alone)
 
 
 def test_a_rule_that_raises_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.paths import CASES
-from tests.testkit.settled_rules import every_rule_acts
+from tests.testkit.settled_rules import acting
 
 TODAY = datetime.date(2030, 6, 15)
 
@@ -94,15 +94,15 @@ class Case:
         """The policy of the case."""
         return _policy(self._policy_text)
 
-    @cached_property
+    @property
     def rules(self) -> RuleSet:
-        """All rules, as the policy says."""
-        return _rules(self._policy_text)
+        """The rules that act in the test that asks, as the policy says."""
+        return _rules(self._policy_text, acting())
 
-    @cached_property
+    @property
     def alone(self) -> RuleSet:
         """A rule set with the rule of this case only."""
-        return _every_rule(self._policy_text).restricted_to([self.rule])
+        return _alone(self._policy_text, acting(), self.rule)
 
     @cached_property
     def _policy_text(self) -> str:
@@ -147,15 +147,13 @@ def _policy(text: str) -> Policy:
 
 
 @cache
-def _rules(text: str) -> RuleSet:
+def _rules(text: str, _acting: tuple[str, ...]) -> RuleSet:
     return _policy(text).rule_set()
 
 
 @cache
-def _every_rule(text: str) -> RuleSet:
-    """All rules, whichever act in the test that asks first."""
-    with every_rule_acts():
-        return _policy(text).rule_set()
+def _alone(text: str, acting_rules: tuple[str, ...], rule: str) -> RuleSet:
+    return _rules(text, acting_rules).restricted_to([rule])
 
 
 def inventory_of(
