@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +11,11 @@ import pytest
 
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
-from tests.testkit.real_node.isolation import is_isolated
+from tests.testkit.real_node.isolation import COMMAND, is_isolated, obstacle
 from tests.testkit.skipping import skip_missing
 
-COMMAND = [sys.executable, "-m", "tests.testkit.real_node.isolation"]
+pytestmark = pytest.mark.slow  # one after the other: each compares the whole machine
+
 # It changes what a node changes, and starts a process that nobody waits for.
 CHANGES = """
 mkdir -p /var/lib/kubelet /run/containerd /sys/fs/cgroup/memory/pod
@@ -52,10 +51,10 @@ def machine() -> Machine:
 
 @pytest.fixture(autouse=True)
 def _needs_root() -> None:
-    if os.geteuid():
-        skip_missing("only root can make such namespaces")
     if is_isolated():
         pytest.skip("this is about the namespaces from outside")
+    if why := obstacle():
+        skip_missing(why)
 
 
 def test_it_ends_with_the_status_of_the_command() -> None:

@@ -1,8 +1,6 @@
 """The image of gpuward as the Dockerfile lays it out, for containerd, without a registry.
 
-    python -m tests.testkit.real_node.gpuward_image FOLDER
-
-builds its root folder, for which pip needs its index: so not in the namespaces of the node.
+Its root folder is built outside of the node's namespaces, because pip needs its index.
 Its base image is not available here. In its place is the Python that runs the tests, with the
 libraries that it needs, at the paths that they have on this machine.
 """
@@ -86,7 +84,3 @@ def _libraries(programs: list[Path]) -> Iterator[Path]:
     done = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False)
     for path in set(re.findall(r"(/\S+) \(0x", done.stdout)):
         yield Path(path)
-
-
-if __name__ == "__main__":
-    build(Path(sys.argv[1]))

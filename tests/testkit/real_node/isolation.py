@@ -30,6 +30,7 @@ SERVICES = "10.96.0"
 """The first three numbers of the addresses of Services."""
 NODE_ADDRESS = "192.0.2.1"
 HOSTNAME = "gpu-node-1"
+COMMAND = (sys.executable, "-m", "tests.testkit.real_node.isolation")
 _INSIDE = "--inside"
 _NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--cgroup")
 _TEMPORARY = ("/run", "/var/lib", "/var/log", "/dev")
@@ -50,12 +51,26 @@ def is_isolated() -> bool:
     return ISOLATED in os.environ
 
 
+def obstacle() -> str:
+    """Why nothing can be isolated on this machine; empty if it can."""
+    if sys.platform != "linux" or os.geteuid():
+        return "only root can run a node, on Linux"
+    if all(kind != "cgroup" for _, kind in _hierarchies()):
+        return "control groups have version 2 here, with which the node was never tried"
+    probe = ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "true"]
+    try:
+        done = subprocess.run(probe, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"unshare: {error}"
+    return done.stderr.strip()
+
+
 def main(command: list[str]) -> int:
     """Run the command; its exit status."""
     if not command:
         sys.exit(__doc__)
-    if os.geteuid():
-        sys.exit("only root can run a node")
+    if why := obstacle():
+        sys.exit(why)
     group = f"gpuward-node-{os.getpid()}"
     folder = tempfile.mkdtemp(prefix="gpuward-node-")
     # It removes the control groups too when this process is killed.
@@ -65,7 +80,7 @@ def main(command: list[str]) -> int:
         process_group=0,
     )
     unshare = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
-    own = [sys.executable, "-m", "tests.testkit.real_node.isolation", _INSIDE]
+    own = [*COMMAND, _INSIDE]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command gets it too
     done = subprocess.run(
         [*unshare, *own, *command],
@@ -98,9 +113,8 @@ def _enter_control_groups(name: str) -> None:
 
 def inside(command: list[str]) -> int:
     """Prepare the namespaces and run the command: the first process in them."""
-    hierarchies = [*_hierarchies()]
     _mount("sysfs", "/sys")
-    _mount_control_groups(hierarchies)
+    _mount_control_groups()
     for folder in _TEMPORARY:
         _mount("tmpfs", folder, "mode=755")
     _make_devices()
@@ -123,16 +137,8 @@ def _mount(kind: str, folder: str, options: str = "") -> None:
     subprocess.run(["mount", "-t", kind, *with_options, kind, folder], check=True)
 
 
-def _mount_control_groups(hierarchies: list[tuple[Path, str]]) -> None:
+def _mount_control_groups() -> None:
     """Mount what was mounted, so that this process's groups are the roots."""
-    if [kind for _, kind in hierarchies] == ["cgroup2"]:
-        _mount("cgroup2", str(_CGROUPS))
-        # A group with processes of its own cannot limit those of others.
-        (_CGROUPS / "tests").mkdir()
-        (_CGROUPS / "tests" / "cgroup.procs").write_text("0")
-        found = (_CGROUPS / "cgroup.controllers").read_text().split()
-        (_CGROUPS / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in found))
-        return
     _mount("tmpfs", str(_CGROUPS), "mode=755")
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, _ = line.split(":", 2)
