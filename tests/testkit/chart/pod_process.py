@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,6 +111,15 @@ class PodProcess:
         """Kill the process (SIGKILL)."""
         if self._is_running:
             os.kill(self.process_id, signal.SIGKILL)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let the process do nothing meanwhile: SIGSTOP, and SIGCONT afterwards."""
+        os.kill(self.process_id, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.process_id, signal.SIGCONT)
 
     @property
     def _container(self) -> Any:
