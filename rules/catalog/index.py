@@ -36,7 +36,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.requests.visible_devices_none", "a container sets NVIDIA_VISIBLE_DEVICES to `none`, with which it may never start", action=Action.WARN, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.device_list_mount", "a container requests GPUs by mounting /dev/null under a magic path", action=Action.DENY, since="0.1", needs=(traits.DEVICE_LIST,)),
     indexed_rule("rules.catalog.bypass.cdi_annotation", "a pod annotation asks the runtime for CDI devices", action=Action.DENY, since="0.1", needs=(traits.GPU_KEY,)),
-    indexed_rule("rules.catalog.bypass.nri_cdi_annotation", "a pod annotation asks NVIDIA's NRI plugin for devices", action=Action.DENY, since="0.1", needs=(traits.GPU_KEY,)),
+    indexed_rule("rules.catalog.bypass.nri_cdi_annotation", "a pod annotation asks NVIDIA's NRI plugin, or NVIDIA's runtime on CRI-O, for devices", action=Action.DENY, since="0.1", needs=(traits.GPU_KEY,)),
     indexed_rule("rules.catalog.bypass.device_injector_annotation", "a pod annotation asks a device injector for the device files of GPUs", action=Action.DENY, since="0.1", needs=(traits.GPU_KEY,), options={"node_devices": 8}),
     indexed_rule("rules.catalog.bypass.ephemeral_gpu", "a debug container runs a CUDA image on a GPU node", action=Action.WARN, since="0.1", needs=(traits.EPHEMERAL, traits.CUDA_IMAGE)),
     indexed_rule("rules.catalog.sharing.share_limit_override", "a container that asks for a share of a GPU loosens the limits of its share", action=Action.DENY, since="0.1", needs=(traits.SHARE,)),

@@ -25,6 +25,10 @@ CUDA_VERSION = "CUDA_VERSION"
 _MAX_NAME = 60  # characters of a variable's name that a message shows
 # The longest value that is read. A list of all devices of a node is far shorter.
 _MAX_VALUE = 4096
+# What the runtimes, which are written in Go, trim (`strings.TrimSpace`). Python's `strip` also
+# removes U+001C to U+001F, with which the runtimes read another word.
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
+_SPACE += "".join(map(chr, range(0x2000, 0x200B)))
 # What the kubelet fills in. Without a variable of that name the text stays, and `$$(` is literal.
 _FILLED_IN = re.compile(r"\$\([^)]*\)")
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
@@ -44,7 +48,8 @@ def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     """What the container runtime does if the variable `known` has the text `value`."""
     if len(value) > _MAX_VALUE:
         return Visibility.GRANTED  # nobody needs one that long
-    tokens = [token for token in map(str.strip, _FILLED_IN.sub("$(", value).split(",")) if token]
+    words = _FILLED_IN.sub("$(", value).split(",")
+    tokens = [token for word in words if (token := word.strip(_SPACE))]
     if not set(known.overrides).isdisjoint(tokens):
         return Visibility.HIDDEN  # whatever the kubelet fills in beside it
     if "$(" in value:

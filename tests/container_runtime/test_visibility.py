@@ -5,8 +5,10 @@ Containers are made at random of what the toolkit reads.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +38,9 @@ WORDS = (
     "nvidia.com/gpu=0",
     "nvidia.com/gpu=all",
 )
-UNKNOWN = ("ALL", "Void", "7", "GPU-0", "nvidia.com/gpu=9", "0:0")
+UNKNOWN = ("ALL", "Void", "7", "GPU-0", "nvidia.com/gpu=9", "0:0", "\x1cvoid", "void\x1f")
+# What Python takes for a blank, and two characters that look like one.
+BLANKS = [c for c in map(chr, range(sys.maxunicode)) if c.isspace()] + ["\u200b", "\ufeff"]
 REFERENCES = ("$(A)", "$(a,void,b)", "$$(A)", "$(")
 lists = st.lists(st.sampled_from((*WORDS, *UNKNOWN, *REFERENCES)), max_size=3).map(",".join)
 values = st.one_of(st.sampled_from(WORDS), lists)
@@ -126,6 +130,17 @@ def test_the_variables_mean_what_gpuward_reads(
     if state is Visibility.UNSET:
         state = Visibility.GRANTED if looks_legacy(found.view) else Visibility.HIDDEN
     assert is_as_predicted(state, answer, toolkit, dict(env)), (state, answer)
+
+
+@pytest.mark.parametrize("blank", BLANKS, ids=ascii)
+def test_what_the_toolkit_takes_for_a_blank(node: Node, blank: str) -> None:
+    env = [{"name": NVIDIA, "value": f"{blank}void{blank},all"}]
+    container = {"name": "main", "image": "registry.example.com/app:1", "env": env}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+    (pod,) = pods(manifest, POLICY.profile)
+    (found,) = containers(pod, {}, {})
+    answer = node.ask(found.container, Settings())
+    assert (visibility(found.view) is Visibility.HIDDEN) == (str(answer) == "none"), answer
 
 
 def is_as_predicted(

@@ -8,8 +8,10 @@ The device plugin annotates containers, never pods, so a user wrote the annotati
 Why it matters
 --------------
 The annotation names devices that the scheduler has not counted. Plain containerd ignores it on a
-pod. Kata Containers reads it and attaches the devices to the pod's virtual machine. The rule
-therefore denies a pod with a Kata runtime class, and otherwise warns.
+pod. Kata Containers reads it and attaches the devices to the pod's virtual machine. CRI-O hands
+every annotation of a pod to the runtime, and NVIDIA's reads this one before the variable
+`NVIDIA_VISIBLE_DEVICES`: not even `void` hides the devices then. The rule therefore denies a pod
+with a runtime class of Kata or of a GPU platform, and otherwise warns.
 
 Fix safety
 ----------
@@ -19,12 +21,15 @@ device, and a message is clearer than a program that silently runs without it.
 References
 ----------
 - NVIDIA container toolkit, `nvidia-container-runtime.modes.cdi.annotation-prefixes`
+- NVIDIA container toolkit, `internal/config/image`, `VisibleDevices`
+- cri-o/cri-o, `internal/factory/container`, `SpecAddAnnotations`
 - https://github.com/containerd/containerd/issues/7329
 - https://github.com/kata-containers/kata-containers/issues/11624
 """
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_KEY
+from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -45,9 +50,10 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
     advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
     request = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
-    if KATA in runtime_class:
+    if KATA in runtime_class or uses_gpu_runtime(pod):
+        where = "" if KATA in runtime_class else "on a node with CRI-O "
         message = (
-            f"{request}, and the runtime class {display(runtime_class)} attaches them, "
+            f"{request}, and {where}the runtime class {display(runtime_class)} attaches them, "
             "though the scheduler has not counted them"
         )
         return Finding(path=path, key=key, message=message, help=advice, fix=fix)

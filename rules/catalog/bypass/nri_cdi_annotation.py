@@ -1,16 +1,20 @@
-"""A pod annotation asks NVIDIA's NRI plugin for devices.
+"""A pod annotation asks NVIDIA's NRI plugin, or NVIDIA's runtime on CRI-O, for devices.
 
 What it does
 ------------
 Finds the pod annotations that the NRI plugin of NVIDIA's container toolkit reads:
 `nvidia.cdi.k8s.io/container.<name>`, `nvidia.cdi.k8s.io/pod` and `nvidia.cdi.k8s.io`. The plugin
 uses only the first of the three that applies to a container. The rule still reports each of them:
-a container that is added later, such as an ephemeral one, may use the others.
+a container that is added later, such as an ephemeral one, may use the others. It reports every
+other key that begins with `nvidia.cdi.k8s.io/` as well.
 
 Why it matters
 --------------
 Where the plugin is enabled, it injects the devices that the annotation names, in any namespace,
 without a request that the scheduler could count. `nvidia.com/gpu=all` is every GPU of the node.
+
+Without the plugin, NVIDIA's runtime reads every key with this prefix if the GPU operator, up to
+25.3, has enabled CDI. containerd keeps annotations of a pod from the runtime. CRI-O hands them on.
 
 The toolkit (since 1.19) protects only names with `management.nvidia.com/gpu`, which it accepts
 only in its own namespaces. The GPU operator's own pods carry such an annotation. They are
@@ -25,6 +29,8 @@ References
 ----------
 - NVIDIA container toolkit, `cmd/nvidia-ctk-installer/container/runtime/nri/plugin.go`
 - containerd NRI, `pkg/plugin`, `GetEffectiveAnnotation`
+- NVIDIA GPU operator 23.6 to 25.3, `controllers/object_controls.go`
+- cri-o/cri-o, `internal/factory/container`, `SpecAddAnnotations`
 """
 
 from rules.base.json_values import as_text, display, remove
@@ -38,25 +44,22 @@ FOR_CONTAINER = f"{DOMAIN}/container."
 
 
 def check(pod: Pod, _context: Context) -> Findings:
-    """Yield each annotation that makes the plugin inject devices."""
+    """Yield each annotation that makes the plugin, or the runtime, inject devices."""
     for key, value in pod.annotations.items():
         devices = as_text(value)
-        if key.startswith(DOMAIN) and _is_read(key) and devices.strip(" ,"):
+        if (key == DOMAIN or key.startswith(f"{DOMAIN}/")) and devices.strip(" ,"):
             yield _finding(pod, key, devices)
-
-
-def _is_read(key: str) -> bool:
-    return key in (DOMAIN, FOR_POD) or key.startswith(FOR_CONTAINER)
 
 
 def _finding(pod: Pod, key: str, devices: str) -> Finding:
     path = (*pod.metadata_path, "annotations", key)
-    target = "every container"
+    is_read_by_plugin = key in (DOMAIN, FOR_POD) or key.startswith(FOR_CONTAINER)
+    target, where = "every container", "" if is_read_by_plugin else " on a node with CRI-O"
     if key.startswith(FOR_CONTAINER):
         target = f"the container {display(key.removeprefix(FOR_CONTAINER))}"
     message = (
-        f"the pod's annotation {display(key)} gives {target} the devices {display(devices)}, "
-        "which the scheduler has not counted"
+        f"the pod's annotation {display(key)} gives {target}{where} the devices "
+        f"{display(devices)}, which the scheduler has not counted"
     )
     advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
