@@ -156,6 +156,7 @@ def _profile(raw: Mapping[str, Any]) -> Profile:
             "driverOnly": "driver_only",
             "hiddenValue": "hidden_value",
             "fromAnnotation": "from_annotation",
+            "emptyGrants": "empty_grants",
         }
         return {
             fields.get(key, key): tuple(value) if isinstance(value, list) else value

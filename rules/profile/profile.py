@@ -39,7 +39,8 @@ class VisibleDevices(NamedTuple):
     `name` may contain one `*`. `maker` is what messages call the cards; `vendors` are the vendors
     of the resources whose cards the variable names. What a value means:
 
-    - an empty value hides every card, and so does one of `overrides` at any position;
+    - an empty value hides every card, unless `empty_grants`: then it gives all of them;
+    - one of `overrides` at any position hides every card;
     - `driver_only` before any `all` means the libraries without a card;
     - a value of `hides` alone hides every card.
 
@@ -56,6 +57,7 @@ class VisibleDevices(NamedTuple):
     driver_only: str = ""
     hidden_value: str | None = None
     from_annotation: bool = False
+    empty_grants: bool = False
 
 
 class Taint(NamedTuple):

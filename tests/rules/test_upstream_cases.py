@@ -311,6 +311,8 @@ WORDS: list[tuple[str, str, Visibility]] = [
     (HABANA, "none,1", GRANTED),
     (HABANA, "all", GRANTED),
     (HABANA, "none", HIDDEN),
+    (HABANA, "", GRANTED),
+    (HABANA, "void", GRANTED),
     (ASCEND, "0-2,4", GRANTED),
     (ASCEND, "Ascend910-1", GRANTED),
     (ASCEND, "void", HIDDEN),
