@@ -76,9 +76,10 @@ def find_subjects(
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).custom_resource(raw, layouts)
         labels = _labels_of_maker(raw, kind if is_built_in else "")
+        spec = as_object(raw.get("spec"))
         for subject in found:
             if isinstance(subject, Pod):
-                subject.owner_labels = labels
+                subject.owner_labels, subject.owner_spec = labels, spec
             yield subject
 
 

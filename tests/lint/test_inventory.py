@@ -172,3 +172,17 @@ def test_pods_that_share_cards_are_compared_with_those_of_other_files(
         command.write(f"{name}/job.yaml", text.replace('"x"', f'"{name}"'))
     found = command.json("--profile", "ack", ".").report["findings"]
     assert [(f["rule"], f["file"]) for f in found] == [("job-type-mixing", "small/job.yaml")]
+
+
+def test_labels_of_nodes_are_compared_with_the_configuration_of_the_mig_manager(
+    command: LintCommand,
+) -> None:
+    text = "version: v1\nmig-configs:\n  halves:\n    - devices: all\n"
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mig"}}
+    command.write("config.yaml", yaml.safe_dump({**config, "data": {"config.yaml": text}}))
+    for name, value in (("one", "halves"), ("two", "halfs")):
+        labels = {"nvidia.com/mig.config": value}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        command.write(f"{name}.yaml", yaml.safe_dump(node))
+    (found,) = command.json(".").report["findings"]
+    assert (found["rule"], found["file"]) == ("unknown-mig-config", "two.yaml")
