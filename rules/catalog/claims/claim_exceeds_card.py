@@ -54,7 +54,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
 
 
 def _check_selectors(claim: DeviceClaim) -> Findings:
-    from rules.gpu.memory_selectors import least_memory  # noqa: PLC0415  # rarely needed
+    from rules.placement.memory_selectors import least_memory  # noqa: PLC0415  # rarely needed
 
     for selector in islice(claim.selectors(), _MOST):
         text, amount = least_memory(selector.expression)
