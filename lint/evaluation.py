@@ -23,7 +23,7 @@ class FilePolicy(NamedTuple):
     """The policy for a file, its rules as they act, and the name of its own file, if it has one.
 
     `namespace`, if not None, is where it puts objects that name none. Equal policies of a run have
-    the same `key`.
+    the same `key`. `cluster` is the one that the file is for; empty if it may be for any.
     """
 
     policy: Policy
@@ -31,6 +31,7 @@ class FilePolicy(NamedTuple):
     file: str
     namespace: str | None = None
     key: object = None
+    cluster: tuple[tuple[str, int], ...] = ()
 
 
 class EvaluatedDocument(NamedTuple):

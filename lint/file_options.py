@@ -28,8 +28,8 @@ def apply(options: argparse.Namespace, policies: Policies, paths: Iterable[str])
     if getattr(options, "fail_on", "") is None:
         options.fail_on = lint.get("failOn", "error")
     is_fixing = options.fix or options.diff
-    if lint.get("render") and not is_fixing and os.name == "posix":
-        options.render = True
+    if options.render is None:
+        options.render = bool(lint.get("render")) and not is_fixing and os.name == "posix"
     if not options.also and not options.staged:
         options.also = ",".join(lint.get("also", ()))
     options.require_input = options.require_input or bool(lint.get("requireInput"))

@@ -38,6 +38,7 @@ from rules.engine.rule_set import PolicyException, RuleSet
 from rules.inventory.inventory import EMPTY, KINDS, Inventory
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
+from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
@@ -124,7 +125,7 @@ class Linter:
         self._fixer, self._suggest = fixer, suggest
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations, self._owners = Kustomizations(tree), Owners()
-        self._inventory: Inventory | None = None
+        self._inventories: dict[object, Inventory] = {}
         self.uses_values: Callable[[str], bool] | None = None
         """whether a rendering uses the values in a file, if charts are rendered"""
 
@@ -159,7 +160,7 @@ class Linter:
             default = self._default
             is_known = found.policy is default.policy  # and its rules take time to choose
             rules = default.rules if is_known else self._select(found.policy)
-            known = FilePolicy(found.policy, rules, found.file, found.namespace, found.key)
+            known = FilePolicy(found.policy, rules, *found[1:])
             self._known[found.key] = known
         return known
 
@@ -168,8 +169,20 @@ class Linter:
         return self.policy_of(name).policy
 
     def gather(self, inputs: Iterable[Input]) -> None:
-        """Let rules know of all objects in `inputs`, not only of those in the same text."""
-        self._inventory = self._inventory_of(inputs)
+        """Let rules know of all objects in `inputs`, not only of those in the same text.
+
+        Files of one cluster are known to its files alone; files that may be for any, to all.
+        """
+        clusters: dict[object, list[Input]] = {}
+        profiles: dict[object, Profile] = {}
+        for given in inputs:
+            policy = self.policy_of(given.name)
+            clusters.setdefault(policy.cluster, []).append(given)
+            profiles.setdefault(policy.cluster, policy.rules.profile)
+        for_all = clusters.get((), [])
+        for cluster, own in clusters.items():
+            files = [*for_all, *own] if cluster else own
+            self._inventories[cluster] = self._inventory_of(files, profiles[cluster])
 
     def evaluate(self, inputs: Iterable[Input]) -> None:
         """Evaluate every input and add the findings to the results."""
@@ -264,15 +277,15 @@ class Linter:
 
         A rendering has objects that no file has, with names that other renderings may use as well.
         """
-        known = self._inventory
+        known = self._inventories.get(self._current.cluster)
         if known is None or source.is_rendering:
             has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
-            known = self._inventory_of((source,)) if has_some else EMPTY
+            known = self._inventory_of((source,), self._rules.profile) if has_some else EMPTY
         return known.seen_from(source.home) if known else EMPTY
 
-    def _inventory_of(self, inputs: Iterable[Input]) -> Inventory:
+    def _inventory_of(self, inputs: Iterable[Input], profile: Profile) -> Inventory:
         gather = import_module("lint.manifest_inventory").gather
-        run = (self.results, self._rules.profile, self.context, self._kustomizations)
+        run = (self.results, profile, self.context, self._kustomizations)
         return gather(inputs, *run)  # type: ignore[no-any-return]
 
     def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, Item]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kubeyaml import YamlError, read, split
 from reports.results import InputNotEvaluated, Remark, Results
+from rules.inventory.builder import MIG_CONFIGS
 from rules.inventory.inventory import EMPTY, KINDS, ConfigMap, Inventory
 from rules.placement.node_labels import GPU_MEM
 from rules.placement.selected_cards import add_shares
@@ -65,9 +66,10 @@ class _Gatherer:
     def may_matter(self, text: str) -> bool:
         if self._kind(text):
             return True
-        # Most ConfigMaps set no variable that matters.
-        sets_variable = self._config_map(text) and any(name in text for name in self._variables)
-        return bool(sets_variable) or _may_share(text)
+        # Most ConfigMaps have nothing that matters.
+        words = (*self._variables, MIG_CONFIGS)
+        is_read = self._config_map(text) and any(word in text for word in words)
+        return bool(is_read) or _may_share(text)
 
     def add(self, source: Source) -> None:
         context = self._context

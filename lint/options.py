@@ -91,8 +91,8 @@ def add_policy(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="the GPU platform that you run, such as gke, instead of those of the policy; "
-        "repeatable; default: nvidia",
+        help="the GPU platform that you run, such as gke, instead of those of the policy, also "
+        "where it has others for some paths; repeatable; default: nvidia",
     )
 
 
@@ -121,7 +121,14 @@ def _add_rendering(made: argparse._ArgumentGroup) -> None:
     made.add_argument(
         "--render",
         action="store_true",
+        default=None,  # which a policy may say
         help="lint charts and kustomizations as your helm and kubectl render them",
+    )
+    made.add_argument(
+        "--no-render",
+        action="store_false",
+        dest="render",
+        help="run neither helm nor kubectl, also if the policy says so",
     )
     made.add_argument(
         "--values",
@@ -177,6 +184,13 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
         "--baseline",
         metavar="FILE",
         help="report only findings that are not in this file: gpuward baseline",
+    )
+    reports.add_argument(
+        "--no-baseline",
+        action="store_const",
+        const="",
+        dest="baseline",
+        help="report every finding, also if the policy has a baseline",
     )
     made.add_argument_group("help").add_argument(
         "--help", "-h", action="help", help="print this text"

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _FEW = 128  # files
+_REPLACED = "--profile replaces the profiles in perPath too: leave it out to lint several clusters"
 
 
 class Run(NamedTuple):
@@ -117,6 +118,9 @@ def run(
     linter.finish()
     linter.results.remarks += (
         Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
+    )
+    linter.results.remarks += (
+        Remark("note", file, 1, 1, _REPLACED, is_shown=True) for file in policies.replaced
     )
     linter.results.has_ignored = exclude.has_ignored
     return Run(linter.results, linter.policy_of_file, today, linter.previews, wanted)

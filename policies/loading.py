@@ -181,6 +181,7 @@ def _path_settings(raw: Mapping[str, Any], profiles: list[str]) -> PathSettings:
         namespace=raw.get("namespace"),
         rules=_rules(raw),
         exceptions=tuple(to_exception({"match": {}, **e}) for e in raw.get("exceptions", ())),
+        has_profiles=bool(listed),
     )
 
 

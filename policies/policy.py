@@ -59,6 +59,8 @@ class PathSettings(NamedTuple):
     """What a policy in `folder` says for the files that fit one of the patterns `paths`.
 
     They are from the folder of the policy on. What is None, or empty, stays as in the policy.
+    `has_profiles` says that it names profiles, whether or not the command line replaces them: the
+    files are those of a cluster of their own.
     """
 
     paths: tuple[str, ...]
@@ -67,6 +69,7 @@ class PathSettings(NamedTuple):
     namespace: str | None = None
     rules: Mapping[str, RuleSettings] = MappingProxyType({})
     exceptions: tuple[PolicyException, ...] = ()
+    has_profiles: bool = False
 
 
 class Policy(NamedTuple):

@@ -22,13 +22,15 @@ class FoundPolicy(NamedTuple):
     """The policy for a file, and the name of its own file, which is empty for the default policy.
 
     `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
-    run have the same `key`.
+    run have the same `key`. `cluster` are the settings per path that have profiles of their own:
+    files with equal ones are of one cluster, and those without any may be of each.
     """
 
     policy: Policy
     file: str
     namespace: str | None = None
     key: object = None
+    cluster: tuple[tuple[str, int], ...] = ()
 
 
 class PolicyOfFile(NamedTuple):
@@ -78,8 +80,14 @@ class Policies:
         key = tuple((one.file, one.applied) for one in chain)
         if key not in self._found:
             policy = combined(chain)
-            self._found[key] = policy._replace(key=key)
+            self._found[key] = policy._replace(key=key, cluster=_cluster(chain))
         return self._found[key]
+
+    @property
+    def replaced(self) -> list[str]:
+        """The policies whose profiles for some of the files found the options have replaced."""
+        files = {file for found in self._found.values() for file, _ in found.cluster}
+        return sorted(files) if self._choice.profiles else []
 
     def lint_options(self, path: str) -> tuple[Mapping[str, Any], str]:
         """The key `lint` of the outermost policy around `path`, and what its paths begin with.
@@ -129,6 +137,15 @@ class Policies:
             return refuse_too_large(path, tree.read(place, MAX_BYTES + 1))
         except OSError as error:
             raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _cluster(chain: list[PolicyOfFile]) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (one.file, index)
+        for one in chain
+        for index in one.applied
+        if one.policy.per_path[index].has_profiles
+    )
 
 
 def applying(policy: Policy, here: str, path: str) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Source: Kubernetes, `staging/src/k8s.io/component-helpers/resource/helpers.go`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text
@@ -28,30 +28,45 @@ def has_terminated(pod: Mapping[str, Any]) -> bool:
 def effective_requests(pod: Mapping[str, Any]) -> Requests:
     """What a pod takes from its node, by resource, in units of 1e-9.
 
-    The largest of: all containers that run together, which are app containers and sidecars; and
-    each ordinary init container together with the sidecars that start before it. While a pod is
-    resized in place, each of them counts with the most that it asks for or still has. Amounts that
-    are no quantities count as nothing.
+    While a pod is resized in place, that is the most of what it asks for, what the kubelet has
+    granted, and what it still has; a resize that the node can never grant counts for nothing.
+    Amounts that are no quantities count as nothing.
+
+    Up to Kubernetes 1.36, schedulers took the most of each container instead, which is more if one
+    container grows while another one shrinks.
     """
     spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
-    resizes = _Resizes(status)
-    running = _sum(map(resizes.requests_of, _items(spec, "containers")))
+    states = _ContainerStates(status)
+    effective = _largest(
+        *([] if states.is_infeasible else [_together(spec, _requests_of)]),
+        *(_of_pod(status) or (_together(spec, states.granted), _together(spec, states.actual))),
+    )
+    own = _requests_of(spec)
+    if own and status.get("resources") is not None:
+        has = _largest(_actual(status), _granted(status))
+        own = has if states.is_infeasible else _largest(own, has)
+    effective.update({name: own[name] for name in own if name.startswith(_POD_LEVEL)})
+    return _sum((effective, _amounts(as_object(spec.get("overhead")))))
+
+
+def _together(
+    spec: Mapping[str, Any], requests_of: Callable[[Mapping[str, Any]], Requests]
+) -> Requests:
+    """What the containers take together.
+
+    The largest of: all that run at the same time, which are app containers and sidecars; and each
+    ordinary init container together with the sidecars that start before it.
+    """
+    running = _sum(map(requests_of, _items(spec, "containers")))
     sidecars: Requests = {}
     largest_init: Requests = {}
     for container in _items(spec, "initContainers"):
+        requests = _sum((sidecars, requests_of(container)))
         if container.get("restartPolicy") == "Always":
-            requests = resizes.requests_of(container)
-            running = _sum((running, requests))
-            requests = sidecars = _sum((sidecars, requests))
-        else:
-            requests = _sum((sidecars, _requests_of(container)))
+            running = _sum((running, requests_of(container)))
+            sidecars = requests
         largest_init = _largest(largest_init, requests)
-    effective = _largest(running, largest_init)
-    own = _requests_of(spec)
-    if own:
-        now = resizes.effective(own, status)
-        effective.update({name: now.get(name, 0) for name in own if name.startswith(_POD_LEVEL)})
-    return _sum((effective, _amounts(as_object(spec.get("overhead")))))
+    return _largest(running, largest_init)
 
 
 def whole(amount: int) -> int:
@@ -65,38 +80,47 @@ def amount_of(value: object) -> int:
     return max(parsed.nano, 0) if isinstance(parsed, Quantity) else 0
 
 
-class _Resizes:
-    """What the containers of a pod have, as the kubelet reports it, if it reports anything."""
+class _ContainerStates:
+    """What the containers of a pod have, as the kubelet reports it; else what they ask for."""
 
     def __init__(self, status: Mapping[str, Any]) -> None:
         self._containers = {
             as_text(found.get("name")): found
             for field in ("containerStatuses", "initContainerStatuses")
             for found in _items(status, field)
-            if found.get("resources") is not None
         }
         pending = (c for c in _items(status, "conditions") if c.get("type") == "PodResizePending")
-        self._is_infeasible = next(pending, {}).get("reason") == "Infeasible"
+        self.is_infeasible = next(pending, {}).get("reason") == "Infeasible"
 
-    def requests_of(self, container: Mapping[str, Any]) -> Requests:
-        """The requests of a container."""
-        requests = _requests_of(container)
-        found = self._containers.get(as_text(container.get("name")))
-        return requests if found is None else self.effective(requests, found)
+    def granted(self, container: Mapping[str, Any]) -> Requests:
+        """What the kubelet has promised to the container."""
+        found = self._containers.get(as_text(container.get("name")), {})
+        if found.get("allocatedResources") is not None:
+            return _granted(found)
+        return {} if self.is_infeasible else _requests_of(container)
 
-    def effective(self, requests: Requests, found: Mapping[str, Any]) -> Requests:
-        """What counts of `requests`, where `found` is the status of the pod or the container.
+    def actual(self, container: Mapping[str, Any]) -> Requests:
+        """What the container has."""
+        found = self._containers.get(as_text(container.get("name")), {})
+        if as_object(found.get("resources")).get("requests") is not None:
+            return _actual(found)
+        return self.granted(container)
 
-        A resize that the node can never grant counts for nothing.
-        """
-        if found.get("resources") is None:
-            return requests
-        actual = as_object(as_object(found["resources"]).get("requests"))
-        granted = as_object(found.get("allocatedResources"))
-        has = _amounts(actual)
-        if any(actual.get(name) != value for name, value in granted.items()):
-            has = _largest(has, _amounts(granted))
-        return has if self._is_infeasible else _largest(requests, has)
+
+def _of_pod(status: Mapping[str, Any]) -> tuple[Requests, ...]:
+    """What the pod was granted and has as a whole; empty if the kubelet does not report both."""
+    has_actual = as_object(status.get("resources")).get("requests") is not None
+    if status.get("allocatedResources") is None or not has_actual:
+        return ()
+    return _granted(status), _actual(status)
+
+
+def _granted(status: Mapping[str, Any]) -> Requests:
+    return _amounts(as_object(status.get("allocatedResources")))
+
+
+def _actual(status: Mapping[str, Any]) -> Requests:
+    return _amounts(as_object(as_object(status.get("resources")).get("requests")))
 
 
 def _items(holder: Mapping[str, Any], field: str) -> Iterator[Mapping[str, Any]]:
@@ -125,5 +149,9 @@ def _sum(parts: Iterable[Requests]) -> Requests:
     return total
 
 
-def _largest(one: Requests, other: Requests) -> Requests:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+def _largest(*parts: Requests) -> Requests:
+    largest: Requests = {}
+    for part in parts:
+        for name, amount in part.items():
+            largest[name] = max(amount, largest.get(name, 0))
+    return largest

@@ -185,6 +185,7 @@ REPORTS = _rules(
     "hygiene.cpu_or_memory_missing",
     "hygiene.mutable_image_tag",
     "nodes.unknown_node_mode",
+    "nodes.unknown_mig_config",
     "nodes.unknown_node_taint",
     "nodes.placement_without_sharing",
     "nodes.legacy_gpushare_label",

@@ -16,8 +16,13 @@ from rules.engine.bounds import (
 )
 from rules.engine.exceptions import ExceptionMatcher, Suppress
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
-from rules.engine.trait_names import inventory_traits
-from rules.engine.traits import old_metadata_traits, raw_traits, set_traits, traits_of
+from rules.engine.traits import (
+    inventory_traits,
+    old_metadata_traits,
+    raw_traits,
+    set_traits,
+    traits_of,
+)
 from rules.finding import Finding
 from rules.gpu.components import advice_for_agents, component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject

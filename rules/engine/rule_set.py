@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rules.base.caching import BoundedCache, cached_property
 from rules.base.traits import satisfies
 from rules.base.words import matches_any
-from rules.engine.trait_names import profile_traits
+from rules.engine.traits import profile_traits
 from rules.finding import Action, Finding, FixScope
 from rules.objects.container import Container
 from rules.profile.profile import Profile

@@ -4,36 +4,14 @@ All others have no influence on what rules find, whatever their values.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from rules.base.caching import BoundedCache
-from rules.base.traits import (
-    KNOWN_CLAIMS,
-    KNOWN_CONFIG_MAPS,
-    KNOWN_LIMIT_RANGES,
-    KNOWN_NODES,
-    KNOWN_QUEUES,
-    KNOWN_QUOTAS,
-    KNOWN_SHARE_POOLS,
-    PROFILE_ENFORCED_LABELS,
-    PROFILE_SCHEDULERS,
-    PROGRAM_WORDS,
-)
+from rules.base.traits import PROGRAM_WORDS
 from rules.engine.traits import key_traits, traits_of_variable
 from rules.gpu.allocation_keys import KAI_GROUP, RESERVATION_LABEL
 from rules.gpu.images import image_name, image_tag, is_gpu_sample, vendor_of_image
 from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
-from rules.inventory.inventory import (
-    ConfigMap,
-    Inventory,
-    LimitRange,
-    LocalQueue,
-    NodeSurvey,
-    ResourceClaim,
-    ResourceClaimTemplate,
-    ResourceQuota,
-    SharePool,
-)
 from rules.objects.pod import MIRROR
 from rules.profile.profile import Profile
 
@@ -121,35 +99,3 @@ def may_read_command(text: bytes) -> bool:
     and for texts without escape sequences for letters.
     """
     return _COMMAND_MARK.search(text) is not None
-
-
-_TRAITS: Mapping[type, int] = {
-    ConfigMap: KNOWN_CONFIG_MAPS,
-    LimitRange: KNOWN_LIMIT_RANGES,
-    LocalQueue: KNOWN_QUEUES,
-    NodeSurvey: KNOWN_NODES,
-    ResourceClaim: KNOWN_CLAIMS,
-    ResourceClaimTemplate: KNOWN_CLAIMS,
-    ResourceQuota: KNOWN_QUOTAS,
-    SharePool: KNOWN_SHARE_POOLS,
-}
-
-
-def inventory_traits(inventory: Inventory) -> int:
-    """The traits of every subject that is evaluated with `inventory`."""
-    return inventory.once(_inventory_traits, None) if inventory else 0
-
-
-def _inventory_traits(inventory: Inventory, _argument: None) -> int:
-    traits = 0
-    for kind in inventory.records:
-        traits |= _TRAITS.get(kind, 0)
-    return traits
-
-
-def profile_traits(profile: Profile) -> int:
-    """The traits of every subject that is evaluated with `profile`."""
-    traits = PROFILE_SCHEDULERS if profile.schedulers else 0
-    if any(affinity.enforce for affinity in profile.affinities):
-        traits |= PROFILE_ENFORCED_LABELS
-    return traits

@@ -29,6 +29,13 @@ from rules.base.traits import (
     HOST_PATH,
     INIT,
     KEY_WORDS,
+    KNOWN_CLAIMS,
+    KNOWN_CONFIG_MAPS,
+    KNOWN_LIMIT_RANGES,
+    KNOWN_NODES,
+    KNOWN_QUEUES,
+    KNOWN_QUOTAS,
+    KNOWN_SHARE_POOLS,
     LD_PREFIX,
     LD_VARIABLE,
     NATIVE_TAINT_PREFIX,
@@ -42,6 +49,8 @@ from rules.base.traits import (
     POD_FIELD_TRAITS,
     POD_RESOURCES,
     PRIVILEGED,
+    PROFILE_ENFORCED_LABELS,
+    PROFILE_SCHEDULERS,
     QUOTA,
     REQUIRED,
     SEVERAL_GPUS,
@@ -61,6 +70,17 @@ from rules.gpu.devices import (
     parse_devices,
 )
 from rules.gpu.images import is_cuda_image, is_gpu_sample
+from rules.inventory.inventory import (
+    ConfigMap,
+    Inventory,
+    LimitRange,
+    LocalQueue,
+    NodeSurvey,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceQuota,
+    SharePool,
+)
 from rules.objects.container import POD_SPEC, Container, is_host_process
 from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
@@ -309,4 +329,36 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
             traits |= PRIVILEGED
         if security.get("privileged") is True and gpu_program(raw):
             traits |= GPU_PROGRAM
+    return traits
+
+
+_TRAITS: Mapping[type, int] = {
+    ConfigMap: KNOWN_CONFIG_MAPS,
+    LimitRange: KNOWN_LIMIT_RANGES,
+    LocalQueue: KNOWN_QUEUES,
+    NodeSurvey: KNOWN_NODES,
+    ResourceClaim: KNOWN_CLAIMS,
+    ResourceClaimTemplate: KNOWN_CLAIMS,
+    ResourceQuota: KNOWN_QUOTAS,
+    SharePool: KNOWN_SHARE_POOLS,
+}
+
+
+def inventory_traits(inventory: Inventory) -> int:
+    """The traits of every subject that is evaluated with `inventory`."""
+    return inventory.once(_inventory_traits, None) if inventory else 0
+
+
+def _inventory_traits(inventory: Inventory, _argument: None) -> int:
+    traits = 0
+    for kind in inventory.records:
+        traits |= _TRAITS.get(kind, 0)
+    return traits
+
+
+def profile_traits(profile: Profile) -> int:
+    """The traits of every subject that is evaluated with `profile`."""
+    traits = PROFILE_SCHEDULERS if profile.schedulers else 0
+    if any(affinity.enforce for affinity in profile.affinities):
+        traits |= PROFILE_ENFORCED_LABELS
     return traits

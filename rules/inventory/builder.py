@@ -190,6 +190,10 @@ Objects of the cluster have no such bound: there is a Namespace for each of many
 """
 _NAMED = 5  # namespaces in a message
 _OBJECT = 100  # characters that count for any object, however little is kept of it
+MIG_CONFIGS = "mig-configs"
+"""The key in the files for NVIDIA's MIG manager that has the ways to divide the cards of a node."""
+MAX_MIG_CONFIGS = 200
+_MIG_CONFIG = re.compile(r"""(["']?)([A-Za-z0-9][\w.+-]{0,62})\1:(?:\s|$)""")
 MAX_VALUE = 100  # characters of the value of a ConfigMap, whose tenant may choose any
 _DRA = "resource.k8s.io"
 # The API server allows 32 selectors of 10 KiB each.
@@ -214,7 +218,26 @@ class _Reader(NamedTuple):
 
 def _config_map(raw: Mapping[str, Any], variables: VariableNames) -> ConfigMap:
     data = as_object(raw.get("data"))
-    return ConfigMap({name: _bounded(as_text(data[name])) for name in variables.among(data)})
+    found = {name: _bounded(as_text(data[name])) for name in variables.among(data)}
+    return ConfigMap(found, frozenset(islice(_mig_configs(data), MAX_MIG_CONFIGS)))
+
+
+def _mig_configs(data: Mapping[str, Any]) -> Iterator[str]:
+    """The names in the files for NVIDIA's MIG manager: the first keys below `mig-configs`."""
+    for value in data.values():
+        _, head, below = as_text(value).partition(f"\n{MIG_CONFIGS}:\n")
+        indent = 0
+        for line in below.split("\n") if head else ():
+            content = line.lstrip(" ")
+            depth = len(line) - len(content)
+            if not content or content.startswith("#"):
+                continue
+            if not depth:
+                break
+            indent = indent or depth
+            found = _MIG_CONFIG.match(content) if depth == indent else None
+            if found:
+                yield found[2]
 
 
 def _bounded(value: str) -> str:

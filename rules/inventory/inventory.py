@@ -119,9 +119,13 @@ class ClusterQueue(NamedTuple):
 
 
 class ConfigMap(NamedTuple):
-    """The keys that container runtimes read as variables, with their values."""
+    """The keys that container runtimes read as variables, with their values.
+
+    `mig_configs` are the names in it by which NVIDIA's MIG manager divides the cards of a node.
+    """
 
     variables: Mapping[str, str]
+    mig_configs: frozenset[str] = frozenset()
 
 
 class DeviceClass(NamedTuple):

@@ -39,6 +39,8 @@ class Pod:
     owner_labels: Mapping[str, Any] = MappingProxyType({})
     # The object whose field the pod, or its template, is in a custom resource; set by `pod_search`.
     holder: Mapping[str, Any] = MappingProxyType({})
+    # The `spec` of the object that the pod is, or is in; set by `workloads.discovery`.
+    owner_spec: Mapping[str, Any] = MappingProxyType({})
     # Filled by `gpu.volumes`, `gpu.devices`, `placement.gpu_nodes` and `engine.traits`.
     requests_gpu: bool | None = None
     gpu_node_label: str | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text
-from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, QUOTA
+from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, PLUGIN_CONFIG, QUOTA
 from rules.base.words import matches_any
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
@@ -24,6 +24,7 @@ from rules.workloads.kinds import (
     POD_TEMPLATE_PATHS,
 )
 from rules.workloads.object_kinds import ObjectKind, object_kind_of
+from rules.workloads.plugin_configurations import may_have_configurations
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
 
 
@@ -75,10 +76,13 @@ def find_subjects(
         else:
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).custom_resource(raw, layouts)
+            if may_have_configurations(raw):
+                yield KubernetesObject(owner, profile, raw, base, kind_trait=PLUGIN_CONFIG)
         labels = _labels_of_maker(raw, kind if is_built_in else "")
+        spec = as_object(raw.get("spec"))
         for subject in found:
             if isinstance(subject, Pod):
-                subject.owner_labels = labels
+                subject.owner_labels, subject.owner_spec = labels, spec
             yield subject
 
 

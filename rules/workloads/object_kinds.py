@@ -20,6 +20,7 @@ from rules.base.traits import (
     WEBHOOK_CONFIGURATION,
 )
 from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.workloads.plugin_configurations import is_plugin_configuration
 
 
 class NodeFields(NamedTuple):
@@ -242,8 +243,6 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
         WEBHOOK_CONFIGURATION, _WEBHOOKS
     ),
 }
-# What a configuration of NVIDIA's device plugin says, whatever the ConfigMap with it is called.
-_PLUGIN_WORDS = ("sharing:", "version: v1")
 _PLUGIN_CONFIG = ObjectKind(PLUGIN_CONFIG, {"data": {}})
 
 
@@ -255,5 +254,4 @@ def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind 
     if as_text(as_object(raw.get("metadata")).get("name")).startswith(found.name):
         return found
     texts = map(as_text, as_object(raw.get("data")).values())
-    is_of_plugin = any(all(word in text for word in _PLUGIN_WORDS) for text in texts)
-    return _PLUGIN_CONFIG if is_of_plugin else None
+    return _PLUGIN_CONFIG if any(map(is_plugin_configuration, texts)) else None

@@ -135,7 +135,7 @@ def test_user_labels_replace_no_chart_label_and_pod_labels_override_common_label
 
 @pytest.mark.parametrize(
     "version",
-    ["1.30.0", "1.31.0", "v1.31.2-eks-1234567", "1.32.1-gke.1006000", "1.33.4+k3s1", "1.36.3"],
+    ["1.30.0", "1.31.0", "v1.31.2-eks-1234567", "1.32.1-gke.1006000", "1.33.4+k3s1", "1.37.2"],
 )
 @every_helm
 def test_supported_versions_of_kubernetes_are_accepted(version: str, helm: str) -> None:

@@ -59,6 +59,7 @@ def test_the_baseline_of_a_policy(repository: LintCommand, folder: str) -> None:
     assert (repository.folder / "ci" / "known.yaml").is_file()
     inside = at(repository, folder)
     assert inside.json(str(repository.folder)).status == 0
+    assert len(levels(inside.json("--no-baseline", str(repository.folder)))) == 3
     assert at(repository, folder).run("baseline", "check", str(repository.folder)).status == 0
     repository.write("new.yaml", BAD.replace("name: x", "name: new"))
     assert inside.json(str(repository.folder)).status == 1
@@ -82,6 +83,10 @@ def test_charts_are_rendered_but_not_to_fix(repository: LintCommand, tmp_path: P
     repository.write("chart/templates/pod.yaml", "{{ if true }}\n" + BAD + "{{ end }}\n")
     repository.write("gpuward.yaml", POLICY + "lint: {render: true}\n")
     assert repository.json("chart").report["summary"]["renderings"] == 1
+    without = repository.json("--no-render", "chart")
+    assert without.report["summary"]["renderings"] == 0
+    isolated = repository.json("--isolated", "chart").report
+    assert isolated["summary"]["renderings"] == 0
     repository.write("fixable.yaml", FIXABLE)
     assert "fixed" in repository.run("fix", ".").out
 

@@ -172,3 +172,56 @@ def test_pods_that_share_cards_are_compared_with_those_of_other_files(
         command.write(f"{name}/job.yaml", text.replace('"x"', f'"{name}"'))
     found = command.json("--profile", "ack", ".").report["findings"]
     assert [(f["rule"], f["file"]) for f in found] == [("job-type-mixing", "small/job.yaml")]
+
+
+def test_labels_of_nodes_are_compared_with_the_configuration_of_the_mig_manager(
+    command: LintCommand,
+) -> None:
+    text = "version: v1\nmig-configs:\n  halves:\n    - devices: all\n"
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mig"}}
+    command.write("config.yaml", yaml.safe_dump({**config, "data": {"config.yaml": text}}))
+    for name, value in (("one", "halves"), ("two", "halfs")):
+        labels = {"nvidia.com/mig.config": value}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        command.write(f"{name}.yaml", yaml.safe_dump(node))
+    (found,) = command.json(".").report["findings"]
+    assert (found["rule"], found["file"]) == ("unknown-mig-config", "two.yaml")
+
+
+CLUSTERS = """\
+apiVersion: gpuward.io/v1
+kind: Policy
+perPath:
+  - {paths: clusters/a, profiles: [nvidia]}
+  - {paths: clusters/b, profiles: [gke]}
+  - {paths: clusters/b/team, rules: {zero-gpu: {action: warn}}}
+"""
+
+
+@pytest.fixture
+def clusters(command: LintCommand) -> LintCommand:
+    """Two clusters, of which one has a ConfigMap that gives GPUs, and what both have."""
+    command.write("gpuward.yaml", CLUSTERS)
+    for name, value in (("a", "all"), ("b", "none")):
+        text = (SETTINGS % IN_TEAM).replace("all", value)
+        command.write(f"clusters/{name}/settings.yaml", text)
+        command.write(f"clusters/{name}/team/pod.yaml", POD % IN_TEAM)
+    command.write("all/pod.yaml", POD % ", namespace: every")
+    command.write("all/settings.yaml", SETTINGS % ", namespace: every")
+    command.write("clusters/a/every.yaml", (POD % ", namespace: every"))
+    return command
+
+
+def test_each_cluster_has_its_own_objects_and_those_of_all(clusters: LintCommand) -> None:
+    found = {f["file"] for f in clusters.json(".").report["findings"] if f["rule"] == RULE}
+    assert found == {"clusters/a/team/pod.yaml", "clusters/a/every.yaml", "all/pod.yaml"}
+
+
+def test_a_profile_for_all_clusters_is_announced(clusters: LintCommand) -> None:
+    said = "--profile replaces the profiles in perPath too"
+    assert said not in clusters(".").errors + clusters(".").out
+    done = clusters("--profile", "nvidia", ".")
+    assert said in done.out + done.errors
+    found = {f["file"] for f in clusters.json("--profile", "aks", ".").report["findings"]}
+    assert "clusters/a/team/pod.yaml" in found
+    assert said not in clusters("--profile", "aks", "all").out

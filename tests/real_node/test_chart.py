@@ -154,16 +154,22 @@ def test_the_kubelet_starts_it_restricted(chart: Chart) -> None:
 def test_it_stays_within_its_memory(chart: Chart) -> None:
     """As the control group counts it; the limit of the chart is 2 GiB."""
     for each in chart.pods():
-        group = memory_group(chart.process(each))
-        assert int((group / "memory.limit_in_bytes").read_text()) == 2 << 30
-        assert int((group / "memory.usage_in_bytes").read_text()) < 512 << 20
+        limit, used = memory_files(chart.process(each))
+        assert int(limit.read_text()) == 2 << 30
+        assert int(used.read_text()) < 512 << 20
 
 
-def memory_group(process: int) -> Path:
-    """The control group that counts the memory of a process."""
-    lines = Path(f"/proc/{process}/cgroup").read_text().splitlines()
-    (line,) = [line for line in lines if ":memory:" in line]
-    return Path("/sys/fs/cgroup/memory") / line.rpartition(":")[2].lstrip("/")
+def memory_files(process: int) -> tuple[Path, Path]:
+    """The files of the control group with the limit of memory of a process, and what it uses."""
+    groups = {}
+    for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups[controllers] = path.lstrip("/")
+    root = Path("/sys/fs/cgroup")
+    if "memory" not in groups:  # version 2
+        return root / groups[""] / "memory.max", root / groups[""] / "memory.current"
+    group = root / "memory" / groups["memory"]
+    return group / "memory.limit_in_bytes", group / "memory.usage_in_bytes"
 
 
 def test_the_kubelet_restarts_a_killed_process(chart: Chart) -> None:

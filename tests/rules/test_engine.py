@@ -26,7 +26,7 @@ from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of
 from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
-from rules.engine.trait_names import profile_traits
+from rules.engine.traits import profile_traits
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_objects import KubernetesObject, Quota

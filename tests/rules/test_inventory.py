@@ -10,7 +10,7 @@ import pytest
 from policies.loading import load_policy
 from rules.base.caching import MAX_ENTRIES
 from rules.engine.fixing import check
-from rules.engine.trait_names import inventory_traits
+from rules.engine.traits import inventory_traits
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
 from rules.inventory import builder as nodes_module

@@ -135,7 +135,7 @@ def refusal_causes(answer: Response) -> set[RefusalCause]:
 
 
 def minor_version(cluster: Cluster) -> int:
-    """The minor version of an API server, 36 of 1.36.3."""
+    """The minor version of an API server, 37 of 1.37.2."""
     return int(cluster.request("GET", "/version").body["minor"].rstrip("+"))
 
 

@@ -7,6 +7,7 @@ operator and NVSentinel, which it knows by the names of their entries, and no ot
 for the creation of pods, or for their binding to nodes, with `failurePolicy: Fail`, or none, which
 means the same, that is called for pods in `kube-system` or in the namespace of its own service. An
 entry with `matchConditions`, or with an `objectSelector` that asks for a label, is not checked.
+The webhook of NVIDIA's driver for claims is called for claims alone, which no system pod has.
 
 Why it matters
 --------------

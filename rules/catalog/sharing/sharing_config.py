@@ -3,7 +3,8 @@
 What it does
 ------------
 Reads the files of a ConfigMap that are configurations of NVIDIA's device plugin, with `version: v1`
-and `sharing`, whatever the ConfigMap is called. Finds `renameByDefault` and
+and `sharing`, whatever the ConfigMap is called, and such texts in the values that a HelmRelease of
+Flux or an Application of Argo CD (`valuesObject`) has for a chart. Finds `renameByDefault` and
 `failRequestsGreaterThanOne` anywhere but in `sharing.timeSlicing` or `sharing.mps`; `rename` and
 `devices` of a resource; names of resources that the device plugin does not have, such as
 `nvidia.com/gpus` or `nvidia.com/gpu.shared`; and `replicas: 1`. It is an error if `replicas` are
@@ -29,9 +30,10 @@ import re
 from collections.abc import Iterator
 
 from rules.base.block_yaml import Steps, Value, read_block_yaml
-from rules.base.json_values import as_object, as_text, display
+from rules.base.json_values import display
 from rules.base.traits import PLUGIN_CONFIG
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
+from rules.workloads.plugin_configurations import configurations
 
 _WAYS = ("timeSlicing", "mps")
 _SETTINGS = ("renameByDefault", "failRequestsGreaterThanOne")
@@ -43,15 +45,17 @@ _SHARED = ".shared"
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield what each configuration in the ConfigMap says that has no effect, or a bad one."""
-    for name, text in as_object(subject.raw.get("data")).items():
-        values = read_block_yaml(as_text(text))
+    for place, text in configurations(subject.raw):
+        values = read_block_yaml(text)
         if values is None or not _is_configuration(values):
             continue
+        name = ".".join(map(str, place[1:]))
         for key, message, advice, action in _faults(values):
             yield Finding(
-                path=(*subject.path, "data", name),
+                path=(*subject.path, *place),
                 key=f"{name}.{key}",
-                message=f"the configuration {display(name)} of the device plugin {message}",
+                message=f"the configuration {display(str(place[-1]))} of the device plugin "
+                f"{message}",
                 help=advice,
                 action=action,
             )

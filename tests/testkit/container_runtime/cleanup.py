@@ -4,13 +4,15 @@ The kernel closes the input when the process that started it ends, however it en
 control groups and files disappear after `kill -9` as well. Only the standard library is used, so
 that it starts at once.
 
-    python cleanup.py GROUP FOLDER
+    python cleanup.py GROUP FOLDER [CONTROLLER…]
 
-GROUP is the name of the control group above those of the containers, FOLDER has all files.
+GROUP is the name of the control group above those of the containers, FOLDER has all files. The
+CONTROLLERs are those that the topmost group passes on only for it, with version 2.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -31,7 +33,7 @@ def control_groups(name: str) -> list[Path]:
     return [folder for root in sorted(roots) if (folder := Path(root, name)).is_dir()]
 
 
-def main(group: str, folder: str) -> None:
+def main(group: str, folder: str, *controllers: str) -> None:
     """Wait for the end of the input, then end and remove everything."""
     sys.stdin.read()
     deadline = time.monotonic() + SECONDS
@@ -47,6 +49,9 @@ def main(group: str, folder: str) -> None:
     for top in control_groups(group):
         for path, _, _ in os.walk(top, topdown=False):
             os.rmdir(path)
+        for name in controllers:
+            with contextlib.suppress(OSError):  # somebody else uses it by now
+                Path(top.parent, "cgroup.subtree_control").write_text(f"-{name}")
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -60,7 +60,7 @@ class Programs:
 
     @property
     def version(self) -> str:
-        """The version that the API server reports, such as `v1.36.3`."""
+        """The version that the API server reports, such as `v1.37.2`."""
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
 
 

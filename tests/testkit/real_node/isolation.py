@@ -31,10 +31,12 @@ SERVICES = "10.96.0"
 NODE_ADDRESS = "192.0.2.1"
 HOSTNAME = "gpu-node-1"
 COMMAND = (sys.executable, "-m", "tests.testkit.real_node.isolation")
-_INSIDE = "--inside"
-_NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts", "--cgroup")
+_ENTER, _INSIDE = "--enter", "--inside"
+_NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--uts")
 _TEMPORARY = ("/run", "/var/lib", "/var/log", "/dev")
 _CGROUPS = Path("/sys/fs/cgroup")
+# Without them runc and the kubelet cannot do what pods ask for.
+_CONTROLLERS = ("cpu", "memory", "pids")
 _COMMON_DEVICES = {
     "null": (1, 3),
     "zero": (1, 5),
@@ -55,9 +57,9 @@ def obstacle() -> str:
     """Why nothing can be isolated on this machine; empty if it can."""
     if sys.platform != "linux" or os.geteuid():
         return "only root can run a node, on Linux"
-    if all(kind != "cgroup" for _, kind in _hierarchies()):
-        return "control groups have version 2 here, with which the node was never tried"
-    probe = ["unshare", *_NAMESPACES, "--fork", "--mount-proc", "true"]
+    if why := _obstacle_of_control_groups():
+        return why
+    probe = ["unshare", *_NAMESPACES, "--cgroup", "--fork", "--mount-proc", "true"]
     try:
         done = subprocess.run(probe, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -73,14 +75,15 @@ def main(command: list[str]) -> int:
         sys.exit(why)
     group = f"gpuward-node-{os.getpid()}"
     folder = tempfile.mkdtemp(prefix="gpuward-node-")
+    missing = _missing_controllers(_CGROUPS) if _is_version_2() else []
     # It removes the control groups too when this process is killed.
     watch = subprocess.Popen(
-        [sys.executable, "-I", "-S", cleanup.__file__, group, folder],
+        [sys.executable, "-I", "-S", cleanup.__file__, group, folder, *missing],
         stdin=subprocess.PIPE,
         process_group=0,
     )
     unshare = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--mount-proc"]
-    own = [*COMMAND, _INSIDE]
+    own = [*COMMAND, _ENTER, group]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command gets it too
     done = subprocess.run(
         [*unshare, *own, *command],
@@ -101,18 +104,66 @@ def _hierarchies() -> Iterator[tuple[Path, str]]:
             yield Path(words[4]), kind
 
 
+def _is_version_2() -> bool:
+    """Whether there is one hierarchy, of version 2; beside version 1 it has no controllers."""
+    return list(_hierarchies()) == [(_CGROUPS, "cgroup2")]
+
+
+def _missing_controllers(group: Path) -> list[str]:
+    """The controllers that the group does not pass on to those in it."""
+    passed_on = (group / "cgroup.subtree_control").read_text().split()
+    return [name for name in _CONTROLLERS if name not in passed_on]
+
+
+def _obstacle_of_control_groups() -> str:
+    kinds = [kind for _, kind in _hierarchies()]
+    if not _is_version_2():
+        return "" if "cgroup" in kinds else f"no control groups are mounted at {_CGROUPS}"
+    missing = _missing_controllers(_CGROUPS)
+    available = (_CGROUPS / "cgroup.controllers").read_text().split()
+    # Only the topmost group, which has no type, may have processes and pass controllers on.
+    is_topmost = not (_CGROUPS / "cgroup.type").exists()
+    if missing and not (is_topmost and set(missing) <= set(available)):
+        return f"the control group of this container passes no {', '.join(missing)} on"
+    return ""
+
+
 def _enter_control_groups(name: str) -> None:
     for root, kind in _hierarchies():
         group = root / name
+        if _is_version_2():
+            _pass_controllers_on(root)
+            group.mkdir()
+            _pass_controllers_on(group)
+            group /= "outside"  # a group that passes controllers on has no processes
         group.mkdir()
         if kind == "cgroup" and (root / "cpuset.cpus").exists():
             for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group
                 (group / file).write_text((root / file).read_text())
-        (group / "cgroup.procs").write_text(str(os.getpid()))
+        _move_to(group)
+
+
+def _pass_controllers_on(group: Path) -> None:
+    for name in _missing_controllers(group):
+        (group / "cgroup.subtree_control").write_text(f"+{name}")
+
+
+def _move_to(group: Path) -> None:
+    (group / "cgroup.procs").write_text("0")  # this process
+
+
+def enter(group: str, command: list[str]) -> None:
+    """Make the control groups of this process, the first one in the namespaces, the roots."""
+    if _is_version_2():
+        node = _CGROUPS / group / "node"
+        node.mkdir()
+        _move_to(node)
+    arguments = ["unshare", "--cgroup", *COMMAND, _INSIDE, *command]
+    os.execvp(arguments[0], arguments)  # noqa: S606  as above
 
 
 def inside(command: list[str]) -> int:
-    """Prepare the namespaces and run the command: the first process in them."""
+    """Prepare the namespaces and run the command; this is still the first process in them."""
     _mount("sysfs", "/sys")
     _mount_control_groups()
     for folder in _TEMPORARY:
@@ -139,6 +190,13 @@ def _mount(kind: str, folder: str, options: str = "") -> None:
 
 def _mount_control_groups() -> None:
     """Mount what was mounted, so that this process's groups are the roots."""
+    if _is_version_2():
+        _mount("cgroup2", str(_CGROUPS))
+        tests = _CGROUPS / "tests"
+        tests.mkdir()
+        _move_to(tests)
+        _pass_controllers_on(_CGROUPS)
+        return
     _mount("tmpfs", str(_CGROUPS), "mode=755")
     for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, _ = line.split(":", 2)
@@ -187,6 +245,8 @@ def _set_address(interface: str, address: str, mask: str) -> None:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
+    if arguments[:1] == [_ENTER]:
+        enter(arguments[1], arguments[2:])
     if arguments[:1] == [_INSIDE]:
         sys.exit(inside(arguments[1:]))
     sys.exit(main(arguments))

@@ -98,3 +98,8 @@ func (d Driver) UnprepareResourceClaims(
 func (d Driver) HandleError(_ context.Context, err error, message string) {
 	fmt.Fprintln(os.Stderr, message, err)
 }
+
+// WatchHealthStatus says that nobody watches the health of the devices.
+func (d Driver) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
+	return kubeletplugin.ErrHealthNotSupported
+}
