@@ -7,7 +7,7 @@ BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo test test-fast test-cluster test-others test-node test-oldest control-plane
-.PHONY: container-runtime node-programs node plane proof check format docs cases bench bench-admission bench-end-to-end bench-resilience mutation clean
+.PHONY: container-runtime node-programs node plane proof check format docs cases bench bench-admission bench-end-to-end bench-resilience bench-console mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -108,6 +108,10 @@ bench-end-to-end: .venv/.dev
 # What failures cost in pods refused or not evaluated; wants root and the control plane of the tests.
 bench-resilience: .venv/.dev
 	$(BIN)/python -m benchmarks.admission failures
+
+# The console with 5,000 nodes; wants Chromium, and two cores to itself for a minute.
+bench-console: .venv/.dev
+	$(BIN)/python -m benchmarks.console
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt

@@ -31,12 +31,14 @@ COMMANDS = {
         "cluster",
         "show the GPUs of a cluster, and who has them",
     ),
+    "why": ("cluster.why.cli", "cluster", "say why a pod is Pending"),
     "init": (
         "cluster.init.cli",
         "cluster",
         "write a policy and chart values for a cluster",
     ),
     "doctor": ("cluster.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
+    "console": ("console.cli", "console", "serve a page: GPUs, findings, why a pod is Pending"),
     "conformance": (
         "cluster.conformance.cli",
         "cluster",

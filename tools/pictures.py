@@ -3,8 +3,8 @@
 - An SVG of each terminal is drawn from what commands print about docs/example-cluster.yaml and
   examples/. With `--check`, only report those that are stale. The commands are real, and so is what
   they print, but for the seconds that they take.
-- With `--report`, the picture of the HTML report about the examples is taken instead, in headless
-  Chromium.
+- With `--report`, the picture of the HTML report about the examples is taken instead, and with
+  `--console` those of the console about its demo, in headless Chromium.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--report"]:
         take_report_picture()
         return 0
+    if arguments == ["--console"]:
+        take_console_pictures()
+        return 0
     terminals = (
         (DOCS / "images" / f"{name}.svg", draw(list(_outputs(commands))))
         for name, commands in PICTURES.items()
@@ -70,6 +73,29 @@ def take_report_picture() -> None:
         with running.new_page(viewport={"width": 1000, "height": 900}) as page:
             page.goto(file.as_uri())
             page.screenshot(path=DOCS / "images" / "html-report.png")
+
+
+def take_console_pictures() -> None:
+    """Write docs/images/console-*.png, each of the upper part of a page."""
+    from tests.testkit.browser import browser  # noqa: PLC0415  # only this needs a browser
+    from tests.testkit.console.server import demo_state, serve  # noqa: PLC0415  # the same
+
+    pages = {"gpus": "/", "why": "/pods/vision/annotate", "findings": "/findings?level=note"}
+    size = {"width": 1280, "height": 900}
+    with (
+        serve(demo_state()) as address,
+        browser() as running,
+        running.new_page(viewport=size) as page,  # type: ignore[arg-type]  # a plain dict will do
+    ):
+        for name, path in pages.items():
+            page.goto(f"{address}{path}")
+            page.screenshot(path=DOCS / "images" / f"console-{name}.png")
+        page.goto(f"{address}/playground")
+        example = (ROOT / "examples" / "bypass.yaml").read_text(encoding="utf-8")
+        page.get_by_label("Manifest").fill(example)
+        page.locator("#verdict .mark").first.wait_for()
+        page.evaluate("window.scrollTo(0, 420)")
+        page.screenshot(path=DOCS / "images" / "console-playground.png")
 
 
 def _outputs(commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:

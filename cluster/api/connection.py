@@ -91,6 +91,7 @@ def _contents(files: str) -> list[dict[str, Any]]:
 _SECONDS = 10.0  # for one request
 _CHUNK_BYTES = 64 * 1024
 _MAX_ERROR_BYTES = 1024 * 1024
+_MAX_EVENT_BYTES = 16 * 1024 * 1024
 WATCH_SECONDS = 240
 """For which a watch lasts. Another one follows, because a connection may be lost unnoticed."""
 _NO_CREDENTIALS = "no credentials for the Kubernetes API"
@@ -191,6 +192,35 @@ class Connection:
         Yields also once the watch has begun. It ends after `WATCH_SECONDS`, or when the API server
         ends it. What has changed is not read: the caller looks at the objects. Raises ClusterError.
         """
+        for _ in self._watched(path):
+            yield
+
+    def events(self, path: str) -> Iterator[Object]:
+        """Watch the list at `path`, which has a query with the resourceVersion to begin after.
+
+        Yields each event as the API server sends it, with `type` and `object`. It ends after
+        `WATCH_SECONDS`, or when the API server ends it. Raises ClusterError: ExpiredError if the
+        list must be read again.
+        """
+        what = f"WATCH {path.partition('?')[0]}"
+        rest = b""
+        for chunk in self._watched(f"{path}&allowWatchBookmarks=true"):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in filter(None, lines):
+                event = _object_in(line)
+                if event is None:
+                    raise ClusterError(f"{what}: an event is no JSON object")
+                if event.get("type") == "ERROR":
+                    status = event.get("object")
+                    found = status if isinstance(status, dict) else {}
+                    code = found.get("code")
+                    raise error_of(what, code if isinstance(code, int) else 0, found, "")
+                yield event
+            if len(rest) > _MAX_EVENT_BYTES:
+                raise TooLargeError(f"{what}: an event has more than {_MAX_EVENT_BYTES} bytes")
+
+    def _watched(self, path: str) -> Iterator[bytes]:
+        """What comes while a list or an object is watched."""
         what = f"WATCH {path.partition('?')[0]}"
         path = f"{path}&watch=true&timeoutSeconds={WATCH_SECONDS}"
         # Longer than the watch, on which nothing is sent as long as nothing changes.
@@ -199,9 +229,8 @@ class Connection:
         try:
             if answer.status >= HTTPStatus.BAD_REQUEST:
                 self._raise_error(what, answer, _read(answer, _MAX_ERROR_BYTES) or b"")
-            yield
-            for _ in answer.stream(_CHUNK_BYTES):
-                yield
+            yield b""  # the watch has begun
+            yield from answer.stream(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _failure(what, error) from error
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cluster.gpus.claims import (
@@ -16,7 +16,13 @@ from cluster.gpus.claims import (
 )
 from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
 from cluster.gpus.offered_twice import OfferedTwice, offered_twice
-from cluster.gpus.pod_requests import amount_of, effective_requests, has_terminated, whole
+from cluster.gpus.pod_requests import (
+    Requests,
+    amount_of,
+    effective_requests,
+    has_terminated,
+    whole,
+)
 from cluster.gpus.shares import (
     FRACTION,
     PER_CARD,
@@ -53,52 +59,90 @@ class NodeLoad:
             self.requests[name] = self.requests.get(name, 0) + amount
 
 
+class CountedPod(NamedTuple):
+    """What counts of a pod that has not terminated.
+
+    `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
+    """
+
+    namespace: str
+    name: str
+    owner: str
+    node: str
+    requests: Requests
+    consumer: Consumer | None
+    has_claims: bool
+
+
+def count_pod(
+    pod: Mapping[str, Any], profile: Profile, card_memory: Mapping[str, int]
+) -> CountedPod | None:
+    """What counts of `pod`; None if it has terminated: then the scheduler counts it no longer.
+
+    `card_memory` is how many MiB each card of a node has, by the name of the node.
+    """
+    spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
+    if has_terminated(pod):
+        return None
+    node, requests = as_text(spec.get("nodeName")), effective_requests(pod)
+    for name in _names_given_by_claims(status):
+        requests.pop(name, None)
+    amounts: dict[str, Amount] = {
+        name: whole(amount)
+        for name, amount in requests.items()
+        if profile.resource(name) is not None
+    }
+    memory = card_memory.get(node, 0)
+    amounts.update(requested(pod, memory))
+    shares: tuple[Share, ...] = ()
+    if amounts and node:
+        shares = (*shares_of(pod, requests), *kai_shares(pod, memory))
+    amounts.update(_sum_of_cards(shares))
+    metadata = as_object(pod.get("metadata"))
+    namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+    has_claims = bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
+    owner = _owner(pod, metadata) if amounts or has_claims else ""
+    consumer = None
+    if amounts:
+        starting = bool(node) and status.get("phase") != "Running"
+        consumer = Consumer(namespace, name, owner, node, starting, amounts, shares)
+    return CountedPod(namespace, name, owner, node, requests, consumer, has_claims)
+
+
+def _owner(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    owners = Owners()
+    owners.add(pod, None)
+    ref, _ = owners.top_owner(object_ref("Pod", "", metadata, None))
+    return f"{ref.kind.lower()}/{ref.name}"
+
+
 class PodLedger:
     """Counts pods one by one, so that they need not all be kept.
 
-    `card_memory` is how many MiB each card of a node has, by the name of the node.
+    `card_memory` is as for `count_pod`.
     """
 
     def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
         self._profile = profile
         self._card_memory = card_memory
-        self._owners = Owners()
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
         self._owner_of: dict[tuple[str, str], str] = {}
 
     def add(self, pod: Mapping[str, Any]) -> None:
-        """Count `pod`, unless it has terminated: then the scheduler counts it no longer."""
-        spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
-        if has_terminated(pod):
-            return
-        node, requests = as_text(spec.get("nodeName")), effective_requests(pod)
-        for name in _names_given_by_claims(status):
-            requests.pop(name, None)
-        if node:
-            self.loads.setdefault(node, NodeLoad()).add(requests)
-        amounts: dict[str, Amount] = {
-            name: whole(amount)
-            for name, amount in requests.items()
-            if self._profile.resource(name) is not None
-        }
-        memory = self._card_memory.get(node, 0)
-        amounts.update(requested(pod, memory))
-        shares: tuple[Share, ...] = ()
-        if amounts and node:
-            shares = (*shares_of(pod, requests), *kai_shares(pod, memory))
-        amounts.update(_sum_of_cards(shares))
-        metadata = as_object(pod.get("metadata"))
-        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-        has_claims = bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
-        if not (amounts or has_claims):
-            return
-        owner = self._owner(pod, metadata)
-        if has_claims:
-            self._owner_of[namespace, name] = owner
-        if amounts:
-            starting = bool(node) and status.get("phase") != "Running"
-            self.consumers.append(Consumer(namespace, name, owner, node, starting, amounts, shares))
+        """Count `pod`."""
+        counted = count_pod(pod, self._profile, self._card_memory)
+        if counted is not None:
+            self.add_counted(counted)
+
+    def add_counted(self, pod: CountedPod) -> None:
+        """Count a pod by what counts of it."""
+        if pod.node:
+            self.loads.setdefault(pod.node, NodeLoad()).add(pod.requests)
+        if pod.has_claims:
+            self._owner_of[pod.namespace, pod.name] = pod.owner
+        if pod.consumer is not None:
+            self.consumers.append(pod.consumer)
 
     def add_claim(self, claim: Claim) -> None:
         """Count an allocated claim, for the pod that holds it if there is just one.
@@ -129,11 +173,6 @@ class PodLedger:
         namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
         text = f"resourceclaim/{name}"
         self.consumers.append(Consumer(namespace, text, text, "", False, waiting))  # noqa: FBT003  # the same
-
-    def _owner(self, pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
-        self._owners.add(pod, None)
-        ref, _ = self._owners.top_owner(object_ref("Pod", "", metadata, None))
-        return f"{ref.kind.lower()}/{ref.name}"
 
 
 def _sum_of_cards(shares: Iterable[Share]) -> Mapping[str, Amount]:
@@ -190,8 +229,8 @@ def account(
     Each argument is objects as an API server lists them; `profile` says which resources are GPUs.
     Pods are read once and not kept.
     """
-    found_nodes = [*map(_trimmed, nodes)]
-    memory = {_name(node): card_memory(node) for node in found_nodes}
+    found_nodes = [*map(without_images, nodes)]
+    memory = {name_of(node): card_memory(node) for node in found_nodes}
     ledger = PodLedger(profile, memory)
     for pod in pods:
         ledger.add(pod)
@@ -205,16 +244,17 @@ def account(
     offered: dict[str, list[Device]] = defaultdict(list)
     for device in devices.values():
         offered[device.node].append(device)
-    found = _Nodes(ledger, offered, profile, pod_size)
-    counted = sorted(filter(None, map(found.count, found_nodes)), key=lambda node: node.name)
+    counter = NodeCounter(ledger.loads, ledger.consumers, offered, profile, pod_size)
+    counted = sorted(filter(None, map(counter.count, found_nodes)), key=lambda node: node.name)
     return Usage(tuple(counted), tuple(ledger.consumers), unknown)
 
 
-def _name(node: Object) -> str:
+def name_of(node: Object) -> str:
+    """The name of a node."""
     return as_text(as_object(node.get("metadata")).get("name"))
 
 
-def _trimmed(node: Object) -> Object:
+def without_images(node: Object) -> Object:
     """A node without its images and who manages its fields, which together are most of it."""
     status = as_object(node.get("status"))
     return {
@@ -224,29 +264,33 @@ def _trimmed(node: Object) -> Object:
     }
 
 
-class _Nodes:
-    """Counts the GPUs of one node after another."""
+class NodeCounter:
+    """Counts the GPUs of one node after another.
+
+    `loads` and `offered` are by the name of a node; `consumers` are of these nodes, and of none.
+    """
 
     def __init__(
         self,
-        ledger: PodLedger,
+        loads: Mapping[str, NodeLoad],
+        consumers: Sequence[Consumer],
         offered: Mapping[str, list[Device]],
         profile: Profile,
         pod_size: PodSize,
     ) -> None:
-        self._loads, self._offered = ledger.loads, offered
+        self._loads, self._offered = loads, offered
         self._profile, self._size = profile, pod_size
         self._allocated: dict[str, dict[str, Amount]] = {}
         self._starting: dict[str, dict[str, Amount]] = {}
-        for consumer in ledger.consumers:
+        for consumer in consumers:
             _add(self._allocated, consumer)
             if consumer.is_starting:
                 _add(self._starting, consumer)
-        self._shares = card_totals(ledger.consumers)
+        self._shares = card_totals(consumers)
 
     def count(self, node: Object) -> NodeUsage | None:
         """The GPUs of `node`; None if it has none and no pod there asks for any."""
-        name = _name(node)
+        name = name_of(node)
         status = as_object(node.get("status"))
         allocatable = as_object(status.get("allocatable"))
         load = self._loads.get(name) or NodeLoad()

@@ -212,7 +212,7 @@ class ApiServerSource:
         scope = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
         selector = f"&{urlencode({'labelSelector': labels})}" if labels else ""
         path = f"/{group}/{scope}{resource.name}"
-        pages = _Pages(lambda query: self._get(f"{path}?{query}{selector}"))
+        pages = Pages(lambda query: self._get(f"{path}?{query}{selector}"))
         last = ""
         while (page := pages.next()) is not None:
             for item in page.objects:
@@ -225,13 +225,16 @@ class ApiServerSource:
         return self._requests.request("GET", path)
 
 
-class _Page(NamedTuple):
+class Page(NamedTuple):
+    """Objects of a list; `resource_version` is the state of the cluster that it shows."""
+
     api_version: str
     objects: list[Object]
     may_repeat: bool
+    resource_version: str
 
 
-class _Pages:
+class Pages:
     """The pages of one list; `get` requests one, by its query.
 
     The API server forgets the state of a list after some minutes. It then says how to go on with
@@ -245,7 +248,7 @@ class _Pages:
         self._may_repeat = False
         self._restarts = 0
 
-    def next(self) -> _Page | None:
+    def next(self) -> Page | None:
         """The next page; None after the last."""
         while self._token is not None:
             query = {"limit": str(self._limit)} | ({"continue": self._token} if self._token else {})
@@ -263,12 +266,14 @@ class _Pages:
                     raise
                 self._limit = max(1, self._limit // 4)
                 continue
-            token = (answer.get("metadata") or {}).get("continue")
+            metadata = answer.get("metadata") or {}
+            token = metadata.get("continue")
             self._token = token or None
             version = str(answer.get("apiVersion", ""))
             if not self._may_repeat:
                 self._restarts = 0
-            return _Page(version, answer.get("items") or [], self._may_repeat)
+            state = str(metadata.get("resourceVersion", ""))
+            return Page(version, answer.get("items") or [], self._may_repeat, state)
         return None
 
 

@@ -149,6 +149,7 @@ GPU_CLUSTERS = Resource(
 )
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
+QUOTAS = Resource("resourcequotas", "ResourceQuota")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")

@@ -1,0 +1,372 @@
+"""The page of the GPUs: totals, each node with its cards, and who has them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from cluster.gpus.shares import Amount
+from cluster.gpus.tables import allocated_text, text
+from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from console.pictures import (
+    FREE,
+    STARTING,
+    STRANDED,
+    TAKEN,
+    UNAVAILABLE,
+    Part,
+    Picture,
+    bar,
+    cards,
+    shared_cards,
+)
+
+STATES = ("free", "stranded", "unavailable", "overcommitted", "starting")
+NO_MODEL = "model not known"
+PAGE = 100
+"""Nodes on one page."""
+_OPEN = 60  # nodes: so many are shown without a filter
+_SIZES = (1, 2, 4, 8)  # cards of one pod, for which room is counted
+_MOST_NAMESPACES, _MOST_OWNERS, _MOST_WAITING = 100, 15, 15
+_GIB = 2**30 * 10**9
+_NANO = 10**9
+
+
+class Filter(NamedTuple):
+    """What the viewer wants to see; an empty text is no filter. `page` counts from 1."""
+
+    model: str = ""
+    namespace: str = ""
+    state: str = ""
+    node: str = ""
+    page: int = 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not (self.model or self.namespace or self.state or self.node)
+
+    def query(self, **changes: str | int) -> dict[str, str]:
+        """The query of the address of the page with these changes; only what is not the default."""
+        wanted = self._replace(**changes)._asdict()  # type: ignore[arg-type]  # fields by name
+        return {
+            name: str(value)
+            for name, value in wanted.items()
+            if value != Filter._field_defaults[name]
+        }
+
+
+class Amounts(NamedTuple):
+    """A resource with its amounts as texts and as a bar; `note` is what a reader must not miss."""
+
+    resource: str
+    used: ResourceUsage
+    share: str
+    bar: Picture
+    note: str
+
+
+class NodeRow(NamedTuple):
+    """A node and each of its GPU resources, with a picture of the cards."""
+
+    name: str
+    status: str
+    is_ready: bool
+    resources: tuple[tuple[Amounts, Picture], ...]
+    cpu: str
+    memory: str
+
+
+class Room(NamedTuple):
+    """On how many nodes there is room for a pod with so many cards, and for how many such pods."""
+
+    size: int
+    nodes: int
+    pods: int
+
+
+class Group(NamedTuple):
+    """The nodes of one model; `nodes` are those that are shown of `size`."""
+
+    model: str
+    size: int
+    totals: tuple[Amounts, ...]
+    room: tuple[Room, ...]
+    nodes: tuple[NodeRow, ...]
+
+
+class Holder(NamedTuple):
+    """How much of a resource a namespace, or an owner in one, has and waits for."""
+
+    namespace: str
+    owner: str
+    resource: str
+    allocated: str
+    pending: str
+    pods: int
+
+
+class Waiting(NamedTuple):
+    """A pod, or a claim, that waits for GPUs."""
+
+    namespace: str
+    name: str
+    owner: str
+    amounts: str
+    is_pod: bool
+
+
+class GpusPage(NamedTuple):
+    """All that the page says. `others` count the holders and pods that are left out."""
+
+    totals: tuple[Amounts, ...]
+    groups: tuple[Group, ...]
+    namespaces: tuple[Holder, ...]
+    other_namespaces: int
+    owners: tuple[Holder, ...]
+    other_owners: int
+    waiting: tuple[Waiting, ...]
+    other_waiting: int
+    models: tuple[str, ...]
+    all_namespaces: tuple[str, ...]
+    filter: Filter
+    shown: int
+    matching: int
+    nodes: int
+    first: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages of nodes there are."""
+        return -(-self.matching // PAGE)
+
+
+def filtered(usage: Usage, wanted: Filter) -> Usage:
+    """The nodes and consumers that fit the filter."""
+    if wanted.is_empty:
+        return usage
+    consumers = usage.consumers
+    if wanted.namespace:
+        consumers = tuple(c for c in consumers if c.namespace == wanted.namespace)
+    there = {consumer.node for consumer in consumers}
+    nodes = tuple(
+        node
+        for node in usage.nodes
+        if (not wanted.model or _model(node) == wanted.model)
+        and (not wanted.namespace or node.name in there)
+        and (not wanted.node or wanted.node in node.name)
+        and (not wanted.state or any(getattr(r, wanted.state) for r in node.resources))
+    )
+    names = {node.name for node in nodes}
+    if not (wanted.model or wanted.node or wanted.state):
+        names |= {""}
+    return Usage(nodes, tuple(c for c in consumers if c.node in names), usage.unknown)
+
+
+def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
+    """The page about `usage`, which is of the whole cluster, with at most so many nodes."""
+    chosen = filtered(usage, wanted)
+    first = (wanted.page - 1) * most
+    nodes = chosen.nodes
+    has_room = len(nodes) <= max(_OPEN, most - PAGE) or not wanted.is_empty
+    shown = nodes[first : first + most] if has_room else ()
+    holders = _holders_of_nodes(usage.consumers, {node.name for node in shown})
+    rows = {node.name: _row(node, holders.get(node.name, ()), wanted) for node in shown}
+    namespaces, other_namespaces = _holders(chosen.consumers, _MOST_NAMESPACES, by_owner=False)
+    owners, other_owners = _holders(chosen.consumers, _MOST_OWNERS, by_owner=True)
+    waiting = [*_waiting(chosen.consumers)]
+    return GpusPage(
+        totals=tuple(map(_amounts, chosen.totals())),
+        groups=tuple(_groups(nodes, rows)),
+        namespaces=namespaces,
+        other_namespaces=other_namespaces,
+        owners=owners,
+        other_owners=other_owners,
+        waiting=tuple(waiting[:_MOST_WAITING]),
+        other_waiting=max(len(waiting) - _MOST_WAITING, 0),
+        models=tuple(sorted({_model(node) for node in usage.nodes})),
+        all_namespaces=tuple(sorted({consumer.namespace for consumer in usage.consumers})),
+        filter=wanted,
+        shown=len(shown),
+        matching=len(nodes),
+        nodes=len(usage.nodes),
+        first=first,
+    )
+
+
+def node_row(usage: Usage, name: str) -> tuple[NodeRow, tuple[Consumer, ...]] | None:
+    """One node, and who has GPUs there; None if there is no node of this name with GPUs."""
+    node = next((node for node in usage.nodes if node.name == name), None)
+    if node is None:
+        return None
+    consumers = tuple(c for c in usage.consumers if c.node == name)
+    return _row(node, consumers, Filter()), consumers
+
+
+def _model(node: NodeUsage) -> str:
+    return node.model or NO_MODEL
+
+
+def _groups(nodes: Sequence[NodeUsage], rows: Mapping[str, NodeRow]) -> Iterator[Group]:
+    ordered = sorted(nodes, key=lambda node: (_model(node), node.name))
+    for model, members in groupby(ordered, _model):
+        found = [*members]
+        totals = Usage(tuple(found), ()).totals()
+        shown = tuple(rows[node.name] for node in found if node.name in rows)
+        yield Group(model, len(found), tuple(map(_amounts, totals)), tuple(_room(found)), shown)
+
+
+def _room(nodes: Sequence[NodeUsage]) -> Iterator[Room]:
+    """Room for pods of several cards, of which all must be on one node.
+
+    Partitions and shares are left out: pods seldom take several.
+    """
+    free = [
+        int(used.free) for node in nodes for used in node.resources if used.free and _is_whole(used)
+    ]
+    for size in _SIZES:
+        pods = [amount // size for amount in free if amount >= size]
+        yield Room(size, len(pods), sum(pods))
+
+
+def _is_whole(used: ResourceUsage) -> bool:
+    name = used.resource.rpartition("/")[2]
+    return (
+        (used.total or 0) <= _MOST_CARDS_OF_A_NODE and "mig-" not in name and "shared" not in name
+    )
+
+
+_MOST_CARDS_OF_A_NODE = 16  # more are replicas or shares
+
+
+def _amounts(used: ResourceUsage) -> Amounts:
+    parts = _states(used)
+    taken = used.allocated - used.overcommitted
+    return Amounts(
+        used.resource,
+        used,
+        allocated_text(used),
+        bar((Part(TAKEN, taken), *parts), used.total or used.allocated),
+        f"{text(used.overcommitted)} overcommitted" if used.overcommitted else "",
+    )
+
+
+def _states(used: ResourceUsage) -> tuple[Part, ...]:
+    """What nobody has, by why."""
+    return (
+        Part(STRANDED, used.stranded, "", "stranded: the node lacks CPU, memory or room for a pod"),
+        Part(FREE, used.free, "", "free"),
+        Part(
+            UNAVAILABLE, used.unavailable, "", "unavailable: unhealthy, or the node takes no pods"
+        ),
+    )
+
+
+def _row(node: NodeUsage, consumers: Sequence[Consumer], wanted: Filter) -> NodeRow:
+    by_card: dict[str, list[CardUsage]] = defaultdict(list)
+    for card in node.cards:
+        if card.total:
+            by_card[card.resource].append(card)
+    return NodeRow(
+        node.name,
+        node.status,
+        node.status == "Ready",
+        tuple(
+            (_amounts(used), _picture(used, by_card.get(used.resource, ()), consumers, wanted))
+            for used in node.resources
+        ),
+        f"{node.free_cpu / _NANO:.4g}",
+        f"{node.free_memory / _GIB:.0f}Gi",
+    )
+
+
+def _picture(
+    used: ResourceUsage,
+    divided: Sequence[CardUsage],
+    consumers: Sequence[Consumer],
+    wanted: Filter,
+) -> Picture:
+    if divided:
+        return shared_cards(
+            [(_parts_of_card(card, consumers, wanted), card.total or 0) for card in divided]
+        )
+    parts = [
+        Part(
+            _state(consumer),
+            consumer.amounts[used.resource],
+            *_says(consumer, used.resource, wanted),
+        )
+        for consumer in consumers
+        if consumer.amounts.get(used.resource)
+    ]
+    return cards((*parts, *_states(used)), used.total or used.allocated)
+
+
+def _parts_of_card(card: CardUsage, consumers: Sequence[Consumer], wanted: Filter) -> list[Part]:
+    parts = [
+        Part(_state(consumer), share.amount, *_says(consumer, card.resource, wanted, share.amount))
+        for consumer in consumers
+        for share in consumer.shares
+        if (share.card, share.resource) == (card.card, card.resource)
+    ]
+    rest = (card.total or 0) - sum(part.amount for part in parts)
+    return [*parts, Part(FREE, max(rest, 0), "", f"free on card {card.card}")]
+
+
+def _state(consumer: Consumer) -> str:
+    return STARTING if consumer.is_starting else TAKEN
+
+
+def _says(
+    consumer: Consumer, resource: str, wanted: Filter, amount: Amount | None = None
+) -> tuple[str, str]:
+    """Who has it, in short and in full; empty in short if the viewer looks at another namespace."""
+    own = consumer.amounts.get(resource, 0) if amount is None else amount
+    what = (
+        "starting" if consumer.is_starting else "idle, no pod uses it" if consumer.is_idle else ""
+    )
+    pods = f"{len(consumer.pods)} pods" if consumer.pods else consumer.name
+    title = f"{consumer.namespace}/{pods} of {consumer.owner}: {text(own)} {resource}"
+    short = consumer.owner.rpartition("/")[2]
+    is_other = wanted.namespace and consumer.namespace != wanted.namespace
+    return "" if is_other else short, f"{title} ({what})" if what else title
+
+
+def _holders_of_nodes(
+    consumers: Iterable[Consumer], names: set[str]
+) -> Mapping[str, list[Consumer]]:
+    found: dict[str, list[Consumer]] = defaultdict(list)
+    for consumer in consumers:
+        if consumer.node in names:
+            found[consumer.node].append(consumer)
+    for held in found.values():
+        held.sort(key=lambda consumer: (consumer.namespace, consumer.owner, consumer.name))
+    return found
+
+
+def _holders(
+    consumers: Iterable[Consumer], most: int, *, by_owner: bool
+) -> tuple[tuple[Holder, ...], int]:
+    """Who has most, and how many others there are."""
+    has: dict[tuple[str, str, str], Amount] = defaultdict(int)
+    wants: dict[tuple[str, str, str], Amount] = defaultdict(int)
+    pods: dict[tuple[str, str, str], int] = defaultdict(int)
+    for consumer in consumers:
+        for resource, amount in consumer.amounts.items():
+            key = consumer.namespace, consumer.owner if by_owner else "", resource
+            (has if consumer.node else wants)[key] += amount
+            pods[key] += len(consumer.pods) or 1
+    first = heapq.nsmallest(most, pods, key=lambda key: (-has.get(key, 0), -wants.get(key, 0), key))
+    rows = (Holder(*k, text(has.get(k, 0)), text(wants.get(k, 0)), pods[k]) for k in first)
+    return tuple(rows), len(pods) - len(first)
+
+
+def _waiting(consumers: Iterable[Consumer]) -> Iterator[Waiting]:
+    for consumer in consumers:
+        if not consumer.node:
+            amounts = ", ".join(f"{text(a)} {name}" for name, a in consumer.amounts.items())
+            is_pod = not consumer.name.startswith("resourceclaim/")
+            yield Waiting(consumer.namespace, consumer.name, consumer.owner, amounts, is_pod)

@@ -1,0 +1,285 @@
+"""What a manifest would get: findings at their lines, the patch, the fixed text, the answer."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lint.fix.fixer import FixedText, Fixer
+from lint.linter import Linter
+from lint.preview import Preview
+from policies.policy import Policy
+from reports.findings import LocatedFinding
+from reports.results import Results
+from rules.base.json_values import Json, as_object, as_text
+from rules.engine.fixing import fix
+from rules.finding import Action
+from rules.objects.object_ref import group_of, object_ref
+from rules.profile.context import Context
+from rules.workloads.discovery import flatten_lists
+from sources.sources import DISK, Source, source_of
+from webhook.admission.decider import Decider
+from webhook.admission.decision import Decision
+from webhook.admission.review import AdmissionReview
+from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, WEBHOOK_NAME_SUFFIX
+
+NAME = "manifest.yaml"
+MODES = {action.word: action for action in (Action.DENY, Action.WARN, Action.AUDIT)}
+MAX_CHARACTERS = 200_000
+_MOST_ANSWERS = 50  # objects
+_MOST_LINES = 5_000
+_LIMITS = ("limitranges", "resourcequotas")
+
+
+class Line(NamedTuple):
+    """A line of the manifest, with the findings that begin there."""
+
+    number: int
+    text: str
+    findings: tuple[Mark, ...]
+
+
+class Mark(NamedTuple):
+    """A finding below its line: carets of a `width` from a column, counted from 0."""
+
+    level: str
+    rule: str
+    message: str
+    help: str
+    start: int
+    width: int
+    is_fixable: bool
+
+
+class Admission(NamedTuple):
+    """What the API server would answer to one object: see `webhook.admission`."""
+
+    object: str
+    outcome: str
+    is_allowed: bool
+    message: str
+    warnings: tuple[str, ...]
+    patch: str
+
+
+class Verdict(NamedTuple):
+    """All that is said about a manifest."""
+
+    lines: tuple[Line, ...]
+    counts: tuple[tuple[str, int], ...]
+    problems: tuple[tuple[str, str], ...]
+    fixed: str
+    diff: tuple[tuple[str, str], ...]
+    admissions: tuple[Admission, ...]
+    objects: int
+    pods: int
+
+
+class Chosen(NamedTuple):
+    """A manifest, and how to evaluate it. The profile is empty for those of the policy."""
+
+    manifest: str = ""
+    profile: str = ""
+    mode: str = Action.DENY.word
+    namespace: str = ""
+
+
+HOW = (
+    "POST a form with the field manifest, and if you like profile, mode and namespace, to this "
+    "address"
+)
+"""What is said to programs that only GET the page."""
+
+
+def chosen(given: Mapping[str, str], profiles: Sequence[str]) -> Chosen:
+    """What a form says; what is not to be chosen is left at its default."""
+    mode, profile = given.get("mode", ""), given.get("profile", "")
+    return Chosen(
+        # Forms send line breaks as two characters.
+        given.get("manifest", "").replace("\r\n", "\n"),
+        profile if profile in profiles else "",
+        mode if mode in MODES else Action.DENY.word,
+        given.get("namespace", "")[:63],
+    )
+
+
+def document(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as plain data."""
+    return {
+        "version": 1,
+        "findings": [
+            {
+                "level": mark.level,
+                "rule": mark.rule,
+                "line": line.number,
+                "column": mark.start + 1,
+                "message": mark.message,
+                "help": mark.help,
+                "fixable": mark.is_fixable,
+            }
+            for line in verdict.lines
+            for mark in line.findings
+        ],
+        "problems": [{"level": level, "message": text} for level, text in verdict.problems],
+        "fixed": verdict.fixed,
+        "admissions": [
+            {
+                "object": one.object,
+                "allowed": one.is_allowed,
+                "message": one.message,
+                "warnings": list(one.warnings),
+                "patch": json.loads(one.patch or "[]"),
+            }
+            for one in verdict.admissions
+        ],
+    }
+
+
+def evaluate(text: str, policy: Policy, mode: Action, namespace: str) -> Verdict:
+    """What the linter and the webhook say about the manifests in `text`. Nothing is kept."""
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    context = Context(today=today, namespace=namespace or None)
+    source = source_of(NAME, text.encode(errors="surrogatepass"), DISK, is_named=True)
+    linter = Linter(policy, context, preview=True)
+    linter.evaluate([source])
+    results = linter.results
+    fixed = _fixed(source, policy, context)
+    return Verdict(
+        tuple(_lines(text, results)),
+        tuple((level, results.count(level)) for level in ("error", "warning", "note")),
+        tuple(_problems(results)),
+        fixed,
+        tuple(_diff(text, fixed)) if fixed != text else (),
+        tuple(_admissions(linter.previews, policy, mode, namespace, today)),
+        results.objects,
+        results.pods,
+    )
+
+
+def _fixed(source: Any, policy: Policy, context: Context) -> str:
+    texts: list[FixedText] = []
+
+    def deliver(text: FixedText) -> bool:
+        texts.append(text)
+        return True
+
+    Linter(policy, context, fixer=Fixer(deliver)).evaluate([source])
+    return texts[0].new if texts else source.text if isinstance(source, Source) else ""
+
+
+def _lines(text: str, results: Results) -> Iterator[Line]:
+    by_line: dict[int, list[Mark]] = {}
+    for located in results.findings:
+        by_line.setdefault(located.span.line, []).append(_mark(located))
+    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+        yield Line(number, line, tuple(by_line.get(number, ())))
+
+
+def _mark(located: LocatedFinding) -> Mark:
+    finding, excerpt = located.finding, located.excerpt
+    start = located.span.column - 1
+    return Mark(
+        located.level,
+        finding.rule,
+        finding.message,
+        finding.help,
+        start,
+        excerpt.width,
+        finding.fixable,
+    )
+
+
+def _problems(results: Results) -> Iterator[tuple[str, str]]:
+    for failed in results.not_evaluated:
+        where = f"line {failed.line}: " if failed.line else ""
+        yield "error", f"not evaluated: {where}{failed.message}"
+    for skipped in results.skipped:
+        yield "warning", f"not evaluated: {skipped.why}"
+    for remark in results.remarks:
+        if remark.level != "note":
+            yield (
+                remark.level,
+                f"line {remark.line}: {remark.message}" if remark.line else remark.message,
+            )
+    for left in results.not_fixed:
+        yield "warning", f"not fixed: {', '.join(left.rules)}: {left.reason}"
+    if results.nothing_to_evaluate:
+        yield "warning", results.nothing_to_evaluate
+
+
+def _diff(before: str, after: str) -> Iterator[tuple[str, str]]:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
+    for line in [*lines][2:_MOST_LINES]:
+        yield line[:1], line[1:]
+
+
+def _admissions(
+    previews: list[Preview], policy: Policy, mode: Action, namespace: str, today: datetime.date
+) -> Iterator[Admission]:
+    """What the webhook answers to each object, as it is created."""
+    decider = Decider(policy)
+    objects = [raw for p in previews for raw, _ in flatten_lists(as_object(p.before), ())]
+    for raw in objects[:_MOST_ANSWERS]:
+        review = _review(raw, namespace)
+        if not _is_sent(review):
+            continue
+        mutated = decider.mutate(review, mode, today)
+        after: Json = review.object
+        if mutated.operations:
+            context = Context(today, review.namespace, "", "CREATE")
+            after = fix(review.object, decider.rules, context).manifest
+        validated = decider.validate(review._replace(object=after), mode, today)
+        ref = object_ref(
+            review.kind, review.group, as_object(raw.get("metadata")), namespace or None
+        )
+        hooks = f"pods.{mode.word}" if review.is_pod else f"workloads.{mode.word}", mode.word
+        yield _admission(str(ref), hooks, mutated, validated)
+
+
+def _is_sent(review: AdmissionReview) -> bool:
+    """Whether API servers send objects of this kind: see `webhook.registration`."""
+    if review.is_pod or review.is_claim:
+        return True
+    if not review.group and review.resource in _LIMITS:
+        return True
+    kinds = (BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS)
+    return any(review.resource in known.get(review.group, ()) for known in kinds)
+
+
+def _review(raw: Any, namespace: str) -> AdmissionReview:
+    """The review of the creation of an object by somebody who is nobody in particular."""
+    metadata = as_object(raw.get("metadata"))
+    kind = as_text(raw.get("kind"))
+    return AdmissionReview(
+        uid="playground",
+        api_version="admission.k8s.io/v1",
+        group=group_of(raw),
+        kind=kind,
+        resource=f"{kind.lower()}s",
+        operation="CREATE",
+        namespace=as_text(metadata.get("namespace")) or namespace or "default",
+        name=as_text(metadata.get("name")),
+        user="",
+        object={**raw},
+        old=None,
+        dry_run=True,
+        size=len(json.dumps(raw, default=str)),
+    )
+
+
+def _admission(
+    ref: str, hooks: tuple[str, str], mutated: Decision, validated: Decision
+) -> Admission:
+    # The API server shows the same warning once.
+    warnings = tuple(dict.fromkeys((*mutated.warnings, *validated.warnings)))
+    patch = json.dumps([*mutated.operations], indent=2) if mutated.operations else ""
+    for hook, decision in zip(hooks, (mutated, validated), strict=True):
+        if not decision.allowed:
+            name = f"{hook}{WEBHOOK_NAME_SUFFIX}"
+            message = f'admission webhook "{name}" denied the request: {decision.message}'
+            return Admission(ref, "refused", False, message, warnings, patch)  # noqa: FBT003  # a field
+    outcome = "admitted with changes" if patch else "admitted"
+    return Admission(ref, outcome, True, "", warnings, patch)  # noqa: FBT003  # a field

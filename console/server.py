@@ -1,0 +1,429 @@
+"""The server: addresses, answers as HTML or JSON, and what browsers may do with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from cluster.gpus.document import to_document
+from cluster.source.objects import SourceError
+from cluster.why.explanation import to_document as explained_document
+from console.pages import findings, playground, rules
+from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
+from console.rendering import FOLDER, Templates
+from console.state import ClusterState
+from reports.explain import explanation
+from reports.findings import RULES
+from reports.formats import rule_page as manual_page
+
+NAVIGATION = (
+    ("/", "GPUs"),
+    ("/findings", "Findings"),
+    ("/playground", "Playground"),
+    ("/rules", "Rules"),
+)
+MAX_BYTES = 1 << 20  # of a request
+_SECONDS = 20  # for one answer
+_MOST_PAGES = 10_000
+_MOST_STREAMS = 200
+_EVENT_SECONDS = 1.0  # at least between two events of a stream
+_BEAT_SECONDS = 20.0  # after which a stream says that it is still there
+_EXPLAINED_NODES = 200
+_EVALUATIONS = 2  # of the playground at once
+LEVELS = ("error", "warning", "note")
+_CONTENT_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+    "Vary": "Accept",
+}
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+_log = logging.getLogger("gpuward.console")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Answer(NamedTuple):
+    """What a page answers: `document` as JSON, or the template with its `values` as HTML."""
+
+    document: Callable[[], Any]
+    template: str
+    values: Mapping[str, Any]
+    status: int = 200
+
+
+class Console:
+    """The pages about one cluster. `hosts` are the names by which browsers may call the server."""
+
+    def __init__(self, state: ClusterState, hosts: frozenset[str]) -> None:
+        self._state = state
+        self._hosts = hosts
+        self._templates = Templates()
+        self._change = asyncio.Event()
+        self._streams = 0
+        self._evaluations = asyncio.Semaphore(_EVALUATIONS)
+
+    def application(self) -> web.Application:
+        """The application for aiohttp."""
+        made = web.Application(middlewares=[self._protect], client_max_size=MAX_BYTES)
+        made.on_response_prepare.append(_add_headers)
+        made.on_startup.append(self._follow_changes)
+        made.router.add_get("/", self._page(self._gpus))
+        made.router.add_get("/nodes/{node}", self._page(self._node))
+        made.router.add_get("/pods/{namespace}/{pod}", self._page(self._pod))
+        made.router.add_get("/findings", self._page(self._findings))
+        made.router.add_get("/findings/{mark}", self._page(self._finding))
+        made.router.add_get("/rules", self._page(self._rules))
+        made.router.add_get("/rules/{rule}", self._page(self._rule))
+        made.router.add_get("/playground", self._page(self._empty_playground))
+        made.router.add_post("/playground", self._check_manifest)
+        made.router.add_get("/static/{name}", _static)
+        made.router.add_get("/events", self._events)
+        made.router.add_get("/healthz", _healthy)
+        return made
+
+    async def _follow_changes(self, _application: web.Application) -> None:
+        """Have the state wake the streams, from whichever thread changes it."""
+        loop = asyncio.get_running_loop()
+        self._state.on_change = lambda: loop.call_soon_threadsafe(self._change.set)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: the version of the state, whenever it has changed."""
+        if self._streams >= _MOST_STREAMS:
+            raise web.HTTPServiceUnavailable(text="too many pages are open")
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        self._streams += 1
+        try:
+            sent = -1
+            while True:
+                version = self._state.version
+                line = ": nothing new" if version == sent else f"data: {version}"
+                await stream.write(f"{line}\n\n".encode())
+                sent = version
+                await asyncio.sleep(_EVENT_SECONDS)
+                if self._state.version == sent:
+                    self._change.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_BEAT_SECONDS):
+                            await self._change.wait()
+        except (ConnectionResetError, asyncio.CancelledError):
+            return stream
+        finally:
+            self._streams -= 1
+
+    @web.middleware
+    async def _protect(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer only to own names, and tell browsers what the pages may do.
+
+        Without the check of the name, any site could have a name of its own lead to this address,
+        and read the pages by its scripts.
+        """
+        try:
+            self._refuse_other_names(request)
+            async with asyncio.timeout(None if request.path == "/events" else _SECONDS):
+                answer = await handler(request)
+        except web.HTTPException as error:
+            answer = error if error.status < 400 else self._error(request, error.status, error.text)  # noqa: PLR2004  # redirects
+        except TimeoutError:
+            answer = self._error(request, 503, f"no answer within {_SECONDS} seconds")
+        except SourceError as error:
+            answer = self._error(request, 503, str(error))
+        except Exception as error:  # noqa: BLE001  # a bug in one page must not hide the others
+            _log.exception("%s failed", request.path)
+            why = f"gpuward itself failed here, please report it: {type(error).__name__}"
+            answer = self._error(request, 500, why)
+        return answer
+
+    def _refuse_other_names(self, request: web.Request) -> None:
+        if _host(request) not in self._hosts:
+            raise web.HTTPMisdirectedRequest(text="this name is not that of the console")
+
+    def _page(self, make: Callable[[web.Request], Answer]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await asyncio.to_thread(self._written, make, request)
+
+        return handle
+
+    def _written(self, make: Callable[[web.Request], Answer], request: web.Request) -> web.Response:
+        version = self._state.version  # of the state that the answer is at least about
+        answer = make(request)
+        if wants_json(request.headers.get("Accept", "")):
+            body = json.dumps(answer.document(), indent=2) + "\n"
+            return web.Response(text=body, content_type="application/json", status=answer.status)
+        return self._html(answer, version)
+
+    def _html(self, answer: Answer, version: int) -> web.Response:
+        common = {
+            "state": self._state,
+            "state_version": version,
+            "navigation": NAVIGATION,
+            "current": "",
+        }
+        body = self._templates.render(answer.template, {**common, **answer.values})
+        response = web.Response(text=body, content_type="text/html", status=answer.status)
+        response.enable_compression()
+        return response
+
+    def _error(self, request: web.Request, status: int, why: str | None) -> web.StreamResponse:
+        message = why or ""
+        values = {"heading": f"Error {status}", "message": message}
+        answer = Answer(lambda: {"error": message}, "error.html", values, status)
+        return self._written(lambda _request: answer, request)
+
+    def _gpus(self, request: web.Request) -> Answer:
+        wanted = filter_of(request.query)
+        usage, missing = self._state.reading()
+        page = gpus_page(usage, wanted)
+        values = {
+            "heading": "GPUs",
+            "current": "/",
+            "page": page,
+            "filter": wanted,
+            "states": STATES,
+            "missing": missing,
+            "reasons": self._reasons(page),
+        }
+        return Answer(lambda: to_document(filtered(usage, wanted)), "gpus.html", values)
+
+    def _reasons(self, page: GpusPage) -> Mapping[tuple[str, str], str]:
+        """Why the pods that the page shows wait, by namespace and name.
+
+        The answer of the scheduler is there already; to find our own takes time in large clusters.
+        """
+        said = self._state.scheduler_messages()
+        found = {}
+        for one in page.waiting:
+            key = one.namespace, one.name
+            if not one.is_pod:
+                continue
+            if page.nodes <= _EXPLAINED_NODES:
+                why = self._state.why(*key)
+                found[key] = why.verdict if why else ""
+            else:
+                found[key] = said.get(key, "")
+        return found
+
+    def _pod(self, request: web.Request) -> Answer:
+        namespace, name = request.match_info["namespace"], request.match_info["pod"]
+        found = self._state.why(namespace, name)
+        if found is None:
+            raise web.HTTPNotFound(text=f"there is no pod {namespace}/{name}")
+        values = {"heading": name, "why": found}
+        return Answer(lambda: explained_document(found), "pod.html", values)
+
+    def _node(self, request: web.Request) -> Answer:
+        name = request.match_info["node"]
+        usage = self._state.reading().usage
+        found = node_row(usage, name)
+        if found is None:
+            raise web.HTTPNotFound(text=f"there is no node {name!r} with GPUs")
+        row, consumers = found
+        values = {"heading": name, "node": row, "consumers": consumers}
+        return Answer(lambda: to_document(usage.on_nodes(frozenset({name}))), "node.html", values)
+
+    def _findings(self, request: web.Request) -> Answer:
+        wanted = finding_filter_of(request.query)
+        audited = self._state.audit(only_refused=wanted.refused)
+        results = audited.result.results
+        values = {
+            "heading": "Findings",
+            "current": "/findings",
+            "page": findings.findings_page(results, wanted),
+            "filter": wanted,
+            "levels": LEVELS,
+            "audited": audited.read_at,
+        }
+        return Answer(lambda: findings.document(results, wanted), "findings.html", values)
+
+    def _finding(self, request: web.Request) -> Answer:
+        mark = request.match_info["mark"]
+        results = self._state.audit().result.results
+        located = findings.find(results, mark)
+        if located is None:
+            raise web.HTTPNotFound(text="this finding is gone")
+        row = findings.row_of(located, mark)
+        preview = self._state.fix_preview(located)
+        about = rules.rule_page(row.rule, self._state.policy, {})
+        sections = dict(about.sections) if about else {}
+        values = {
+            "heading": row.rule,
+            "current": "/findings",
+            "row": row,
+            "preview": preview,
+            "why": sections.get("Why it matters", ()),
+        }
+
+        def document() -> Any:
+            diff = [sign + line for sign, line in preview.lines]
+            return {**row._asdict(), "fix": preview.title, "diff": diff, "whyNoFix": preview.why}
+
+        return Answer(document, "finding.html", values)
+
+    def _counts(self) -> Mapping[str, int]:
+        """How many findings each rule has."""
+        found = self._state.audit().result.results.findings
+        return Counter(located.finding.rule for located in found)
+
+    def _rules(self, request: web.Request) -> Answer:
+        wanted = request.query.get("q", "")[:100]
+        families = rules.catalogue(self._state.policy, self._counts(), wanted)
+        values = {
+            "heading": "Rules",
+            "current": "/rules",
+            "families": families,
+            "wanted": wanted,
+        }
+        rows = [rules.as_document(row) for _, members in families for row in members]
+        return Answer(lambda: rows, "rules.html", values)
+
+    def _rule(self, request: web.Request) -> Answer:
+        name = request.match_info["rule"]
+        page = rules.rule_page(name, self._state.policy, self._counts())
+        if page is None:
+            raise web.HTTPNotFound(text=f"there is no rule {name!r}")
+        values = {
+            "heading": name,
+            "current": "/rules",
+            "page": page,
+            "manual": manual_page(name),
+        }
+        text = explanation(RULES[name])
+        return Answer(
+            lambda: {**rules.as_document(page.row), "explanation": text}, "rule.html", values
+        )
+
+    def _empty_playground(self, request: web.Request) -> Answer:
+        chosen = playground.chosen(request.query, self._state.profiles)
+        return self._playground(chosen, None)
+
+    async def _check_manifest(self, request: web.Request) -> web.StreamResponse:
+        """Evaluate a manifest: nothing is changed by it, and nothing is kept."""
+        _refuse_other_sites(request)
+        given = await request.post()
+        texts = {name: value for name, value in given.items() if isinstance(value, str)}
+        chosen = playground.chosen(texts, self._state.profiles)
+        if len(chosen.manifest) > playground.MAX_CHARACTERS:
+            most = f"{playground.MAX_CHARACTERS:,}"
+            raise web.HTTPRequestEntityTooLarge(
+                playground.MAX_CHARACTERS, len(chosen.manifest), text=f"more than {most} characters"
+            )
+        async with self._evaluations:
+            return await asyncio.to_thread(self._checked, request, chosen)
+
+    def _checked(self, request: web.Request, chosen: playground.Chosen) -> web.Response:
+        policy = self._state.policy_for(chosen.profile)
+        verdict = playground.evaluate(
+            chosen.manifest, policy, playground.MODES[chosen.mode], chosen.namespace
+        )
+        answer = self._playground(chosen, verdict)
+        if request.query.get("part") == "verdict":
+            answer = answer._replace(template="verdict.html")
+        return self._written(lambda _request: answer, request)
+
+    def _playground(self, chosen: playground.Chosen, verdict: playground.Verdict | None) -> Answer:
+        values = {
+            "heading": "Playground",
+            "current": "/playground",
+            "chosen": chosen,
+            "verdict": verdict,
+            "profiles": self._state.profiles,
+            "modes": playground.MODES,
+            "most": playground.MAX_CHARACTERS,
+        }
+        document = playground.document(verdict) if verdict else {"how": playground.HOW}
+        return Answer(lambda: document, "playground.html", values)
+
+
+def finding_filter_of(query: Mapping[str, str]) -> findings.Filter:
+    """The filter of findings that the query of an address means."""
+    texts = {name: query.get(name, "")[:300] for name in ("namespace", "rule", "owner", "level")}
+    if texts["level"] not in LEVELS:
+        texts["level"] = ""
+    return findings.Filter(**texts, refused=query.get("as") == "deny", page=_page_number(query))
+
+
+def _page_number(query: Mapping[str, str]) -> int:
+    page = query.get("page", "1")
+    is_number = page.isdecimal() and len(page) < len(str(_MOST_PAGES))
+    return max(int(page), 1) if is_number else 1
+
+
+def _refuse_other_sites(request: web.Request) -> None:
+    """Refuse a request that a page of another site has sent.
+
+    Browsers say where a request comes from, and no script can change it. Programs say nothing.
+    """
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin = request.headers.get("Origin", "")
+    if site not in {"same-origin", "none"} or (origin and urlsplit(origin).netloc != request.host):
+        raise web.HTTPForbidden(text="the request comes from another site")
+
+
+def filter_of(query: Mapping[str, str]) -> Filter:
+    """The filter that the query of an address means; what is no filter is left out."""
+    texts = {name: query.get(name, "")[:253] for name in ("model", "namespace", "state", "node")}
+    if texts["state"] not in STATES:
+        texts["state"] = ""
+    return Filter(**texts, page=_page_number(query))
+
+
+def wants_json(accept: str) -> bool:
+    """Whether a client asks for JSON before HTML, as programs do and browsers do not."""
+    kinds = [kind.split(";")[0].strip() for kind in accept.split(",")[:20]]
+    found = [kind for kind in kinds if kind in {"application/json", "text/html"}]
+    return found[:1] == ["application/json"]
+
+
+def _host(request: web.Request) -> str:
+    """The name by which a request calls the server, without the port."""
+    host = request.headers.get("Host", "")
+    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0].lower()
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)
+
+
+async def _static(request: web.Request) -> web.StreamResponse:
+    content = assets().get(request.match_info["name"])
+    if content is None:
+        raise web.HTTPNotFound
+    kind = _TYPES[os.path.splitext(request.match_info["name"])[1]]
+    response = web.Response(body=content, content_type=kind, charset="utf-8")
+    response.enable_compression()
+    return response
+
+
+async def _healthy(_request: web.Request) -> web.StreamResponse:
+    return web.Response(text="ok\n")
+
+
+def assets() -> Mapping[str, bytes]:
+    """The files that pages load, by their names."""
+    folder = os.path.join(FOLDER, "static")
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        if os.path.splitext(name)[1] in _TYPES:
+            with open(os.path.join(folder, name), "rb") as file:
+                found[name] = file.read()
+    return found

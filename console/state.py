@@ -1,0 +1,298 @@
+"""What is known of a cluster, and what the commands make of it."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from cluster.audit.audit import AuditResult, audit
+from cluster.gpus.reading import Reading
+from cluster.gpus.running_account import RunningAccount
+from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
+from cluster.source.following import Key
+from cluster.source.objects import (
+    CLAIMS,
+    NODES,
+    PODS,
+    QUOTAS,
+    SLICES,
+    ListError,
+    MissingRightError,
+    NotServedError,
+    Object,
+    ObjectReader,
+    Resource,
+    SourceError,
+)
+from cluster.why.explanation import Explanation, explain
+from cluster.why.filters import read_node
+from console.pages.findings import FixPreview, fix_preview
+from console.store import ObjectStore
+from policies.loading import default_policy
+from policies.policy import Policy
+from policies.profiles import built_in
+from reports.findings import LocatedFinding
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.profile.context import Context
+
+FOLLOWED = (NODES, PODS, SLICES, CLAIMS)
+"""The resources that the account of GPUs is made of."""
+AUDIT_SECONDS = 300.0
+"""So old may an audit of a cluster be; the audit of files is done once."""
+
+
+class Audit(NamedTuple):
+    """An audit, and when it was done."""
+
+    result: AuditResult
+    read_at: datetime.datetime
+
+
+class ClusterState:
+    """What is known of a cluster. Its methods may be called from several threads.
+
+    - `title` is what the pages call the cluster.
+    - `reader` reads other objects than those of FOLLOWED when they are asked for.
+    - `is_live`: it may change, as a cluster does and files do not.
+    - `on_change` is called after each change, from the thread that has brought it.
+
+    It is a `cluster.source.following.Follower`.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        reader: ObjectReader,
+        policy: Policy,
+        policy_file: str = "",
+        *,
+        is_live: bool = True,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.title, self.policy, self.policy_file = title, policy, policy_file
+        self.on_change: Callable[[], object] = lambda: None
+        self._reader = reader
+        self._rules = policy.rule_set()
+        self.is_live = is_live
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._account = RunningAccount(self._rules.profile)
+        self._pending: dict[Key, Object] = {}
+        self._errors: dict[Resource, ListError] = {}
+        self._listed: set[Resource] = set()
+        self._version = 0
+        self._read_at = _now()
+        self._usage: Usage | None = None
+        self._audit_lock = threading.Lock()
+        self._audits: dict[bool, tuple[float, Audit]] = {}
+
+    # What a follower is told.
+
+    def put(self, resource: Resource, raw: Object) -> None:
+        """Take a node, a pod, a claim or a slice in."""
+        with self._lock:
+            self._put(resource, raw)
+            self._changed()
+        self.on_change()
+
+    def drop(self, resource: Resource, key: Key) -> None:
+        """Forget such an object."""
+        with self._lock:
+            if resource == PODS:
+                self._account.drop_pod(key)
+                self._pending.pop(key, None)
+            elif resource == NODES:
+                self._put_pods(must=self._account.drop_node(key[1]))
+            elif resource == CLAIMS:
+                self._account.put_claim(key, None)
+            elif resource == SLICES:
+                self._account.put_slice(key[1], None)
+            self._changed()
+        self.on_change()
+
+    def listed(self, resource: Resource) -> None:
+        """Note that all objects of a resource are known."""
+        with self._lock:
+            self._listed.add(resource)
+            self._errors.pop(resource, None)
+            self._changed()
+        self.on_change()
+
+    def failed(self, resource: Resource, error: ListError) -> None:
+        """Note that a resource cannot be read now; what was known of it stays."""
+        with self._lock:
+            self._errors[resource] = error
+            self._changed()
+        self.on_change()
+
+    def _changed(self) -> None:
+        self._version += 1
+        self._read_at = _now()
+        self._usage = None
+
+    def _put(self, resource: Resource, raw: Object) -> None:
+        key = _key(raw)
+        if resource == PODS:
+            self._account.put_pod(raw)
+            if as_object(raw.get("spec")).get("nodeName"):
+                self._pending.pop(key, None)
+            elif as_object(raw.get("status")).get("phase") in {"Pending", None}:
+                self._pending[key] = raw
+        elif resource == NODES:
+            self._put_pods(must=self._account.put_node(raw))
+        elif resource == CLAIMS:
+            self._account.put_claim(key, raw)
+        elif resource == SLICES:
+            self._account.put_slice(key[1], raw)
+
+    def _put_pods(self, *, must: bool) -> None:
+        for pod in self._reader.list(PODS) if must else ():
+            self._account.put_pod(pod)
+
+    # What pages ask.
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        return self._version
+
+    @property
+    def read_at(self) -> datetime.datetime:
+        """When the last change was seen."""
+        return self._read_at
+
+    def reading(self) -> Reading:
+        """The account of the GPUs, and what is not known of it.
+
+        Raises SourceError if nothing is known yet, and why.
+        """
+        with self._lock:
+            if PODS not in self._listed and NODES not in self._listed:
+                raise self._errors.get(PODS) or SourceError(
+                    f"{self.title}: the nodes and pods are not listed yet; try again in a moment"
+                )
+            if self._usage is None:
+                self._usage = self._account.usage()
+            usage = self._usage
+            missing = [str(error) for error in self._errors.values()]
+            missing += [
+                f"{resource} are not listed yet"
+                for resource in FOLLOWED
+                if resource not in self._listed and resource not in self._errors
+            ]
+        return Reading(
+            usage, (*missing, *usage.unknown, *notes_on_cards_offered_twice(usage.nodes))
+        )
+
+    def why(self, namespace: str, name: str) -> Explanation | None:
+        """Why a pod is Pending; None if there is no such pod. Raises SourceError."""
+        with self._lock:
+            pod = self._pending.get((namespace, name))
+        pod = pod or self._reader.get(PODS, namespace, name)
+        return None if pod is None else self.explain(pod)
+
+    def explain(self, pod: Object, *, exists: bool = True) -> Explanation:
+        """Why `pod` is Pending, or would be. Raises SourceError."""
+        home = as_text(as_object(pod.get("metadata")).get("namespace"))
+        claims = None
+        if as_object(pod.get("spec")).get("resourceClaims"):
+            claims = {_key(raw)[1]: raw for raw in self._readable(CLAIMS, home)}
+        quotas = () if exists else self._readable(QUOTAS, home)
+        with self._lock:
+            nodes = [read_node(raw, load) for raw, load in self._account.nodes()]
+        return explain(pod, nodes, claims=claims, quotas=quotas, exists=exists)
+
+    def scheduler_messages(self) -> Mapping[Key, str]:
+        """What kube-scheduler has last said about each pod without a node."""
+        with self._lock:
+            pending = [*self._pending.items()]
+        return {key: said for key, raw in pending if (said := _scheduler_message(raw))}
+
+    def audit(self, *, only_refused: bool = False) -> Audit:
+        """What the rules say about all objects; or only what mode `deny` would refuse of them."""
+        with self._audit_lock:
+            done, found = self._audits.get(only_refused, (0.0, None))
+            now = self._monotonic()
+            if found is None or (self.is_live and now - done > AUDIT_SECONDS):
+                result = audit(self._reader, self.policy, None, only_refused=only_refused)
+                result.results.policy = self.policy_file
+                found = Audit(result, _now())
+                self._audits[only_refused] = self._monotonic(), found
+            return found
+
+    def fix_preview(self, located: LocatedFinding) -> FixPreview:
+        """What the fix of a finding alone would change in its object. Raises SourceError."""
+        ref = located.finding.object
+        if ref is None:
+            return FixPreview("", (), "the finding is about no object")
+        identity = self.audit().result.identities.get(ref)
+        version = identity.api_version.rpartition("/")[2] if identity else "v1"
+        resource = Resource(f"{ref.kind.lower()}s", ref.kind, ref.group, (version,))
+        raw = self._reader.get(resource, ref.namespace, ref.name)
+        if raw is None:
+            return FixPreview("", (), "the object is gone")
+        return fix_preview(raw, located, self._rules, Context(_now().date()))
+
+    @property
+    def profiles(self) -> Sequence[str]:
+        """What a manifest can be evaluated by: the policy in force, or a built-in profile."""
+        return ("", *built_in())
+
+    def policy_for(self, profile: str) -> Policy:
+        """The policy in force; with the name of a profile, the default policy for that."""
+        return default_policy([profile]) if profile else self.policy
+
+    def _readable(self, resource: Resource, namespace: str) -> list[Object]:
+        try:
+            return [*self._reader.list(resource, namespace)]
+        except (NotServedError, MissingRightError):
+            return []
+
+
+def state_of_files(
+    title: str, source: ObjectReader, policy: Policy, policy_file: str
+) -> ClusterState:
+    """The state of what is in files, which are read once. Raises SourceError."""
+    store = ObjectStore()
+    failed: list[SourceError] = []
+    for raw in source.list_all({}, None, failed.append):
+        store.put(raw)
+    if failed:
+        raise failed[0]
+    return state_of(title, store, policy, policy_file)
+
+
+def state_of(title: str, reader: ObjectReader, policy: Policy, policy_file: str) -> ClusterState:
+    """The state of what `reader` lists now. Raises SourceError if it can list no pods."""
+    state = ClusterState(title, reader, policy, policy_file, is_live=False)
+    for resource in FOLLOWED:
+        try:
+            for raw in reader.list(resource):
+                state.put(resource, raw)
+        except NotServedError:
+            pass
+        except MissingRightError as error:
+            if resource == PODS:
+                raise
+            state.failed(resource, error)
+            continue
+        state.listed(resource)
+    return state
+
+
+def _key(raw: Object) -> Key:
+    metadata = as_object(raw.get("metadata"))
+    return as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+
+
+def _scheduler_message(raw: Object) -> str:
+    conditions = as_objects(as_object(raw.get("status")).get("conditions"))
+    said = (as_text(c.get("message")) for _, c in conditions if c.get("type") == "PodScheduled")
+    return next(said, "").partition(". ")[0]  # what follows is about preemption
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(tz=datetime.UTC)

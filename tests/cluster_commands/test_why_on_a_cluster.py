@@ -1,0 +1,164 @@
+"""`gpuward why` agrees with kube-scheduler: its events are the oracle."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from cluster.api.connection import Connection
+from cluster.source.api_server import ApiServerSource
+from cluster.source.objects import PODS
+from cluster.why.cli import explanation_of
+from tests.testkit.control_plane.objects import gpu_node
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+
+GPU = "nvidia.com/gpu"
+TAINT = {"key": "gpuward.test/why", "value": "x", "effect": "NoSchedule"}
+OURS = [{"key": "gpuward.test/why", "operator": "Exists"}]
+# Older releases name the taint, and newer ones do not.
+_TAINT_TEXT = re.compile(r"node\(s\) had untolerated taint.*")
+
+
+def limits(gpus: int, cpu: str = "1") -> list[Any]:
+    amounts = {"cpu": cpu, "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
+    return [{"name": "main", "image": "i", "resources": {"limits": amounts, "requests": amounts}}]
+
+
+def affinity(*requirements: dict[str, Any], fields: tuple[dict[str, Any], ...] = ()) -> Any:
+    term = {"matchExpressions": list(requirements), "matchFields": list(fields)}
+    required = {"nodeSelectorTerms": [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+# What keeps each pod from every node.
+PODS_BY_NAME: dict[str, dict[str, Any]] = {
+    "too-many-cards": {"containers": limits(9), "tolerations": OURS},
+    "too-many-now": {"containers": limits(4), "tolerations": OURS},
+    "too-much-cpu": {"containers": limits(2, "63"), "tolerations": OURS},
+    "both": {"containers": limits(5, "200"), "tolerations": OURS},
+    "no-toleration": {"containers": limits(1)},
+    "selects-nothing": {
+        "containers": limits(1),
+        "tolerations": OURS,
+        "nodeSelector": {"gpuward.test/model": "c"},
+    },
+    "selects-some": {
+        "containers": limits(7),
+        "tolerations": OURS,
+        "nodeSelector": {"gpuward.test/model": "a"},
+    },
+    "affinity": {
+        "containers": limits(1),
+        "tolerations": OURS,
+        "affinity": affinity({"key": "gpuward.test/size", "operator": "Gt", "values": ["80"]}),
+    },
+    "names-a-node": {
+        "containers": limits(7),
+        "tolerations": OURS,
+        "affinity": affinity(
+            fields=({"key": "metadata.name", "operator": "In", "values": ["why-a-0"]},)
+        ),
+    },
+    "init-container": {
+        "containers": limits(1),
+        "initContainers": [{**limits(9)[0], "name": "init"}],
+        "tolerations": OURS,
+    },
+    "gated": {
+        "containers": limits(1),
+        "tolerations": OURS,
+        "schedulingGates": [{"name": "gpuward.test/gate"}],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    home = plane.namespace()
+    names = []
+    for model, size, count in (("a", "40", 3), ("b", "80", 2)):
+        for number in range(count):
+            name = f"why-{model}-{number}"
+            labels = {"gpuward.test/model": model, "gpuward.test/size": size}
+            node = gpu_node(name, GPU, 8, labels, taint=False)
+            node["spec"]["taints"] = [TAINT]
+            node["spec"]["unschedulable"] = name == "why-b-1"
+            plane.create("/api/v1/nodes", node)
+            names.append(name)
+    path = f"/api/v1/namespaces/{home}/pods"
+    for number, name in enumerate(names[:-1]):
+        # Each leaves two cards, and no CPU on some nodes.
+        spec = {
+            "containers": limits(6, "30" if number % 2 else "62"),
+            "tolerations": OURS,
+            "nodeSelector": {"kubernetes.io/hostname": name},
+        }
+        plane.create(path, {"metadata": {"name": f"takes-{name}"}, "spec": spec})
+    for number in range(len(names) - 1):
+        taken = f"{path}/takes-{names[number]}"
+        eventually(partial(has_node, plane, taken))
+    for name, spec in PODS_BY_NAME.items():
+        plane.create(path, {"metadata": {"name": name}, "spec": spec})
+    yield home
+    for name in names:
+        answer = plane.request("DELETE", f"/api/v1/nodes/{name}")
+        assert answer.status == HTTPStatus.OK
+
+
+def has_node(plane: ControlPlane, path: str) -> bool:
+    return "nodeName" in plane.request("GET", path).body["spec"]
+
+
+def counts(message: str) -> Counter[str]:
+    """How many nodes each reason of a message has, such as `3 Insufficient cpu`."""
+    # What follows is about preemption.
+    reasons = message.partition(" nodes are available: ")[2].partition(". ")[0]
+    found: Counter[str] = Counter()
+    for reason in reasons.rstrip(". ").split(", "):
+        number, _, text = reason.partition(" ")
+        found[_TAINT_TEXT.sub("node(s) had untolerated taint", text)] += int(number)
+    return found
+
+
+def said(plane: ControlPlane, namespace: str, name: str) -> str:
+    """What the scheduler has last said about a pod."""
+    pod = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
+    conditions = pod["status"].get("conditions", [])
+    return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+
+
+@pytest.mark.parametrize("name", [name for name in PODS_BY_NAME if name != "gated"])
+def test_the_sums_are_those_of_the_scheduler(
+    plane: ControlPlane, namespace: str, name: str
+) -> None:
+    source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
+
+    def agrees() -> bool:
+        pod = source.get(PODS, namespace, name)
+        assert pod is not None
+        found = explanation_of(pod, source, pytest.fail)
+        message = said(plane, namespace, name)
+        if "nodes are available" not in message:
+            return False
+        assert not found.fitting
+        return counts(found.summary) == counts(message)
+
+    # Nodes of other tests come and go: until the scheduler has seen the same ones.
+    eventually(agrees, seconds=20, what=said(plane, namespace, name))
+
+
+def test_a_gate_is_what_the_scheduler_says(plane: ControlPlane, namespace: str) -> None:
+    source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
+    pod = source.get(PODS, namespace, "gated")
+    assert pod is not None
+    found = explanation_of(pod, source, pytest.fail)
+    assert found.verdict == "it waits for the scheduling gates gpuward.test/gate"
+    eventually(lambda: "gates" in said(plane, namespace, "gated"))
+    assert found.fitting

@@ -1,0 +1,304 @@
+"""Tests of the console in a browser: by what a person sees and does."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from cluster.source.objects import PODS
+from console.cli import main
+from console.state import ClusterState
+from tests.testkit.browser import browser as running_browser
+from tests.testkit.console.server import demo_objects, demo_state, live_state, serve
+from tests.testkit.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+PAGES = (
+    "/",
+    "/?namespace=vision",
+    "/nodes/h100-2",
+    "/pods/training/pretrain-big",
+    "/findings?level=note",
+    "/findings?as=deny",
+    "/rules",
+    "/rules/visible-devices-env",
+    "/playground",
+    "/no-such-page",
+)
+BYPASS = (ROOT / "examples" / "bypass.yaml").read_text(encoding="utf-8")
+WIDE, NARROW = ViewportSize(width=1360, height=900), ViewportSize(width=360, height=780)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serve(demo_state()) as found:
+        yield found
+
+
+class Complaints(list[str]):
+    """What a browser complains about: refusals by the policy, errors of scripts, other hosts."""
+
+    def listen(self, page: Page, own: str) -> None:
+        page.on("console", lambda message: self.append(message.text))
+        page.on("pageerror", lambda error: self.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith(own) else self.append(one.url))
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    complaints = Complaints()
+    with browser.new_context(viewport=WIDE, base_url=address) as context:
+        opened = context.new_page()
+        complaints.listen(opened, address)
+        yield opened
+    assert complaints == []
+
+
+def test_a_person_finds_the_stranded_cards_and_who_has_the_node(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("With GPUs that are").select_option("stranded")
+    page.get_by_role("button", name="Apply").click()
+    nodes = page.locator(".nodes tbody tr")
+    expect(nodes).to_have_count(2)
+    row = nodes.filter(has_text="h100-2")
+    expect(row).to_contain_text("4 stranded")
+    assert "4 stranded" in (row.locator("svg").get_attribute("aria-label") or "")
+    row.get_by_role("link", name="h100-2").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Node h100-2")
+    expect(page.get_by_role("row").filter(has_text="tokenize")).to_contain_text("2 nvidia.com/gpu")
+
+
+def test_a_person_finds_why_a_pod_is_pending(page: Page) -> None:
+    page.goto("/")
+    pending = page.get_by_role("region", name=re.compile("^Pending"))
+    expect(pending).to_contain_text("does not tolerate the taint dedicated=vision:NoSchedule")
+    pending.get_by_role("link", name="vision/annotate").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Why is annotate Pending?")
+    nearest = page.locator("table.refusing tbody tr").first
+    expect(nearest).to_contain_text("2 nodes · NVIDIA-L40S")
+    expect(nearest).to_contain_text("Add a toleration for dedicated=vision:NoSchedule")
+
+
+def test_a_person_follows_a_finding_to_its_fix(page: Page) -> None:
+    page.goto("/findings?level=note")
+    page.get_by_role("link", name="1 note of toleration-default in vision").click()
+    expect(page.locator("article")).to_have_count(1)
+    page.locator("article").get_by_role("link", name="toleration-default").click()
+    expect(page.locator(".diff .plus").first).to_contain_text("tolerations:")
+    page.get_by_role("link", name="All about toleration-default").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("toleration-default")
+
+
+def test_a_person_pastes_a_manifest_and_copies_its_fix(browser: Browser, address: str) -> None:
+    with browser.new_context(base_url=address, viewport=WIDE) as context:
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.goto("/playground")
+        page.get_by_label("Manifest").fill(BYPASS)
+        verdict = page.locator("#verdict")
+        expect(verdict).to_contain_text('admission webhook "deny.gpuward.io" denied the request')
+        marks = verdict.locator(".mark.error")
+        expect(marks.first).to_contain_text("visible-devices-env")
+        expect(verdict.locator(".line").nth(12)).to_have_class(re.compile("at-fault"))
+        verdict.get_by_role("button", name="Copy").click()
+        expect(verdict.get_by_role("button", name="Copied")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert "value: void" in copied
+        assert copied != BYPASS
+
+
+def test_a_link_has_the_manifest_where_the_server_does_not_see_it(
+    browser: Browser, address: str
+) -> None:
+    with browser.new_context(base_url=address) as context:
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.goto("/playground")
+        page.get_by_label("Manifest").fill(BYPASS)
+        page.locator("[name=mode]").select_option("warn")
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.locator("#said")).to_have_text("Copied.")
+        link = page.evaluate("navigator.clipboard.readText()")
+        colleague = context.new_page()
+        asked: list[str] = []
+        colleague.on("request", lambda request: asked.append(request.url))
+        colleague.goto(link)
+        expect(colleague.get_by_label("Manifest")).to_have_value(BYPASS)
+        expect(colleague.locator("[name=mode]")).to_have_value("warn")
+        expect(colleague.locator("#verdict")).to_contain_text("visible-devices-env")
+        assert not [url for url in asked if "visible" in url.partition("#")[0].lower()]
+
+
+def test_without_a_script_the_pages_and_the_playground_work(browser: Browser, address: str) -> None:
+    with browser.new_context(java_script_enabled=False, base_url=address) as context:
+        page = context.new_page()
+        for path in PAGES:
+            page.goto(path)
+            assert page.locator("h1").count() == 1
+        page.goto("/playground")
+        page.get_by_label("Manifest").fill(BYPASS)
+        page.get_by_role("button", name="Check").click()
+        assert "denied the request" in page.locator("#verdict").inner_text()
+        assert page.get_by_label("Manifest").input_value() == BYPASS
+
+
+def test_the_keyboard_alone_is_enough(page: Page) -> None:
+    page.goto("/")
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+    wanted = page.get_by_role("link", name="vision/annotate")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", page.evaluate("document.activeElement.outerHTML")
+        if wanted.evaluate("link => link === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Why is annotate Pending?")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, address: str, scheme: Any) -> None:
+    axe = Axe()
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    with browser.new_context(base_url=address, viewport=WIDE, color_scheme=scheme) as context:
+        page = context.new_page()
+        for path in PAGES:
+            page.goto(path)
+            if path == "/playground":
+                page.get_by_label("Manifest").fill(BYPASS)
+                expect(page.locator("#verdict .mark").first).to_be_visible()
+            found = axe.run(page, options={"runOnly": {"type": "tag", "values": tags}})
+            assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_no_page_is_wider_than_the_window(browser: Browser, address: str, viewport: Any) -> None:
+    with browser.new_context(base_url=address, viewport=viewport) as context:
+        page = context.new_page()
+        for path in PAGES:
+            page.goto(path)
+            width = page.evaluate("document.documentElement.scrollWidth")
+            assert width <= viewport["width"], path
+
+
+def test_the_page_is_dark_where_the_user_wants_it(browser: Browser, address: str) -> None:
+    colors = set()
+    for scheme in ("light", "dark"):
+        with browser.new_page(color_scheme=scheme) as page:
+            page.goto(address)
+            colors.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colors) == 2
+
+
+def test_states_differ_without_colours(page: Page) -> None:
+    page.goto("/")
+    fills = {
+        state: page.locator(f".cards .{state} rect").first.evaluate(
+            "shape => [getComputedStyle(shape).fill, getComputedStyle(shape).strokeDasharray]"
+        )
+        for state in ("taken", "starting", "stranded", "free", "unavailable")
+    }
+    assert "hatch" in fills["stranded"][0]
+    assert "cross" in fills["unavailable"][0]
+    assert fills["starting"][1] != fills["free"][1]
+    assert fills["taken"] != fills["free"]
+
+
+def test_a_change_in_the_cluster_is_seen_without_a_reload(browser: Browser) -> None:
+    state = demo_state()
+    pod = next(raw for raw in demo_objects() if raw["metadata"]["name"] == "annotate")
+    with serve(state) as address, browser.new_context(viewport=WIDE) as context:
+        page = context.new_page()
+        page.goto(address)
+        expect(page.locator("#live")).to_have_text("live")
+        page.get_by_role("link", name="vision/annotate").focus()
+        other = page.get_by_role("link", name="search/rerank")
+        other.focus()
+        bound = copy.deepcopy(pod)
+        bound["spec"]["nodeName"] = "l40s-1"
+        bound["status"] = {"phase": "Running"}
+        state.put(PODS, bound)
+        expect(page.get_by_role("link", name="vision/annotate")).to_have_count(0)
+        expect(page.locator("tr").filter(has_text="l40s-1")).to_contain_text("7/8")
+        assert other.evaluate("link => link === document.activeElement")
+
+
+def test_many_nodes_are_grouped_then_opened(browser: Browser) -> None:
+    with serve(large_state(1_000)) as address, browser.new_context(viewport=WIDE) as context:
+        page = context.new_page()
+        page.goto(address)
+        assert page.locator(".nodes").count() == 0
+        page.get_by_role("link", name="Show 500 nodes").first.click()
+        expect(page.locator(".nodes tbody tr")).to_have_count(100)
+        page.get_by_role("link", name="Next").click()
+        expect(page.get_by_role("navigation", name="Pages of nodes")).to_contain_text(
+            re.compile("101.200 of 500 nodes")
+        )
+
+
+def large_state(nodes: int) -> ClusterState:
+    """Nodes of two models, each with a pod."""
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    objects: list[Any] = []
+    for number in range(nodes):
+        name = f"gpu-{number:04}"
+        labels = {"nvidia.com/gpu.product": ("A100", "H100")[number % 2]}
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "spec": {},
+                "status": {
+                    "capacity": amounts,
+                    "allocatable": amounts,
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            }
+        )
+        limits = {"nvidia.com/gpu": "4"}
+        containers = [{"name": "main", "image": "i", "resources": {"limits": limits}}]
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"pod-{number}", "namespace": "ml", "uid": str(number)},
+                "spec": {"nodeName": name, "containers": containers},
+                "status": {"phase": "Running"},
+            }
+        )
+    return live_state(objects)
+
+
+def test_the_exported_file_loads_nothing(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "gpus.html"
+    assert main(["--demo", "--isolated", "--export", str(file)]) == 0
+    complaints = Complaints()
+    with browser.new_context(viewport=WIDE) as context:
+        page = context.new_page()
+        complaints.listen(page, file.as_uri())
+        page.goto(file.as_uri())
+        assert page.locator(".nodes tbody tr").count() > 10
+        pending = page.locator("details").filter(has_text="vision/annotate:")
+        pending.locator("summary").click()
+        expect(pending.get_by_text("Add a toleration for dedicated=vision").first).to_be_visible()
+        assert page.evaluate("getComputedStyle(document.querySelector('.top')).display") == "flex"
+    assert complaints == []
+    assert "<script" not in file.read_text(encoding="utf-8")

@@ -1,0 +1,371 @@
+"""Tests of the pages without a browser: what they say, as HTML and JSON, and to whom."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp.test_utils import TestClient, TestServer
+
+from cluster.audit.cli import main as audit
+from cluster.gpus.cli import main as gpus
+from cluster.why.cli import main as why
+from console.cli import DEMO
+from console.server import Console
+from console.state import ClusterState
+from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_state
+
+JSON = {"Accept": "application/json"}
+PAGES = (
+    "/",
+    "/?model=NVIDIA-L40S&state=stranded",
+    "/?namespace=vision",
+    "/nodes/h100-2",
+    "/pods/vision/annotate",
+    "/findings",
+    "/findings?as=deny&level=note",
+    "/rules",
+    "/rules?q=mig",
+    "/rules/visible-devices-env",
+    "/playground",
+)
+# What a tenant may write into names that nobody checks, and what would harm a page.
+HOSTILE = (
+    "</title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{777*777}}"
+    "\x1b[2J\u202e\u200b" + "x" * 253
+)
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
+
+
+class Outline(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def count(self, tag: str) -> int:
+        return sum(found == tag for found, _ in self.elements)
+
+
+def client_of(state: ClusterState) -> TestClient[Any, Any]:
+    return TestClient(TestServer(Console(state, HOSTS).application()))
+
+
+@pytest.fixture(scope="module")
+def state() -> ClusterState:
+    return demo_state()
+
+
+async def text_of(state: ClusterState, path: str, **options: Any) -> str:
+    async with client_of(state) as client:
+        answer = await client.get(path, **options)
+        assert answer.status == 200, await answer.text()
+        return await answer.text()
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_has_one_heading_and_is_json_for_programs(
+    state: ClusterState, path: str
+) -> None:
+    page = Outline(await text_of(state, path))
+    assert (page.count("h1"), page.count("main")) == (1, 1)
+    json.loads(await text_of(state, path, headers=JSON))
+
+
+def test_the_demo_is_what_the_command_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpus(["-f", DEMO]) == 0
+    out = capsys.readouterr().out
+    assert "l40s-4" in out
+    assert "training" not in out
+
+
+async def test_gpus_are_those_of_the_command(
+    state: ClusterState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus(["-f", DEMO, "-o", "json"])
+    expected = json.loads(capsys.readouterr().out)
+    found = json.loads(await text_of(state, "/", headers=JSON))
+    assert found["nodes"] == expected["nodes"]
+    assert found["totals"] == expected["totals"]
+    key = lambda one: (one["namespace"], one["name"])  # noqa: E731
+    assert sorted(found["consumers"], key=key) == sorted(expected["consumers"], key=key)
+
+
+async def test_findings_are_those_of_the_command(
+    state: ClusterState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit(["-f", DEMO, "-o", "json", "--isolated", "--exit-zero"])
+    expected = json.loads(capsys.readouterr().out)
+    found = json.loads(await text_of(state, "/findings?level=note", headers=JSON))
+    marks = [{one["fingerprint"] for one in report["findings"]} for report in (found, expected)]
+    assert marks[0] == marks[1]
+    assert len(marks[0]) > 5
+    assert found["remarks"] == expected["remarks"]
+
+
+async def test_why_is_that_of_the_command(
+    state: ClusterState, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert why(["annotate", "-f", DEMO, "-o", "json"]) == 1
+    expected = json.loads(capsys.readouterr().out)
+    assert json.loads(await text_of(state, "/pods/vision/annotate", headers=JSON)) == expected
+
+
+async def test_filters_leave_out_what_does_not_fit(state: ClusterState) -> None:
+    async def nodes(query: str) -> set[str]:
+        document = json.loads(await text_of(state, f"/?{query}", headers=JSON))
+        return {node["name"] for node in document["nodes"]}
+
+    assert await nodes("model=Tesla-T4") == {"t4-1"}
+    assert await nodes("state=stranded") == {"h100-2", "l40s-4"}
+    assert await nodes("namespace=search") == {"l40s-6"}
+    assert await nodes("node=l40s&state=unavailable") == {"l40s-5"}
+    assert await nodes("node=no-such-node") == set()
+    assert "Nothing fits the filter." in await text_of(state, "/?node=no-such-node")
+
+
+@pytest.mark.parametrize(
+    "query", ["page=0", "page=-1", "page=x", "page=99999999999", "page=٣", "state=bogus", "a=b"]
+)
+async def test_an_odd_query_is_no_error(state: ClusterState, query: str) -> None:
+    await text_of(state, f"/?{query}")
+    await text_of(state, f"/findings?{query}")
+
+
+@pytest.mark.parametrize(
+    "path", ["/nodes/none", "/pods/vision/none", "/rules/none", "/findings/none", "/none"]
+)
+async def test_what_is_not_there_is_said(state: ClusterState, path: str) -> None:
+    async with client_of(state) as client:
+        answer = await client.get(path)
+        assert answer.status == 404
+        assert "Error 404" in await answer.text()
+        as_json = await client.get(path, headers=JSON)
+        assert "error" in await as_json.json()
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/static/console.css", "/none", "/healthz"])
+async def test_every_answer_limits_what_browsers_may_do(state: ClusterState, path: str) -> None:
+    async with client_of(state) as client:
+        headers = (await client.get(path)).headers
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "same-origin"
+    assert headers["Cache-Control"] == "no-store"
+    assert "Set-Cookie" not in headers
+
+
+async def test_a_name_that_leads_here_is_not_answered(state: ClusterState) -> None:
+    """As where a site has a name of its own lead to the loopback address."""
+    async with client_of(state) as client:
+        answer = await client.get("/", headers={"Host": "evil.example:8088"})
+        assert answer.status == 421
+        assert "h100" not in await answer.text()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+async def test_other_sites_cannot_send_manifests(
+    state: ClusterState, headers: dict[str, str]
+) -> None:
+    async with client_of(state) as client:
+        answer = await client.post("/playground", data={"manifest": "a: 1"}, headers=headers)
+        assert answer.status == 403
+
+
+async def test_only_reading_is_possible(state: ClusterState) -> None:
+    async with client_of(state) as client:
+        for path in ("/", "/findings", "/pods/vision/annotate"):
+            for method in ("POST", "PUT", "PATCH", "DELETE"):
+                assert (await client.request(method, path)).status == 405
+
+
+def hostile_cluster() -> list[Any]:
+    """A cluster in which every text that somebody may choose is hostile."""
+    metadata = {"labels": {"nvidia.com/gpu.product": HOSTILE}}
+    amounts = {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": HOSTILE, **metadata},
+        "spec": {"taints": [{"key": HOSTILE, "value": HOSTILE, "effect": "NoSchedule"}]},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+    owner = {"apiVersion": "v1", "kind": HOSTILE[:80], "name": HOSTILE[:200], "controller": True}
+    container = {
+        "name": HOSTILE,
+        "image": HOSTILE,
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": HOSTILE}],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+    }
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{HOSTILE}{number}",
+                "namespace": HOSTILE,
+                "uid": str(number),
+                "ownerReferences": [owner],
+            },
+            "spec": {"nodeName": bound, "nodeSelector": {HOSTILE: HOSTILE}}
+            | {"containers": [container], "schedulerName": HOSTILE}
+            | {"schedulingGates": [] if bound else [{"name": HOSTILE}]},
+            "status": {
+                "phase": "Running" if bound else "Pending",
+                "conditions": [{"type": "PodScheduled", "status": "False", "message": HOSTILE}],
+            },
+        }
+        for number, bound in enumerate((HOSTILE, ""))
+    ]
+    return [node, *pods]
+
+
+def hostile_pages() -> Iterator[tuple[str, str]]:
+    from console.rendering import address  # noqa: PLC0415
+
+    yield "GET", "/"
+    yield "GET", address("", model=HOSTILE[:253], namespace=HOSTILE[:253], node="x")
+    yield "GET", address("nodes", HOSTILE)
+    yield "GET", address("pods", HOSTILE, f"{HOSTILE}1")
+    yield "GET", address("pods", HOSTILE, HOSTILE)
+    yield "GET", address("findings", level="note")
+    yield "GET", address("findings", level="note", rule=HOSTILE, owner=HOSTILE, namespace=HOSTILE)
+    yield "GET", address("findings", HOSTILE)
+    yield "GET", address("rules", q=HOSTILE)
+    yield "GET", address("rules", HOSTILE)
+    yield "POST", "/playground"
+
+
+@pytest.mark.parametrize(("method", "path"), [*hostile_pages()], ids=lambda one: str(one)[:40])
+async def test_hostile_texts_stay_texts(method: str, path: str) -> None:
+    state = live_state(hostile_cluster())
+    manifest = yaml.safe_dump_all(hostile_cluster())
+    async with client_of(state) as client:
+        data = {"manifest": manifest, "namespace": HOSTILE} if method == "POST" else None
+        answer = await client.request(method, path, data=data)
+        text = await answer.text()
+    assert answer.status in {200, 404}, text
+    page = Outline(text)
+    assert (page.count("script"), page.count("img"), page.count("title") > 0) == (1, 0, True)
+    names = {name for _, attributes in page.elements for name in attributes}
+    assert not {name for name in names if name.startswith("on") or name == "style"}
+    assert not HARMFUL.search(text)
+    assert "603729" not in page.text  # what the template in it would say
+
+
+async def test_each_finding_shows_hostile_texts_as_texts() -> None:
+    state = live_state(hostile_cluster())
+    found = json.loads(await text_of(state, "/findings?level=note", headers=JSON))["findings"]
+    assert found
+    for one in found:
+        text = await text_of(state, f"/findings/{one['fingerprint']}")
+        assert not HARMFUL.search(text)
+        assert Outline(text).count("script") == 1
+
+
+async def test_values_of_variables_are_not_shown() -> None:
+    pod = next(raw for raw in demo_objects() if raw["metadata"]["name"] == "pretrain-big")
+    container = pod["spec"]["containers"][0]
+    container["env"] = [{"name": "DB_PASSWORD", "value": "s3cr3t"}]
+    annotation = {"kubectl.kubernetes.io/last-applied-configuration": "s3cr3t"}
+    pod["metadata"]["annotations"] = annotation
+    state = live_state([pod])
+    found = json.loads(await text_of(state, "/findings?level=note", headers=JSON))["findings"]
+    fixable = [one for one in found if one["fixable"]]
+    assert fixable
+    for one in fixable:
+        for headers in ({}, JSON):
+            text = await text_of(state, f"/findings/{one['fingerprint']}", headers=headers)
+            assert "s3cr3t" not in text
+        document = json.loads(text)
+        assert document["diff"], document
+    for path in ("/", "/pods/training/pretrain-big"):
+        assert "s3cr3t" not in await text_of(state, path)
+
+
+BYPASS = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: taker, namespace: ml}
+spec:
+  containers:
+    - name: main
+      image: example.com/app:1
+      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]
+"""
+
+
+async def test_the_playground_answers_as_the_webhook_does(state: ClusterState) -> None:
+    async with client_of(state) as client:
+        for mode, allowed in (("deny", False), ("warn", True), ("audit", True)):
+            form = {"manifest": BYPASS, "mode": mode}
+            answer = await client.post("/playground", data=form, headers=JSON)
+            (admission,) = (await answer.json())["admissions"]
+            assert admission["allowed"] is allowed, admission
+        assert answer.status == 200
+        form = {"manifest": BYPASS}
+        refused = await (await client.post("/playground", data=form, headers=JSON)).json()
+    (admission,) = refused["admissions"]
+    assert 'webhook "deny.gpuward.io" denied the request: gpuward [visible' in admission["message"]
+    (finding,) = [one for one in refused["findings"] if one["level"] == "error"]
+    assert (finding["rule"], finding["line"], finding["column"]) == ("visible-devices-env", 8, 51)
+
+
+async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
+    async with client_of(state) as client:
+        long = await client.post("/playground", data={"manifest": "x" * 200_001})
+        assert long.status == 413
+        body = io.BytesIO(b"manifest=" + b"x" * 2_000_000)
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        longer = await client.post("/playground", data=body, headers=form)
+        assert longer.status == 413
+        bomb = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
+            f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 9)}]\n"
+            for n in range(9)
+        )
+        answer = await client.post("/playground", data={"manifest": bomb}, headers=JSON)
+        (problem, *_) = (await answer.json())["problems"]
+        assert problem["message"].startswith("not evaluated")
+
+
+async def test_an_empty_cluster_says_so() -> None:
+    page = await text_of(live_state([]), "/")
+    assert "No node offers GPUs, and no pod asks for any." in page
+    assert "Nothing found." in await text_of(live_state([]), "/findings")
+
+
+async def test_nothing_is_known_before_the_first_list() -> None:
+    from console.store import ObjectStore  # noqa: PLC0415
+    from policies.loading import default_policy  # noqa: PLC0415
+
+    state = ClusterState("slow cluster", ObjectStore(), default_policy())
+    async with client_of(state) as client:
+        answer = await client.get("/")
+        assert answer.status == 503
+        assert "not listed yet" in await answer.text()

@@ -1,0 +1,1 @@
+"""The console for tests."""
