@@ -10,7 +10,12 @@ import pytest
 
 from tests.testkit.control_plane.processes import Processes
 from tests.testkit.paths import ROOT
-from tests.testkit.release.distributions import build_distributions, download_wheels, read_version
+from tests.testkit.release.distributions import (
+    build_distributions,
+    download_wheels,
+    pins_of,
+    read_version,
+)
 from tests.testkit.release.new_user import NewUser
 from tests.testkit.release.repository import (
     NEXT_VERSION,
@@ -82,7 +87,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what gpuward and its build require, as wheels for this machine."""
     folder = tmp_path_factory.mktemp("wheels")
     names = ("lint.txt", "image.txt", "build.txt")
-    download_wheels([REQUIREMENTS / name for name in names], folder)
+    completion = tmp_path_factory.mktemp("pins") / "completion.txt"
+    pins_of(REQUIREMENTS / "dev.txt", "shtab", completion)
+    download_wheels([*(REQUIREMENTS / name for name in names), completion], folder)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import venv
@@ -36,6 +37,14 @@ def _path_with_python(folder: Path) -> str:
     if not environment.exists():
         venv.create(environment, with_pip=True)
     return f"{environment / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+
+
+def pins_of(file: Path, name: str, target: Path) -> Path:
+    """Write the pin of one package in a requirements file, with its hashes, into `target`."""
+    blocks = re.split(r"^(?=\S)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    (found,) = (block for block in blocks if block.startswith(f"{name}=="))
+    target.write_text(found, encoding="utf-8")
+    return target
 
 
 def download_wheels(
