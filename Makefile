@@ -6,8 +6,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
-.PHONY: demo test test-fast test-cluster test-others test-node test-oldest control-plane
-.PHONY: container-runtime node-programs node plane proof check format docs cases bench bench-admission bench-end-to-end bench-resilience bench-console mutation clean
+.PHONY: demo release-rehearsal site test test-fast test-cluster test-others test-node test-oldest
+.PHONY: control-plane container-runtime node-programs node plane proof check format docs cases bench
+.PHONY: bench-admission bench-end-to-end bench-resilience bench-console mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -126,9 +127,26 @@ bench-console: .venv/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Releases what is committed on servers of this machine, and uses it as a new user: docs/releasing.md.
+release-rehearsal: .venv/.rehearsal .venv/.site control-plane
+	@$(BIN)/python -m pytest -q tests/rehearsal $(PYTEST)
+
+# With it what only the rehearsal needs.
+.venv/.rehearsal: requirements/rehearsal.txt .venv/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+# The documentation as a site, in build/site; a broken link or anchor is an error.
+site: .venv/.site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+.venv/.site: requirements/site.txt .venv/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 # Puts faults into a copy of the code, and lists those that no test notices: docs/testing.md.
 mutation: .venv/.dev
 	$(BIN)/python -m tools.mutation $(MUTATION)
 
 clean:
-	rm -rf .venv dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -41,8 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if not package or os.path.isdir(os.path.join(home, package)):
             raise  # a module of gpuward itself: a bug, not a missing extra
-        wanted = f"'.[{COMMANDS[verb][1]}]'" if COMMANDS[verb][1] else "."
-        hint = f"`pip install {wanted}` in a clone of the repository"
+        wanted = f"'gpuward[{COMMANDS[verb][1]}]'" if COMMANDS[verb][1] else "gpuward"
+        hint = f"`pip install {wanted}`"
         sys.stderr.write(f"gpuward {verb} needs the package {package}: {hint}\n")
         return 2
 

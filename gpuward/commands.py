@@ -57,6 +57,7 @@ COMMANDS = {
     "hook": ("lint.hooks.cli", "", "evaluate commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("reports.explain", "", "explain what a rule does and why"),
+    "report": ("lint.report", "", "print what reproduces a problem, with names replaced"),
     "rules": ("lint.rules_command", "", "list the rules"),
     "completion": ("gpuward.completion", "completion", "print what completes commands in a shell"),
     "manual": ("gpuward.manual", "", "print the manual page"),

@@ -33,6 +33,24 @@ def current_context(files: str) -> str | None:
     return next(filter(None, found), None)
 
 
+def contexts_of_clusters(kubeconfig: str | None = None) -> list[str]:
+    """One context for each cluster that the files know, the current one before others.
+
+    Raises ClusterError if there is no file.
+    """
+    files = _files(kubeconfig)
+    if not _exists(files):
+        raise _no_file(files)
+    current = current_context(files)
+    chosen: dict[str, str] = {}
+    for content in _contents(files):
+        for entry in content.get("contexts") or ():
+            name, cluster = entry.get("name"), (entry.get("context") or {}).get("cluster")
+            if name and cluster and (name == current or cluster not in chosen):
+                chosen[str(cluster)] = str(name)
+    return [*chosen.values()]
+
+
 def impersonation(files: str, context: str | None) -> list[tuple[str, str]]:
     """The headers with which the user of `context` acts as somebody else; most act as themselves.
 
@@ -82,6 +100,11 @@ def _named(files: str, field: str, name: str | None) -> dict[str, Any]:
     """The first entry of this name in the list `field` of the files; empty if there is none."""
     entries = (entry for content in _contents(files) for entry in content.get(field) or ())
     return next((entry for entry in entries if entry.get("name") == name), {})
+
+
+def _files(kubeconfig: str | None) -> str:
+    """The paths of the kubeconfig files, as kubectl chooses them."""
+    return kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
 
 
 def _contents(files: str) -> list[dict[str, Any]]:
@@ -137,7 +160,7 @@ class Connection:
     @classmethod
     def like_kubectl(cls, kubeconfig: str | None = None, context: str | None = None) -> Self:
         """Use the credentials that kubectl would use: those of the pod only if there is no file."""
-        files = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        files = _files(kubeconfig)
         more: list[tuple[str, str]] = []
 
         def load(configuration: client.Configuration) -> None:

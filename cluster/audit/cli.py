@@ -6,13 +6,16 @@ import argparse
 import datetime
 import sys
 import time
+from functools import partial
 from importlib import import_module
 
 from cluster.audit.audit import AuditResult, audit
+from cluster.audit.clusters import Clusters, audit_clusters
 from cluster.audit.period import ALWAYS, Period, duration, instant
 from cluster.audit.policy_reports import KINDS
 from cluster.service_options import STATUS_PORT, port, seconds_between
-from cluster.source.objects import SourceError
+from cluster.source.contexts import is_several, options_of_clusters
+from cluster.source.objects import ObjectSource, SourceError
 from cluster.source.options import add_options, open_connection, open_source
 from lint.linter import reduce_garbage_collection
 from lint.options import add_policy, add_reports
@@ -54,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(diff=False, patch=False)
-    add_options(made)
+    add_options(made, several=True)
     rules = made.add_argument_group("rules")
     add_policy(rules)
     rules.add_argument(
@@ -139,7 +142,7 @@ def main(arguments: list[str]) -> int:
         outputs = plan(options, options.files)
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
         policy, policy_file, *_ = choice.load()
-        source = open_source(options)
+        clusters = _clusters(options)
     except (UsageError, PolicyError, SourceError) as error:
         return _refuse(str(error))
     if options.files and (options.publish or options.events):
@@ -148,12 +151,16 @@ def main(arguments: list[str]) -> int:
     reduce_garbage_collection()
     only_refused = options.mode == "deny"
     period = _period(options)
-    result = audit(source, policy, options.namespace, only_refused=only_refused, period=period)
-    results = result.results
+
+    def run(source: ObjectSource) -> AuditResult:
+        return audit(source, policy, options.namespace, only_refused=only_refused, period=period)
+
+    results, last = audit_clusters(clusters, run)
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
     if results.nothing_to_evaluate and not options.quiet:
         where = " ".join(options.files) or "the cluster"
+        where += "s" if is_several(options) else ""
         where += f", namespace {options.namespace}" if options.namespace else ""
         where += ", of that time" if period != ALWAYS else ""
         write_error("gpuward", f"note: {where}: {results.nothing_to_evaluate}")
@@ -165,13 +172,19 @@ def main(arguments: list[str]) -> int:
     writer: Writer = import_module(f"reports.formats.{outputs.on_standard_output}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
-    is_stored = not (options.publish or options.events) or _store_findings(
-        options, result, notes=notes
-    )
+    is_stored = last is None or _store_findings(options, last, notes=notes)
     if not (is_written and is_stored):
         return 2
     status = results.status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
+
+
+def _clusters(options: argparse.Namespace) -> Clusters:
+    """What opens each cluster, by its context; the only one has no name. Raises SourceError."""
+    if not is_several(options):
+        source = open_source(options)
+        return {"": lambda: source}
+    return {name: partial(open_source, one) for name, one in options_of_clusters(options)}
 
 
 def _period(options: argparse.Namespace) -> Period:
@@ -190,6 +203,9 @@ def _contradiction(options: argparse.Namespace) -> str:
         return f"{given} is about all objects: leave --since, --since-time and --until-time out"
     if first and last and first > last:
         return "--until-time is earlier than --since or --since-time"
+    if is_several(options) and (options.publish or options.events or options.interval is not None):
+        given = "--publish" if options.publish else "--events" if options.events else "--interval"
+        return f"{given} is for one cluster: give one context"
     if options.interval is not None:
         if options.files or options.output or options.reports:
             return "--interval has no report: leave --filename, --output and --report out"
@@ -205,7 +221,9 @@ def _refuse(why: str) -> int:
 
 
 def _store_findings(options: argparse.Namespace, result: AuditResult, *, notes: bool) -> bool:
-    """Write the findings into the cluster; whether that succeeded."""
+    """Write the findings into the cluster, if the user wants it; whether that succeeded."""
+    if not (options.publish or options.events):
+        return True
     sinks = import_module("cluster.audit.sinks")
     failed: list[SourceError] = []
     try:

@@ -7,16 +7,17 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize
 from cluster.gpus.cgpu import inspect
-from cluster.gpus.document import to_document
+from cluster.gpus.document import to_document, to_document_of_clusters
 from cluster.gpus.pod_requests import amount_of
 from cluster.gpus.reading import read_usage
 from cluster.gpus.tables import (
     ALLOCATED,
     LEGEND,
+    Table,
     cards_table,
     display_width,
     join,
@@ -25,9 +26,11 @@ from cluster.gpus.tables import (
     nodes_table,
     owners_table,
     pods_table,
+    tables_of_clusters,
     totals_table,
 )
 from cluster.gpus.usage import Usage
+from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
@@ -89,7 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
     size = made.add_argument_group("stranded cards", "how much a pod needs beside a card:")
     size.add_argument("--pod-cpu", metavar="CPU", type=_amount, help="default: 1")
     size.add_argument("--pod-memory", metavar="MEMORY", type=_amount, help="default: 1Gi")
-    add_options(made)
+    add_options(made, several=True)
     return made
 
 
@@ -98,6 +101,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser()
     options = parser.parse_args(arguments)
     is_cgpu = options.output == "cgpu"
+    if is_several(options) and (is_cgpu or options.names):
+        unfit = "--output cgpu" if is_cgpu else "a node"
+        parser.error(f"{unfit} is of one cluster: give one context")
     if options.namespace and (options.by in {"node", "model"} or is_cgpu):
         view = f"--by {options.by}" if options.by else "--output cgpu"
         parser.error(
@@ -150,8 +156,8 @@ def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> 
     options = parse(arguments)
     try:
         profile = load_policy_or_config_map(options.policy, []).profile
-        source = open_source(options)
-        text, status = _output(options, source, profile)
+        ask = _question(options, profile)
+        text, status = ask()
     except (PolicyError, SourceError) as error:
         return _fail(error)
     sys.stdout.write(text)
@@ -159,12 +165,49 @@ def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> 
         sys.stdout.flush()
         wait(options.watch)
         try:
-            text, status = _output(options, source, profile)
+            text, status = ask()
         except SourceError as error:  # the cluster may be back next time
             _fail(error)
             continue
         sys.stdout.write((_CLEAR if sys.stdout.isatty() else "\n") + text)
     return status
+
+
+def _question(options: argparse.Namespace, profile: Profile) -> Callable[[], tuple[str, int]]:
+    """What asks for the text to print and the exit status, each time anew."""
+    if not is_several(options):
+        source = open_source(options)
+        return lambda: _output(options, source, profile)
+    clusters = [*options_of_clusters(options)]
+    return lambda: _of_clusters(options, clusters, profile)
+
+
+def _of_clusters(
+    options: argparse.Namespace,
+    clusters: Iterable[tuple[str, argparse.Namespace]],
+    profile: Profile,
+) -> tuple[str, int]:
+    """What to print about several clusters, and the exit status: one that fails hides no other."""
+    status = 0
+    found: dict[str, Usage] = {}
+    for context, of_one in clusters:
+        try:
+            source = open_source(of_one)
+            usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
+        except SourceError as error:
+            missing = (str(error),)
+        else:
+            found[context] = usage
+        for line in missing:
+            _fail(f"{context}: {line}")
+            status = _INCOMPLETE
+    if options.output in {"json", "yaml"}:
+        return format_document(to_document_of_clusters(found), options.output), status
+    if not any(usage.nodes or usage.consumers for usage in found.values()):
+        return (_nothing_found(options) if found else ""), status
+    by = options.by or ("owner" if options.namespace else "node")
+    tables = {context: _tables_by(by, usage, options) for context, usage in found.items()}
+    return _printed(tables_of_clusters(tables), options), status
 
 
 def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
@@ -209,19 +252,25 @@ def _nothing_found(options: argparse.Namespace) -> str:
 def _tables(usage: Usage, options: argparse.Namespace) -> str:
     if not (usage.nodes or usage.consumers):
         return _nothing_found(options)
-    bars = use_color(options.color, sys.stdout) and _has_blocks()
     by = options.by or ("owner" if options.namespace or not usage.nodes else "node")
+    return _printed(_tables_by(by, usage, options), options)
+
+
+def _tables_by(by: str, usage: Usage, options: argparse.Namespace) -> list[Table]:
+    """The tables with one row for each node, model, namespace or owner, or with the details."""
     if options.details:
-        tables = [cards_table(usage), pods_table(usage)]
-    elif by == "namespace":
-        tables = [namespaces_table(usage)]
-    elif by == "owner":
-        tables = [owners_table(usage)]
-    elif by == "model":
-        tables = [models_table(usage), totals_table(usage)]
-    else:
-        wide = options.output == "wide"
-        tables = [nodes_table(usage, wide=wide), totals_table(usage)]
+        return [cards_table(usage), pods_table(usage)]
+    if by == "namespace":
+        return [namespaces_table(usage)]
+    if by == "owner":
+        return [owners_table(usage)]
+    if by == "model":
+        return [models_table(usage), totals_table(usage)]
+    return [nodes_table(usage, wide=options.output == "wide"), totals_table(usage)]
+
+
+def _printed(tables: list[Table], options: argparse.Namespace) -> str:
+    bars = use_color(options.color, sys.stdout) and _has_blocks()
     text = join(tables, bars=bars)
     if bars and max(map(display_width, text.splitlines()), default=0) > _columns():
         text, bars = join(tables, bars=False), False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,12 @@ def to_document(usage: Usage) -> dict[str, Any]:
         "consumers": [_consumer(consumer) for consumer in usage.consumers],
         "totals": [_resource(used, pending=True) for used in usage.totals()],
     }
+
+
+def to_document_of_clusters(usages: Mapping[str, Usage]) -> dict[str, Any]:
+    """The same of several clusters, by their contexts."""
+    clusters = [{"context": context, **to_document(usage)} for context, usage in usages.items()]
+    return {"version": VERSION, "clusters": clusters}
 
 
 def _node(node: NodeUsage) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
@@ -28,6 +28,19 @@ class Table(NamedTuple):
 
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
+
+
+def tables_of_clusters(tables: Mapping[str, list[Table]]) -> list[Table]:
+    """The same tables of several clusters as one of each, with the cluster as its first column."""
+    merged = []
+    for same in zip(*tables.values(), strict=True):
+        rows = [
+            (context, *row)
+            for context, table in zip(tables, same, strict=True)
+            for row in table.rows
+        ]
+        merged.append(Table(("CLUSTER", *same[0].header), rows))
+    return merged
 
 
 def nodes_table(usage: Usage, *, wide: bool = False) -> Table:

@@ -111,8 +111,8 @@ _HEADER = (
     "was not certain: decide, and remove the two characters."
 )
 _INSTALL = (
-    f"helm install gpuward charts/gpuward -n gpuward-system --create-namespace -f {VALUES} "
-    f"--set-file policyText={POLICY}"
+    "helm install gpuward oci://ghcr.io/gpuward/charts/gpuward -n gpuward-system "
+    f"--create-namespace -f {VALUES} --set-file policyText={POLICY}"
 )
 
 

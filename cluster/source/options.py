@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from cluster.source.contexts import add_context_options
 from cluster.source.objects import Object, ObjectReader, SourceError
 from rules.base.json_values import as_object, as_text
 from rules.objects.object_ref import ObjectRef, object_ref
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
     from cluster.api.connection import Connection
 
 
-def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> None:
-    """Add the options to the parser of a command, which may be for all namespaces alone."""
-    group = add_connection_options(made)
+def add_options(
+    made: argparse.ArgumentParser, *, namespaced: bool = True, several: bool = False
+) -> None:
+    """Add the options to the parser of a command.
+
+    It may be for all namespaces alone, and may look at `several` clusters at once.
+    """
+    group = add_connection_options(made, several=several)
     if namespaced:
         scope = group.add_mutually_exclusive_group()
         scope.add_argument("--namespace", "-n", metavar="NS", help="only objects in this namespace")
@@ -43,11 +49,16 @@ def add_options(made: argparse.ArgumentParser, *, namespaced: bool = True) -> No
     )
 
 
-def add_connection_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_connection_options(
+    made: argparse.ArgumentParser, *, several: bool = False
+) -> argparse._ArgumentGroup:
     """Add the options of a command that only reads clusters; returns their group."""
     group = made.add_argument_group("where the objects are")
     group.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
-    group.add_argument("--context", metavar="NAME", help="the context in it to use")
+    if several:
+        add_context_options(group)
+    else:
+        group.add_argument("--context", metavar="NAME", help="the context in it to use")
     return group
 
 

@@ -38,12 +38,14 @@ Writer = Callable[[TextIO, Results, Style], None]
 def position(located: LocatedFinding) -> str:
     """FILE:LINE:COLUMN; empty for what a program wrote to standard input, as nobody has its lines.
 
-    It is empty for objects of a cluster, too. Reports then say where the finding is by its object
-    and its JSON Pointer.
+    It is empty for objects of a cluster, too, or the context if there are several clusters. Reports
+    then say where the finding is by its object and its JSON Pointer.
     """
     name = located.file
     if name in {STANDARD_INPUT, ""} and located.finding.object:
         return ""
+    if not located.span.line:
+        return name
     return f"{name}:{located.span.line}:{located.span.column}"
 
 

@@ -21,6 +21,7 @@ _NONE = "<none>"
 class _Row(NamedTuple):
     """One line of the first table: most severe first within an owner."""
 
+    cluster: str
     namespace: str
     owner: str
     severity: int
@@ -43,12 +44,14 @@ def _by_owner(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
     for located in findings:
         row = _row(located)
         objects[row] = max(objects[row], located.objects)
-    head = ("NAMESPACE", "OWNER", "LEVEL", "RULE", "OBJECTS")
-    lines = [
-        (row.namespace, row.owner, LEVELS[Action(-row.severity)], row.rule, str(count))
+    head = ("CLUSTER", "NAMESPACE", "OWNER", "LEVEL", "RULE", "OBJECTS")
+    lines: list[tuple[str, ...]] = [
+        (row.cluster, row.namespace, row.owner, LEVELS[Action(-row.severity)], row.rule, str(count))
         for row, count in sorted(objects.items())
     ]
-    return [head, *lines]
+    table = [head, *lines]
+    # Files have no cluster, and one cluster needs no name.
+    return table if any(row.cluster for row in objects) else [line[1:] for line in table]
 
 
 def _row(located: LocatedFinding) -> _Row:
@@ -56,7 +59,8 @@ def _row(located: LocatedFinding) -> _Row:
     namespace = owner.namespace if owner else ""
     name = f"{owner.kind}/{owner.name or _NONE}" if owner else ""
     severity = -located.finding.action
-    return _Row(namespace or _NONE, name or _NONE, severity, located.finding.rule)
+    cluster = "" if located.span.line else located.file
+    return _Row(cluster, namespace or _NONE, name or _NONE, severity, located.finding.rule)
 
 
 def _by_rule(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
@@ -65,7 +69,11 @@ def _by_rule(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
         rows[row.severity, row.rule].add(row)
     head = ("LEVEL", "RULE", "NAMESPACES", "OWNERS")
     lines = [
-        (LEVELS[Action(-severity)], rule, str(len({r.namespace for r in found})), str(len(found)))
+        (LEVELS[Action(-severity)], rule, _namespaces(found), str(len(found)))
         for (severity, rule), found in sorted(rows.items())
     ]
     return [head, *lines]
+
+
+def _namespaces(rows: Iterable[_Row]) -> str:
+    return str(len({(row.cluster, row.namespace) for row in rows}))

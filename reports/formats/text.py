@@ -94,7 +94,9 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
     yield f"{head}: {paint('bold', printable(finding.message))}"
     holder = affected(located) + (f", {finding.container}" if finding.container else "")
     where = position(located)
-    if not where or located.rendered_by:  # the place may be that of a template, or of its parent
+    if (
+        not (where and located.span.line) or located.rendered_by
+    ):  # the place may be that of a template, or of its parent
         holder = f"{holder}: {located.pointer_in_object}"
     gutter = " " * len(_line_number(span.line))
     yield printable(f"{gutter}--> {f'{where}   {holder}' if where else holder}")

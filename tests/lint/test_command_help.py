@@ -127,6 +127,6 @@ def test_every_command_has_a_parser() -> None:
 
 def test_completion_says_which_extra_it_needs() -> None:
     done = run_without("shtab", "completion", "bash")
-    assert (done.returncode, "'.[completion]'" in done.stderr) == (2, True)
+    assert (done.returncode, "'gpuward[completion]'" in done.stderr) == (2, True)
     assert run_without("shtab", "manual").returncode == 0
     assert run_without("prometheus_client", "completion", "bash").returncode == 0

@@ -197,6 +197,6 @@ def test_the_help_lists_the_exit_statuses_and_the_kubectl_command() -> None:
 
 def test_a_missing_client_package_is_named_with_its_extra() -> None:
     done = run_without("kubernetes", "webhooks", "remove")
-    hint = "`pip install '.[certs]'` in a clone of the repository"
+    hint = "`pip install 'gpuward[certs]'`"
     expected = f"gpuward webhooks needs the package kubernetes: {hint}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)

@@ -102,7 +102,7 @@ def test_every_command_works_from_the_wheel(installation: Installation, tmp_path
         done = installation.run(tmp_path, "gpuward", verb, "--help")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"gpuward {verb} needs the package ")
-        assert done.stderr.endswith(f": `pip install '.[{extra}]'` in a clone of the repository\n")
+        assert done.stderr.endswith(f": `pip install 'gpuward[{extra}]'`\n")
 
 
 def test_krew_installs_a_plugin_that_needs_nothing_but_python(

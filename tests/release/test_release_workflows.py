@@ -123,7 +123,7 @@ def test_the_image_is_tagged_after_it_has_run_and_is_scanned_and_signed(
     assert "tags" not in options
     after = done[build + 1 :]
     order = ["docker run", "anchore/scan-action", "anchore/scan-action", "cosign sign"]
-    order += ["actions/attest", "imagetools create"]
+    order += ["anchore/sbom-action", "cosign attest", "actions/attest", "imagetools create"]
     assert [word in step for word, step in zip(order, after, strict=True)] == [True] * len(order)
     scans = [step for step in job["steps"] if "scan-action" in step.get("uses", "")]
     assert {step["env"]["GRYPE_PLATFORM"] for step in scans} == set(options["platforms"].split(","))
