@@ -33,6 +33,7 @@ NAVIGATION = (
 )
 MAX_BYTES = 1 << 20  # of a request
 _SECONDS = 20  # for one answer
+_STILL_BUSY = f"no answer within {_SECONDS} seconds: it is still being worked out, so try again"
 _MOST_PAGES = 10_000
 _MOST_STREAMS = 200
 _EVENT_SECONDS = 1.0  # at least between two events of a stream
@@ -145,7 +146,7 @@ class Console:
         except web.HTTPException as error:
             answer = error if error.status < 400 else self._error(request, error.status, error.text)  # noqa: PLR2004  # redirects
         except TimeoutError:
-            answer = self._error(request, 503, f"no answer within {_SECONDS} seconds")
+            answer = self._error(request, 503, _STILL_BUSY)
         except SourceError as error:
             answer = self._error(request, 503, str(error))
         except Exception as error:  # noqa: BLE001  # a bug in one page must not hide the others
