@@ -77,6 +77,12 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
 
 
+FOR_AGENTS = (
+    "; for an agent of the platform, list its service account under components in a profile of the "
+    "policy"
+)
+
+
 def advice_for_agents(pod: Pod, context: Context) -> str:
     """What to do besides if a DaemonSet makes `pod`, which may so be an agent; else empty.
 
@@ -89,10 +95,7 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
         _is_component(c, pod, context) for c in pod.profile.components
     ):
         return "; for an agent of the platform, name its namespace by -n NAMESPACE"
-    return (
-        "; for an agent of the platform, list its service account under components in a profile "
-        "of the policy"
-    )
+    return FOR_AGENTS
 
 
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
