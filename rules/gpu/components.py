@@ -24,7 +24,7 @@ DAEMON_SET_CONTROLLERS = (
     CONTROLLER_MANAGER,
 )
 # The user that creates the pods of Deployments.
-_REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 # The prefix of the users that kubelets are. The API server allows them to create mirror pods only.
 _KUBELETS = "system:node:"
 
@@ -61,11 +61,11 @@ def _may_create(component: Component, pod: Pod, user: str | None) -> bool:
     if user is not None:
         return user in creators
     if pod.object.kind in {"Deployment", "ReplicaSet"}:
-        return _REPLICA_SET_CONTROLLER in creators
+        return REPLICA_SET_CONTROLLER in creators
     is_daemon = pod.is_daemon and (pod.exists or pod.object.kind == "DaemonSet")
     if is_daemon or not component.creators:
         return is_daemon and not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators)
-    return any(c not in (*DAEMON_SET_CONTROLLERS, _REPLICA_SET_CONTROLLER) for c in creators)
+    return any(c not in (*DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER) for c in creators)
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rules.base.traits import DEVICE_LIST_FOLDER
-from rules.gpu.components import DAEMON_SET_CONTROLLERS
+from rules.gpu.components import DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA
 from rules.gpu.images import (
     AGENTS,
@@ -47,13 +47,15 @@ MOST = {
     "mounts": 300,
     "resources": 500,
     "annotations": 300,
+    "mounts at paths of lists of devices": 20,
+    "characters in paths of such mounts": 4_000,
     "mounts of paths of the node": 50,
     "characters in these paths": 50_000,
     "node labels": 100,
     "terms of node affinity": 50,
     "expressions of them": 200,
 }
-LONGEST = {"name of a variable": 256, "value of a GPU variable": 4096}
+LONGEST = {"name of a variable": 256, "prefix": 256, "value of a GPU variable": 4096}
 _INDICES = list(range(MOST["GPU variables"]))
 _READABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
@@ -63,6 +65,9 @@ _TERMS = (
     "$spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
     ".?nodeSelectorTerms.orValue([])"
 )
+
+
+_USER = "request.userInfo.username"
 
 
 class Variable(NamedTuple):
@@ -98,15 +103,19 @@ def facts(profile: Profile) -> Iterator[Variable]:
     yield Variable("alternative", cel(_variable_facts(ALTERNATIVE, profile)))
 
 
-def vocabulary(profile: Profile, *, old: bool = False) -> Iterator[Variable]:
+def vocabulary(profile: Profile, *, old: bool = False, workloads: bool) -> Iterator[Variable]:
     """The variables that all statements use, each after those that it uses.
 
-    With `old` they are about the object before an update, and their names begin with `old`.
+    With `old` they are about the object before an update, and their names begin with `old`. With
+    `workloads` the object is no pod but has the template of one.
     """
     root = "oldObject" if old else "object"
+    pod = "$template" if workloads else root
     texts = {
-        "metadata": f"{root}.metadata",
-        "spec": f"{root}.spec",
+        **({"template": _template(f"dyn({root})")} if workloads else {}),
+        "objectMetadata": f"{root}.metadata",
+        "metadata": f"{pod}.metadata",
+        "spec": f"{pod}.spec",
         "annotations": "$metadata.?annotations.orValue({})",
         "base": _base(),
         "hostPaths": (
@@ -124,11 +133,19 @@ def vocabulary(profile: Profile, *, old: bool = False) -> Iterator[Variable]:
         "containers": _containers(),
         "requestsGpu": "$containers.exists(c, c.requestsGpu)",
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
-        "isDaemon": _is_daemon(),
+        "isDaemon": _is_daemon(workloads=workloads),
         "usesGpuRuntime": '$spec.?runtimeClassName.orValue("") in variables.runtimeClasses',
     }
     for name, text in texts.items():
         yield Variable(variable_name(name, old=old), resolve(text, old=old))
+
+
+def _template(workload: str) -> str:
+    """The template of the pods of a built-in workload."""
+    return (
+        f'request.kind.kind == "CronJob" ? {workload}.spec.jobTemplate.spec.template'
+        f' : request.kind.kind == "PodTemplate" ? {workload}.template : {workload}.spec.template'
+    )
 
 
 def variable_name(name: str, *, old: bool) -> str:
@@ -201,6 +218,10 @@ def _too_large(profile: Profile) -> str:
         *(f"$base.map(b, {count}).sum() > {MOST[name]}" for name, count in counts.items()),
         f"$spec.?volumes.orValue([]).size() > {MOST['volumes']}",
         *_too_many_paths(),
+        (
+            "$base.exists(b, b.raw.?envFrom.orValue([]).exists(s,"
+            f" s.?prefix.orValue('').size() > {LONGEST['prefix']}))"
+        ),
         f"$spec.?nodeSelector.orValue({{}}).size() > {MOST['node labels']}",
         f"{_TERMS}.size() > {MOST['terms of node affinity']}",
         (
@@ -223,6 +244,13 @@ def _too_many_paths() -> Iterator[str]:
         'm.?subPath.orValue("").size() + m.?subPathExpr.orValue("").size()'
         " + $hostPaths.filter(h, h.name == m.name)[0].path.size()"
     )
+    lists = (
+        "b.raw.?volumeMounts.orValue([])"
+        f".filter(m, m.mountPath.contains({cel(DEVICE_LIST_FOLDER)}))"
+    )
+    yield f"$base.map(b, {lists}.size()).sum() > {MOST['mounts at paths of lists of devices']}"
+    characters = f"$base.map(b, {lists}.map(m, m.mountPath.size()).sum()).sum()"
+    yield f"{characters} > {MOST['characters in paths of such mounts']}"
     most = MOST["characters in these paths"]
     yield f"$hostPaths.map(h, h.path.size()).sum() > {most}"
     yield f"$base.map(b, {mounted}.size()).sum() > {MOST['mounts of paths of the node']}"
@@ -504,28 +532,33 @@ def _state() -> str:
 # Pods for which rules are not run: `rules.gpu.components`.
 
 
-def is_mirror(user: str) -> str:
+def is_mirror() -> str:
     """Whether the pod is the mirror of a static pod, made by its kubelet."""
-    return f'{cel(MIRROR)} in $annotations && {user}.startsWith("system:node:")'
+    return f'{cel(MIRROR)} in $annotations && {_USER}.startsWith("system:node:")'
 
 
-def components(profile: Profile, user: str) -> Iterator[tuple[tuple[str, ...], str]]:
+def is_made_by_controller() -> str:
+    """Whether a controller makes the workload from another one, which was evaluated itself."""
+    return "$objectMetadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"
+
+
+def components(profile: Profile, *, workloads: bool) -> Iterator[tuple[tuple[str, ...], str]]:
     """The rules that are not run for a component, none for all, and whether the pod is one.
 
     The first that holds decides: the components with the fewest rules come first.
     """
     for component in sorted(profile.components, key=lambda component: len(component.rules)):
-        yield component.rules, _is_component(component, user)
+        yield component.rules, _is_component(component, workloads=workloads)
 
 
-def _is_component(component: Component, user: str) -> str:
+def _is_component(component: Component, *, workloads: bool) -> str:
     account = (
         '[$spec.?serviceAccountName.orValue("")].map(t, t != "" ? t : "default")'
         f".exists(t, {matches_any('t', component.service_accounts)})"
     )
     creators = component.creators or DAEMON_SET_CONTROLLERS
     tests = [
-        f"{user} in {cel(creators)}",
+        _may_be_created(component) if workloads else f"{_USER} in {cel(creators)}",
         matches_any("request.namespace", component.namespaces),
         account,
     ]
@@ -535,13 +568,27 @@ def _is_component(component: Component, user: str) -> str:
     return " && ".join(f"({test})" for test in tests)
 
 
-def _is_daemon() -> str:
-    """`is_made_by_daemon_set`."""
-    owner = 'o.kind == "DaemonSet" && o.?controller.orValue(false)'
+def _may_be_created(component: Component) -> str:
+    """`_may_create`, where the user is not known: whether those who may make such pods."""
+    creators = component.creators or DAEMON_SET_CONTROLLERS
+    of_deployments = cel(REPLICA_SET_CONTROLLER in creators)
+    of_daemon_sets = cel(not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators))
+    known = {*DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER}
+    of_others = cel(bool(component.creators) and any(c not in known for c in creators))
     return (
-        f"$metadata.?ownerReferences.orValue([]).exists(o, {owner})"
-        f" && request.userInfo.username in {cel(DAEMON_SET_CONTROLLERS)}"
+        f'request.kind.kind in ["Deployment", "ReplicaSet"] ? {of_deployments}'
+        ' : request.kind.kind == "DaemonSet" || ($isDaemon && request.operation == "UPDATE")'
+        f" ? {of_daemon_sets} : {of_others}"
     )
+
+
+def _is_daemon(*, workloads: bool) -> str:
+    """`is_made_by_daemon_set`. Who will create the pods of a workload is not known."""
+    owner = 'o.kind == "DaemonSet" && o.?controller.orValue(false)'
+    is_owned = f"$metadata.?ownerReferences.orValue([]).exists(o, {owner})"
+    if workloads:
+        return f'request.kind.kind == "DaemonSet" || {is_owned}'
+    return f"{is_owned} && {_USER} in {cel(DAEMON_SET_CONTROLLERS)}"
 
 
 # Nodes: `rules.placement.gpu_nodes`.

@@ -13,6 +13,7 @@ from rules.in_process.vocabulary import (
     Variable,
     components,
     facts,
+    is_made_by_controller,
     is_mirror,
     resolve,
     variable_name,
@@ -25,17 +26,16 @@ from webhook.in_process.statements import (
     left_out,
     reason_against,
 )
-from webhook.registration import RegistrationOptions, mode_selectors
+from webhook.registration import BUILT_IN_WORKLOADS, RegistrationOptions, mode_selectors
 
 LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
-USER = "request.userInfo.username"
 # The API server falls back to a fixed text if a message has more than 5,120 bytes, and cuts
 # warnings if those of one answer have more than 4,096.
 LONGEST = {Action.DENY: 4_500, Action.WARN: 2_500, Action.AUDIT: 2_500}
 _TOO_LARGE = (
     "[too-large] the API server does not evaluate this pod, because it has more than "
     + ", ".join(f"{number:,} {what}" for what, number in MOST.items())
-    + ", or a variable with a name of more than 256 characters"
+    + ", or a variable with a name or a prefix of more than 256 characters"
 )
 
 
@@ -58,26 +58,34 @@ def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str,
         for level in LEVELS:
             texts = ((rule, findings_at(rule, level, policy.exceptions, rules)) for rule in members)
             found = [(rule, text) for rule, text in texts if text]
-            if found:
-                name = f"gpuward-{family}-{level.word}"
-                yield _policy(name, policy, found, level, options)
-                yield from _bindings(name, level, options)
+            for workloads in (False, True) if found else ():
+                kind = "workloads-" if workloads else ""
+                target = _Target(f"gpuward-{family}-{kind}{level.word}", level, workloads)
+                yield _policy(target, policy, found, options)
+                yield from _bindings(target, options)
+
+
+class _Target(NamedTuple):
+    """The name of a policy, the action of its findings, and whether it is about workloads."""
+
+    name: str
+    level: Action
+    workloads: bool
 
 
 def _policy(
-    name: str,
+    target: _Target,
     policy: Policy,
     found: Sequence[tuple[ExportedRule, str]],
-    level: Action,
     options: ExportOptions,
 ) -> dict[str, Any]:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {
-            "name": name,
+            "name": target.name,
             "labels": _labels(),
-            "annotations": {"kubernetes.io/description": _description(policy, found, level)},
+            "annotations": {"kubernetes.io/description": _description(policy, found, target)},
         },
         "spec": {
             "failurePolicy": options.failure_policy,
@@ -85,17 +93,14 @@ def _policy(
                 "matchPolicy": "Equivalent",
                 "namespaceSelector": {},
                 "objectSelector": {},
-                "resourceRules": [
-                    _rule(["pods"], ["CREATE", "UPDATE"]),
-                    _rule(["pods/ephemeralcontainers"], ["UPDATE"]),
-                ],
+                "resourceRules": list(_resource_rules(target)),
             },
-            "variables": [v._asdict() for v in _variables(policy, found, level)],
+            "variables": [v._asdict() for v in _variables(policy, found, target)],
             "validations": [
                 {
                     "expression": "variables.number == 0",
-                    "message": "gpuward has found faults in this pod",
-                    "messageExpression": _message(level),
+                    "message": "gpuward has found faults in this object",
+                    "messageExpression": _message(target.level),
                     "reason": "Forbidden",
                 }
             ],
@@ -104,15 +109,18 @@ def _policy(
 
 
 def _variables(
-    policy: Policy, found: Sequence[tuple[ExportedRule, str]], level: Action
+    policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target
 ) -> Iterator[Variable]:
     yield from facts(policy.profile)
     constants = (s.facts for rule, _ in found for s in rule.statements)
     for name, value in {n: v for own in constants for n, v in own.items()}.items():
         yield Variable(name, cel(value))
     for old in (False, True):
-        yield from vocabulary(policy.profile, old=old)
-        for name, text in (("excused", _excused(policy)), ("isSkipped", _skipped(policy))):
+        yield from vocabulary(policy.profile, old=old, workloads=target.workloads)
+        for name, text in (
+            ("excused", _excused(policy, target)),
+            ("isSkipped", _skipped(policy, target)),
+        ):
             yield Variable(variable_name(name, old=old), resolve(text, old=old))
         for rule, text in found:
             yield Variable(variable_name(rule.variable, old=old), resolve(text, old=old))
@@ -124,7 +132,7 @@ def _variables(
         "isTooLarge",
         "!variables.isSkipped && variables.tooLarge"
         " && !(variables.isUpdate && variables.oldTooLarge)"
-        if level is Action.DENY
+        if target.level is Action.DENY and not target.workloads
         else "false",
     )
     # An update is about what it adds.
@@ -139,19 +147,22 @@ def _variables(
     )
 
 
-def _excused(policy: Policy) -> str:
+def _excused(policy: Policy, target: _Target) -> str:
     """The rules that are not run for the pod of a component."""
     text = "[]"
-    for rules, test in reversed(list(components(policy.profile, USER))):
+    for rules, test in reversed(list(components(policy.profile, workloads=target.workloads))):
         if rules:
             text = f"({test}) ? {cel(rules)} : {text}"
     return text
 
 
-def _skipped(policy: Policy) -> str:
+def _skipped(policy: Policy, target: _Target) -> str:
     """Whether no rule is run for the pod."""
-    tests = [test for rules, test in components(policy.profile, USER) if not rules]
-    return " || ".join(f"({test})" for test in (is_mirror(USER), *tests))
+    tests = [
+        test for rules, test in components(policy.profile, workloads=target.workloads) if not rules
+    ]
+    first = is_made_by_controller() if target.workloads else is_mirror()
+    return " || ".join(f"({test})" for test in (first, *tests))
 
 
 def _message(level: Action) -> str:
@@ -165,10 +176,11 @@ def _message(level: Action) -> str:
     )
 
 
-def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], level: Action) -> str:
+def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target) -> str:
     """What the policy does, and what it leaves out."""
     family = found[0][0].active.rule.family
     names = ", ".join(rule.name for rule, _ in found)
+    what, word = ("workloads" if target.workloads else "pods"), target.level.word
     missing = [
         f"{active.rule.name}: {reason}"
         for active in policy.rule_set().rules
@@ -180,7 +192,7 @@ def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], leve
         if (texts := left_out(rule.active.rule))
     ]
     sentences = [
-        f"Rules of gpuward that refuse or warn about pods, family {family}, action {level.word}:",
+        f"Rules of gpuward that refuse or warn about {what}, family {family}, action {word}:",
         f"{names}.",
         "Written by `gpuward export`; a change of the policy needs a new export.",
         "It fixes nothing, and knows no GpuExceptions.",
@@ -192,15 +204,15 @@ def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], leve
     return " ".join(sentences)
 
 
-def _bindings(name: str, level: Action, options: ExportOptions) -> Iterator[dict[str, Any]]:
+def _bindings(target: _Target, options: ExportOptions) -> Iterator[dict[str, Any]]:
     for mode, selector in mode_selectors(options.registration):
         yield {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": f"{name}-in-mode-{mode.word}", "labels": _labels()},
+            "metadata": {"name": f"{target.name}-in-mode-{mode.word}", "labels": _labels()},
             "spec": {
-                "policyName": name,
-                "validationActions": [_action(level, mode)],
+                "policyName": target.name,
+                "validationActions": [_action(target, mode)],
                 "matchResources": {
                     "matchPolicy": "Equivalent",
                     "namespaceSelector": selector,
@@ -210,8 +222,20 @@ def _bindings(name: str, level: Action, options: ExportOptions) -> Iterator[dict
         }
 
 
-def _action(level: Action, mode: Action) -> str:
-    return {Action.DENY: "Deny", Action.WARN: "Warn", Action.AUDIT: "Audit"}[min(level, mode)]
+def _action(target: _Target, mode: Action) -> str:
+    # A workload is never refused: its pods are.
+    strongest = Action.WARN if target.workloads else Action.DENY
+    action = min(target.level, mode, strongest)
+    return {Action.DENY: "Deny", Action.WARN: "Warn", Action.AUDIT: "Audit"}[action]
+
+
+def _resource_rules(target: _Target) -> Iterator[dict[str, Any]]:
+    if not target.workloads:
+        yield _rule("", ["pods"], ["CREATE", "UPDATE"])
+        yield _rule("", ["pods/ephemeralcontainers"], ["UPDATE"])
+        return
+    for group, resources in BUILT_IN_WORKLOADS.items():
+        yield _rule(group, resources, ["CREATE", "UPDATE"])
 
 
 def _labels() -> dict[str, str]:
@@ -222,9 +246,9 @@ def _labels() -> dict[str, str]:
     }
 
 
-def _rule(resources: Iterable[str], operations: Iterable[str]) -> dict[str, Any]:
+def _rule(group: str, resources: Iterable[str], operations: Iterable[str]) -> dict[str, Any]:
     return {
-        "apiGroups": [""],
+        "apiGroups": [group],
         "apiVersions": ["v1"],
         "operations": list(operations),
         "resources": list(resources),

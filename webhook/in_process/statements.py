@@ -141,7 +141,7 @@ def _tests(exception: PolicyException, statement: Statement) -> Iterator[str]:
     if exception.kinds:
         yield matches_any("request.kind.kind", exception.kinds)
     if exception.names:
-        yield matches_any('$metadata.?name.orValue("")', exception.names)
+        yield matches_any('$objectMetadata.?name.orValue("")', exception.names)
     if exception.service_accounts:
         account = '[$spec.?serviceAccountName.orValue("")].map(t, t != "" ? t : "default")'
         yield f"{account}.exists(t, {matches_any('t', exception.service_accounts)})"
@@ -162,4 +162,4 @@ def _tests(exception: PolicyException, statement: Statement) -> Iterator[str]:
     if exception.expires is not None:
         # An expression knows no clock, but the API server has just written when it made the object.
         last = f'timestamp("{exception.expires.isoformat()}T23:59:59.999Z")'
-        yield f"timestamp($metadata.creationTimestamp) <= {last}"
+        yield f"timestamp($objectMetadata.creationTimestamp) <= {last}"
