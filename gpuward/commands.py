@@ -54,6 +54,11 @@ COMMANDS = {
         "certs",
         "run the controller that lists other objects for the webhook",
     ),
+    "export": (
+        "webhook.in_process.cli",
+        "",
+        "write the policy as objects that API servers evaluate themselves",
+    ),
     "hook": ("lint.hooks.cli", "", "evaluate commits and pushes, as Git hooks"),
     "policy": ("lint.policy.cli", "", "check, show, test and compare policies"),
     "explain": ("reports.explain", "", "explain what a rule does and why"),

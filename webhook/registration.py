@@ -89,7 +89,7 @@ def configurations(
     `client_config` returns the `clientConfig` for a path such as `/mutate/deny`. ValueError if the
     default mode is weaker than the minimum.
     """
-    modes = _selectors(options)
+    modes = mode_selectors(options)
     mutating = [
         entry
         for mode, selector in modes
@@ -118,7 +118,7 @@ def effective_mode(label: str | None, options: RegistrationOptions) -> Action:
     return max(mode, options.minimum)
 
 
-def _selectors(options: RegistrationOptions) -> list[tuple[Action, dict[str, Any]]]:
+def mode_selectors(options: RegistrationOptions) -> list[tuple[Action, dict[str, Any]]]:
     """Each mode that a namespace can have, with the namespaceSelector for it."""
     if options.default < options.minimum:
         raise ValueError("the default mode is weaker than the minimum")

@@ -24,7 +24,7 @@ DAEMON_SET_CONTROLLERS = (
     CONTROLLER_MANAGER,
 )
 # The user that creates the pods of Deployments.
-_REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 # The prefix of the users that kubelets are. The API server allows them to create mirror pods only.
 _KUBELETS = "system:node:"
 
@@ -61,11 +61,11 @@ def _may_create(component: Component, pod: Pod, user: str | None) -> bool:
     if user is not None:
         return user in creators
     if pod.object.kind in {"Deployment", "ReplicaSet"}:
-        return _REPLICA_SET_CONTROLLER in creators
+        return REPLICA_SET_CONTROLLER in creators
     is_daemon = pod.is_daemon and (pod.exists or pod.object.kind == "DaemonSet")
     if is_daemon or not component.creators:
         return is_daemon and not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators)
-    return any(c not in (*DAEMON_SET_CONTROLLERS, _REPLICA_SET_CONTROLLER) for c in creators)
+    return any(c not in (*DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER) for c in creators)
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
@@ -75,6 +75,12 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     is known, and must be the DaemonSet controller.
     """
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
+
+
+FOR_AGENTS = (
+    "; for an agent of the platform, list its service account under components in a profile of the "
+    "policy"
+)
 
 
 def advice_for_agents(pod: Pod, context: Context) -> str:
@@ -89,10 +95,7 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
         _is_component(c, pod, context) for c in pod.profile.components
     ):
         return "; for an agent of the platform, name its namespace by -n NAMESPACE"
-    return (
-        "; for an agent of the platform, list its service account under components in a profile "
-        "of the policy"
-    )
+    return FOR_AGENTS
 
 
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:

@@ -21,7 +21,7 @@ Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 # Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
 RDMA = re.compile("rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)")
 # Resources of other devices that are no GPUs: of networks, virtual machines, FPGAs and the like.
-_NO_GPU = re.compile(
+NO_GPU = re.compile(
     "sriov|netdevice|hostdev|fpga|sgx|vhost|(?:batch|mid)-(?:cpu|memory)"
     "|(?:^|[/_.-])(?:eni|fuse|kvm|tun|tap|qat|dsa|dlb|usb|tpm|snd|nic|vf|sev|tdx)s?(?:[_.-]|$)"
 )
@@ -150,7 +150,7 @@ def unknown_device(container: Container) -> str:
             parse(given[name]) for given in (container.limits, container.requests) if name in given
         )
         lower = name.lower()
-        if any(map(_is_some, amounts)) and not (RDMA.search(lower) or _NO_GPU.search(lower)):
+        if any(map(_is_some, amounts)) and not (RDMA.search(lower) or NO_GPU.search(lower)):
             return name
     return next((name for _, name in misplaced_resources(container)), "")
 

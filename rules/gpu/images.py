@@ -11,14 +11,14 @@ from rules.base.traits import SAMPLE_IMAGES
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 # No runtime accepts a longer one: 255 characters of a name, 128 of a tag, and a digest
 # (distribution/reference, `NameTotalLengthMax` and `TagRegexp`).
-_MAX_REFERENCE = 1024
+MAX_REFERENCE = 1024
 _PORT = ":[0-9]+(?=/)"
 _DOCKER_HUB = ("docker.io", "index.docker.io")
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
 # NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu). The side
 # containers of the driver are counted among them: their images are built on CUDA images.
-_AGENTS = frozenset(
+AGENTS = frozenset(
     {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery"}
     | {"k8s-mig-manager", "k8s-dra-driver-gpu", "gdrdrv", "nvidia-fs"}
 )
@@ -26,13 +26,13 @@ _AGENTS = frozenset(
 # (NVIDIA/gpu-operator docker/Dockerfile, of which the validator's image is an older form, and the
 # Dockerfiles of NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-driver-container,
 # NVIDIA/vgpu-device-manager and NVIDIA/kubevirt-gpu-device-plugin).
-_WITHOUT_GPUS = frozenset(
+WITHOUT_GPUS = frozenset(
     {"gpu-operator", "gpu-operator-validator", "container-toolkit", "driver", "k8s-driver-manager"}
     | {"vgpu-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin"}
 )
 # The network operator's images, and helpers of the GPU operator. Agents among them, and images of
 # DOCA with CUDA in their tag, are CUDA images all the same.
-_FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native/")
+FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native/")
 # The last two parts of the repository -> texts of which the tag must contain one; empty: any tag.
 CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
@@ -47,7 +47,7 @@ CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
 }
 # Of words in names and tags.
 _SEPARATORS = str.maketrans("-_.", "   ")
-_OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
+OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
 
 
 @cached_by_text
@@ -57,14 +57,14 @@ def is_cuda_image(image: str) -> bool:
     The images of NVIDIA's agents are. `components.image_grants_gpus` excuses them in their own
     pods.
     """
-    if len(image) > _MAX_REFERENCE:
+    if len(image) > MAX_REFERENCE:
         return False
     path, name, tag, pinned = _parts(image)
     if _is_in_nvidia_registry(path):
-        return name in _AGENTS or not _lacks_gpus(path, name, tag)
+        return name in AGENTS or not _lacks_gpus(path, name, tag)
     words = CUDA_IMAGES.get(f"{path[:-1].rpartition('/')[2]}/{name}")
     # Beside a digest runtimes ignore the tag, so the tag does not show another vendor's image.
-    if words is None or (not pinned and any(maker in tag for maker in _OTHER_VENDORS_TAGS)):
+    if words is None or (not pinned and any(maker in tag for maker in OTHER_VENDORS_TAGS)):
         return False
     tags = (tag or "latest", "latest") if pinned else (tag or "latest",)
     return not words or any(word in each for each in tags for word in words)
@@ -74,7 +74,7 @@ def is_cuda_image(image: str) -> bool:
 def is_agent_image(image: str) -> bool:
     """Whether `image` is one of NVIDIA's agents, which need to see every GPU of their node."""
     path, name, _, _ = _parts(image)
-    return name in _AGENTS and _is_in_nvidia_registry(path)
+    return name in AGENTS and _is_in_nvidia_registry(path)
 
 
 def image_tag(image: str) -> str:
@@ -82,7 +82,7 @@ def image_tag(image: str) -> str:
 
     A repository with a capital letter is no valid one: it stands for another.
     """
-    if len(image) > _MAX_REFERENCE:
+    if len(image) > MAX_REFERENCE:
         return ""
     path, name, tag, pinned = _parts(image)
     host, slash, repository = image.partition("/")
@@ -93,7 +93,7 @@ def image_tag(image: str) -> str:
 
 def image_name(image: str) -> str:
     """The last part of the repository of `image`, without registry, tag and digest."""
-    return _parts(image)[1] if len(image) <= _MAX_REFERENCE else ""
+    return _parts(image)[1] if len(image) <= MAX_REFERENCE else ""
 
 
 @cached_by_text
@@ -104,7 +104,7 @@ def full_repository(image: str) -> str:
     (distribution/reference, `splitDockerDomain`). The registry's host is in small letters. Empty
     for a reference that is too long for every runtime.
     """
-    if len(image) > _MAX_REFERENCE:
+    if len(image) > MAX_REFERENCE:
         return ""
     path, slash, last = image.partition("@")[0].rpartition("/")
     name = path + slash + last.partition(":")[0]
@@ -132,7 +132,7 @@ def vendor_of_image(image: str) -> str:
     """The vendor whose cards `image` is for; empty if its reference does not tell."""
     if is_cuda_image(image):
         return "nvidia"
-    if len(image) > _MAX_REFERENCE:
+    if len(image) > MAX_REFERENCE:
         return ""
     path, name, tag, pinned = _parts(image)
     owner = f"/{path}"
@@ -163,6 +163,6 @@ def _is_in_nvidia_registry(path: str) -> bool:
 
 def _lacks_gpus(path: str, name: str, tag: str) -> bool:
     has_cuda = "cuda" in name or "cuda" in tag
-    return name in _WITHOUT_GPUS or (
-        not has_cuda and any(folder in path for folder in _FOLDERS_WITHOUT_GPUS)
+    return name in WITHOUT_GPUS or (
+        not has_cuda and any(folder in path for folder in FOLDERS_WITHOUT_GPUS)
     )

@@ -87,7 +87,7 @@ def requested_advice(container: Container, variable: str) -> str:
 
 REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
 """Advice for messages that first say what to remove."""
-_EXEC = (
+IN_EXEC = (
     "an ephemeral container cannot ask for a GPU; use `kubectl exec` in the container that has one"
 )
 IN_NODE_DEBUGGER = (
@@ -95,7 +95,7 @@ IN_NODE_DEBUGGER = (
     "own programs by `chroot /host`"
 )
 # What `kubectl debug node/` writes into its pods (kubernetes/kubectl pkg/cmd/debug/debug.go).
-_DEBUGGER_LABEL = ("app.kubernetes.io/managed-by", "kubectl-debug")
+DEBUGGER_LABEL = ("app.kubernetes.io/managed-by", "kubectl-debug")
 
 
 def remove_and_request(
@@ -107,11 +107,11 @@ def remove_and_request(
     Kubernetes forbids `resources` in ephemeral containers.
     """
     if container.role == "ephemeral":
-        return f"{removal}{otherwise}: {_EXEC}"
+        return f"{removal}{otherwise}: {IN_EXEC}"
     return f"{removal} and {request}{otherwise}"
 
 
 def is_node_debugger(pod: Pod) -> bool:
     """Whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
-    key, value = _DEBUGGER_LABEL
+    key, value = DEBUGGER_LABEL
     return pod.labels.get(key) == value

@@ -128,7 +128,7 @@ def _length_of_process_root(parts: list[str]) -> int:
 # The directories that contain them, and much else.
 TREES = ("/dev", "/")
 # The files by which programs, such as virtual machines, drive devices of any kind themselves.
-_PASSED_THROUGH = r"/dev/vfio(/.+)?"
+PASSED_THROUGH = r"/dev/vfio(/.+)?"
 # NVIDIA's container toolkit takes mounts of /dev/null at such paths for requests
 # (internal/config/image/cuda_image.go).
 DEVICE_LISTS = f"/var/run/{DEVICE_LIST_FOLDER}"
@@ -139,8 +139,8 @@ DRIVER_ROOTS = frozenset(
     for run in ("/run", "/var/run")
     for part in ("", "/driver", "/driver/dev", "/driver/dev/dri")
 )
-_NVIDIA_FILE = r"/dev/nvidia(\d+|ctl|-.+)"
-_GPU_FILE = r"""(?x)/dev/(
+NVIDIA_FILE = r"/dev/nvidia(\d+|ctl|-.+)"
+GPU_FILE = r"""(?x)/dev/(
         nvidia(\d+|ctl|-.+) | dxg               # NVIDIA, natively and under WSL
       | dri(/.*)? | m?kfd                       # AMD, Intel, Hygon
       | v?davinci(\d+|_manager.*)               # Huawei Ascend
@@ -153,7 +153,7 @@ _GPU_FILE = r"""(?x)/dev/(
       | char/(195|226|261):\d+                  # NVIDIA, DRM and accelerators, by their numbers
     )"""
 # Without the file of a card these give no access to one.
-_HELPER = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
+HELPER_FILE = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
 MAJOR_NUMBERS = (195, 226, 261)
 """The kernel's numbers of NVIDIA's driver, of DRM and of accelerators (drm/drm_accel.h)."""
 
@@ -165,19 +165,19 @@ def is_gpu_file(path: str) -> bool:
     """
     return (
         path in DRIVER_ROOTS
-        or re.fullmatch(_GPU_FILE, path) is not None
-        or re.fullmatch(_NVIDIA_FILE, path[max(path.rfind("/dev/nvidia"), 0) :]) is not None
+        or re.fullmatch(GPU_FILE, path) is not None
+        or re.fullmatch(NVIDIA_FILE, path[max(path.rfind("/dev/nvidia"), 0) :]) is not None
     )
 
 
 def is_passed_through(path: str) -> bool:
     """Whether the cleaned `path` is a file of devices that are passed through, maybe GPUs."""
-    return re.fullmatch(_PASSED_THROUGH, path) is not None
+    return re.fullmatch(PASSED_THROUGH, path) is not None
 
 
 def is_helper_file(path: str) -> bool:
     """Whether the cleaned `path` is a file that NVIDIA's driver needs beside that of a card."""
-    return re.fullmatch(_HELPER, path) is not None
+    return re.fullmatch(HELPER_FILE, path) is not None
 
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a path in a container, not a file that we make

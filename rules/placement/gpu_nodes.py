@@ -23,7 +23,7 @@ from rules.profile.context import Context
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
-_AT_MOST_ONE = r"-[0-9]+|\+?0*[01]"
+AT_MOST_ONE = r"-[0-9]+|\+?0*[01]"
 # All nodes of some platform have these labels; only their values distinguish GPU nodes.
 LABELS_OF_EVERY_NODE = frozenset(
     {
@@ -169,7 +169,7 @@ def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
 def _is_below_one_card(values: Any) -> bool:
     """Whether a number below the bound in `values` cannot be 1 or more."""
     (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
-    return isinstance(bound, str) and re.fullmatch(_AT_MOST_ONE, bound) is not None
+    return isinstance(bound, str) and re.fullmatch(AT_MOST_ONE, bound) is not None
 
 
 def placement_skip_reason(pod: Pod) -> str | None:
@@ -218,7 +218,7 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
 GPU, ACCELERATOR = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 # Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
-_OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
+OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
 DRIVER_VARIABLES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
     *("NVIDIA_IMEX_CHANNELS", NVIDIA, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_MPS_"),
@@ -305,7 +305,7 @@ def excludes_nvidia(pod: Pod) -> bool:
     known = (pod.profile.resource(name) for name in requested_resources(pod))
     if any(resource is not None and resource.exclusive for resource in known):
         return True
-    return not _OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
+    return not OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
 
 
 def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:

@@ -31,6 +31,7 @@ from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_KEY
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.in_process.statement import Statement, cel, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 PREFIX = "cdi.k8s.io/"
@@ -59,6 +60,27 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
         return Finding(path=path, key=key, message=message, help=advice, fix=fix)
     message = f"{request}, which only some runtimes ignore and the scheduler has not counted"
     return Finding(path=path, key=key, message=message, help=advice, fix=fix, action=Action.WARN)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    where = f'a.startsWith({cel(PREFIX)}) && $annotations[a].trim() != ""'
+    runtime_class = '$spec.?runtimeClassName.orValue("")'
+    is_kata = f"{runtime_class}.contains({cel(KATA)})"
+    request = (
+        f'"the pod\'s annotation " + {shown("a")} + " asks for the CDI devices "'
+        f" + {shown('$annotations[a]')}"
+    )
+    attached = (
+        f'({is_kata} ? ", and" : ", and on a node with CRI-O") + " the runtime class "'
+        f' + {shown(runtime_class)} + " attaches them, though the scheduler has not counted them"'
+    )
+    is_attached = f"({is_kata} || $usesGpuRuntime)"
+    ignored = cel(", which only some runtimes ignore and the scheduler has not counted")
+    message = f"{request} + ({is_attached} ? {attached} : {ignored})"
+    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS}")
+    action = f'({is_attached} ? "deny" : "warn")'
+    return (Statement("annotation", where, message, advice, action),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))

@@ -31,8 +31,14 @@ from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger, remove_and_request
+from rules.gpu.visibility_edits import (
+    IN_NODE_DEBUGGER,
+    REQUEST_IN_LIMITS,
+    is_node_debugger,
+    remove_and_request,
+)
 from rules.gpu.volumes import (
+    PASSED_THROUGH,
     TREES,
     HostMount,
     by_volume,
@@ -40,6 +46,13 @@ from rules.gpu.volumes import (
     host_mounts,
     is_gpu_file,
     is_passed_through,
+)
+from rules.in_process.statement import SUB_PATHS, Statement, cel
+from rules.in_process.vocabulary import (
+    is_node_debugger as is_debugger,
+)
+from rules.in_process.vocabulary import (
+    remove_and_request as advise,
 )
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
@@ -106,6 +119,38 @@ def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> F
         help=_advice(pod, mount),
         action=_action(mount),
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    is_passed = f"m.path.matches({cel(f'^(?:{PASSED_THROUGH})$')})"
+    serves_others = f"(m.path in {cel(TREES)} || m.path.startsWith('/dev/vfio') && {is_passed})"
+    is_suspect = (
+        "($isForGpus || $usesGpuRuntime || $excused.size() > 0"
+        " || !$isDaemon && $containers.exists(k, k.hasCudaImage))"
+    )
+    where = f"({serves_others} ? {is_suspect} : m.isGpuFile)"
+    opens = f"(c.sysAdmin || m.path == {cel(DEVICES)})"
+    # The worst mount of a volume stands for it.
+    other_opens = (
+        f"$containers.exists(c, c.mounts.exists(m, m.volume == w.name && {where} && {opens}))"
+    )
+    what = (
+        f'(m.path in {cel(TREES)} ? ($excludesNvidia ? "accelerators" : "GPUs")'
+        f' : m.path.startsWith("/dev/vfio") && {is_passed} ? "perhaps a GPU" : "a GPU")'
+    )
+    message = (
+        f'c.text + " sees " + m.shown + " of the node through the volume "'
+        f' + m.shownVolume + ", and with it " + {what}'
+        ' + " that the scheduler has not counted"'
+    )
+    mount = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS))
+    advice = (
+        f'({is_debugger()} ? {cel(IN_NODE_DEBUGGER)} : c.role == "ephemeral" ? {mount}'
+        f" : $excludesNvidia ? {cel(OTHER_REQUEST)} : {cel(REQUEST)})"
+    )
+    worst = Statement("volume", f"{where} && {opens}", message, advice, leaves_out=SUB_PATHS)
+    return worst, worst._replace(where=f"{where} && !{other_opens}", action='"warn"')
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(HOST_PATH,))

@@ -154,6 +154,9 @@ def _finding(pod: Pod, key: str, what: str, advice: str) -> Finding:
     )
 
 
+in_process = "it reads lists of devices in YAML"
+
+
 RULE = define_rule(
     check, action=Action.DENY, since="0.1", needs=(GPU_KEY,), options={"node_devices": 8}
 )

@@ -32,8 +32,10 @@ References
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import DEVICE_LIST
 from rules.gpu.visibility import VOID
-from rules.gpu.visibility_edits import remove_and_request
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS, remove_and_request
 from rules.gpu.volumes import DEVICE_LISTS, clean_path, host_path
+from rules.in_process.statement import Statement, cel, shown
+from rules.in_process.vocabulary import remove_and_request as advise
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 NOTHING = "/dev/null"
@@ -89,6 +91,38 @@ def _request(device: str) -> str:
         owner, _, name = rest.rpartition("/")
         return f"the CDI device {display(f'{owner}={name}')}"
     return f"the device {display(device)}"
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    device = (
+        f"[l.path.substring({len(DEVICE_LISTS)})].map(t, t.startsWith('/') ? t.substring(1) : t)"
+    )
+    # `owner/name` as `owner=name`.
+    name = (
+        "(t.contains('/') ? t.substring(0, t.lastIndexOf('/')) + '=' +"
+        " t.substring(t.lastIndexOf('/') + 1) : '=' + t)"
+    )
+    kind = (
+        f"{device}.map(t, t.startsWith('imex/') && t.size() > 5"
+        f" ? 'the IMEX channel ' + {shown('t.substring(5)')}"
+        " : t.startsWith('cdi/') && t.size() > 4 ? 'the CDI device ' + [t.substring(4)].map(t,"
+        f" {shown(name)})[0] : 'the device ' + {shown('t')})[0]"
+    )
+    is_void = f"{device}[0] == {cel(VOID)}"
+    void = cel("which hides no GPU, and with which older toolkits of NVIDIA do not start it")
+    request = (
+        f'(l.isNull ? "which" : "which, if it leads to /dev/null,") + " requests " + {kind}'
+        ' + " from NVIDIA\'s runtime without the scheduler counting it"'
+    )
+    message = (
+        f'c.text + " mounts " + (l.isNull ? {cel(NOTHING)} : "the volume " + l.shownVolume)'
+        f' + " at " + {shown("l.path", 120)} + ", " + ({is_void} ? {void} : {request})'
+    )
+    advice = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS))
+    action = f'({is_void} ? "warn" : "deny")'
+    missing = "a path with more than eight `..` counts as one of a list of devices"
+    return (Statement("deviceList", "true", message, advice, action, leaves_out=missing),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST,))

@@ -31,6 +31,7 @@ from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
 from rules.gpu.visibility_edits import hide_edits
+from rules.in_process.statement import Statement, cel, shown
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -63,6 +64,18 @@ def _lets_the_image_decide(container: Container) -> bool:
         and not requests_gpu(container)
         and not looks_legacy(container)
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    where = (
+        'c.role == "ephemeral" && $isForGpus && !$excludesNvidia && c.isUnset'
+        " && !c.requestsGpu && !c.looksLegacy && c.hasCudaImage"
+    )
+    end = f" on a GPU node and does not set {NVIDIA}: it may see every GPU of the node"
+    message = f'c.text + " runs the CUDA image " + {shown("c.image")} + {cel(end)}'
+    advice = cel(f"add `- {{name: {NVIDIA}, value: void}}` to its env, or use another image")
+    return (Statement("container", where, message, advice),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL, CUDA_IMAGE))

@@ -33,6 +33,8 @@ References
 - NVIDIA GPU operator, "GPUDirect RDMA and GPUDirect Storage"
 """
 
+from collections.abc import Iterator
+
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import RDMA, requests_gpu
 from rules.gpu.visibility import (
@@ -44,6 +46,10 @@ from rules.gpu.visibility import (
     visibility,
 )
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.statement import Statement, cel
+from rules.in_process.vocabulary import (
+    prefix_statement,
+)
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # Each variable with its devices, and the shortest prefix that no other variable of NVIDIA's toolkit
@@ -112,6 +118,47 @@ def _finding(container: Container, variable: str, effect: str, *, is_certain: bo
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
         action=Action.DENY if is_certain else Action.WARN,
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    return tuple(_statements())
+
+
+def _statements() -> Iterator[Statement]:
+    name = cel("NVIDIA_VISIBLE_DEVICES")
+    lists_devices = (
+        f"(c.variables.exists(n, n.name == {name})"
+        f" ? c.variables.exists(n, n.name == {name}"
+        f' && n.state in ["driver only", "granted"]) : c.looksLegacy)'
+    )
+    is_certain = f"(!c.requestsGpu && {lists_devices})"
+    has_rdma = (
+        "c.raw.?resources.?limits.orValue({}).exists(n,"
+        f" n.lowerAscii().matches({cel(RDMA.pattern)}))"
+    )
+    enabled = f'(v.isReference || v.value == {cel(ENABLED)} || v.value.contains("$("))'
+    end = (
+        f"(c.requestsGpu ? {cel(_qualification(has_gpu=True, is_certain=False))}"
+        f" : {is_certain} ? {cel(_qualification(has_gpu=False, is_certain=True))}"
+        f" : {cel(_qualification(has_gpu=False, is_certain=False))})"
+    )
+    advice = cel("remove the variable, or set NVIDIA_VISIBLE_DEVICES=void if it needs no GPU")
+    for variable, (devices, own_prefix) in DEVICES.items():
+        spared = "c.requestsGpu"
+        if variable not in OF_ITS_GPU:
+            spared = f"c.requestsGpu && {has_rdma}" if variable == MOFED else "false"
+        where = f"!c.hasNoDevice && !({spared})"
+        effect = f": NVIDIA's runtime gives it {devices}"
+        yield Statement(
+            "variable",
+            f"v.name == {cel(variable)} && {enabled} && {where}",
+            f'c.text + " " + v.setting + {cel(effect)} + {end}',
+            advice,
+            f'({is_certain} ? "deny" : "warn")',
+        )
+        found = prefix_statement(variable, effect, where, within=own_prefix)
+        yield found._replace(action='"warn"')
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -35,6 +35,7 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.statement import Statement, cel
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
@@ -64,6 +65,21 @@ def _finding(container: Container, variable: str) -> Finding:
         container=container,
         help="remove the variable: the device plugin sets it",
         fix=Fix(f"remove {name}", remove_edits(container, variable), safe=True),
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    words = cel([state.value for state in WITHOUT_DEVICES])
+    where = f"v.isVisible && v.state in {words} && v.isForRequest && c.fromPlugin"
+    message = (
+        'c.text + " asks for a GPU and sets " + v.shown + "=" + v.shownValue'
+        ' + ", which may hide it"'
+    )
+    return (
+        Statement(
+            "variable", where, message, cel("remove the variable: the device plugin sets it")
+        ),
     )
 
 

@@ -136,6 +136,9 @@ def _finding(container: Container, why: str, action: Action, *, safe: bool) -> F
     )
 
 
+in_process = "it reports only what it fixes, and a policy of this kind fixes nothing"
+
+
 RULE = define_rule(
     check,
     action=Action.AUDIT,

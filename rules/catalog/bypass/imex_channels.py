@@ -32,6 +32,8 @@ References
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.vocabulary import prefix_statement
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 VARIABLE = "NVIDIA_IMEX_CHANNELS"
@@ -61,6 +63,16 @@ def check(pod: Pod, _context: Context) -> Findings:
         else:
             effect, remedy = f": {EFFECT}", f"; {HELP}"
             yield from prefix_findings(container, VARIABLE, effect=effect, remedy=remedy)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    where = f'v.name == {cel(VARIABLE)} && (v.isReference || v.value != "") && !c.hasNoDevice'
+    message = concat('c.text + " " + v.setting', cel(f": {EFFECT}"))
+    return (
+        Statement("variable", where, message, cel(f"remove the variable; {HELP}")),
+        prefix_statement(VARIABLE, f": {EFFECT}", "!c.hasNoDevice", remedy=f"; {HELP}"),
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

@@ -37,8 +37,19 @@ from rules.gpu.visibility import (
     matching_prefixes,
 )
 from rules.gpu.visibility_edits import hide_fix
+from rules.in_process.statement import Statement, cel
+from rules.in_process.vocabulary import (
+    describe_request as describe,
+)
+from rules.in_process.vocabulary import (
+    has_prefix,
+    has_variable,
+)
 from rules.placement.gpu_nodes import excludes_nvidia
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+_EFFECT = ": NVIDIA's runtime may give it every GPU of the node"
+_ADVICE = f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -73,12 +84,29 @@ def _finding(pod: Pod, container: Container) -> Finding:
         key=CUDA_VERSION,
         message=(
             f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and "
-            f"{describe_request(container)}: "
-            "NVIDIA's runtime may give it every GPU of the node"
+            f"{describe_request(container)}{_EFFECT}"
         ),
         container=container,
-        help=f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}",
+        help=_ADVICE,
         fix=None if unknown else hide_fix(container, safe=pod.is_final),
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    where = "!$excludesNvidia && c.looksLegacy && c.isUnset && !c.fromPlugin"
+    message = f' + " without NVIDIA_REQUIRE_CUDA or {NVIDIA} and " + {describe()} + {cel(_EFFECT)}'
+    by_variable = f'c.text + " " + v.setting{message}'
+    prefix = f" takes variables with a prefix that a key can complete to {CUDA_VERSION},"
+    advice = cel(_ADVICE)
+    return (
+        Statement("variable", f"v.name == {cel(CUDA_VERSION)} && {where}", by_variable, advice),
+        Statement(
+            "container",
+            f"!{has_variable(CUDA_VERSION)} && {has_prefix(CUDA_VERSION)} && {where}",
+            f"c.text + {cel(prefix)}{message}",
+            advice,
+        ),
     )
 
 

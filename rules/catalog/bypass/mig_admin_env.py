@@ -30,6 +30,8 @@ References
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.vocabulary import prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
@@ -66,6 +68,21 @@ def _finding(container: Container, variable: str) -> Finding:
         help="remove the variable: only the components of the GPU operator need it",
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    statements = []
+    without = "with any GPU, NVIDIA's runtime refuses to start it without the capability SYS_ADMIN"
+    for variable in POWERS:
+        effect = f"(c.sysAdmin ? {cel(_effect(variable))} : {cel(without)})"
+        advice = cel("remove the variable: only the components of the GPU operator need it")
+        message = concat('c.text + " " + v.setting + ": "', effect)
+        where = f'v.name == {cel(variable)} && (v.isReference || v.value != "") && !c.hasNoDevice'
+        statements.append(Statement("variable", where, message, advice))
+        where = "c.sysAdmin && !c.hasNoDevice"
+        statements.append(prefix_statement(variable, f": {_effect(variable)}", where))
+    return tuple(statements)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

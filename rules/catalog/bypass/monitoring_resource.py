@@ -20,6 +20,7 @@ References
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.components import is_made_by_daemon_set
+from rules.in_process.statement import Statement, cel
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DOMAIN = "gpu.intel.com/"
@@ -53,6 +54,25 @@ def _field(container: Container, name: str) -> str:
             if not isinstance(amount, Quantity) or amount.nano > 0:
                 return field
     return ""
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    advice = cel(f"ask for a GPU ({DOMAIN}i915 or {DOMAIN}xe), or run it in a DaemonSet")
+    statements = []
+    for name in RESOURCES:
+        asks = (
+            f'(c.raw.?resources.?limits[?{cel(name)}].orValue("0") != "0"'
+            f' || c.raw.?resources.?requests[?{cel(name)}].orValue("0") != "0")'
+        )
+        end = (
+            f" asks for {name}, which shows it every Intel GPU of its node: "
+            "the scheduler counts none of them for it"
+        )
+        statements.append(
+            Statement("container", f"!$isDaemon && {asks}", f"c.text + {cel(end)}", advice)
+        )
+    return tuple(statements)
 
 
 RULE = define_rule(

@@ -22,6 +22,7 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_NAME
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu
+from rules.in_process.statement import Statement, concat, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "nodeName"
@@ -38,6 +39,22 @@ def check(pod: Pod, context: Context) -> Findings:
         )
         advice = f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {display(node)}}}`"
         yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    node = '$spec.?nodeName.orValue("")'
+    is_new = 'request.operation == "CREATE"'
+    where = f'{node} != "" && {is_new} && !$isDaemon && $requestsGpu'
+    message = concat(
+        '"the pod asks for a GPU and names its node "',
+        shown(node),
+        '" itself, so no scheduler makes sure that the GPU is free"',
+    )
+    advice = concat(
+        '"replace nodeName by `nodeSelector: {kubernetes.io/hostname: "', shown(node), '"}`"'
+    )
+    return (Statement("pod", where, message, advice),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_NAME, GPU))

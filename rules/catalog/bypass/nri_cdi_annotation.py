@@ -36,6 +36,7 @@ References
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_KEY
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.in_process.statement import Statement, cel, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 DOMAIN = "nvidia.cdi.k8s.io"
@@ -64,6 +65,24 @@ def _finding(pod: Pod, key: str, devices: str) -> Finding:
     advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
     return Finding(path=path, key=key, message=message, help=advice, fix=fix)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    is_read_by_plugin = f"(a in {cel([DOMAIN, FOR_POD])} || a.startsWith({cel(FOR_CONTAINER)}))"
+    is_read = f"(a == {cel(DOMAIN)} || a.startsWith({cel(f'{DOMAIN}/')}))"
+    where = f'{is_read} && $annotations[a].matches("[^ ,]")'
+    container = f"a.substring({len(FOR_CONTAINER)})"
+    target = (
+        f'(a.startsWith({cel(FOR_CONTAINER)}) ? "the container " + {shown(container)}'
+        f' : "every container" + ({is_read_by_plugin} ? "" : " on a node with CRI-O"))'
+    )
+    message = (
+        f'"the pod\'s annotation " + {shown("a")} + " gives " + {target} + " the devices "'
+        f' + {shown("$annotations[a]")} + ", which the scheduler has not counted"'
+    )
+    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS}")
+    return (Statement("annotation", where, message, advice),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
+from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -182,6 +183,43 @@ def _revealed(mount: HostMount) -> str:
 def _advice(directory: str) -> str:
     advice = "remove the volume and its mounts"
     return f"{advice}, or mount it with readOnly: true" if directory in WRITTEN else advice
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    # Every directory ends with a slash here, and none is longer.
+    longest = max(map(len, EFFECTS)) + 1
+    head = f'(m.path + "/").substring(0, m.path.size() < {longest} ? m.path.size() + 1 : {longest})'
+    is_pci = any_of(f"m.path.startsWith({cel(path)})" for path in _PCI_DEVICES)
+    # Of the directories that contain the path, the deepest counts.
+    reached, every = (
+        f"[{head}].map(head, variables.{name}.filter(d, head.startsWith(d)))[0]"
+        for name in ("reachedDirectories", "knownDirectories")
+    )
+    found = (
+        "(m.readOnly ? (m.path in variables.aboveReached"
+        f" ? [variables.aboveReached[m.path]] : {reached})"
+        " : m.path in variables.aboveKnown ? [variables.aboveKnown[m.path]]"
+        f" : {is_pci} ? [{cel(f'{_PCI}*/')}] : {every})"
+    )
+    message = (
+        'c.text + " sees " + m.shown + " of the node through the volume "'
+        f' + m.shownVolume + ": " + variables.effects[{found}[0]]'
+    )
+    advice = "remove the volume and its mounts"
+    help_text = (
+        f"({found}[0] in variables.reachedDirectories ? {cel(advice)}"
+        f" : {cel(f'{advice}, or mount it with readOnly: true')})"
+    )
+    facts = {
+        "aboveReached": {above: f"{path}/" for above, path in _ABOVE_REACHED.items()},
+        "aboveKnown": {above: f"{path}/" for above, path in _ABOVE.items()},
+        "reachedDirectories": [f"{d}/" for d in sorted(REACHED, key=len, reverse=True)],
+        "knownDirectories": [f"{d}/" for d in sorted(EFFECTS, key=len, reverse=True)],
+        "effects": {f"{path}/": effect for path, effect in EFFECTS.items()},
+    }
+    where = f"$isForGpus && {found}.size() > 0"
+    return (Statement("volume", where, message, help_text, facts=facts, leaves_out=SUB_PATHS),)
 
 
 RULE = define_rule(

@@ -80,4 +80,7 @@ def _options(command: Command) -> Iterator[tuple[Path, RunOption]]:
             yield path, found.option
 
 
+in_process = "it reads command lines"
+
+
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))

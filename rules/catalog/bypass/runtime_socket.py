@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.in_process.statement import SUB_PATHS, Statement, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -65,6 +66,18 @@ def check(pod: Pod, _context: Context) -> Findings:
                 containers=containers_of(group),
                 help="remove the volume and its mounts",
             )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    end = ", and with it the container runtime, which starts containers with any GPU"
+    message = (
+        f'c.text + " sees " + m.shown + " of the node through the volume "'
+        f" + m.shownVolume + {cel(end)}"
+    )
+    where = f"$isForGpus && m.path in {cel(sorted(REVEALING))}"
+    advice = cel("remove the volume and its mounts")
+    return (Statement("volume", where, message, advice, leaves_out=SUB_PATHS),)
 
 
 RULE = define_rule(

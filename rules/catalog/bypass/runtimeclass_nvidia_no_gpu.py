@@ -22,6 +22,7 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import RUNTIME_CLASS
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.in_process.statement import Statement, cel, shown
 from rules.inventory.inventory import RuntimeClass
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -44,6 +45,19 @@ def check(pod: Pod, context: Context) -> Findings:
         )
         advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS}"
         yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    message = (
+        f'"the pod names the runtime class " + {shown("$spec.runtimeClassName")}'
+        ' + " and none of its containers asks for a GPU: they may get GPUs that the scheduler has'
+        ' not counted"'
+    )
+    advice = cel(f"remove runtimeClassName, or {REQUEST_IN_LIMITS}")
+    missing = "it knows no handlers of RuntimeClasses, which are other objects"
+    where = "$usesGpuRuntime && !$requestsGpu"
+    return (Statement("pod", where, message, advice, leaves_out=missing),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RUNTIME_CLASS,))

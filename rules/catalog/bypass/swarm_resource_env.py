@@ -40,7 +40,14 @@ from rules.gpu.visibility import (
     visibility,
     visible_variables,
 )
-from rules.gpu.visibility_edits import hide_fix, remove_and_request, remove_edits
+from rules.gpu.visibility_edits import (
+    REQUEST_IN_LIMITS,
+    hide_fix,
+    remove_and_request,
+    remove_edits,
+)
+from rules.in_process.statement import Statement, cel
+from rules.in_process.vocabulary import remove_and_request as advise
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
@@ -99,6 +106,27 @@ def _fix(container: Container, variable: str) -> Fix:
     if matching_prefixes(container, variable) and not uses_device_plugin(container):
         return hide_fix(container, variable)
     return Fix(f"remove {display_variable(variable)}", remove_edits(container, variable))
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    is_alternative = (
+        "(v.name in variables.alternatives"
+        " || variables.alternativePatterns.exists(s, v.name.matches(s)))"
+    )
+    where = f'{is_alternative} && !v.isVisible && v.state in ["granted", "reference"]'
+    asks_for_all = 'v.value.lowerAscii().split(",").exists(s, s.trim() == "all")'
+    is_certain = (
+        f"v.name in variables.alternatives || {asks_for_all}"
+        " || variables.chosenPatterns.exists(s, v.name.matches(s))"
+    )
+    end = (
+        ", which the container runtime may take before NVIDIA_VISIBLE_DEVICES: it may get devices "
+        "that the scheduler has not counted"
+    )
+    message = f'c.text + " " + v.setting + {cel(end)}'
+    advice = advise(cel("remove it"), cel(REQUEST_IN_LIMITS))
+    return (Statement("variable", where, message, advice, f'({is_certain} ? "deny" : "warn")'),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -98,4 +98,7 @@ def _finding(
     )
 
 
+in_process = "it looks into ConfigMaps, which are other objects"
+
+
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ENV_FROM, KNOWN_CONFIG_MAPS))

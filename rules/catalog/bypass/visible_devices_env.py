@@ -58,6 +58,17 @@ from rules.gpu.visibility_edits import (
     requested_advice,
     visibility_fix,
 )
+from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import (
+    foreign_message,
+    is_beside_request,
+)
+from rules.in_process.vocabulary import (
+    remove_and_request as advise,
+)
+from rules.in_process.vocabulary import (
+    requested_advice as advise_beside_request,
+)
 from rules.profile.profile import VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -112,6 +123,37 @@ def _effect(variable: str, value: str) -> str:
         why = f"because only {display(word)} in lower case has a special meaning"
         return f"NVIDIA's runtime cannot start it, {why}"
     return "it gets devices that the scheduler has not counted"
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    setting = 'string(v.shown) + "=" + string(v.shownValue)'
+    word = "v.value.trim().lowerAscii()"
+    odd = (
+        f'v.name == {cel(NVIDIA)} && {word} in ["all", "none", "void"] && {word} != v.value.trim()'
+    )
+    stops = cel("NVIDIA's runtime cannot start it, because only ")
+    effect = (
+        f"({odd} ? {stops} + {shown(word)}"
+        ' + " in lower case has a special meaning"'
+        ' : "it gets devices that the scheduler has not counted")'
+    )
+    message = (
+        f'(v.foreign != "" ? {foreign_message(concat(cel("sets "), setting))}'
+        f' : c.requestsGpu ? c.text + " " + c.request + " and also sets " + {setting}'
+        ' + ", which gives it other devices than it is allocated"'
+        f' : c.text + " sets " + {setting} + " without asking for a GPU: " + {effect})'
+    )
+    example = f'(v.name == {cel(NVIDIA)} ? " (such as nvidia.com/gpu: 1)" : "")'
+    request = concat(cel("ask for a GPU in resources.limits"), example)
+    hidden = '(v.facts.hidden.size() > 0 ? ", or set the variable to " + v.facts.hidden[0] : "")'
+    advice = (
+        '(v.foreign != "" ? "remove the variable, or ask for " + v.facts.maker[0] + " cards"'
+        f" : c.requestsGpu ? {advise_beside_request()}"
+        f" : {advise(cel('remove the variable'), request, hidden)})"
+    )
+    where = 'v.isVisible && v.state == "granted"'
+    return (Statement("variable", where, message, advice, is_beside_request()),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

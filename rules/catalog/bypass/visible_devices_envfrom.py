@@ -46,6 +46,7 @@ from rules.gpu.devices import (
 )
 from rules.gpu.visibility import matching_prefixes
 from rules.gpu.visibility_edits import hide_edits, hide_fix
+from rules.in_process.statement import Statement, shown
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -125,6 +126,36 @@ def _name(source: Mapping[str, Any]) -> str:
             what = "ConfigMap" if kind == "configMapRef" else "Secret"
             return f"the {what} {display(as_text(as_object(source[kind]).get('name')))}"
     return "an unnamed source"
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    found = (
+        "c.prefixes.filter(s, s.prefix != x.name && (x.stem.startsWith(s.prefix)"
+        ' || (x.star != "" && s.prefix.startsWith(x.stem)))'
+        ' && (x.unknown == "" || s.prefix.startsWith(x.stem)))'
+    )
+    where = f"{found}.size() > 0 && (!c.variables.exists(v, v.name == x.name) || c.fromPlugin)"
+    source = f"[{found}].map(found, found[found.size() - 1])"
+    only_warn = (
+        'x.alternative != "" && (x.star == "" || x.unknown != ""'
+        f" || !{source}.exists(s, s.prefix.startsWith(x.stem)))"
+    )
+    name = (
+        's.?configMapRef.hasValue() ? "the ConfigMap " + '
+        + shown('string(s.configMapRef.?name.orValue(""))')
+        + ' : s.?secretRef.hasValue() ? "the Secret " + '
+        + shown('string(s.secretRef.?name.orValue(""))')
+        + ' : "an unnamed source"'
+    )
+    message = (
+        '(c.requestsGpu ? c.text + " " + c.request + " and" : c.text) + " takes variables from "'
+        f' + {source}.map(s, ({name}) + " with the prefix " + {shown("string(s.prefix)")})[0]'
+        ' + ", which a key can complete to " + x.name'
+    )
+    advice = '"choose a prefix that " + x.name + " does not begin with"'
+    action = f'({only_warn} ? "warn" : "deny")'
+    return (Statement("completed", where, message, advice, action),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

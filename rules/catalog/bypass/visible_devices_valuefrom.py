@@ -49,6 +49,20 @@ from rules.gpu.visibility_edits import (
     requested_advice,
     visibility_fix,
 )
+from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.vocabulary import (
+    foreign_message,
+    is_beside_request,
+)
+from rules.in_process.vocabulary import (
+    is_platform_reference as is_of_platform,
+)
+from rules.in_process.vocabulary import (
+    remove_and_request as advise,
+)
+from rules.in_process.vocabulary import (
+    requested_advice as advise_beside_request,
+)
 from rules.profile.profile import VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -94,6 +108,30 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         fix=visibility_fix(pod, container, variable, known),
         action=action,
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    setting = concat('"takes " + string(v.shown)', '" from a " + string(v.kind)')
+    message = (
+        f'(v.foreign != "" ? {foreign_message(setting)}'
+        f' : c.requestsGpu ? c.text + " " + c.request + " and also " + {setting}'
+        ' + ", which replaces the devices that it is allocated"'
+        f' : c.text + " " + {setting}'
+        ' + " without asking for a GPU: it may get devices that the scheduler has not counted")'
+    )
+    hidden = (
+        '(v.facts.hidden.size() > 0 ? ", or set it to the value " + v.facts.hidden[0]'
+        ' + " in the pod itself" : "")'
+    )
+    request = cel("ask for a GPU in resources.limits")
+    advice = (
+        '(v.foreign != "" ? "remove the variable, or ask for " + v.facts.maker[0] + " cards"'
+        f" : c.requestsGpu ? {advise_beside_request()}"
+        f" : {advise(cel('remove the variable'), request, hidden)})"
+    )
+    where = f'v.isVisible && v.state == "reference" && !{is_of_platform()}'
+    return (Statement("variable", where, message, advice, is_beside_request()),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

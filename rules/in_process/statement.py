@@ -1,0 +1,87 @@
+"""What a rule says in CEL, beside its `check` and in the same module.
+
+A rule that API servers can evaluate themselves has a function `in_process` that returns its
+statements. They use the constants of the module, as `check` does, and the words of
+`rules.in_process.vocabulary`. Tests compare the two on a real API server, word for word. A rule
+that CEL cannot say has the reason in place of the function: `in_process = "why not"`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+Subject: TypeAlias = Literal[
+    "pod", "container", "variable", "annotation", "deviceList", "volume", "completed"
+]
+
+
+SUB_PATHS = "a subPathExpr that refers to a variable counts as the whole volume"
+"""What statements about volumes leave out."""
+
+
+class Statement(NamedTuple):
+    """One kind of finding of a rule. All texts are CEL; the words in them are those that follow.
+
+    - `each`: what is looked at, one after the other. `container` sets the word `c`. `variable` sets
+      `c` and `v`. `deviceList` sets `c` and `l`, a mount at a path of a list of devices.
+      `annotation` sets `a`, the key. `volume` sets `w`, a volume with a path of the node, and `c`
+      and `m`, the first container and mount of it that `where` fits. `completed` sets `c` and `x`,
+      a variable that a prefix and a key may form.
+    - `where`: whether there is a finding.
+    - `message` and `help`: those of the finding.
+    - `facts`: constants that the texts name as `variables.NAME`, which is quicker than to repeat
+      them.
+    - `leaves_out`: how it differs from `check`, in a sentence without a dot.
+    - `action`: the finding's own action as CEL of the text `deny`, `warn` or `audit`.
+    """
+
+    each: Subject
+    where: str
+    message: str
+    help: str
+    action: str = '"deny"'
+    facts: Mapping[str, Any] = MappingProxyType({})
+    leaves_out: str = ""
+
+
+InProcess: TypeAlias = Callable[[], tuple[Statement, ...]] | str
+"""The statements of a rule, or the reason why it has none."""
+
+
+def cel(value: Any) -> str:
+    """A text, a list or an object of texts as a literal of CEL."""
+    if isinstance(value, str):
+        # JSON's escapes are CEL's too, but for a character in two halves, which this never writes.
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{cel(key)}: {cel(item)}" for key, item in value.items()) + "}"
+    return "[" + ", ".join(map(cel, value)) + "]"
+
+
+def any_of(tests: Iterable[str]) -> str:
+    """One test that holds if any of `tests` does."""
+    return " || ".join(f"({test})" for test in tests) or "false"
+
+
+def concat(*parts: str) -> str:
+    """The text of `parts`, which are CEL, one after the other."""
+    return " + ".join(parts)
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """`rules.base.json_values.display` of the CEL `text`.
+
+    A character that is not printable ASCII is a question mark: CEL cannot write its number.
+    """
+    return (
+        f"[{text}].map(t, t.size() > {limit} ? t.substring(0, {limit}) : t)"
+        r""".map(t, t.matches("^[ -~]*$") ? t : t.split("")"""
+        r""".map(s, s.matches("[ -~]") ? s : "?").join(""))"""
+        r""".map(t, "\"" + t.replace("\\", "\\\\").replace("\"", "\\\"") + "\"")"""
+        f'.map(t, t.size() > {limit} ? t.substring(0, {limit - 4}) + "…\\"" : t)[0]'
+    )

@@ -1,0 +1,475 @@
+"""Exported policies say of pods what the rules say, word for word, on a real API server."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from policies.loading import default_policy, load_policy
+from policies.policy import Policy
+from rules.gpu.components import DAEMON_SET_CONTROLLERS
+from rules.in_process.vocabulary import MOST
+from rules.objects.pod import MIRROR
+from rules.profile.context import Context
+from tests.testkit.admission.in_process import (
+    ADMIN,
+    Exports,
+    Said,
+    agree,
+    context_for,
+    expected,
+    new_pod,
+    observed,
+    prepared,
+)
+from tests.testkit.admission.lint_admission_parity import pod_of, pods
+from tests.testkit.admission.random_pods import random_pod
+from tests.testkit.api_subjects import wrap_in_deployment
+from tests.testkit.cases import TODAY, cases
+from tests.testkit.complete_manifests import TEMPLATES
+from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.dry_runs import REFUSED
+from webhook.in_process.statements import exported_rules
+
+POLICY = default_policy()
+RULES = POLICY.rule_set()
+EXPORTED = {rule.name for rule in exported_rules(RULES)}
+# What docs/in-process.md says of sub-paths.
+DIFFERENCES = {"device-hostpath/expanded-sub-path"}
+FORBIDDEN = 403
+
+
+@pytest.fixture(scope="module")
+def exports(api_server: Cluster) -> Iterator[Exports]:
+    made = Exports(api_server)
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def namespace(exports: Exports) -> str:
+    added = exports.add(POLICY)
+    exports.wait(added)
+    return added
+
+
+def _policy(**keys: Any) -> Policy:
+    text = yaml.safe_dump({"apiVersion": "gpuward.io/v1", "kind": "Policy", **keys})
+    return load_policy(text, "a test")
+
+
+def _differences(
+    exports: Exports, pods: dict[str, Any], policy: Policy = POLICY
+) -> tuple[dict[str, tuple[Said, Said]], Counter[str]]:
+    """The pods of which policy and engine differ, and how many were refused, warned about, clean.
+
+    Pods that the API server itself refuses are left out.
+    """
+    differences, seen = {}, Counter[str]()
+    rules = policy.rule_set()
+    for name, answer in exports.submit(pods.items()).items():
+        said = observed(answer)
+        if said is None:
+            seen["invalid"] += 1
+            continue
+        engine = expected(pods[name], rules, context_for(pods[name]))
+        seen["denied" if said.denied else "warned" if said.warned else "clean"] += 1
+        if not agree(engine, said):
+            differences[name] = (engine, said)
+    return differences, seen
+
+
+def test_api_servers_find_no_fault_in_the_types(exports: Exports, namespace: str) -> None:
+    assert namespace
+    assert exports.type_warnings() == {}
+
+
+def test_every_case_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
+    given = pods((c.name, c.manifest) for c in cases() if "policy" not in c.circumstances)
+    names = {name: f"case-{number}" for number, name in enumerate(given)}
+    made = {name: prepared(pod_of(given[name]), namespace, names[name]) for name in given}
+    differences, seen = _differences(exports, made)
+    assert differences.keys() == DIFFERENCES
+    assert seen["denied"] >= 60
+    assert seen["warned"] >= 80
+    assert seen["clean"] >= 500
+
+
+def test_every_workload_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
+    given = pods((c.name, c.manifest) for c in cases() if c.rule in EXPORTED)
+    made = {
+        name: prepared(wrap_in_deployment(manifest), namespace, f"case-{number}")
+        for number, (name, manifest) in enumerate(given.items())
+    }
+    for kind, (path, _) in TEMPLATES.items():
+        pod = {"metadata": {}, "spec": _bypass(namespace)["spec"]}
+        for step in reversed(path):
+            pod = {step: pod}
+        if kind == "CronJob":
+            pod["spec"]["schedule"] = "0 0 * * *"
+        version = {"CronJob": "batch/v1", "Job": "batch/v1", "PodTemplate": "v1"}
+        workload = {"apiVersion": version.get(kind, "apps/v1"), "kind": kind, **pod}
+        made[kind] = prepared(workload, namespace, f"one-{kind.lower()}")
+        answer = observed(exports.submit_one(made[kind]))
+        assert answer is not None
+        assert answer.warned
+    differences, seen = _differences(exports, made)
+    assert differences.keys() == DIFFERENCES
+    assert seen["denied"] == 0
+    assert seen["warned"] >= 100
+    assert seen["clean"] >= 50
+
+
+def test_cases_with_a_policy_of_their_own_are_judged_by_it(exports: Exports) -> None:
+    seen = Counter[str]()
+    chosen = [
+        case
+        for case in cases()
+        if case.rule in EXPORTED
+        and "namespace" not in case.circumstances
+        and any(
+            name in case.circumstances.get("policy", {}).get("profiles", ())
+            for name in ("amd", "kai")
+        )
+    ]
+    by_policy: dict[str, list[Any]] = {}
+    for case in chosen:
+        by_policy.setdefault(str(case.circumstances["policy"]), []).append(case)
+    for members in by_policy.values():
+        policy = members[0].policy
+        own = exports.add(policy)
+        exports.wait(own)
+        given = pods((case.name, case.manifest) for case in members)
+        made = {
+            name: prepared(pod_of(manifest), own, f"case-{number}")
+            for number, (name, manifest) in enumerate(given.items())
+        }
+        differences, counted = _differences(exports, made, policy)
+        assert differences == {}
+        seen += counted
+    assert seen["denied"] >= 1
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_pods_are_judged_as_by_the_rules(
+    exports: Exports, namespace: str, block: int
+) -> None:
+    made = {}
+    for seed in range(block * 100, block * 100 + 100):
+        random = random_pod(seed)
+        metadata = {"annotations": random["annotations"]}
+        name = f"random-{seed}"
+        made[name] = new_pod(namespace, name, metadata=metadata, **random["spec"])
+    differences, seen = _differences(exports, made)
+    assert differences == {}
+    assert seen["denied"] >= 20
+    assert seen["clean"] >= 1
+
+
+def _stored(plane: Cluster, pod: Any) -> Any:
+    """`pod`, which is created for real; no scheduler places it."""
+    pod["spec"]["schedulerName"] = "nobody"
+    return plane.create(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+
+
+def _update(plane: Cluster, pod: Any, subresource: str = "") -> Any:
+    path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+    return plane.request("PUT", f"{path}{subresource}?dryRun=All", pod)
+
+
+def _update_context(old: Any) -> Context:
+    metadata = old["metadata"]
+    return Context(TODAY, metadata["namespace"], ADMIN, "UPDATE", old_metadata=metadata)
+
+
+def test_an_update_is_about_what_it_adds(api_server: Cluster, namespace: str) -> None:
+    old = _stored(api_server, new_pod(namespace, "updated"))
+    new = {**old, "metadata": {**old["metadata"], "annotations": {"nvidia.cdi.k8s.io/pod": "a"}}}
+    answer = _update(api_server, new)
+    said = observed(answer)
+    assert said == expected(new, RULES, _update_context(old), old)
+    assert said is not None
+    assert said.denied
+    labelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert _update(api_server, labelled).status < REFUSED
+
+
+def test_an_update_may_keep_what_was_there(api_server: Cluster, exports: Exports) -> None:
+    own = exports.add(POLICY)
+    namespaces = f"/api/v1/namespaces/{own}"
+    labels = api_server.request("GET", namespaces).body["metadata"]["labels"]
+    # The pod is made before the policies act.
+    merge = "application/merge-patch+json"
+    off = {"metadata": {"labels": {"gpuward.io/mode": "off"}}}
+    assert api_server.request("PATCH", namespaces, off, content_type=merge).status < REFUSED
+    bad = new_pod(own, "kept", metadata={"annotations": {"nvidia.cdi.k8s.io/pod": "a"}})
+    old = _eventually_stored(api_server, bad)
+    on = {"metadata": {"labels": {"gpuward.io/mode": labels["gpuward.io/mode"]}}}
+    assert api_server.request("PATCH", namespaces, on, content_type=merge).status < REFUSED
+    exports.wait(own)
+    new = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert observed(_update(api_server, new)) == Said(frozenset(), frozenset())
+
+
+def _eventually_stored(plane: Cluster, pod: Any) -> Any:
+    return eventually(lambda: _stored(plane, pod), what="a pod in a namespace in mode off")
+
+
+def test_containers_for_debugging_are_judged_as_by_the_rules(
+    api_server: Cluster, namespace: str
+) -> None:
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "main", "image": "x", "resources": limits}
+    old = _stored(api_server, new_pod(namespace, "debugged", containers=[container]))
+    seen = set()
+    for image, variables in (
+        ("nvcr.io/nvidia/cuda:12", []),
+        ("busybox", [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]),
+        ("busybox", []),
+    ):
+        added = {"name": "debug", "image": image, "env": variables}
+        new = {**old, "spec": {**old["spec"], "ephemeralContainers": [added]}}
+        answer = _update(api_server, new, "/ephemeralcontainers")
+        assert answer.status in (200, FORBIDDEN), answer.body
+        said = observed(answer)
+        assert said == expected(new, RULES, _update_context(old), old)
+        assert said is not None
+        seen.add((bool(said.denied), bool(said.warned)))
+    assert seen == {(False, True), (True, False), (False, False)}
+
+
+def _bypass(namespace: str, **fields: Any) -> Any:
+    variables = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    container = {"name": "main", "image": "registry.example.com/app:1", "env": variables}
+    return new_pod(namespace, containers=[container], **fields)
+
+
+def test_the_label_of_a_namespace_chooses_the_mode(api_server: Cluster, exports: Exports) -> None:
+    own = exports.add(POLICY)
+    exports.wait(own)
+    seen = {}
+    for mode in ("deny", "warn", "audit", "off"):
+        other = api_server.namespace(
+            {
+                **api_server.request("GET", f"/api/v1/namespaces/{own}").body["metadata"]["labels"],
+                "gpuward.io/mode": mode,
+            }
+        )
+        said = _settled(exports, _bypass(other), denied=mode == "deny", warned=mode == "warn")
+        seen[mode] = (bool(said.denied), bool(said.warned))
+    assert seen == {
+        "deny": (True, False),
+        "warn": (False, True),
+        "audit": (False, False),
+        "off": (False, False),
+    }
+
+
+def _settled(exports: Exports, pod: Any, *, denied: bool, warned: bool) -> Said:
+    """What is said of `pod` once API servers know its namespace."""
+
+    def said() -> list[Said]:
+        found = observed(exports.submit_one(pod))
+        fits = found is not None and (bool(found.denied), bool(found.warned)) == (denied, warned)
+        return [found] if found is not None and fits else []
+
+    return eventually(said)[0]
+
+
+def test_exceptions_accept_what_they_name_until_their_last_day(exports: Exports) -> None:
+    today = datetime.datetime.now(datetime.UTC).date()
+    own = {"rules": ["visible-devices-env"], "reason": "a test"}
+    policy = _policy(
+        exceptions=[
+            own | {"match": {"namespace": "test-*", "image": "registry.example.com/tests:*"}},
+            own
+            | {
+                "match": {"namespace": "test-*", "container": "until-tomorrow"},
+                "expires": today + datetime.timedelta(days=1),
+            },
+            own
+            | {
+                "match": {"namespace": "test-*", "container": "until-yesterday"},
+                "expires": today - datetime.timedelta(days=1),
+            },
+        ]
+    )
+    named = exports.add(policy)
+    exports.wait(named)
+    refused = {}
+    for container, image in (
+        ("main", "registry.example.com/app:1"),
+        ("main", "registry.example.com/tests:1"),
+        ("until-tomorrow", "registry.example.com/app:1"),
+        ("until-yesterday", "registry.example.com/app:1"),
+    ):
+        pod = _bypass(named)
+        pod["spec"]["containers"][0] |= {"name": container, "image": image}
+        refused[container, image] = exports.submit_one(pod).status == FORBIDDEN
+    assert list(refused.values()) == [True, False, False, True]
+
+
+def test_no_rule_is_run_for_mirror_pods_of_kubelets(exports: Exports, namespace: str) -> None:
+    mirror = _bypass(namespace, nodeName="node-1")
+    mirror["metadata"]["annotations"] = {MIRROR: "a"}
+    assert exports.submit_one(mirror, "system:node:node-1").status < REFUSED
+    assert exports.submit_one(mirror).status == FORBIDDEN
+
+
+def test_no_rule_is_run_for_components(
+    api_server: Cluster, exports: Exports, namespace: str
+) -> None:
+    labels = api_server.request("GET", f"/api/v1/namespaces/{namespace}").body["metadata"]["labels"]
+    own = "gpu-operator"
+    labels = {k: v for k, v in labels.items() if not k.startswith("kubernetes.io/")}
+    api_server.create("/api/v1/namespaces", {"metadata": {"name": own, "labels": labels}})
+    account = "nvidia-device-plugin"
+    path = f"/api/v1/namespaces/{own}/serviceaccounts"
+    api_server.create(path, {"metadata": {"name": account}})
+    pod = _bypass(own, serviceAccountName=account)
+    eventually(lambda: exports.submit_one(pod).status == FORBIDDEN)
+    assert exports.submit_one(pod, DAEMON_SET_CONTROLLERS[0]).status < REFUSED
+    api_server.request("DELETE", f"/api/v1/namespaces/{own}")
+
+
+def _many(number: int, **fields: Any) -> list[dict[str, Any]]:
+    return [
+        {key: value.format(n) if isinstance(value, str) else value for key, value in fields.items()}
+        for n in range(number)
+    ]
+
+
+# The API server adds a volume with the token of the account, and a mount of it to each container.
+LARGEST: dict[str, dict[str, Any]] = {
+    "variables": {
+        "containers": [
+            {"name": "a", "image": "x", "env": _many(MOST["variables"], name="V{}_" + "x" * 240)}
+        ]
+    },
+    "containers": {
+        "containers": [
+            {"name": f"c{n}", "image": "nvcr.io/nvidia/" + "x" * 200, "env": _many(6, name="V{}")}
+            for n in range(MOST["containers"])
+        ]
+    },
+    "GPU variables": {
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "env": _many(
+                    MOST["GPU variables"],
+                    name="HABANA_VISIBLE_DEVICES_{}",
+                    value="," * (MOST["characters in values of GPU variables"] // 100),
+                ),
+            }
+        ]
+    },
+    "entries of envFrom": {
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "envFrom": _many(
+                    MOST["entries of envFrom"], prefix="N", configMapRef={"name": "x" * 200}
+                ),
+            }
+        ]
+    },
+    "mounts of paths of the node": {
+        "volumes": _many(
+            MOST["mounts of paths of the node"],
+            name="v{}",
+            hostPath={"path": "/dev/dri/" + "x" * 480},
+        ),
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                "volumeMounts": _many(
+                    MOST["mounts of paths of the node"], name="v{}", mountPath="/m{}"
+                ),
+            }
+        ],
+    },
+    "mounts": {
+        "volumes": _many(
+            MOST["volumes"] - 1, name="v{}", persistentVolumeClaim={"claimName": "data"}
+        ),
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "x",
+                "volumeMounts": _many(
+                    MOST["mounts"] // 10 - 1,
+                    name="v{}",
+                    mountPath="/mnt/" + "a/../" * 100 + "{}",
+                ),
+            }
+            for n in range(10)
+        ],
+    },
+    "mounts at paths of lists of devices": {
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "volumeMounts": _many(
+                    MOST["mounts at paths of lists of devices"],
+                    name="v",
+                    mountPath="/var/run/nvidia-container-devices/" + "a/../" * 32 + "{}",
+                ),
+            }
+        ],
+    },
+    "resources": {
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "x",
+                "resources": {"limits": {f"huawei.com/Ascend{'x' * 40}{i}": "1" for i in range(2)}},
+            }
+            for n in range(MOST["resources"] // 2)
+        ]
+    },
+    "node labels": {
+        "nodeSelector": {f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MOST["node labels"])}
+    },
+    "annotations": {
+        "metadata": {
+            "annotations": {f"cdi.k8s.io/a{n}": "é" * 400 for n in range(MOST["annotations"])}
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("what", LARGEST)
+def test_the_largest_pod_is_evaluated_within_the_budget(
+    exports: Exports, namespace: str, what: str
+) -> None:
+    answer = exports.submit_one(new_pod(namespace, **LARGEST[what]))
+    text = str(answer.body) + str(answer.warnings)
+    assert answer.status in (201, FORBIDDEN), text
+    assert "cost limit" not in text
+    assert "too-large" not in text
+
+
+@pytest.mark.parametrize("what", ["variables", "containers", "mounts of paths of the node"])
+def test_a_larger_pod_is_refused_with_the_bound(
+    exports: Exports, namespace: str, what: str
+) -> None:
+    fields = copy.deepcopy(LARGEST[what])
+    containers = fields["containers"]
+    containers.append({**containers[0], "name": "one-more"})
+    answer = exports.submit_one(new_pod(namespace, **fields))
+    assert answer.status == FORBIDDEN, answer.body
+    assert "[too-large]" in answer.body["message"]

@@ -1,0 +1,227 @@
+"""Applies exports to an API server, and compares what it says of pods with what the rules say."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from policies.policy import Policy
+from rules.engine.evaluation import introduced
+from rules.engine.fixing import check
+from rules.engine.rule_set import RuleSet
+from rules.finding import Action, Finding
+from rules.profile.context import Context
+from tests.testkit.cases import TODAY
+from tests.testkit.complete_manifests import complete_manifest
+from tests.testkit.control_plane.client import Response
+from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.dry_runs import RESOURCES, RUNTIME_CLASSES, THREADS, _impersonation_headers
+from webhook.admission.messages import message_with_help
+from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.statements import exported_rules
+
+_DEFAULTS = ExportOptions()
+ADMIN = "admin"
+REFUSED = 403
+_GROUP = "/apis/admissionregistration.k8s.io/v1"
+_RESOURCES = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+_POLICY = r"ValidatingAdmissionPolicy 'in-process-\d+-(?P<name>[\w-]+)' with binding '[^']*'"
+_DENIED = re.compile(rf"(?s){_POLICY} denied request: (?P<text>.*)$")
+_WARNED = re.compile(rf"(?s)Validation failed for {_POLICY}: (?P<text>.*)$")
+_NUMBER = re.compile(r"^gpuward (found \d+ faults: )?")
+# What CEL cannot write: the numbers of characters.
+_ESCAPES = re.compile(r"\\u[0-9a-f]{4}|\\[nrtbf]")
+
+
+class Said(NamedTuple):
+    """What is said of a pod: why it is refused, by the first policy, and the warnings."""
+
+    denied: frozenset[str]
+    warned: frozenset[str]
+
+
+class Exports:
+    """Exports of several policies, each for a namespace of its own in mode deny."""
+
+    def __init__(self, plane: Cluster) -> None:
+        self._plane = plane
+        self._numbers = itertools.count(1)
+        for name in RUNTIME_CLASSES:
+            made = {"metadata": {"name": name}, "handler": name}
+            plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
+        self._objects: list[tuple[str, str]] = []
+
+    def add(self, policy: Policy, options: ExportOptions = _DEFAULTS) -> str:
+        """The namespace in which API servers evaluate pods by `policy`, alone."""
+        number = next(self._numbers)
+        namespace = self._plane.namespace(
+            {"gpuward.io/mode": "deny", "in-process-test": str(number)}
+        )
+        for made in policy_objects(policy, options):
+            renamed = _renamed(made, number)
+            path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
+            self._plane.create(path, renamed)
+            self._objects.append((path, renamed["metadata"]["name"]))
+        return namespace
+
+    def type_warnings(self) -> dict[str, Any]:
+        """The warnings of the API server's type checks, by policy; waits for all checks."""
+        path = f"{_GROUP}/{_RESOURCES['ValidatingAdmissionPolicy']}"
+
+        def checked() -> list[Any]:
+            found = [
+                item
+                for item in self._plane.request("GET", path).body["items"]
+                if item["metadata"]["name"].startswith("in-process-")
+            ]
+            return found if all("typeChecking" in i.get("status", {}) for i in found) else []
+
+        return {
+            item["metadata"]["name"]: warnings
+            for item in eventually(checked, seconds=300)
+            if (warnings := item["status"]["typeChecking"].get("expressionWarnings"))
+        }
+
+    def submit(self, manifests: Iterable[tuple[str, Any]]) -> dict[str, Response]:
+        """The answers to dry runs of `manifests`, by the names under which they are given."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            given = dict(manifests)
+            return dict(zip(given, pool.map(self.submit_one, given.values()), strict=True))
+
+    def submit_one(self, manifest: Any, user: str = "") -> Response:
+        """The answer to a dry run of a new pod or workload.
+
+        By default the user is the one whom its owner implies.
+        """
+        group, namespace = manifest["apiVersion"], manifest["metadata"]["namespace"]
+        root = "/api/v1" if group == "v1" else f"/apis/{group}"
+        path = f"{root}/namespaces/{namespace}/{RESOURCES[group, manifest['kind']]}"
+        headers = _impersonation_headers(manifest)
+        if user:
+            headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+        return self._plane.request("POST", f"{path}?dryRun=All", manifest, headers)
+
+    def wait(self, namespace: str) -> None:
+        """Wait until API servers evaluate pods in `namespace`, by all policies."""
+        variables = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+        variables += [{"name": "NVIDIA_IMEX_CHANNELS", "value": "0"}]
+        probe = new_pod(namespace, containers=[{"name": "a", "image": "x", "env": variables}])
+
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": probe["spec"]}
+        selector = {"matchLabels": {"a": "b"}}
+        workload = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": probe["metadata"],
+            "spec": {"selector": selector, "template": template},
+        }
+
+        def acts() -> bool:
+            about_pod, about_workload = map(observed, map(self.submit_one, (probe, workload)))
+            return (
+                about_pod is not None
+                and all(about_pod)
+                and about_workload is not None
+                and len(about_workload.warned) == len(about_pod.denied | about_pod.warned)
+            )
+
+        eventually(acts, what="the refusal and the warning of the policies")
+
+    def remove(self) -> None:
+        """Delete the objects."""
+        for path, name in self._objects:
+            self._plane.request("DELETE", f"{path}/{name}")
+
+
+def new_pod(namespace: str, name: str = "subject", **fields: Any) -> Any:
+    """A pod with these fields of its spec; `metadata` goes there."""
+    metadata = {"namespace": namespace, "name": name, **fields.pop("metadata", {})}
+    fields.setdefault("containers", [{"name": "main", "image": "registry.example.com/app:1"}])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": fields}
+
+
+def _renamed(made: dict[str, Any], number: int) -> dict[str, Any]:
+    renamed = copy.deepcopy(made)
+    name = renamed["metadata"]["name"].removeprefix("gpuward-")
+    renamed["metadata"]["name"] = f"in-process-{number}-{name}"
+    if made["kind"].endswith("Binding"):
+        policy = made["spec"]["policyName"].removeprefix("gpuward-")
+        renamed["spec"]["policyName"] = f"in-process-{number}-{policy}"
+        selector = renamed["spec"]["matchResources"]["namespaceSelector"]
+        own = {"key": "in-process-test", "operator": "In", "values": [str(number)]}
+        selector["matchExpressions"].append(own)
+    return renamed
+
+
+def expected(manifest: Any, rules: RuleSet, context: Context, old: Any = None) -> Said:
+    """What the engine says of `manifest`, or of an update of `old`, by the exported `rules`."""
+    own = rules.restricted_to(rule.name for rule in exported_rules(rules))
+    found = check(manifest, own, context).findings
+    if old is not None:
+        before = check(old, own, context._replace(old_metadata=None)).findings
+        found = introduced(found, before)
+    if manifest["kind"] != "Pod":
+        # Workloads are never refused.
+        shown = (finding for finding in found if finding.action >= Action.WARN)
+        return Said(frozenset(), frozenset(map(_text, shown)))
+    return Said(
+        frozenset(_text(f) for f in found if f.action is Action.DENY),
+        frozenset(_text(f) for f in found if f.action is Action.WARN),
+    )
+
+
+def _text(finding: Finding) -> str:
+    return _comparable(f"[{finding.rule}] {message_with_help(finding)}")
+
+
+def _comparable(text: str) -> str:
+    return _ESCAPES.sub("?", text)
+
+
+def observed(answer: Response) -> Said | None:
+    """What the policies said; None if the API server refused the pod for another reason."""
+    warned: set[str] = set()
+    for line in answer.warnings:
+        if found := _WARNED.match(line):
+            warned |= _texts(found["text"])
+    if answer.status < 300:
+        return Said(frozenset(), frozenset(warned))
+    found = _DENIED.search(answer.body["message"]) if isinstance(answer.body, dict) else None
+    if found is None:
+        return None
+    return Said(frozenset(_texts(found["text"])), frozenset(warned))
+
+
+def agree(engine: Said, said: Said) -> bool:
+    """Whether both say the same, but for what did not fit into a message."""
+    return all(
+        found == wanted or (whole != found and whole < wanted)
+        for found, wanted in zip(said, engine, strict=True)
+        for whole in [frozenset(text for text in found if not text.endswith("…"))]
+    )
+
+
+def _texts(text: str) -> set[str]:
+    return set(_comparable(_NUMBER.sub("", text)).split(" | "))
+
+
+def context_for(manifest: Any) -> Context:
+    """The context in which the API server evaluates a new `manifest`."""
+    if manifest["kind"] != "Pod":
+        return Context(TODAY, manifest["metadata"]["namespace"], None, "CREATE")
+    user = _impersonation_headers(manifest).get("Impersonate-User", ADMIN)
+    return Context(TODAY, manifest["metadata"]["namespace"], user, "CREATE")
+
+
+def prepared(manifest: Any, namespace: str, name: str) -> Any:
+    """`manifest` as a pod that the API server accepts in `namespace`."""
+    return json.loads(json.dumps(complete_manifest(manifest, namespace, name)))

@@ -1,0 +1,100 @@
+"""The command `gpuward export`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from policies.loading import default_policy, load_policy
+from rules.engine.rule_set import ActiveRule
+from rules.finding import Action
+from rules.in_process.vocabulary import MOST
+from tests.testkit.paths import ROOT
+from webhook.in_process.cli import main
+from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.statements import exported_rules, left_out, reason_against
+from webhook.registration import RegistrationOptions
+
+# `kubectl apply` keeps a copy of the object in an annotation, and those have at most 256 KiB.
+MOST_BYTES_OF_ANNOTATIONS = 262_144
+BYPASS = [a for a in default_policy().rule_set().rules if a.rule.family == "bypass"]
+
+
+def test_every_rule_about_bypasses_is_exported_or_says_why_not() -> None:
+    undecided = [a.rule.name for a in BYPASS if "not written" in reason_against(a.rule)]
+    assert undecided == []
+    assert len([a for a in BYPASS if not reason_against(a.rule)]) >= 19
+
+
+@pytest.mark.parametrize("active", BYPASS, ids=lambda active: active.rule.name)
+def test_the_page_says_what_is_exported_of_each_rule(active: ActiveRule) -> None:
+    reason = reason_against(active.rule)
+    text = f"not exported: {reason}" if reason else "exported"
+    text += "".join(f"; but {missing}" for missing in left_out(active.rule))
+    page = (ROOT / "docs/in-process.md").read_text(encoding="utf-8")
+    assert f"| `{active.rule.name}` | {text} |" in page
+
+
+@pytest.mark.parametrize("number", [*MOST.values(), 256])
+def test_the_page_has_the_bounds(number: int) -> None:
+    assert f"{number:,}" in (ROOT / "docs/in-process.md").read_text(encoding="utf-8")
+
+
+def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["vap", "--profile", "nvidia"]) == 0
+
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert len(objects) == 16
+    assert max(len(json.dumps(made)) for made in objects) < MOST_BYTES_OF_ANNOTATIONS
+
+
+def test_a_policy_says_in_its_description_what_it_leaves_out() -> None:
+    made = next(iter(policy_objects(default_policy(), ExportOptions())))
+    text = made["metadata"]["annotations"]["kubernetes.io/description"]
+    assert "run-gpu-command: it reads command lines" in text
+    assert "device-list-mount: a path with more than eight" in text
+
+
+def test_the_bindings_are_for_the_modes_of_the_options() -> None:
+    registration = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
+    objects = policy_objects(default_policy(), ExportOptions(registration))
+    bindings = [o for o in objects if o["kind"] == "ValidatingAdmissionPolicyBinding"]
+    actions = {o["metadata"]["name"]: o["spec"]["validationActions"] for o in bindings}
+    assert actions["gpuward-bypass-deny-in-mode-deny"] == ["Deny"]
+    assert actions["gpuward-bypass-deny-in-mode-warn"] == ["Warn"]
+    assert actions["gpuward-bypass-workloads-deny-in-mode-deny"] == ["Warn"]
+    assert not any(name.endswith("-in-mode-audit") for name in actions)
+
+
+def test_a_rule_that_is_off_is_not_exported() -> None:
+    text = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {mig-admin-env: {action: 'off'}}\n"
+    names = {rule.name for rule in exported_rules(load_policy(text, "a test").rule_set())}
+    assert "mig-admin-env" not in names
+    assert "visible-devices-env" in names
+
+
+def test_explain_lists_every_rule_with_what_becomes_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["vap", "--explain", "--profile", "nvidia"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any("visible-devices-env" in line and line.endswith("  exported") for line in lines)
+    assert any("claim-layout" in line and "other objects than pods" in line for line in lines)
+
+
+def test_a_default_mode_below_the_minimum_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["vap", "--mode", "warn", "--minimum-mode", "deny"])
+    assert stopped.value.code == 2
+    assert "--mode is weaker" in capsys.readouterr().err
+
+
+def test_a_missing_policy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vap", "--policy", "missing.yaml"]) == 2
+    assert "missing.yaml" in capsys.readouterr().err

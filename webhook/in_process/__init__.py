@@ -1,0 +1,1 @@
+"""The policy as objects that API servers evaluate themselves, without the webhook."""

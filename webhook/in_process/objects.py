@@ -1,0 +1,256 @@
+"""The ValidatingAdmissionPolicies of a policy, and their bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from policies.policy import Policy
+from rules.finding import Action
+from rules.in_process.statement import cel
+from rules.in_process.vocabulary import (
+    MOST,
+    Variable,
+    components,
+    facts,
+    is_made_by_controller,
+    is_mirror,
+    resolve,
+    variable_name,
+    vocabulary,
+)
+from webhook.in_process.statements import (
+    ExportedRule,
+    exported_rules,
+    findings_at,
+    left_out,
+    reason_against,
+)
+from webhook.registration import BUILT_IN_WORKLOADS, RegistrationOptions, mode_selectors
+
+LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
+# The API server falls back to a fixed text if a message has more than 5,120 bytes, and cuts
+# warnings if those of one answer have more than 4,096.
+LONGEST = {Action.DENY: 4_500, Action.WARN: 2_500, Action.AUDIT: 2_500}
+_TOO_LARGE = (
+    "[too-large] the API server does not evaluate this pod, because it has more than "
+    + ", ".join(f"{number:,} {what}" for what, number in MOST.items())
+    + ", or a variable with a name or a prefix of more than 256 characters"
+)
+
+
+class ExportOptions(NamedTuple):
+    """How an export acts.
+
+    - `registration`: the modes of namespaces and their labels, as for the webhook.
+    - `failure_policy`: what happens to a pod that cannot be evaluated, in namespaces in mode deny.
+    """
+
+    registration: RegistrationOptions = RegistrationOptions()
+    failure_policy: Literal["Ignore", "Fail"] = "Fail"
+
+
+def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
+    """Every object of the export, a policy before its bindings."""
+    rules = exported_rules(policy.rule_set())
+    for family in sorted({rule.active.rule.family for rule in rules}):
+        members = [rule for rule in rules if rule.active.rule.family == family]
+        for level in LEVELS:
+            texts = ((rule, findings_at(rule, level, policy.exceptions, rules)) for rule in members)
+            found = [(rule, text) for rule, text in texts if text]
+            for workloads in (False, True) if found else ():
+                kind = "workloads-" if workloads else ""
+                target = _Target(f"gpuward-{family}-{kind}{level.word}", level, workloads)
+                yield _policy(target, policy, found, options)
+                yield from _bindings(target, options)
+
+
+class _Target(NamedTuple):
+    """The name of a policy, the action of its findings, and whether it is about workloads."""
+
+    name: str
+    level: Action
+    workloads: bool
+
+
+def _policy(
+    target: _Target,
+    policy: Policy,
+    found: Sequence[tuple[ExportedRule, str]],
+    options: ExportOptions,
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {
+            "name": target.name,
+            "labels": _labels(),
+            "annotations": {"kubernetes.io/description": _description(policy, found, target)},
+        },
+        "spec": {
+            "failurePolicy": options.failure_policy,
+            "matchConstraints": {
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {},
+                "objectSelector": {},
+                "resourceRules": list(_resource_rules(target)),
+            },
+            "variables": [v._asdict() for v in _variables(policy, found, target)],
+            "validations": [
+                {
+                    "expression": "variables.number == 0",
+                    "message": "gpuward has found faults in this object",
+                    "messageExpression": _message(target.level),
+                    "reason": "Forbidden",
+                }
+            ],
+        },
+    }
+
+
+def _variables(
+    policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target
+) -> Iterator[Variable]:
+    yield from facts(policy.profile)
+    constants = (s.facts for rule, _ in found for s in rule.statements)
+    for name, value in {n: v for own in constants for n, v in own.items()}.items():
+        yield Variable(name, cel(value))
+    for old in (False, True):
+        yield from vocabulary(policy.profile, old=old, workloads=target.workloads)
+        for name, text in (
+            ("excused", _excused(policy, target)),
+            ("isSkipped", _skipped(policy, target)),
+        ):
+            yield Variable(variable_name(name, old=old), resolve(text, old=old))
+        for rule, text in found:
+            yield Variable(variable_name(rule.variable, old=old), resolve(text, old=old))
+        every = " + ".join(f"${rule.variable}" for rule, _ in found)
+        text = f"$isSkipped || $tooLarge ? [] : {every}"
+        yield Variable(variable_name("found", old=old), resolve(text, old=old))
+    yield Variable("isUpdate", 'request.operation == "UPDATE"')
+    yield Variable(
+        "isTooLarge",
+        "!variables.isSkipped && variables.tooLarge"
+        " && !(variables.isUpdate && variables.oldTooLarge)"
+        if target.level is Action.DENY and not target.workloads
+        else "false",
+    )
+    # An update is about what it adds.
+    yield Variable(
+        "introduced",
+        "variables.isUpdate ? variables.found.map(texts, texts.filter(text,"
+        " !variables.oldFound.exists(old, old.exists(other, other == text)))) : variables.found",
+    )
+    yield Variable(
+        "number",
+        "variables.isTooLarge ? 1 : variables.introduced.map(texts, texts.size()).sum()",
+    )
+
+
+def _excused(policy: Policy, target: _Target) -> str:
+    """The rules that are not run for the pod of a component."""
+    text = "[]"
+    for rules, test in reversed(list(components(policy.profile, workloads=target.workloads))):
+        if rules:
+            text = f"({test}) ? {cel(rules)} : {text}"
+    return text
+
+
+def _skipped(policy: Policy, target: _Target) -> str:
+    """Whether no rule is run for the pod."""
+    tests = [
+        test for rules, test in components(policy.profile, workloads=target.workloads) if not rules
+    ]
+    first = is_made_by_controller() if target.workloads else is_mirror()
+    return " || ".join(f"({test})" for test in (first, *tests))
+
+
+def _message(level: Action) -> str:
+    longest = LONGEST[level]
+    joined = '[variables.introduced.filter(l, l.size() > 0).map(l, l.join(" | ")).join(" | ")]'
+    return (
+        f'variables.isTooLarge ? "gpuward " + {cel(_TOO_LARGE)}'
+        f' : {joined}.map(t, t.size() > {longest} ? t.substring(0, {longest}) + "…" : t)'
+        '.map(t, variables.number == 1 ? "gpuward " + t'
+        ' : "gpuward found " + string(variables.number) + " faults: " + t)[0]'
+    )
+
+
+def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target) -> str:
+    """What the policy does, and what it leaves out."""
+    family = found[0][0].active.rule.family
+    names = ", ".join(rule.name for rule, _ in found)
+    what, word = ("workloads" if target.workloads else "pods"), target.level.word
+    missing = [
+        f"{active.rule.name}: {reason}"
+        for active in policy.rule_set().rules
+        if active.rule.family == family and (reason := reason_against(active.rule))
+    ]
+    partly = [
+        f"{rule.name}: {'; '.join(texts)}"
+        for rule, _ in found
+        if (texts := left_out(rule.active.rule))
+    ]
+    sentences = [
+        f"Rules of gpuward that refuse or warn about {what}, family {family}, action {word}:",
+        f"{names}.",
+        "Written by `gpuward export`; a change of the policy needs a new export.",
+        "It fixes nothing, and knows no GpuExceptions.",
+        *([f"Partly said: {'. '.join(partly)}."] if partly else []),
+        *([f"Left out: {'. '.join(missing)}."] if missing else []),
+    ]
+    if any(exception.expires for exception in policy.exceptions):
+        sentences.append("An exception ends for pods that are created after its last day.")
+    return " ".join(sentences)
+
+
+def _bindings(target: _Target, options: ExportOptions) -> Iterator[dict[str, Any]]:
+    for mode, selector in mode_selectors(options.registration):
+        yield {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": f"{target.name}-in-mode-{mode.word}", "labels": _labels()},
+            "spec": {
+                "policyName": target.name,
+                "validationActions": [_action(target, mode)],
+                "matchResources": {
+                    "matchPolicy": "Equivalent",
+                    "namespaceSelector": selector,
+                    "objectSelector": {},
+                },
+            },
+        }
+
+
+def _action(target: _Target, mode: Action) -> str:
+    # A workload is never refused: its pods are.
+    strongest = Action.WARN if target.workloads else Action.DENY
+    action = min(target.level, mode, strongest)
+    return {Action.DENY: "Deny", Action.WARN: "Warn", Action.AUDIT: "Audit"}[action]
+
+
+def _resource_rules(target: _Target) -> Iterator[dict[str, Any]]:
+    if not target.workloads:
+        yield _rule("", ["pods"], ["CREATE", "UPDATE"])
+        yield _rule("", ["pods/ephemeralcontainers"], ["UPDATE"])
+        return
+    for group, resources in BUILT_IN_WORKLOADS.items():
+        yield _rule(group, resources, ["CREATE", "UPDATE"])
+
+
+def _labels() -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "gpuward",
+        "app.kubernetes.io/component": "in-process",
+        "app.kubernetes.io/managed-by": "gpuward-export",
+    }
+
+
+def _rule(group: str, resources: Iterable[str], operations: Iterable[str]) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": list(operations),
+        "resources": list(resources),
+        "scope": "Namespaced",
+    }
