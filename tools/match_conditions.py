@@ -25,27 +25,27 @@ from rules.rule import Rule
 # The condition is true for every pod in which a rule finds something due to one of these traits.
 COVERED = (
     traits.GPU_RESOURCE,
-    traits.ODD_AMOUNT,
+    traits.UNUSUAL_AMOUNT,
     traits.SHARE,
     traits.OTHER_GPU_RESOURCE,
     traits.SEVERAL_GPUS,
     traits.UNKNOWN_RESOURCE,
-    traits.CLAIM,
-    traits.POD_CLAIM,
+    traits.CLAIM_IN_CONTAINER,
+    traits.RESOURCE_CLAIMS_OF_POD,
     traits.GPU_ANNOTATION,
     traits.GPU_VARIABLE,
     traits.CUDA_IMAGE,
     traits.HOST_PATH,
-    traits.DEVICE_LIST,
-    traits.GPU_KEY,
+    traits.DEVICE_LIST_MOUNT,
+    traits.GPU_METADATA_KEY,
     traits.OLD_GPU_KEY,
     traits.QUOTA,
-    traits.DEVICE_CLAIM,
-    traits.OBJECTS,
+    traits.CLAIM_OBJECT,
+    traits.WHOLE_OBJECTS,
     traits.NODE_CONSTRAINT,  # only on labels of GPU nodes: on others, rules need a GPU as well
     traits.NODE_SELECTION,  # the same
     traits.RUNTIME_CLASS,  # those that a profile lists; all where the webhook knows their handlers
-    traits.EPHEMERAL,  # only with resources, which the API server refuses there
+    traits.EPHEMERAL_CONTAINER,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
     traits.ENV_FROM,  # with a prefix; of ConfigMaps where the webhook knows their variables
     traits.GPU_PROGRAM,

@@ -9,16 +9,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-MAX_LENGTH = 10 * 1024  # characters that are read, as many as Kubernetes accepts of a selector
+MAX_CHARACTERS = 10 * 1024  # characters that are read, as many as Kubernetes accepts of a selector
 MAX_TOKENS = 400  # a chain of operators is as deep a tree as it has operators
-MAX_DEPTH = 40  # levels of parentheses; the functions below call each other for each
+MAX_BRACKET_DEPTH = 40  # levels of parentheses; the functions below call each other for each
 
 
 class CelSyntaxError(ValueError):
     """A text that is no expression. The text of the error completes "the expression"."""
 
 
-class NotReadError(ValueError):
+class UnsupportedCelError(ValueError):
     """A text that is not read: too long, too deep, or with syntax that may be of a newer CEL."""
 
 
@@ -74,8 +74,8 @@ Expression: TypeAlias = Literal | Identifier | Select | Index | Call | Collectio
 
 def parse_cel(text: str) -> Expression:
     """The tree of the expression `text`. Raises CelSyntaxError or NotReadError."""
-    if len(text) > MAX_LENGTH:
-        raise NotReadError("is too long")
+    if len(text) > MAX_CHARACTERS:
+        raise UnsupportedCelError("is too long")
     return _Parser(_tokens(text)).whole()
 
 
@@ -95,16 +95,17 @@ class _Token(NamedTuple):
     text: str
 
 
-_ESCAPE = (
+_ESCAPE_PATTERN = (
     r"\\(?:[abfnrtv\\?\"'`]|x[0-9a-fA-F]{2}|X[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}"
     r"|[0-3][0-7]{2})"
 )
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     rf"""
       (?P<space>\s+|//[^\n]*)
     | (?P<raw>[bB]?[rR](?:\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"[^"\n\r]*"|'[^'\n\r]*'))
-    | (?P<string>[bB]?(?:\"\"\"(?:{_ESCAPE}|[^\\])*?\"\"\"|'''(?:{_ESCAPE}|[^\\])*?'''
-        |"(?:{_ESCAPE}|[^\\"\n\r])*"|'(?:{_ESCAPE}|[^\\'\n\r])*'))
+    | (?P<string>[bB]?(?:\"\"\"(?:{_ESCAPE_PATTERN}|[^\\])*?\"\"\"
+        |'''(?:{_ESCAPE_PATTERN}|[^\\])*?'''
+        |"(?:{_ESCAPE_PATTERN}|[^\\"\n\r])*"|'(?:{_ESCAPE_PATTERN}|[^\\'\n\r])*'))
     | (?P<number>0x[0-9a-fA-F]+[uU]?|[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+
         |[0-9]+[uU]?)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
@@ -112,25 +113,25 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_RESERVED = frozenset(
+_RESERVED_WORDS = frozenset(
     {
         *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let"),
         *("loop", "package", "namespace", "return", "var", "void", "while"),
     }
 )
-_END = _Token("end", "")
+_END_TOKEN = _Token("end", "")
 
 
 def _tokens(text: str) -> list[_Token]:
     found: list[_Token] = []
     position = 0
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = _TOKEN_PATTERN.match(text, position)
         if match is None:
             raise _unreadable(text[position:])
         if match.lastgroup != "space":
             if len(found) == MAX_TOKENS:
-                raise NotReadError("is too long")
+                raise UnsupportedCelError("is too long")
             found.append(_Token(str(match.lastgroup), match[0]))
         position = match.end()
     return found
@@ -145,15 +146,15 @@ def _unreadable(rest: str) -> Exception:
         return CelSyntaxError(f"has {character} where CEL has {right}")
     if character in "@#$^~;\\":
         return CelSyntaxError(f"has the character {character}, which CEL does not know")
-    return NotReadError(f"has the character {character!r}")
+    return UnsupportedCelError(f"has the character {character!r}")
 
 
 # Operators by how tightly they bind, the loosest first.
-_RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
-_LEVELS = (
+_RELATION_OPERATORS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
+_OPERATORS_BY_PRECEDENCE = (
     frozenset({"||"}),
     frozenset({"&&"}),
-    _RELATIONS,
+    _RELATION_OPERATORS,
     frozenset({"+", "-"}),
     frozenset({"*", "/", "%"}),
 )
@@ -172,14 +173,14 @@ class _Parser:
         if not self._tokens:
             raise CelSyntaxError("is empty")
         found = self._expression()
-        if self._next is not _END:
+        if self._next is not _END_TOKEN:
             raise self._unexpected()
         return found
 
     @property
     def _next(self) -> _Token:
         tokens, position = self._tokens, self._position
-        return tokens[position] if position < len(tokens) else _END
+        return tokens[position] if position < len(tokens) else _END_TOKEN
 
     def _take(self) -> _Token:
         token = self._next
@@ -199,14 +200,14 @@ class _Parser:
 
     def _unexpected(self, where: str = "where nothing can follow") -> CelSyntaxError:
         token = self._next
-        if token is _END:
+        if token is _END_TOKEN:
             return CelSyntaxError(f"ends {where}" if "expected" in where else "is not complete")
         return CelSyntaxError(f"has {token.text[:40]} {where}")
 
     def _expression(self) -> Expression:
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise NotReadError("is too deep")
+        if self._depth > MAX_BRACKET_DEPTH:
+            raise UnsupportedCelError("is too deep")
         found = self._binary(0)
         if self._accept("?"):
             chosen = self._binary(0)
@@ -216,10 +217,13 @@ class _Parser:
         return found
 
     def _binary(self, level: int) -> Expression:
-        if level == len(_LEVELS):
+        if level == len(_OPERATORS_BY_PRECEDENCE):
             return self._unary()
         found = self._binary(level + 1)
-        while self._next.text in _LEVELS[level] and self._next.kind in ("operator", "name"):
+        while self._next.text in _OPERATORS_BY_PRECEDENCE[level] and self._next.kind in (
+            "operator",
+            "name",
+        ):
             operator = self._take().text
             found = Call(f"_{operator}_", None, (found, self._binary(level + 1)))
         return found
@@ -259,7 +263,7 @@ class _Parser:
     def _primary(self) -> Expression:
         token = self._take()
         if token.kind in ("string", "raw"):
-            return _text(token)
+            return _text_literal(token)
         if token.kind == "number":
             return Literal(_type_of_number(token.text), token.text)
         if token.kind == "operator" and token.text in ("(", "[", "{"):
@@ -285,7 +289,7 @@ class _Parser:
             return Literal("bool", name)
         if name == "null":
             return Literal("null", name)
-        if name in _RESERVED:
+        if name in _RESERVED_WORDS:
             raise CelSyntaxError(f"has the reserved word {name}")
         if self._accept("("):
             return Call(name, None, self._list(")"))
@@ -334,7 +338,7 @@ def _type_of_number(text: str) -> str:
     return "double" if is_double else "int"
 
 
-def _text(token: _Token) -> Literal:
+def _text_literal(token: _Token) -> Literal:
     prefix = token.text[: len(token.text) - len(token.text.lstrip("bBrR"))]
     quoted = token.text[len(prefix) :]
     width = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1  # noqa: PLR2004

@@ -19,9 +19,9 @@ _MAX_DECIMALS = 9 + 60
 # trims the text before it unescapes it.
 _BLANKS = " \x85\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 # The possessive `*+` prevents backtracking over megabytes of digits.
-_FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
+_QUANTITY_PATTERN = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
 # Placeholders of templates: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
-_PLACEHOLDER = r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z"
+_PLACEHOLDER_PATTERN = r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z"
 _POWERS_OF_TEN = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
@@ -112,9 +112,9 @@ def parse(value: object) -> Quantity | Placeholder | Malformed:
 
 @cached_by_text
 def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
-    form = _FORM.fullmatch(text.strip(_BLANKS))
+    form = _QUANTITY_PATTERN.fullmatch(text.strip(_BLANKS))
     if form is None or not form[0]:
-        if re.search(_PLACEHOLDER, text):
+        if re.search(_PLACEHOLDER_PATTERN, text):
             return Placeholder(text)
         return Malformed(text, "not a number with an optional unit" if text.strip() else "empty")
     sign, whole, fraction, letters, exponent = form.groups(default="")

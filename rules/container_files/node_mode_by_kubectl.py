@@ -22,7 +22,7 @@ References
 from rules.placement.node_labels import CGPU_MODES, MODE
 from rules.rule import Action, Context, Finding, Findings, LabelCommand, define_rule
 
-POOL = "set the label in the node pool, and let the pool replace the node"
+NODE_POOL_ADVICE = "set the label in the node pool, and let the pool replace the node"
 
 
 def check(command: LabelCommand, _context: Context) -> Findings:
@@ -32,9 +32,9 @@ def check(command: LabelCommand, _context: Context) -> Findings:
     if command.value is None:
         what, advice = "removes", f"to return to whole cards, write {MODE}=default"
     elif command.value in CGPU_MODES:
-        what, advice = f"sets {command.value} in", POOL
+        what, advice = f"sets {command.value} in", NODE_POOL_ADVICE
     elif command.overwrites:
-        what, advice = "changes", POOL
+        what, advice = "changes", NODE_POOL_ADVICE
     else:
         return
     yield Finding(

@@ -23,12 +23,12 @@ References
 from rules.gpu.scripts import uncounted_gpus
 from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
-MESSAGE = "{holder} gives a container GPUs by {what}, which no scheduler counts"
+MESSAGE_TEMPLATE = "{holder} gives a container GPUs by {what}, which no scheduler counts"
 
 
 def check(setting: ContainerSetting, _context: Context) -> Findings:
     """Yield the option if it gives a container a GPU."""
-    return uncounted_gpus(setting, MESSAGE)
+    return uncounted_gpus(setting, MESSAGE_TEMPLATE)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

@@ -10,24 +10,25 @@ from rules.base.quantity import Quantity
 from rules.base.traits import (
     ALIYUN_PREFIX,
     ANNOTATION_WORDS,
-    CLAIM,
+    CLAIM_IN_CONTAINER,
+    CLAIM_OBJECT,
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
-    DEVICE_CLAIM,
     DEVICE_CLASS,
-    DEVICE_LIST,
     DEVICE_LIST_FOLDER,
+    DEVICE_LIST_MOUNT,
     ENV_FROM,
-    EPHEMERAL,
+    EPHEMERAL_CONTAINER,
     GPU,
     GPU_ANNOTATION,
-    GPU_KEY,
+    GPU_METADATA_KEY,
     GPU_PROGRAM,
     GPU_RESOURCE,
     GPU_VARIABLE,
     GPU_WORKLOAD,
+    GPUWARD_PREFIX,
     HOST_PATH,
-    INIT,
+    INIT_CONTAINER,
     KEY_WORDS,
     LD_PREFIX,
     LD_VARIABLE,
@@ -35,19 +36,18 @@ from rules.base.traits import (
     NODE_AGENT,
     NODE_SELECTION,
     NVIDIA_CARD,
-    ODD_AMOUNT,
     OLD_GPU_KEY,
     OTHER_GPU_RESOURCE,
-    OWN_PREFIX,
     POD_FIELD_TRAITS,
     POD_RESOURCES,
     PRIVILEGED,
     QUOTA,
-    REQUIRED,
+    REQUIRED_AFFINITY,
     SEVERAL_GPUS,
     SHARE,
     TOLERATION,
     UNKNOWN_RESOURCE,
+    UNUSUAL_AMOUNT,
     VARIABLE_WORDS,
 )
 from rules.base.words import matches_any
@@ -75,7 +75,7 @@ def resource_traits(
     limits: Mapping[str, Any], requests: Mapping[str, Any], known: Mapping[str, Device], claims: Any
 ) -> int:
     """The traits of a container with these resources and claims; `known` are its `devices`."""
-    traits = CLAIM if claims else 0
+    traits = CLAIM_IN_CONTAINER if claims else 0
     if len(known) > 1:
         traits |= SEVERAL_GPUS
     for name in {*limits, *requests} - NATIVE:
@@ -93,7 +93,7 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     if device.resource.sharing == "share":
         traits |= SHARE
     if not device.is_plain_count:
-        traits |= ODD_AMOUNT
+        traits |= UNUSUAL_AMOUNT
     for amount in (device.limit, device.request):
         if isinstance(amount, Quantity) and amount.nano > _ONE:
             traits |= SEVERAL_GPUS
@@ -138,7 +138,7 @@ def traits_of_variable(name: Any, profile: Profile) -> int:
 
 
 _POD_FIELDS = frozenset(POD_FIELD_TRAITS)
-_ROLE_TRAITS = {"init": INIT, "app": 0, "ephemeral": EPHEMERAL}
+_ROLE_TRAITS = {"init": INIT_CONTAINER, "app": 0, "ephemeral": EPHEMERAL_CONTAINER}
 _FIELD_TRAITS = tuple((field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists)
 
 
@@ -162,7 +162,7 @@ def traits_of(subject: Subject) -> int:
     if not isinstance(subject, Pod):
         if isinstance(subject, Quota):
             return QUOTA
-        return DEVICE_CLAIM if isinstance(subject, DeviceClaim) else DEVICE_CLASS
+        return CLAIM_OBJECT if isinstance(subject, DeviceClaim) else DEVICE_CLASS
     if subject.traits is None:
         traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
         if subject.container_traits is None:
@@ -223,7 +223,10 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
         if spec[field]:
             traits |= POD_FIELD_TRAITS[field]
     affinity = spec.get("affinity")
-    if affinity and as_object(as_object(affinity).get("nodeAffinity")).get(REQUIRED) is not None:
+    if (
+        affinity
+        and as_object(as_object(affinity).get("nodeAffinity")).get(REQUIRED_AFFINITY) is not None
+    ):
         traits |= NODE_SELECTION
     scheduler = spec.get("schedulerName")
     if scheduler and scheduler != DEFAULT_SCHEDULER:
@@ -269,10 +272,10 @@ def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
 @cached_by_text
 def key_traits(key: str) -> int:
     """The traits of a pod with the annotation or label `key`."""
-    if key.startswith(OWN_PREFIX):
+    if key.startswith(GPUWARD_PREFIX):
         return 0
     lower = key.lower()
-    return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
+    return GPU_METADATA_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
 
 
 def _container_traits(container: Container) -> int:
@@ -296,7 +299,7 @@ def _other_traits(raw: Mapping[str, Any]) -> int:
     mounts = raw.get("volumeMounts")
     for _, mount in as_objects(mounts) if mounts else ():
         if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):
-            traits |= DEVICE_LIST
+            traits |= DEVICE_LIST_MOUNT
     image = as_text(raw.get("image"))
     if is_cuda_image(image):
         traits |= CUDA_IMAGE

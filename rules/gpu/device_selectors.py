@@ -20,8 +20,8 @@ from rules.base.cel import (
     Identifier,
     Index,
     Literal,
-    NotReadError,
     Select,
+    UnsupportedCelError,
     parse_cel,
 )
 from rules.base.json_values import display
@@ -58,7 +58,7 @@ def selector_faults(expression: str, class_name: str = "") -> list[SelectorFault
         tree = parse_cel(expression)
     except CelSyntaxError as error:
         return [SelectorFault(str(error), "correct the expression", is_refused=True)]
-    except NotReadError:
+    except UnsupportedCelError:
         return []
     checker = _Checker(class_name)
     result = checker.type_of(tree, {})

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Edit, Path, rename
 from rules.base.traits import NVIDIA_CARD
-from rules.base.words import within_slips
+from rules.base.words import has_few_typos
 from rules.finding import Fix
 from rules.gpu.devices import NATIVE
 from rules.profile.profile import Profile
@@ -113,10 +113,10 @@ def _nearest(name: str, profile: Profile) -> str | None:
             continue
         if suffix == other:
             slips = _DOMAIN_SLIPS if len(known_domain) >= _MIN_DOMAIN else 0
-            is_near = within_slips(slips, domain, known_domain)
+            is_near = has_few_typos(slips, domain, known_domain)
         else:
             slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
-            is_near = domain == known_domain and within_slips(slips, suffix, other)
+            is_near = domain == known_domain and has_few_typos(slips, suffix, other)
         if is_near:
             return known
     return None

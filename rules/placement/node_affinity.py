@@ -15,7 +15,7 @@ from rules.inventory.inventory import NodeSurvey
 from rules.objects.pod import Pod
 from rules.profile.profile import NodeAffinity
 
-REQUIRED = traits.REQUIRED
+REQUIRED = traits.REQUIRED_AFFINITY
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 # The label by which a platform marks nodes that it may take back at any time, and its values:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import NATIVE_TAINT_PREFIX
-from rules.base.words import has_placeholder, matches, nearest_word, within_slips
+from rules.base.words import has_few_typos, has_placeholder, matches, nearest_word
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import expression_values, expressions, is_empty, required_terms
@@ -207,7 +207,7 @@ def misspelt_mode_label(profile: Profile, name: str) -> str | None:
     """
     if name in profile.node_modes or has_placeholder(name):
         return None
-    return next((label for label in profile.node_modes if within_slips(1, name, label)), None)
+    return next((label for label in profile.node_modes if has_few_typos(1, name, label)), None)
 
 
 def selected_labels(pod: Pod) -> Iterator[tuple[Path, str]]:

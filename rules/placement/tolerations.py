@@ -9,7 +9,7 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
-from rules.base.words import has_placeholder, matches_any, within_slips
+from rules.base.words import has_few_typos, has_placeholder, matches_any
 from rules.finding import Finding, Findings
 from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
@@ -122,7 +122,7 @@ def misspelt_taint(profile: Profile, key: str) -> Taint | None:
     if "/" not in key or any(taint.key == key for taint in profile.taints):
         return None
     near = (
-        t for t in profile.taints if _words(t.key) == _words(key) or within_slips(1, key, t.key)
+        t for t in profile.taints if _words(t.key) == _words(key) or has_few_typos(1, key, t.key)
     )
     return next(near, None)
 

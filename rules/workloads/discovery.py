@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text
-from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, QUOTA
+from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, QUOTA
 from rules.base.words import matches_any
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
@@ -103,7 +103,7 @@ def _view(
         has_scopes = bool(spec.get("scopes") or spec.get("scopeSelector"))
         path = (*base, "spec", "hard")
         return Quota(owner, profile, as_object(spec.get("hard")), path, has_scopes=has_scopes)
-    if kind.trait == DEVICE_CLAIM:
+    if kind.trait == CLAIM_OBJECT:
         return DeviceClaim(owner, profile, raw, base)
     if kind.trait == DEVICE_CLASS:
         return DeviceSpec(owner, profile, raw, base)

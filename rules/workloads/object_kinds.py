@@ -5,17 +5,17 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import (
+    CLAIM_OBJECT,
     CLUSTER_QUEUE,
-    DEVICE_CLAIM,
     DEVICE_CLASS,
+    DEVICE_PLUGIN_CONFIG,
     DEVICE_TAINT_RULE,
     GPU_OPERATOR,
     KUBELET_CONFIG,
     LIMIT_RANGE,
     NODE,
-    NODE_CHOICE,
+    NODE_CHOOSING_OBJECT,
     NODE_POOL,
-    PLUGIN_CONFIG,
     QUOTA,
     WEBHOOK_CONFIGURATION,
 )
@@ -217,17 +217,19 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
         for kind, fields in NODE_POOL_KINDS.items()
     },
     ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
-    (CLAIM_GROUP, "ResourceClaim"): ObjectKind(DEVICE_CLAIM, {"spec": _CLAIM}),
-    (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(DEVICE_CLAIM, {"spec": {"spec": _CLAIM}}),
+    (CLAIM_GROUP, "ResourceClaim"): ObjectKind(CLAIM_OBJECT, {"spec": _CLAIM}),
+    (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(CLAIM_OBJECT, {"spec": {"spec": _CLAIM}}),
     (CLAIM_GROUP, "DeviceClass"): ObjectKind(DEVICE_CLASS, _CLASS),
     (CLAIM_GROUP, "DeviceTaintRule"): ObjectKind(
         DEVICE_TAINT_RULE, {"spec": {"deviceSelector": {}, "taint": {}}}
     ),
     (_KUEUE, "ClusterQueue"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
     (_KUEUE, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
-    (_KUEUE, "ResourceFlavor"): ObjectKind(NODE_CHOICE, field_types((_FLAVOR,)), nodes=(_FLAVOR,)),
+    (_KUEUE, "ResourceFlavor"): ObjectKind(
+        NODE_CHOOSING_OBJECT, field_types((_FLAVOR,)), nodes=(_FLAVOR,)
+    ),
     ("scheduling.alibabacloud.com", "ResourcePolicy"): ObjectKind(
-        NODE_CHOICE, field_types((_UNITS,)), nodes=(_UNITS,)
+        NODE_CHOOSING_OBJECT, field_types((_UNITS,)), nodes=(_UNITS,)
     ),
     ("", "LimitRange"): ObjectKind(LIMIT_RANGE, _LIMIT_RANGE),
     ("kubelet.config.k8s.io", "KubeletConfiguration"): ObjectKind(KUBELET_CONFIG, {}),
@@ -244,7 +246,7 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
 }
 # What a configuration of NVIDIA's device plugin says, whatever the ConfigMap with it is called.
 _PLUGIN_WORDS = ("sharing:", "version: v1")
-_PLUGIN_CONFIG = ObjectKind(PLUGIN_CONFIG, {"data": {}})
+_PLUGIN_CONFIG = ObjectKind(DEVICE_PLUGIN_CONFIG, {"data": {}})
 
 
 def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind | None:

@@ -107,7 +107,7 @@ def programs() -> Iterator[tuple[str, Any]]:
 
 
 def keys() -> Iterator[tuple[str, Any]]:
-    annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
+    annotations = [f"{cdi_annotation.CDI_PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
     annotations += device_injector_annotation.DOMAINS
     annotations += [pattern.replace("*", "x") for pattern in ALLOCATION_ANNOTATIONS]
@@ -115,7 +115,7 @@ def keys() -> Iterator[tuple[str, Any]]:
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())
     metadata_keys = [("annotations", key) for key in annotations]
-    metadata_keys += [("labels", key) for key in (CARDS, placement_label.PLACEMENT)]
+    metadata_keys += [("labels", key) for key in (CARDS, placement_label.PLACEMENT_LABEL)]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
         manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else "x"}
@@ -126,7 +126,7 @@ def variables() -> Iterator[tuple[str, Any]]:
     alternative = [n for raw in built_in().values() for n in raw.get("alternativeVariables", ())]
     visible = [n for raw in built_in().values() for n in raw.get("visibleDevices", ())]
     visibility_names = (*visible, *alternative)
-    others = (*mig_admin_env.POWERS, *reserved_gpushare_keys.VARIABLES, CUDA_VERSION)
+    others = (*mig_admin_env.POWER_VERBS, *reserved_gpushare_keys.RESERVED_VARIABLES, CUDA_VERSION)
     for name in (*visibility_names, *others):
         yield name, pod(container(**variable("all", name)))
     for name in visibility_names:

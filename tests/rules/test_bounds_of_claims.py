@@ -66,7 +66,7 @@ def test_unknown_requests_of_a_claim(counted: Any) -> None:
 
 
 def test_unknown_classes_of_a_claim(counted: Any) -> None:
-    words = counted(unknown_device_class, "_meant")
+    words = counted(unknown_device_class, "_meant_class")
     name = {"exactly": {"deviceClassName": "class-of-others"}}
     evaluate(claim({"requests": [{"name": f"gpu{n}", **name} for n in range(MANY)]}))
     assert 0 < len(words) < MANY

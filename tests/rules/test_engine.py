@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rules.base.json_values import Edit, append, pointer, put, remove
 from rules.base.traits import (
-    GPU_KEY,
+    GPU_METADATA_KEY,
     GPU_RESOURCE,
     GPU_WORKLOAD,
     HOST_NAMESPACE,
@@ -269,7 +269,7 @@ def test_the_annotation_that_marks_fixed_pods_concerns_no_rule() -> None:
         recorded.append(pod.object.name)
         yield from ()
 
-    rule = active("r", body)._replace(needs=(GPU_KEY,))
+    rule = active("r", body)._replace(needs=(GPU_METADATA_KEY,))
     run_check(pod({}, name="fixed", annotations={FIXED_ANNOTATION: "request-only"}), rule)
     assert not recorded
     run_check(pod({}, name="other", annotations={"example.com/gpu": "1"}), rule)

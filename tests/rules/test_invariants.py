@@ -45,7 +45,14 @@ import pytest
 from rules.base.json_values import Path as Place
 from rules.base.json_values import pointer, value_at
 from rules.catalog.index import CATALOG
-from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES, CatalogError, checked
+from rules.catalog.order import (
+    OPT_IN_FIXES,
+    ORDER,
+    REPORTS,
+    SAFE_FIXES,
+    CatalogError,
+    validated_order,
+)
 from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.exceptions import suppress_nothing
@@ -507,10 +514,10 @@ FIRST, SECOND = OPT_IN_FIXES[:2]
 def test_the_catalog_refuses_a_wrong_list(rules: tuple[Rule[Any], ...], message: str) -> None:
     """Invariant 23."""
     with pytest.raises(CatalogError, match=re.escape(message)):
-        checked(rules[:1], rules[1:])
+        validated_order(rules[:1], rules[1:])
 
 
 def test_the_catalog_accepts_a_right_list() -> None:
     """Invariant 23: the counterpart, so that the refusals above have no other reason."""
     superseding = FIRST._replace(supersedes=(SECOND.name,))
-    assert checked((superseding,), (SECOND,)) == (superseding, SECOND)
+    assert validated_order((superseding,), (SECOND,)) == (superseding, SECOND)

@@ -24,18 +24,18 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import GPU_KEY
+from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-PREFIX = "cdi.k8s.io/"
-KATA = "kata"
+CDI_PREFIX = "cdi.k8s.io/"
+KATA_RUNTIME = "kata"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each CDI annotation of the pod that names a device."""
     for key, value in pod.annotations.items():
-        if key.startswith(PREFIX) and as_text(value).strip():
+        if key.startswith(CDI_PREFIX) and as_text(value).strip():
             yield _finding(pod, key, as_text(value))
 
 
@@ -45,7 +45,7 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
     advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
     request = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
-    if KATA in runtime_class:
+    if KATA_RUNTIME in runtime_class:
         message = (
             f"{request}, and the runtime class {display(runtime_class)} attaches them, "
             "though the scheduler has not counted them"
@@ -55,4 +55,4 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     return Finding(path=path, key=key, message=message, help=advice, fix=fix, action=Action.WARN)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,))

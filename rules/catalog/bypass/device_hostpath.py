@@ -44,21 +44,23 @@ from rules.gpu.volumes import (
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-DEVICES = "/dev"
-REQUEST = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
-OTHER_REQUEST = "remove the volume; an accelerator comes from resources.limits"
+DEVICE_FOLDER = "/dev"
+GPU_ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+ACCELERATOR_ADVICE = "remove the volume; an accelerator comes from resources.limits"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each volume through which a container sees GPU device files."""
-    mounts = [m for m in host_mounts(pod) if _serves_others(m.path) or is_gpu_file(m.path)]
+    mounts = [
+        m for m in host_mounts(pod) if _shows_other_devices_too(m.path) or is_gpu_file(m.path)
+    ]
     if mounts and not _is_suspect(pod, context):
-        mounts = [mount for mount in mounts if not _serves_others(mount.path)]
+        mounts = [mount for mount in mounts if not _shows_other_devices_too(mount.path)]
     for group in by_volume(mounts):
         yield _finding(pod, max(group, key=_action), containers_of(group))
 
 
-def _serves_others(path: str) -> bool:
+def _shows_other_devices_too(path: str) -> bool:
     """Whether `path` shows devices of other kinds too, so that it alone says nothing about GPUs."""
     return path in TREES or is_passed_through(path)
 
@@ -72,11 +74,11 @@ def _is_suspect(pod: Pod, context: Context) -> bool:
 
 
 def _action(mount: HostMount) -> Action:
-    opens_devices = mount.container.has_sys_admin or mount.path == DEVICES
+    opens_devices = mount.container.has_sys_admin or mount.path == DEVICE_FOLDER
     return Action.DENY if opens_devices else Action.WARN
 
 
-def _what(pod: Pod, path: str) -> str:
+def _what_it_shows(pod: Pod, path: str) -> str:
     if is_passed_through(path):
         return "perhaps a GPU"
     if path in TREES:
@@ -89,14 +91,14 @@ def _advice(pod: Pod, mount: HostMount) -> str:
         return IN_NODE_DEBUGGER
     if mount.container.role == "ephemeral":
         return remove_and_request(mount.container, "remove the mount")
-    return OTHER_REQUEST if excludes_nvidia(pod) else REQUEST
+    return ACCELERATOR_ADVICE if excludes_nvidia(pod) else GPU_ADVICE
 
 
 def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
-        f"and with it {_what(pod, path)} that the scheduler has not counted"
+        f"and with it {_what_it_shows(pod, path)} that the scheduler has not counted"
     )
     return Finding(
         path=mount.field,

@@ -30,13 +30,13 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import DEVICE_LIST
+from rules.base.traits import DEVICE_LIST_MOUNT
 from rules.gpu.visibility import VOID
 from rules.gpu.visibility_edits import remove_and_request
 from rules.gpu.volumes import DEVICE_LISTS, clean_path, host_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-NOTHING = "/dev/null"
+NULL_DEVICE = "/dev/null"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -55,8 +55,10 @@ def check(pod: Pod, _context: Context) -> Findings:
             if "emptyDir" in volume and "hostPath" not in volume:
                 continue
             requests.setdefault(path, []).append(index)
-            is_null = host_path(volume) == NOTHING
-            sources[path] = NOTHING if is_null else sources.get(path, f"the volume {display(name)}")
+            is_null = host_path(volume) == NULL_DEVICE
+            sources[path] = (
+                NULL_DEVICE if is_null else sources.get(path, f"the volume {display(name)}")
+            )
         for path, indices in requests.items():
             yield _finding(container, path, indices, sources[path])
 
@@ -67,8 +69,8 @@ def _finding(container: Container, path: str, indices: list[int], source: str) -
     if device == VOID:
         effect = "which hides no GPU, and with which older toolkits of NVIDIA do not start it"
     else:
-        when = "which" if source == NOTHING else "which, if it leads to /dev/null,"
-        request = f"{when} requests {_request(device)} from NVIDIA's runtime"
+        when = "which" if source == NULL_DEVICE else "which, if it leads to /dev/null,"
+        request = f"{when} requests {_requested_device(device)} from NVIDIA's runtime"
         effect = f"{request} without the scheduler counting it"
     return Finding(
         path=(*mounts, indices[0], "mountPath"),
@@ -81,7 +83,7 @@ def _finding(container: Container, path: str, indices: list[int], source: str) -
     )
 
 
-def _request(device: str) -> str:
+def _requested_device(device: str) -> str:
     kind, _, rest = device.partition("/")
     if kind == "imex" and rest:
         return f"the IMEX channel {display(rest)}"
@@ -91,4 +93,4 @@ def _request(device: str) -> str:
     return f"the device {display(device)}"
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST_MOUNT,))

@@ -26,7 +26,7 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import CUDA_IMAGE, EPHEMERAL
+from rules.base.traits import CUDA_IMAGE, EPHEMERAL_CONTAINER
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
@@ -65,4 +65,4 @@ def _lets_the_image_decide(container: Container) -> bool:
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL, CUDA_IMAGE))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL_CONTAINER, CUDA_IMAGE))

@@ -48,15 +48,15 @@ from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, 
 
 # Each variable with its devices, and the shortest prefix that no other variable of NVIDIA's toolkit
 # has: `visible-devices-envfrom` reports shorter ones.
-DEVICES = {
+DEVICES_AND_PREFIXES = {
     "NVIDIA_MOFED": ("the InfiniBand devices of the node", "NVIDIA_MO"),
     "NVIDIA_NVSWITCH": ("the NVSwitch devices that all GPUs of the node share", "NVIDIA_N"),
     "NVIDIA_GDS": ("the devices of GPUDirect Storage", "NVIDIA_G"),
     "NVIDIA_GDRCOPY": ("the device of GDRCopy", "NVIDIA_G"),
 }
-OF_ITS_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
+VARIABLES_OF_OWN_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
 MOFED = "NVIDIA_MOFED"
-ENABLED = "enabled"
+ENABLED_VALUE = "enabled"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -66,8 +66,10 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         state = visibility(container)
         has_gpu = requests_gpu(container)
-        for variable, (devices, own_prefix) in DEVICES.items():
-            if has_gpu and (variable in OF_ITS_GPU or (variable == MOFED and _has_rdma(container))):
+        for variable, (devices, own_prefix) in DEVICES_AND_PREFIXES.items():
+            if has_gpu and (
+                variable in VARIABLES_OF_OWN_GPU or (variable == MOFED and _has_rdma(container))
+            ):
                 continue
             effect = f"NVIDIA's runtime gives it {devices}"
             if variable not in container.env:
@@ -82,7 +84,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _may_be_enabled(value: str | None) -> bool:
-    return value is None or value == ENABLED or "$(" in value
+    return value is None or value == ENABLED_VALUE or "$(" in value
 
 
 def _lists_devices(container: Container, state: Visibility) -> bool:

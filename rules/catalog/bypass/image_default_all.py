@@ -69,7 +69,7 @@ from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Templates of containers that get their GPUs from another object.
-_RUNTIMES = frozenset(
+_RUNTIME_KINDS = frozenset(
     {"TrainingRuntime", "ClusterTrainingRuntime", "ServingRuntime", "ClusterServingRuntime"}
 )
 
@@ -77,10 +77,10 @@ _RUNTIMES = frozenset(
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
     without_plugin = [c for c in pod.containers if not uses_device_plugin(c)]
-    is_runtime = pod.object.kind in _RUNTIMES and not pod.is_final
+    is_runtime = pod.object.kind in _RUNTIME_KINDS and not pod.is_final
     if not without_plugin or is_runtime or excludes_nvidia(pod):
         return
-    reason, every = _pods_reason(pod), context.options.get("every_container")
+    reason, every = _gpu_node_reason(pod), context.options.get("every_container")
     if not reason and every:
         reason = "the policy wants every container to say so"
     may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
@@ -106,7 +106,7 @@ def check(pod: Pod, context: Context) -> Findings:
             yield finding._replace(fix=None) if may_have_gpu else finding
 
 
-def _pods_reason(pod: Pod) -> str:
+def _gpu_node_reason(pod: Pod) -> str:
     """Why the node of `pod` is likely to have a GPU; empty if it is not likely."""
     if uses_gpu_runtime(pod):
         return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"

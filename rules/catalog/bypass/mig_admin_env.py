@@ -32,7 +32,7 @@ from rules.gpu.visibility import describe_setting, has_no_device, prefix_finding
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
+POWER_VERBS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -40,7 +40,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         if has_no_device(container):
             continue
-        for variable in POWERS:
+        for variable in POWER_VERBS:
             if variable in container.env and container.value_of(variable) != "":
                 yield _finding(container, variable)
             elif variable not in container.env and container.has_sys_admin:
@@ -48,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _effect(variable: str) -> str:
-    power = POWERS[variable]
+    power = POWER_VERBS[variable]
     return f"with any GPU, its capability SYS_ADMIN lets it {power} everybody's MIG devices"
 
 

@@ -28,7 +28,7 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import GPU_KEY
+from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -41,11 +41,11 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each annotation that makes the plugin inject devices."""
     for key, value in pod.annotations.items():
         devices = as_text(value)
-        if key.startswith(DOMAIN) and _is_read(key) and devices.strip(" ,"):
+        if key.startswith(DOMAIN) and _is_nri_key(key) and devices.strip(" ,"):
             yield _finding(pod, key, devices)
 
 
-def _is_read(key: str) -> bool:
+def _is_nri_key(key: str) -> bool:
     return key in (DOMAIN, FOR_POD) or key.startswith(FOR_CONTAINER)
 
 
@@ -63,4 +63,4 @@ def _finding(pod: Pod, key: str, devices: str) -> Finding:
     return Finding(path=path, key=key, message=message, help=advice, fix=fix)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -36,13 +36,17 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first such option of each container, and each container that was not read."""
     for container, command in bounded_commands(pod.containers if host_mounts(pod) else ()):
-        found = _unread(container) if command is None else _first_option(container, command)
+        found = (
+            _finding_of_unread_commands(container)
+            if command is None
+            else _finding_of_first_option(container, command)
+        )
         if found:
             yield found
 
 
-def _first_option(container: Container, command: Command) -> Finding | None:
-    for path, option in _options(command):
+def _finding_of_first_option(container: Container, command: Command) -> Finding | None:
+    for path, option in _run_options(command):
         if gives_gpu(option, container.profile.visible_variable(option.name)):
             what = f"{option.name}={display(option.value)}" if option.value else option.name
             return Finding(
@@ -58,7 +62,7 @@ def _first_option(container: Container, command: Command) -> Finding | None:
     return None
 
 
-def _unread(container: Container) -> Finding:
+def _finding_of_unread_commands(container: Container) -> Finding:
     return Finding(
         path=(*container.path, "args" if container.raw.get("args") else "command"),
         key="run",
@@ -72,7 +76,7 @@ def _unread(container: Container) -> Finding:
     )
 
 
-def _options(command: Command) -> Iterator[tuple[Path, RunOption]]:
+def _run_options(command: Command) -> Iterator[tuple[Path, RunOption]]:
     for option in run_options(command.texts):
         yield command.path(option.word), option
     for path, text in command:

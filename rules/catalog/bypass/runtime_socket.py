@@ -33,24 +33,24 @@ SOCKETS = (
 )
 
 
-def _and_directories(socket: str) -> Iterator[str]:
+def _with_directories_above(socket: str) -> Iterator[str]:
     yield socket
     while socket := socket.rpartition("/")[0]:
         yield socket
 
 
 # `/var/run` is a symbolic link to `/run`, so a mount of `/var` alone does not show the sockets.
-REVEALING = {
+PATHS_SHOWING_SOCKETS = {
     path
     for run in ("/run", "/var/run")
     for socket in SOCKETS
-    for path in _and_directories(f"{run}/{socket}")
+    for path in _with_directories_above(f"{run}/{socket}")
 } - {"/var"}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container the socket of a runtime."""
-    mounts = [mount for mount in host_mounts(pod) if mount.path in REVEALING]
+    mounts = [mount for mount in host_mounts(pod) if mount.path in PATHS_SHOWING_SOCKETS]
     if mounts and is_for_gpus(pod):
         for group in by_volume(mounts):
             mount = group[0]

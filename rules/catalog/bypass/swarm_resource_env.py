@@ -49,7 +49,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not pod.profile.alternative_variables:
         return
     for container in pod.containers:
-        for variable in dict.fromkeys(_alternatives(container)):
+        for variable in dict.fromkeys(_alternative_variables(container)):
             setting = visibility(container, variable)
             if setting in (
                 Visibility.GRANTED,
@@ -58,7 +58,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 yield _finding(container, variable)
 
 
-def _alternatives(container: Container) -> Iterator[str]:
+def _alternative_variables(container: Container) -> Iterator[str]:
     for pattern in container.profile.alternative_variables:
         if pattern in container.env:
             yield pattern
@@ -78,11 +78,11 @@ def _finding(container: Container, variable: str) -> Finding:
         container=container,
         help=remove_and_request(container, "remove it"),
         fix=_fix(container, variable),
-        action=Action.DENY if _is_certain(container, variable) else Action.WARN,
+        action=Action.DENY if _is_certainly_for_gpus(container, variable) else Action.WARN,
     )
 
 
-def _is_certain(container: Container, variable: str) -> bool:
+def _is_certainly_for_gpus(container: Container, variable: str) -> bool:
     """Whether the variable is known by name or to a chosen profile, or asks for all cards.
 
     Names of other things may fit a pattern as well, such as DOCKER_RESOURCE_TIMEOUT.

@@ -86,7 +86,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         advice = requested_advice(container, variable)
     else:
         message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
-        request = f"ask for a GPU in resources.limits{_example(variable)}"
+        request = f"ask for a GPU in resources.limits{_example_request(variable)}"
         hidden = hidden_value(container, variable)
         otherwise = f", or set the variable to {hidden}" if hidden else ""
         advice = remove_and_request(container, "remove the variable", request, otherwise)
@@ -101,7 +101,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     )
 
 
-def _example(variable: str) -> str:
+def _example_request(variable: str) -> str:
     return " (such as nvidia.com/gpu: 1)" if variable == NVIDIA else ""
 
 

@@ -52,7 +52,7 @@ from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that a key behind a prefix can set and that `env` does not override."""
-    variables = _variables(pod.profile)
+    variables = _visible_variables(pod.profile)
     for container in pod.containers:
         if not container.raw.get("envFrom"):
             continue
@@ -67,7 +67,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 yield _finding(pod, container, variable, *sources[-1])
 
 
-def _variables(profile: Profile) -> list[str]:
+def _visible_variables(profile: Profile) -> list[str]:
     """The variables of all makers, then the alternatives, those without `*` first."""
     alternatives = sorted(profile.alternative_variables, key=lambda name: "*" in name)
     return list(dict.fromkeys((*profile.visible_devices, *alternatives)))
@@ -109,7 +109,7 @@ def _finding(
         path=(*container.path, "envFrom", index, "prefix"),
         key=f"envFrom.{variable}",
         message=(
-            f"{subject} takes variables from {_name(source)} with the prefix "
+            f"{subject} takes variables from {_source_name(source)} with the prefix "
             f"{display(source['prefix'])}, which a key can complete to {variable}"
         ),
         container=container,
@@ -119,7 +119,7 @@ def _finding(
     )
 
 
-def _name(source: Mapping[str, Any]) -> str:
+def _source_name(source: Mapping[str, Any]) -> str:
     for kind in ("configMapRef", "secretRef"):
         if kind in source:
             what = "ConfigMap" if kind == "configMapRef" else "Secret"

@@ -20,22 +20,22 @@ References
 
 from rules.base.json_values import as_object, as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.profile.platforms.cards import LARGEST
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
-_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
-_NAMES = ("memory", "gpu.nvidia.com/memory")
+_NVIDIA_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
+_MEMORY_CAPACITY_NAMES = ("memory", "gpu.nvidia.com/memory")
 _GIB = 2**30
 
 
 def check(claim: DeviceClaim, _context: Context) -> Findings:
     """Yield each request for more memory than the largest card has."""
     for request in claim.requests():
-        if as_text(request.fields.get("deviceClassName")) not in _CLASSES:
+        if as_text(request.fields.get("deviceClassName")) not in _NVIDIA_CLASSES:
             continue
         amounts = as_object(as_object(request.fields.get("capacity")).get("requests"))
-        for name in _NAMES:
+        for name in _MEMORY_CAPACITY_NAMES:
             amount = parse(amounts[name]) if name in amounts else None
             if isinstance(amount, Quantity) and amount.value > LARGEST * _GIB:
                 is_alternative = "firstAvailable" in request.path
@@ -50,4 +50,4 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
                 )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,))

@@ -27,7 +27,7 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.gpu.claims import is_gpu_class, is_partition_class
 from rules.objects.kubernetes_objects import DeviceRequest
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
@@ -75,5 +75,5 @@ def _finding(request: DeviceRequest, field: str, fault: str, advice: str) -> Fin
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,), options={"max_devices": 16}
+    check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,), options={"max_devices": 16}
 )

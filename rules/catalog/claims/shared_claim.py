@@ -50,7 +50,7 @@ def check(workload: KubernetesObject, context: Context) -> Findings:
             if not name or has_placeholder(name) or as_text(entry.get("name")) not in used:
                 continue
             known = context.inventory.find(ResourceClaim, name, pod.object.namespace)
-            if known is not None and not _is_for_one(known, pod, context):
+            if known is not None and not _is_gpu_claim_for_one_pod(known, pod, context):
                 continue
             who = "the pods of all nodes" if is_daemon else f"all {count} pods"
             yield Finding(
@@ -66,7 +66,7 @@ def check(workload: KubernetesObject, context: Context) -> Findings:
             )
 
 
-def _is_for_one(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
+def _is_gpu_claim_for_one_pod(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
     """Whether the devices of the claim are GPUs, and nothing says how pods share them."""
     has_gpus = any(is_gpu_class(name, pod.profile, context.inventory) for name in claim.classes)
     return has_gpus and not claim.is_shared

@@ -21,19 +21,19 @@ References
 from collections.abc import Iterator
 
 from rules.base.json_values import as_object, as_text, display
-from rules.base.traits import CLAIM, KNOWN_CLAIMS
+from rules.base.traits import CLAIM_IN_CONTAINER, KNOWN_CLAIMS
 from rules.gpu.claims import declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_GROUP = "ray.io"
+_RAY_GROUP = "ray.io"
 _PARAMETERS, _NUMBER = "rayStartParams", "num-gpus"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield the Ray container if it has GPUs that Ray does not count."""
     ray = next((each for each in pod.containers if each.role == "app"), None)
-    if pod.object.group != _GROUP or ray is None or pod.path[-1:] != ("spec",):
+    if pod.object.group != _RAY_GROUP or ray is None or pod.path[-1:] != ("spec",):
         return
     if _NUMBER in as_object(pod.holder.get(_PARAMETERS)) or request_of(ray).first:
         return
@@ -61,4 +61,4 @@ def _claims_of_gpus(container: Container, pod: Pod, context: Context) -> Iterato
                 yield name
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM, KNOWN_CLAIMS))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER, KNOWN_CLAIMS))

@@ -19,7 +19,7 @@ References
 from collections import Counter
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import CLAIM
+from rules.base.traits import CLAIM_IN_CONTAINER
 from rules.gpu.claims import FIELD, declared_claims
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -49,4 +49,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM,), needs_resources=True)
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER,), needs_resources=True
+)

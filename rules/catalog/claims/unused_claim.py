@@ -16,7 +16,7 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import POD_CLAIM
+from rules.base.traits import RESOURCE_CLAIMS_OF_POD
 from rules.gpu.claims import FIELD, declared_claims, used_claims
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -41,4 +41,4 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(POD_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RESOURCE_CLAIMS_OF_POD,))

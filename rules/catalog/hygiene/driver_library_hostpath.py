@@ -33,7 +33,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 DIRECTORIES = ("/usr/local/nvidia/", "/home/kubernetes/bin/nvidia/")
 # Anchored, without nested repetition: linear.
-_LIBRARIES = re.compile(
+_LIBRARY_PATTERN = re.compile(
     r"/usr/lib(?:64|32)?/(?:[a-z0-9_-]+-linux-gnu/)?nvidia(?:[-/0-9].*)?"
     r"|.*/lib(?:cuda|nvidia-[a-z0-9-]+|nvcuvid)\.so[.0-9]*"
 )
@@ -56,7 +56,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _is_library(path: str) -> bool:
-    return f"{path}/".startswith(DIRECTORIES) or _LIBRARIES.fullmatch(path) is not None
+    return f"{path}/".startswith(DIRECTORIES) or _LIBRARY_PATTERN.fullmatch(path) is not None
 
 
 RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(HOST_PATH, GPU))

@@ -23,7 +23,7 @@ from rules.base.traits import GPU_WORKLOAD
 from rules.gpu.devices import effective_requests, first_request, requested_resources
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-MOST_NAMED = 3
+MAX_LISTED = 3
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
@@ -35,7 +35,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         if not requested or pod.is_partial:
             continue
         amounts = effective_requests(pod)
-        named = requested[:MOST_NAMED]
+        named = requested[:MAX_LISTED]
         taken = " and ".join(
             _resource_with_amount(resource, amounts.get(resource)) for resource in named
         )

@@ -46,7 +46,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 # A label that says nothing of the resource, and the resource that the cluster autoscaler expects of
 # nodes with it, whatever its value.
-_RESOURCES_BY_LABEL = {"k8s.amazonaws.com/accelerator": "nvidia.com/gpu"}
+_RESOURCE_BY_LABEL = {"k8s.amazonaws.com/accelerator": "nvidia.com/gpu"}
 
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
@@ -98,7 +98,7 @@ def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[st
 
 def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
     """Whether nodes with `label` offer the resources of `taint`."""
-    return matches_any(taint.resources, _RESOURCES_BY_LABEL.get(label, label)) or any(
+    return matches_any(taint.resources, _RESOURCE_BY_LABEL.get(label, label)) or any(
         affinity.key == label and not set(affinity.resources).isdisjoint(taint.resources)
         for affinity in profile.affinities
     )

@@ -26,13 +26,13 @@ from rules.base.traits import NODE
 from rules.placement.node_labels import CGPU_MODES, MODE, node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-_ECS = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
+_ECS_PATTERN = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
 
 
 def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield the label if the node seems to be no ECS instance."""
     provider = as_text(as_object(node.raw.get("spec")).get("providerID"))
-    if re.fullmatch(_ECS, provider):
+    if re.fullmatch(_ECS_PATTERN, provider):
         return
     if provider:
         why = f"by its providerID {display(provider)} it is no ECS instance"

@@ -34,7 +34,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 if TYPE_CHECKING:
     from rules.profile.platforms.records import Component, Feature
 
-RUNTIMES: Mapping[str, "Component"] = {"containerd": "containerd", "docker": "docker"}
+RUNTIME_COMPONENTS: Mapping[str, "Component"] = {"containerd": "containerd", "docker": "docker"}
 NODE_INFO: Path = ("status", "nodeInfo")
 KUBELET: Path = (*NODE_INFO, "kubeletVersion")
 RUNTIME: Path = (*NODE_INFO, "containerRuntimeVersion")
@@ -56,7 +56,10 @@ def check(node: KubernetesObject, _context: Context) -> Findings:
     is_registered = REGISTERED_SCHEDULER in node.profile.scheduler_names
     features = features_of(mode, as_text(info.get("osImage")), is_registered=is_registered)
     for feature in features:
-        for path, fault in (*_old_versions(feature, info, labels), *_places(feature, info, labels)):
+        for path, fault in (
+            *_old_versions(feature, info, labels),
+            *_unsupported_places(feature, info, labels),
+        ):
             advice = f'see "{feature.source.title}" of {feature.source.publisher}'
             if path[-1] in REGION_LABELS:
                 others = pages_listing(as_text(labels.get(path[-1])), features)
@@ -80,7 +83,7 @@ def _old_versions(
         ("kubernetes", "kubelet", as_text(info.get("kubeletVersion")), KUBELET),
         ("driver", "NVIDIA driver", as_text(labels.get(driver)), ("metadata", "labels", driver)),
     ]
-    if name := RUNTIMES.get(runtime):
+    if name := RUNTIME_COMPONENTS.get(runtime):
         stated.append((name, runtime, runtime_version, RUNTIME))
     for component, noun, version, path in stated:
         minimum = minimum_of(feature, component)
@@ -89,7 +92,7 @@ def _old_versions(
             yield path, f"{fault}, which {feature.title} requires"
 
 
-def _places(
+def _unsupported_places(
     feature: "Feature", info: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str]]:
     from rules.profile.platforms.support import Support, card_support, os_support, region_support  # noqa: PLC0415  # rarely needed

@@ -34,7 +34,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 FIELD = "cpuManagerPolicy"
 # A key of the outermost object, as YAML and as JSON.
-_IN_TEXT = (
+_STATIC_POLICY_PATTERN = (
     r"(?m)^[ {]{0,8}[\"']?cpuManagerPolicy[\"']?[ ]{0,8}:"
     r"[ ]{0,8}[\"']?static[\"']?[ ]{0,8}(?:$|[,#}])"
 )
@@ -71,7 +71,7 @@ def _in_kubelet_configuration(subject: KubernetesObject) -> Iterator[Path]:
             yield (FIELD,)
     elif subject.kind_trait == KUBELET_CONFIG:
         for name, text in as_object(subject.raw.get("data")).items():
-            if re.search(_IN_TEXT, as_text(text)):
+            if re.search(_STATIC_POLICY_PATTERN, as_text(text)):
                 yield ("data", name)
 
 

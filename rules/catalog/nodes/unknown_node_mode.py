@@ -23,7 +23,7 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import NODE, NODE_CHOICE, NODE_POOL
+from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
 from rules.placement.node_labels import advice_on_unknown, misspelt_mode_label, node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
@@ -59,4 +59,6 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | NODE_CHOICE,))
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | NODE_CHOOSING_OBJECT,)
+)

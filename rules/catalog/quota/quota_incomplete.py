@@ -30,7 +30,7 @@ from rules.gpu.quotas import counting_keys, gpu_key, offers
 from rules.inventory.inventory import ResourceQuota
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-MOST_NAMED = 3
+MAX_LISTED = 3
 
 
 def check(quota: Quota, context: Context) -> Findings:
@@ -47,8 +47,8 @@ def check(quota: Quota, context: Context) -> Findings:
     missing = [(offer, wanted) for offer, wanted in offered.items() if keys.isdisjoint(wanted)]
     if missing:
         limited = gpu_key(quotas[quota.object.name], quota.profile, inventory)
-        named = ", ".join(name for name, _ in missing[:MOST_NAMED])
-        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        named = ", ".join(name for name, _ in missing[:MAX_LISTED])
+        more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
         yield Finding(
             path=quota.path,
             key="missing",
@@ -56,7 +56,7 @@ def check(quota: Quota, context: Context) -> Findings:
                 f"the quota limits {display(limited)}, and no quota of its namespace limits "
                 f"{named}{more}, which the cluster offers as well"
             ),
-            help=f"add {', '.join(wanted[0] for _, wanted in missing[:MOST_NAMED])}; 0 forbids it",
+            help=f"add {', '.join(wanted[0] for _, wanted in missing[:MAX_LISTED])}; 0 forbids it",
         )
 
 

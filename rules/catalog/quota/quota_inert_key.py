@@ -41,12 +41,12 @@ from rules.gpu.resource_names import renaming
 from rules.objects.kubernetes_objects import LIMITS, REQUESTS
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-NATIVE = "kubernetes.io/"
+NATIVE_DOMAIN = "kubernetes.io/"
 # Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.
-COUNTED_OTHERWISE = ("count/", "openshift.io/")
-KUBERNETES_OWN = ".k8s.io"
+OTHERWISE_COUNTED_PREFIXES = ("count/", "openshift.io/")
+KUBERNETES_DOMAIN_SUFFIX = ".k8s.io"
 # A qualified name whose domain is short enough to carry a quota's prefix.
-EXTENDED = (
+EXTENDED_RESOURCE_PATTERN = (
     r"(?=.{1,243}/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 )
 
@@ -61,7 +61,7 @@ def check(quota: Quota, _context: Context) -> Findings:
             "quota with scopes counts no ResourceClaim",
             help="move the key to a quota without scopes",
         )
-    inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
+    inert = {key: name for key in quota.hard if "/" in key and (name := _inert_resource(key))}
     times = Counter(inert.values())
     for key, name in inert.items():
         if key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name):
@@ -85,15 +85,19 @@ def check(quota: Quota, _context: Context) -> Findings:
         )
 
 
-def _resource(key: str) -> str | None:
+def _inert_resource(key: str) -> str | None:
     """The extended resource that `key` names without effect; None if Kubernetes counts `key`."""
     name = key.removeprefix(LIMITS)
     domain = name.partition("/")[0]
-    if name.startswith(REQUESTS) or NATIVE in name or domain.endswith(KUBERNETES_OWN):
+    if (
+        name.startswith(REQUESTS)
+        or NATIVE_DOMAIN in name
+        or domain.endswith(KUBERNETES_DOMAIN_SUFFIX)
+    ):
         return None
-    if name.startswith(COUNTED_OTHERWISE):
+    if name.startswith(OTHERWISE_COUNTED_PREFIXES):
         return None
-    return name if re.fullmatch(EXTENDED, name) else None
+    return name if re.fullmatch(EXTENDED_RESOURCE_PATTERN, name) else None
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(QUOTA,))

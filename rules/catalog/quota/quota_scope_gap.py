@@ -38,7 +38,7 @@ from rules.inventory.inventory import ResourceQuota
 from rules.objects.kubernetes_objects import REQUESTS
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-MOST_KEYS = 20
+MAX_KEYS = 20
 
 
 def check(quota: Quota, context: Context) -> Findings:
@@ -46,7 +46,7 @@ def check(quota: Quota, context: Context) -> Findings:
     quotas = context.inventory.all_in(ResourceQuota, quota.object.namespace)
     if quota.object.name not in quotas:
         return
-    for key in islice(_gpu_keys(quota), MOST_KEYS):
+    for key in islice(_gpu_keys(quota), MAX_KEYS):
         having = {name: known.scopes for name, known in quotas.items() if key in known.hard}
         gap = uncounted_pods(having.values()) if quota.object.name == min(having) else None
         if gap is None:

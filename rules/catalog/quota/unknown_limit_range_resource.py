@@ -35,13 +35,13 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 # A name is reported in the first field that has it. The API server copies `max` into `default`, and
 # both `default` and `min` into `defaultRequest`.
-FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
+AMOUNT_FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
 
 
 def check(limit_range: KubernetesObject, _context: Context) -> Findings:
     """Yield each misspelt name, once for all fields of an item of `spec.limits`."""
     for index, item in as_objects(as_object(limit_range.raw.get("spec")).get("limits")):
-        fields = {f: amounts for f in FIELDS if (amounts := as_object(item.get(f)))}
+        fields = {f: amounts for f in AMOUNT_FIELDS if (amounts := as_object(item.get(f)))}
         names = dict.fromkeys(name for amounts in fields.values() for name in amounts)
         misspelt = misspelt_resources(names, limit_range.profile)
         times = Counter(meant.right for meant in misspelt.values())

@@ -35,7 +35,7 @@ from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 def check(quota: Quota, _context: Context) -> Findings:
     """Yield each key with a misspelt name."""
-    names = {key: _resource(key) for key in quota.hard if "/" in key}
+    names = {key: _resource_of_key(key) for key in quota.hard if "/" in key}
     misspelt = misspelt_resources(names.values(), quota.profile)
     meant = {
         key: _key_for(misspelt[name].right, key, quota)
@@ -52,7 +52,7 @@ def check(quota: Quota, _context: Context) -> Findings:
         yield Finding(path=path, key=f"hard.{key}", message=message, help=advice, fix=fix)
 
 
-def _resource(key: str) -> str:
+def _resource_of_key(key: str) -> str:
     return key.removeprefix(REQUESTS if key.startswith(REQUESTS) else LIMITS)
 
 

@@ -26,7 +26,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Nobody lists more: a longer value is something else.
-_LONGEST = 1024
+_MAX_CHARACTERS = 1024
 _UUID_PREFIXES = ("GPU-", "MIG-")
 
 
@@ -34,7 +34,12 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first entry of each list that names a GPU which the container does not have."""
     for container in pod.containers:
         value = container.value_of(_VARIABLE)
-        if not value or len(value) > _LONGEST or has_placeholder(value) or container.privileged:
+        if (
+            not value
+            or len(value) > _MAX_CHARACTERS
+            or has_placeholder(value)
+            or container.privileged
+        ):
             continue
         gpus = whole_gpus(container)
         if not gpus:

@@ -29,9 +29,9 @@ from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE, _VENDOR, _ALL = "NVIDIA_DRIVER_CAPABILITIES", "nvidia", "all"
-_KNOWN = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")
+_KNOWN_CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")
 # Characters of a word that may be a misspelt one.
-_LONGEST = 20
+_MAX_WORD_CHARACTERS = 20
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -41,17 +41,23 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         value = expand(container, container.value_of(_VARIABLE) or "") or ""
         words = [word for word in map(str.strip, value.split(",")) if word]
-        unknown = [word for word in words if word not in _KNOWN]
+        unknown = [word for word in words if word not in _KNOWN_CAPABILITIES]
         if not unknown or _ALL in words or has_placeholder(value):
             continue
-        right = nearest_word(unknown[0], (*_KNOWN, _ALL)) if len(unknown[0]) <= _LONGEST else None
+        right = (
+            nearest_word(unknown[0], (*_KNOWN_CAPABILITIES, _ALL))
+            if len(unknown[0]) <= _MAX_WORD_CHARACTERS
+            else None
+        )
         yield Finding(
             path=container.env_path(_VARIABLE),
             key=_VARIABLE,
             message=f"{container} sets {_VARIABLE} to {display(value)}, and NVIDIA's container "
             f"toolkit knows no capability {display(unknown[0])}",
             container=container,
-            help=f"write {right}" if right else f"write some of {', '.join(_KNOWN)}, or {_ALL}",
+            help=f"write {right}"
+            if right
+            else f"write some of {', '.join(_KNOWN_CAPABILITIES)}, or {_ALL}",
         )
 
 

@@ -65,7 +65,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     open_terms: dict[Path, list[NodeAffinity]] = {}
     for affinity in wanted:
-        conflict = _conflict(pod, affinity)
+        conflict = _conflicting_path(pod, affinity)
         if conflict is not None:
             label = f"demands another {display(affinity.key)}"
             yield _finding(
@@ -73,18 +73,23 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
             return
         if not any(implies(demand, affinity) for demand in selector_expressions(pod)):
-            for path in _open_terms(pod, affinity):
+            for path in _paths_of_open_terms(pod, affinity):
                 open_terms.setdefault(path, []).append(affinity)
     if open_terms:
         existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         fix = Fix(
-            f"require {_labels(wanted)} of the node", tuple(_edits(pod, open_terms)), safe=True
+            f"require {_labels_with_commas(wanted)} of the node",
+            tuple(_edits(pod, open_terms)),
+            safe=True,
         )
-        where, advice = (*pod.path, *existing), f"require {_labels(wanted)} in every term"
+        where, advice = (
+            (*pod.path, *existing),
+            f"require {_labels_with_commas(wanted)} in every term",
+        )
         yield _finding(pod, wanted, where, "may run on other nodes", advice, fix)
 
 
-def _open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
+def _paths_of_open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
     """The paths of the terms that also match nodes without the label of `affinity`.
 
     If there is no required affinity, that of the affinity itself.
@@ -111,7 +116,7 @@ def _edits(pod: Pod, open_terms: Mapping[Path, list[NodeAffinity]]) -> Iterator[
             yield from (append((*path, "matchExpressions"), expression) for expression in added)
 
 
-def _conflict(pod: Pod, affinity: NodeAffinity) -> Path | None:
+def _conflicting_path(pod: Pod, affinity: NodeAffinity) -> Path | None:
     """The path of what excludes every node with the label of `affinity`; None if nothing does."""
     wanted = expression_for(affinity)
     for demand in selector_expressions(pod):
@@ -128,7 +133,7 @@ def _excludes(term: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return impossible_label([wanted, *about]) is not None
 
 
-def _labels(affinities: list[NodeAffinity]) -> str:
+def _labels_with_commas(affinities: list[NodeAffinity]) -> str:
     return ", ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
@@ -144,13 +149,13 @@ def _finding(
         path=path,
         key="affinity.enforced",
         message=f"the pod asks for {display(matching_resource(pod, wanted[0]))}, which belongs on "
-        f"nodes with {_describe(wanted)}, and {fault}",
+        f"nodes with {_labels_with_and(wanted)}, and {fault}",
         help=advice,
         fix=fix,
     )
 
 
-def _describe(affinities: list[NodeAffinity]) -> str:
+def _labels_with_and(affinities: list[NodeAffinity]) -> str:
     return " and ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 

@@ -34,7 +34,7 @@ from rules.placement.node_labels import (
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-GKE_MODEL = "cloud.google.com/gke-accelerator"
+GKE_MODEL_LABEL = "cloud.google.com/gke-accelerator"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -63,11 +63,11 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
-    yield from _parts_of_models(pod)
+    yield from _findings_of_incomplete_models(pod)
 
 
-def _parts_of_models(pod: Pod) -> Findings:
-    for path, label, value in selected_values(pod, (GKE_MODEL,)):
+def _findings_of_incomplete_models(pod: Pod) -> Findings:
+    for path, label, value in selected_values(pod, (GKE_MODEL_LABEL,)):
         from rules.profile.platforms.gke import completed  # noqa: PLC0415  # rarely needed
 
         if models := completed(value):

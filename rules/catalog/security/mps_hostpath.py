@@ -33,8 +33,8 @@ from rules.gpu.volumes import LONGEST_PATH, by_volume, clean_path, containers_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
-DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
-VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+MPS_DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
+MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -42,11 +42,12 @@ def check(pod: Pod, context: Context) -> Findings:
     mounts = host_mounts(pod)
     if not mounts:
         return
-    named = {(c.path, _named_volume(c)) for c in pod.containers}
+    named = {(c.path, _volume_of_mps_directory(c)) for c in pod.containers}
     mounts = [
         mount
         for mount in mounts
-        if f"{mount.path}/".startswith(DIRECTORIES) or (mount.container.path, mount.volume) in named
+        if f"{mount.path}/".startswith(MPS_DIRECTORIES)
+        or (mount.container.path, mount.volume) in named
     ]
     if mounts and not is_made_by_daemon_set(pod, context):
         for group in by_volume(mounts):
@@ -63,12 +64,12 @@ def check(pod: Pod, context: Context) -> Findings:
             )
 
 
-def _named_volume(container: Container) -> str:
+def _volume_of_mps_directory(container: Container) -> str:
     """The volume in which the directory is that the variable of `container` names; or empty.
 
     Of several mounts that lead there, the deepest hides the others.
     """
-    named, found, deepest = container.value_of(VARIABLE), "", ""
+    named, found, deepest = container.value_of(MPS_VARIABLE), "", ""
     if named and len(named) <= LONGEST_PATH:
         directory = clean_path(named)
         for _, mount in container.mounts:

@@ -77,9 +77,9 @@ def check(pod: Pod, context: Context) -> Findings:
     if is_node_debugger(pod):
         advice = IN_NODE_DEBUGGER
     yield from (_finding(container, evidence, advice) for container in privileged)
-    yield from (_host_process(container, pod, evidence) for container in windows)
+    yield from (_host_process_finding(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
-        yield _host_process(None, pod, evidence)
+        yield _host_process_finding(None, pod, evidence)
 
 
 def _program_evidence(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
@@ -111,7 +111,7 @@ def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
     )
 
 
-def _host_process(container: Container | None, pod: Pod, evidence: Evidence) -> Finding:
+def _host_process_finding(container: Container | None, pod: Pod, evidence: Evidence) -> Finding:
     """The finding about one container, or about the field of the pod."""
     who = f"{container} is" if container else "each of its containers is"
     path = container.path if container else pod.path

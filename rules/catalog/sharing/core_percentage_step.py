@@ -38,12 +38,12 @@ def check(pod: Pod, _context: Context) -> Findings:
     cards = cards_of_share(pod)
     for container in pod.containers:
         if GPU_CORE in container.limits:
-            yield from _check_amount(container, "limits", cards)
+            yield from _findings_of_amount(container, "limits", cards)
         elif GPU_CORE in container.requests:
-            yield from _check_amount(container, "requests", cards)
+            yield from _findings_of_amount(container, "requests", cards)
 
 
-def _check_amount(container: Container, field: str, cards: int) -> Findings:
+def _findings_of_amount(container: Container, field: str, cards: int) -> Findings:
     amount = parse(getattr(container, field)[GPU_CORE])
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano < 0:
         return

@@ -23,13 +23,13 @@ References
 
 from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.traits import GPU_KEY, SHARE
+from rules.base.traits import GPU_METADATA_KEY, SHARE
 from rules.gpu.amounts import api_refuses_amounts
 from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-DIVIDED = (GPU_MEM, GPU_CORE)
-MOST_DIGITS = 4
+DIVIDED_RESOURCES = (GPU_MEM, GPU_CORE)
+MAX_DIGITS = 4
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -60,12 +60,12 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _fault(pod: Pod, value: object) -> str | None:
     count = as_text(value)
-    if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS and int(count)):
+    if not (count.isascii() and count.isdigit() and len(count) <= MAX_DIGITS and int(count)):
         return "it must be a whole number from 1 up, in quotes as every label"
     if not any(GPU_MEM in {**c.limits, **c.requests} for c in pod.containers):
         return f"it has a meaning only where a container asks for {GPU_MEM}"
     for container in pod.containers:
-        for name in DIVIDED:
+        for name in DIVIDED_RESOURCES:
             if _is_indivisible(container, name, int(count)):
                 return f"it does not divide the {name} of {container}"
     return None
@@ -76,4 +76,4 @@ def _is_indivisible(container: Container, name: str, cards: int) -> bool:
     return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_KEY | SHARE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_METADATA_KEY | SHARE,))

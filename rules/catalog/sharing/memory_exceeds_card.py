@@ -46,9 +46,9 @@ from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_c
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # No card for data centres has less memory, so smaller amounts need no table.
-SMALLEST_CARD = 8 * 1024
-PROBABLY_MIB = 1024  # of an amount in GiB
-BYTES_FROM = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
+SMALLEST_CARD_MEBIBYTES = 8 * 1024
+PROBABLY_MIB_FROM = 1024  # of an amount in GiB
+LEAST_BYTES = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -63,7 +63,7 @@ def check(pod: Pod, context: Context) -> Findings:
             if fault := _fault(pod, device, amount.value):
                 is_guessed = name == GPU_MEM and name not in pod.profile.active
                 in_gib = device.resource.unit == "GiB"
-                probably_mib = is_guessed and in_gib and amount.value >= PROBABLY_MIB
+                probably_mib = is_guessed and in_gib and amount.value >= PROBABLY_MIB_FROM
                 yield Finding(
                     path=container.amount_path(name),
                     key=f"card.{name}",
@@ -80,13 +80,13 @@ def _is_memory(device: Device) -> bool:
 
 def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
     # At admission the API server has rewritten a plain 16000 as 16k.
-    return amount.value >= BYTES_FROM or (context.operation is None and bool(amount.suffix))
+    return amount.value >= LEAST_BYTES or (context.operation is None and bool(amount.suffix))
 
 
 def _fault(pod: Pod, device: Device, amount: int) -> str | None:
     asked = amount * MEBIBYTES[device.resource.unit]
     cards = cards_of_share(pod) if device.name == GPU_MEM else 1
-    if asked <= SMALLEST_CARD * cards:
+    if asked <= SMALLEST_CARD_MEBIBYTES * cards:
         return None
     from rules.profile.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
 
@@ -97,10 +97,12 @@ def _fault(pod: Pod, device: Device, amount: int) -> str | None:
         return None
     share = "which is" if cards == 1 else f"which for each of {cards} cards is"
     owner = display(selected.cards) if selected else "the largest known card"
-    return f"{share} {_in_gib(asked, cards)} GiB, and {owner} has at most {_in_gib(limit)} GiB"
+    return (
+        f"{share} {_gib_words(asked, cards)} GiB, and {owner} has at most {_gib_words(limit)} GiB"
+    )
 
 
-def _in_gib(mebibytes: int, cards: int = 1) -> str:
+def _gib_words(mebibytes: int, cards: int = 1) -> str:
     return f"{mebibytes / 1024 / cards:.1f}".removesuffix(".0")
 
 

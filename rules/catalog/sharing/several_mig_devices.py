@@ -35,18 +35,18 @@ _MASK, _DEVICE = "CUDA_VISIBLE_DEVICES", "MIG-"
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that requests several MIG devices and does not divide them."""
-    amounts = [(container, _amounts(container)) for container in pod.containers]
+    amounts = [(container, _requested_devices(container)) for container in pod.containers]
     names = {name for _, found in amounts for name in found}
     if _WHOLE in names and not selects_mig_cards(pod):
         for _, found in amounts:
             found.pop(_WHOLE, None)
     several = {c.path: found for c, found in amounts if sum(found.values()) > 1}
     for container, command in commands_of(c for c, _ in amounts if c.path in several):
-        if not _divides_devices(container, command):
+        if not _divides_devices_among_processes(container, command):
             yield _finding(container, several[container.path])
 
 
-def _amounts(container: Container) -> dict[str, int]:
+def _requested_devices(container: Container) -> dict[str, int]:
     """How many MIG devices, or whole GPUs, `container` requests by each name."""
     found = {}
     for name, device in devices(container).items():
@@ -71,7 +71,7 @@ def _finding(container: Container, amounts: dict[str, int]) -> Finding:
     )
 
 
-def _divides_devices(container: Container, command: Command) -> bool:
+def _divides_devices_among_processes(container: Container, command: Command) -> bool:
     if _MASK in container.env:
         return True
     return any(_MASK in text or _DEVICE in text for text in command.texts)
