@@ -95,7 +95,7 @@ def is_issued_by(authority: x509.Certificate, certificate: x509.Certificate) -> 
     return True
 
 
-CERTIFICATE, KEY = "tls.crt", "tls.key"
+CERTIFICATE_FILE, KEY_FILE = "tls.crt", "tls.key"
 
 
 def validate_key_pair(
@@ -107,11 +107,11 @@ def validate_key_pair(
     its private key. The certificate must be for `server_name`, unless that is None. Raises
     CertificateError with the reason if a server must not use the certificate.
     """
-    for name, content in ((CERTIFICATE, certificate), (KEY, key)):
+    for name, content in ((CERTIFICATE_FILE, certificate), (KEY_FILE, key)):
         if not content.strip():
             raise CertificateError(f"{name} is empty")
     if not parse_certificates(certificate):
-        raise CertificateError(f"there is no certificate in {CERTIFICATE}")
+        raise CertificateError(f"there is no certificate in {CERTIFICATE_FILE}")
     leaf = parse_key_pair(certificate, key).certificate
     if not is_in_date(leaf, now):
         first, last = leaf.not_valid_before_utc, leaf.not_valid_after_utc

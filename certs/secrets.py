@@ -15,8 +15,8 @@ from typing import NamedTuple
 from cryptography import x509
 
 from certs.keypairs import (
-    CERTIFICATE,
-    KEY,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     CertificateError,
     KeyPair,
     bundle,
@@ -25,9 +25,9 @@ from certs.keypairs import (
     parse_key_pair,
 )
 
-CA, CA_KEY = "ca.crt", "ca.key"
-NEXT, NEXT_KEY = "next.crt", "next.key"
-RETIRED, RETIRED_UNTIL = "retired.crt", "retired-until"
+CA_FIELD, CA_KEY_FIELD = "ca.crt", "ca.key"
+NEXT_FIELD, NEXT_KEY_FIELD = "next.crt", "next.key"
+RETIRED_FIELD, RETIRED_UNTIL_FIELD = "retired.crt", "retired-until"
 
 
 class CertificateState(NamedTuple):
@@ -59,14 +59,14 @@ def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> Cert
     An authority whose key is lost, or that only the serving Secret still has, counts as retired,
     because certificates that it signed are in use.
     """
-    signer = _key_pair(authority, CA, CA_KEY)
-    leaf = _key_pair(serving, CERTIFICATE, KEY)
-    retired = set(_certificates(authority, RETIRED))
-    found = set() if signer else set(_certificates(authority, CA))
-    successor = _key_pair(authority, NEXT, NEXT_KEY)
+    signer = _key_pair(authority, CA_FIELD, CA_KEY_FIELD)
+    leaf = _key_pair(serving, CERTIFICATE_FILE, KEY_FILE)
+    retired = set(_certificates(authority, RETIRED_FIELD))
+    found = set() if signer else set(_certificates(authority, CA_FIELD))
+    successor = _key_pair(authority, NEXT_FIELD, NEXT_KEY_FIELD)
     known = {pair.certificate for pair in (signer, successor) if pair} | retired | found
     if _issuer(leaf, known) is None:
-        found |= {ca for ca in _certificates(serving, CA) if _issuer(leaf, [ca])}
+        found |= {ca for ca in _certificates(serving, CA_FIELD) if _issuer(leaf, [ca])}
     until = _time(authority) or latest(ca.not_valid_after_utc for ca in retired)
     if found and leaf:
         until = latest((until, leaf.certificate.not_valid_after_utc))
@@ -82,15 +82,15 @@ def encode_authority(state: CertificateState) -> dict[str, bytes]:
     """The data of the authority's Secret."""
     data: dict[str, bytes] = {}
     for pair, certificate, key in (
-        (state.signer, CA, CA_KEY),
-        (state.successor, NEXT, NEXT_KEY),
+        (state.signer, CA_FIELD, CA_KEY_FIELD),
+        (state.successor, NEXT_FIELD, NEXT_KEY_FIELD),
     ):
         if pair:
             data |= {certificate: pair.certificate_pem, key: pair.key_pem}
     if state.retired:
-        data[RETIRED] = bundle(state.retired)
+        data[RETIRED_FIELD] = bundle(state.retired)
         if state.retired_until:
-            data[RETIRED_UNTIL] = state.retired_until.isoformat().encode()
+            data[RETIRED_UNTIL_FIELD] = state.retired_until.isoformat().encode()
     return data
 
 
@@ -100,7 +100,11 @@ def encode_serving(state: CertificateState) -> dict[str, bytes]:
     if state.leaf is None or issuer is None:
         raise ValueError("there is no certificate of a known authority to write")
     leaf = state.leaf
-    return {CERTIFICATE: leaf.certificate_pem, KEY: leaf.key_pem, CA: bundle([issuer])}
+    return {
+        CERTIFICATE_FILE: leaf.certificate_pem,
+        KEY_FILE: leaf.key_pem,
+        CA_FIELD: bundle([issuer]),
+    }
 
 
 def latest(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
@@ -130,7 +134,7 @@ def _certificates(data: Mapping[str, bytes], name: str) -> tuple[x509.Certificat
 
 def _time(data: Mapping[str, bytes]) -> datetime.datetime | None:
     try:
-        time = datetime.datetime.fromisoformat(data.get(RETIRED_UNTIL, b"").decode("ascii"))
+        time = datetime.datetime.fromisoformat(data.get(RETIRED_UNTIL_FIELD, b"").decode("ascii"))
     except ValueError:
         return None
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

@@ -14,8 +14,8 @@ from cryptography import x509
 
 from certs.clock import utc_now
 from certs.keypairs import (
-    CERTIFICATE,
-    KEY,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     CertificateError,
     bundle,
     fingerprint,
@@ -214,7 +214,7 @@ class ServingCertificate:
         return None
 
     def _read(self) -> _Files:
-        names = (CERTIFICATE, KEY)
+        names = (CERTIFICATE_FILE, KEY_FILE)
         for _ in range(_ATTEMPTS):
             # The kubelet replaces a mounted Secret by switching the link ..data to a new folder. So
             # read the target of the link, and check afterwards that the link has not changed.

@@ -19,7 +19,7 @@ from terminal import CommandParser
 
 SHELLS = ("bash", "zsh", "fish")
 # Cobra's directives: what the shell does with the proposals.
-_FILES_TOO, _NO_FILES = ":0", ":4"
+_WITH_FILES_DIRECTIVE, _WITHOUT_FILES_DIRECTIVE = ":0", ":4"
 _PATHS = ("PATH", "FILE", "DIR")
 
 
@@ -59,7 +59,10 @@ def complete(arguments: list[str]) -> int:
     *words, prefix = arguments or [""]
     found = _proposals(words, prefix)
     lines = [f"{name}\t{what}" if what else name for name, what in (found or {}).items()]
-    sys.stdout.write("\n".join((*lines, _FILES_TOO if found is None else _NO_FILES)) + "\n")
+    sys.stdout.write(
+        "\n".join((*lines, _WITH_FILES_DIRECTIVE if found is None else _WITHOUT_FILES_DIRECTIVE))
+        + "\n"
+    )
     return 0
 
 

@@ -34,7 +34,7 @@ from kubeyaml.scalars import (
 # Merge mappings into others by the key `<<`, as go-yaml does.
 
 # Where a RawPlace has these.
-_STYLE, _INSIDE = 4, 6
+_STYLE_INDEX, _INSIDE_INDEX = 4, 6
 
 
 class MergeKey(str):
@@ -57,7 +57,7 @@ def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> Non
         if type(key) is not MergeKey:
             values[key], places[key] = value, place
             continue
-        style, inside = place[_STYLE], place[_INSIDE]
+        style, inside = place[_STYLE_INDEX], place[_INSIDE_INDEX]
         sources: list[tuple[Any, Any]] = [(value, place)]
         if isinstance(inside, list) and style != "alias":
             sources = list(zip(value, inside, strict=True))
@@ -67,7 +67,7 @@ def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> Non
                 message = "the value of << must be a mapping or a list of mappings"
                 raise YamlError(message, source_place[0] + base)
             values.update(source)
-            for name, inner in source_place[_INSIDE].items():
+            for name, inner in source_place[_INSIDE_INDEX].items():
                 start, end, key_start, key_end, own_style, _, children = inner
                 places[name] = (start, end, key_start, key_end, own_style, "merge", children)
 

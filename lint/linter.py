@@ -35,7 +35,7 @@ from rules.base.json_values import Json, as_object
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
-from rules.inventory.inventory import EMPTY, KINDS, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, Inventory
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.workloads.discovery import flatten_lists
@@ -267,8 +267,8 @@ class Linter:
         known = self._inventory
         if known is None or source.is_rendering:
             has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
-            known = self._inventory_of((source,)) if has_some else EMPTY
-        return known.seen_from(source.home) if known else EMPTY
+            known = self._inventory_of((source,)) if has_some else EMPTY_INVENTORY
+        return known.for_unnamed_namespace(source.home) if known else EMPTY_INVENTORY
 
     def _inventory_of(self, inputs: Iterable[Input]) -> Inventory:
         gather = import_module("lint.manifest_inventory").gather

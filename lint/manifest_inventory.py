@@ -15,9 +15,9 @@ from typing import Any
 
 from kubeyaml import YamlError, read, split
 from reports.results import InputNotEvaluated, Remark, Results
-from rules.inventory.inventory import EMPTY, KINDS, ConfigMap, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, ConfigMap, Inventory
 from rules.placement.node_labels import GPU_MEM
-from rules.placement.selected_cards import add_shares
+from rules.placement.selected_cards import add_shares_to_inventory
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
@@ -46,7 +46,7 @@ def gather(
         why = f"please report it: {type(error).__name__}: {error}"
         why = f"gpuward itself failed to read what objects refer to, {why}"
         results.not_evaluated.append(InputNotEvaluated("", 0, 0, why))
-        return EMPTY
+        return EMPTY_INVENTORY
     if missing := gatherer.builder.what_is_missing():
         results.remarks.append(Remark("warning", "", 1, 1, missing))
     return gatherer.builder.inventory()
@@ -85,7 +85,7 @@ class _Gatherer:
             if document is not None:
                 add_objects(self.builder, document.value, context.namespace, source.home)
                 if _may_share(chunk.text):
-                    add_shares(self.builder, document.value, context.namespace)
+                    add_shares_to_inventory(self.builder, document.value, context.namespace)
 
 
 def _may_share(text: str) -> bool:

@@ -16,7 +16,7 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.gpu_fields_outside_pods import fields_in_values, gpu_fields_outside_pods
+from rules.workloads.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
 from sources.manifests import File
 
 
@@ -63,7 +63,7 @@ def values_remarks(
         why = "in values that no rendering here uses: lint their chart with these --values"
     for document in file.values():
         yield from _remarks_about_fields(
-            file, document, fields_in_values(document.value, profile), why
+            file, document, gpu_fields_in_values(document.value, profile), why
         )
 
 
@@ -101,7 +101,7 @@ def exception_remarks(
         if exception in reported:
             continue
         reported.add(exception)
-        if exception.expired(today):
+        if exception.has_expired(today):
             level, what = "warning", f"expired on {exception.expires}"
         elif exception not in used:
             level, what = "note", "accepted nothing in these files"

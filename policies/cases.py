@@ -31,7 +31,7 @@ from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.profile.context import Context
 
-EXPECTED, CIRCUMSTANCES = ".expected.yaml", ".case.yaml"
+EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX = ".expected.yaml", ".case.yaml"
 _CIRCUMSTANCES = ("policy", "rules", "namespace", "user", "operation", "today")
 # Keys of `tests/cases` in gpuward's own repository, which say where a case applies.
 _SCOPES = ("pod_only", "built_in_only")
@@ -57,7 +57,7 @@ class Case:
     @property
     def expected_file(self) -> str:
         """The file with the expected result."""
-        return self._stem + EXPECTED
+        return self._stem + EXPECTED_SUFFIX
 
     @property
     def manifest(self) -> Json:
@@ -71,7 +71,7 @@ class Case:
     @cached_property
     def circumstances(self) -> Mapping[str, Any]:
         """The content of NAME.case.yaml. Raises CaseError."""
-        file = self._stem + CIRCUMSTANCES
+        file = self._stem + CIRCUMSTANCES_SUFFIX
         if not os.path.exists(file):
             return {}
         given = _mapping(file, (*_CIRCUMSTANCES, *_SCOPES))
@@ -99,7 +99,7 @@ class Case:
         try:
             day = datetime.date.fromisoformat(given["today"]) if "today" in given else today
         except (TypeError, ValueError) as error:
-            raise CaseError(f"{self._stem}{CIRCUMSTANCES}: today: {error}") from error
+            raise CaseError(f"{self._stem}{CIRCUMSTANCES_SUFFIX}: today: {error}") from error
         return Context(
             today=day,
             namespace=given.get("namespace"),

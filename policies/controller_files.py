@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.inventory.inventory import VERSION, Inventory, from_json, to_json
+from rules.inventory.inventory import FORMAT_VERSION, Inventory, from_json, to_json
 
 
 class CheckedContent(NamedTuple):
@@ -80,7 +80,7 @@ def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
     time = format_time(checked.checked_at)
     texts = []
     for number, share in enumerate(shares):
-        head = {"version": VERSION, "checkedAt": time, "part": number, "parts": parts}
+        head = {"version": FORMAT_VERSION, "checkedAt": time, "part": number, "parts": parts}
         texts.append(json.dumps({**head, "records": share}, separators=(",", ":")))
     largest = max(len(text.encode()) for text in texts)
     if largest > MAX_PART_BYTES:
@@ -137,8 +137,8 @@ class _File(NamedTuple):
 
 def _parse(content: bytes) -> _File:
     time, raw = parse_checked(content, MAX_PART_BYTES)
-    if raw.get("version") != VERSION:
-        raise ValueError(f"its version is {raw.get('version')!r}, and not {VERSION}")
+    if raw.get("version") != FORMAT_VERSION:
+        raise ValueError(f"its version is {raw.get('version')!r}, and not {FORMAT_VERSION}")
     part, parts = raw.get("part"), raw.get("parts")
     if type(part) is not int or type(parts) is not int:
         raise ValueError("part or parts is no number")

@@ -55,7 +55,9 @@ def effective_rules(
         settings = _settings(active)
         listed = policy.rules.get(rule.name)
         wanted = rule.action if listed is None or listed.action is None else listed.action
-        if active.action is not wanted or (active.scope is FixScope.NONE and "fix" not in sources):
+        if active.action is not wanted or (
+            active.fix_scope is FixScope.NONE and "fix" not in sources
+        ):
             sources["action"] = sources["fix"] = f"newer than catalog {policy.catalog}"
         yield EffectiveRule(active, settings, sources)
 
@@ -93,8 +95,8 @@ def _for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _settings(active: ActiveRule) -> dict[str, Any]:
     settings: dict[str, Any] = {"action": active.action.word}
-    if active.scope is not FixScope.SAFE:
-        settings["fix"] = active.scope is FixScope.ALL
+    if active.fix_scope is not FixScope.SAFE:
+        settings["fix"] = active.fix_scope is FixScope.ALL
     if not active.suppressible:
         settings["suppressible"] = False
     options = {

@@ -107,7 +107,7 @@ def acceptance(
         return Acceptance(Reason.INVALID, "; ".join(problems))
     exception = to_exception(_as_policy_exception(raw))
     obstacle = _obstacle(raw, exception, tuple(limits), today)
-    if exception.expires is None or not exception.expired(today):
+    if exception.expires is None or not exception.has_expired(today):
         return obstacle or _acceptance(exception)
     is_hint = obstacle is None and (today - exception.expires).days <= HINT_DAYS
     message = f"it ended after {exception.expires}"

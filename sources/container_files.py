@@ -13,9 +13,9 @@ from rules.base.json_values import Path, as_object, as_objects, as_text
 from rules.gpu.images import is_cuda_image
 from rules.gpu.scripts import (
     RunOption,
+    find_kubectl_variables,
     find_node_labels,
     find_run_options,
-    find_set_variables,
     gives_gpu,
     is_gpu_device,
     run_options,
@@ -205,7 +205,7 @@ def script_settings(
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
         yield LocatedSetting(command, *label.span, label.command)
-    for name, value, span, begin in find_set_variables(text):
+    for name, value, span, begin in find_kubectl_variables(text):
         if known := profile.visible_variable(name):
             setting = ContainerSetting(file, "`kubectl set env`", name, value, known)
             yield LocatedSetting(setting, *span, begin)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object
-from rules.gpu.scripts import KUBECTL, Span, find_commands
+from rules.gpu.scripts import KUBECTL_PATTERN, Span, find_commands
 
 # Options of kubectl, and of these commands, that take no word.
 _FLAGS = frozenset(
@@ -84,7 +84,7 @@ def objects_of_commands(text: str) -> Iterator[CommandObject]:
     """
     if "kubectl" not in text and "oc " not in text:
         return
-    for words, spans in find_commands(text, KUBECTL):
+    for words, spans in find_commands(text, KUBECTL_PATTERN):
         arguments = _Arguments(words, spans)
         verbs = [word for word, _ in arguments.plain[:2]]
         span = (spans[0][0], spans[-1][1])

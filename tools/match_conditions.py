@@ -16,10 +16,10 @@ from typing import Any
 
 from policies.profiles import built_in
 from rules.base import traits
-from rules.gpu.devices import NATIVE
-from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.gpu.devices import NATIVE_RESOURCES
+from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
-from rules.placement.node_affinity import PREFERRED, REQUIRED
+from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
 from rules.rule import Rule
 
 # The condition is true for every pod in which a rule finds something due to one of these traits.
@@ -82,15 +82,15 @@ CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orV
   + object.spec.?initContainers.orValue([])
   + object.spec.?ephemeralContainers.orValue([])"""
 TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
-  .?{REQUIRED}
+  .?{REQUIRED_AFFINITY}
   .?nodeSelectorTerms.orValue([])).orValue([])"""
 PREFERENCES = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
-  .?{PREFERRED}.orValue([])).orValue([]).map(choice, choice.preference)"""
+  .?{PREFERRED_AFFINITY}.orValue([])).orValue([]).map(choice, choice.preference)"""
 TOLERATIONS = "object.spec.?tolerations.orValue([])"
 PRIVILEGED = "container.?securityContext.?privileged.orValue(false)"
 HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
-NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
+NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED_AFFINITY}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
 MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
@@ -151,7 +151,7 @@ def _containers() -> Iterator[str]:
 
 
 def _foreign(resources: str) -> str:
-    native = json.dumps(sorted(NATIVE))
+    native = json.dumps(sorted(NATIVE_RESOURCES))
     return f"{resources}.orValue({{}}).exists(name, !(name in {native}))"
 
 
@@ -172,7 +172,9 @@ def _images() -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = _any_of(_contains("name", {*registries, *CUDA_IMAGES, *traits.SAMPLE_IMAGES}))
+    tests = _any_of(
+        _contains("name", {*registries, *CUDA_TAG_WORDS_BY_IMAGE, *traits.SAMPLE_IMAGES})
+    )
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
     image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'

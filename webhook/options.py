@@ -28,12 +28,12 @@ _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
 _DNS_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
 _NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 MAX_NAMESPACE_LENGTH = 63
-_DEFAULT, _LIMITS = Settings(), Limits()
+_DEFAULT_SETTINGS, _DEFAULT_LIMITS = Settings(), Limits()
 _ADDRESSES_AND_FILES = {
     "--listen HOST:PORT": "Address for reviews, over TLS; no HOST means every address. "
-    f"The default is {_DEFAULT.listen}, with --dev 127.0.0.1:8443.",
+    f"The default is {_DEFAULT_SETTINGS.listen}, with --dev 127.0.0.1:8443.",
     "--metrics-listen HOST:PORT": "Address for probes and metrics, without TLS. "
-    f"The default is {_DEFAULT.metrics_listen}, with --dev a free port of 127.0.0.1.",
+    f"The default is {_DEFAULT_SETTINGS.metrics_listen}, with --dev a free port of 127.0.0.1.",
     "--certificate DIR": "Folder with the certificate, tls.crt and tls.key; "
     "newer versions are loaded when they appear.",
     "--server-name NAME": "Name that the certificate must have, such as "
@@ -94,19 +94,19 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         (
             "--read-seconds",
             _number(float, 0.1),
-            _LIMITS.read_seconds,
+            _DEFAULT_LIMITS.read_seconds,
             "Seconds for a body to arrive; must be less than timeoutSeconds of the registration.",
         ),
         (
             "--max-in-flight",
             _number(int, 1),
-            _LIMITS.in_flight,
+            _DEFAULT_LIMITS.in_flight,
             "Bodies read at once. Further requests get 429 and are retried after a second.",
         ),
         (
             "--max-connections",
             _number(int, 1),
-            _LIMITS.connections,
+            _DEFAULT_LIMITS.connections,
             "Open connections. For a further one, that which is idle longest is closed.",
         ),
     ):
@@ -125,7 +125,7 @@ def _add_lifecycle_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_number(float, 0),
         help="Seconds to go on answering after SIGTERM, until the cluster sends no more requests. "
-        f"The default is {_DEFAULT.drain_seconds:g}, with --dev 0.",
+        f"The default is {_DEFAULT_SETTINGS.drain_seconds:g}, with --dev 0.",
     )
     parser.add_argument(
         "--log-level",

@@ -39,7 +39,7 @@ from policies.policy import Policy
 from reports.formats import many, some
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.finding import Action
-from rules.objects.kubernetes_objects import CLAIM_PATHS
+from rules.objects.kubernetes_objects import CLAIM_SPEC_PATHS
 from rules.objects.object_ref import ObjectRef
 
 _NO_REGISTRATION = (
@@ -204,7 +204,7 @@ class _Audit:
     def _is_left_out(self, raw: Object) -> bool:
         """Whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
-        may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_PATHS
+        may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_SPEC_PATHS
         is_cluster_scoped = may_be_cluster_scoped and not namespace_of(raw)
         is_done = (group, kind) in EVALUATED_WITH_FACTS
         return is_done or bool(self._namespace and is_cluster_scoped)
@@ -217,7 +217,7 @@ class _Audit:
 
     def _expired_exceptions(self) -> Iterator[Remark]:
         for exception in self._policy.exceptions:
-            if exception.expired(self._today):
+            if exception.has_expired(self._today):
                 what = f"({exception.reason}) expired on {exception.expires}"
                 message = f"the exception to {', '.join(exception.rules)} {what}"
                 yield Remark("warning", "", 0, 0, message)

@@ -23,9 +23,8 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.inventory.inventory import ADMIN_ACCESS
-from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim
-from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.inventory.inventory import ADMIN_ACCESS_LABELS
+from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS, DeviceClaim
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
@@ -313,7 +312,8 @@ class AdminAccessRemarks:
         self._profile = profile
         labelled = (facts.namespaces or {}).items()
         found = {
-            name: [k for k in ADMIN_ACCESS if labels.get(k) == "true"] for name, labels in labelled
+            name: [k for k in ADMIN_ACCESS_LABELS if labels.get(k) == "true"]
+            for name, labels in labelled
         }
         self._labels = {
             name: keys
@@ -325,7 +325,7 @@ class AdminAccessRemarks:
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a claim, or a template of one."""
         group, kind = kind_of(evaluated.raw)
-        if group != CLAIM_GROUP or kind not in CLAIM_PATHS:
+        if group != CLAIM_GROUP or kind not in CLAIM_SPEC_PATHS:
             return
         for subject in find_subjects({**evaluated.raw}, self._profile):
             if isinstance(subject, DeviceClaim) and any(

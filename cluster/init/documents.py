@@ -25,7 +25,7 @@ from cluster.source.objects import (
 )
 from kubeyaml.patch.layout import one_line
 from policies.profiles import ProfileError, built_in, merged_profile
-from rules.placement.node_labels import MODE
+from rules.placement.node_labels import MODE_LABEL
 from rules.profile.profile import Profile
 
 # Lines of YAML, each with the evidence for it as a comment.
@@ -262,8 +262,8 @@ def write_values(survey: Survey, profile: Profile) -> list[str]:
         why = f"cert-manager is installed: the webhook {_CERT_MANAGER}"
         lines += ["certificates:", line("mode: certManager", why, 2)]
     lines += _inventory(survey, profile)
-    if guarded := [node for node in survey.nodes if MODE in node.labels]:
-        why = f"label {MODE} on {nodes_named(guarded)}: docs/node-guard.md"
+    if guarded := [node for node in survey.nodes if MODE_LABEL in node.labels]:
+        why = f"label {MODE_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
         lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
     if others := sorted(name for name in survey.webhooks if not name.endswith(".gpuward.io")):
         more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""

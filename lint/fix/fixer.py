@@ -267,7 +267,7 @@ def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> 
     def scope(active: ActiveRule) -> FixScope:
         if names and active.rule.name not in names:
             return FixScope.NONE
-        return FixScope.ALL if unsafe and active.scope is FixScope.SAFE else active.scope
+        return FixScope.ALL if unsafe and active.fix_scope is FixScope.SAFE else active.fix_scope
 
-    rules = tuple(active._replace(scope=scope(active)) for active in rule_set.rules)
+    rules = tuple(active._replace(fix_scope=scope(active)) for active in rule_set.rules)
     return rule_set._replace(rules=rules)

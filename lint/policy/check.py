@@ -87,6 +87,6 @@ def _report(policy: Policy) -> Iterator[str]:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     for exception in policy.exceptions:
         if exception.expires is not None and exception.expires < today + _SOON:
-            verb = "ended" if exception.expired(today) else "ends"
+            verb = "ended" if exception.has_expired(today) else "ends"
             names = ", ".join(exception.rules)
             yield f"note: the exception to {names} {verb} after {exception.expires}"

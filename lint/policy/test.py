@@ -12,7 +12,14 @@ from typing import Any
 
 from kubeyaml.writing import write
 from lint.policy import Commands
-from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError, differences, stable_result
+from policies.cases import (
+    CIRCUMSTANCES_SUFFIX,
+    EXPECTED_SUFFIX,
+    Case,
+    CaseError,
+    differences,
+    stable_result,
+)
 from policies.loading import (
     POLICY_FILE,
     decode_policy,
@@ -138,7 +145,9 @@ def _cases(paths: list[str]) -> Iterator[Case]:
         for folder, folders, files in os.walk(path):
             folders.sort()
             for name in sorted(files):
-                is_part = name.endswith((EXPECTED, CIRCUMSTANCES)) or name == POLICY_FILE
+                is_part = (
+                    name.endswith((EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX)) or name == POLICY_FILE
+                )
                 if name.endswith(".yaml") and not is_part:
                     yield Case(os.path.join(folder, name))
 

@@ -41,7 +41,7 @@ class ExceptionMatcher:
         account = subject.service_account if isinstance(subject, Pod) else ""
         for exception in self._rules.exceptions_in(finding.object.namespace):
             if (
-                exception.expired(self._today) is expired
+                exception.has_expired(self._today) is expired
                 and exception.covers(finding, account)
                 and self._fits(exception, finding, subject)
             ):

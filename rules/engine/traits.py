@@ -53,9 +53,9 @@ from rules.base.traits import (
 from rules.base.words import matches_any
 from rules.gpu.commands import gpu_program
 from rules.gpu.devices import (
-    FIELDS_BESIDE_RESOURCES,
     FIELDS_OF_RESOURCES,
-    NATIVE,
+    MISPLACED_RESOURCE_FIELDS,
+    NATIVE_RESOURCES,
     Device,
     devices,
     parse_devices,
@@ -67,8 +67,8 @@ from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.profile.profile import Profile
 from rules.workloads.pod_search import Subject
 
-_BESIDE_RESOURCES = frozenset(FIELDS_BESIDE_RESOURCES)
-_ONE = 10**9  # in the unit of `Quantity.nano`
+_MISPLACED_RESOURCE_FIELDS = frozenset(MISPLACED_RESOURCE_FIELDS)
+_NANO_OF_ONE = 10**9  # in the unit of `Quantity.nano`
 
 
 def resource_traits(
@@ -78,7 +78,7 @@ def resource_traits(
     traits = CLAIM_IN_CONTAINER if claims else 0
     if len(known) > 1:
         traits |= SEVERAL_GPUS
-    for name in {*limits, *requests} - NATIVE:
+    for name in {*limits, *requests} - NATIVE_RESOURCES:
         traits |= _single_resource_traits(name, known.get(name))
     return traits
 
@@ -95,7 +95,7 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     if not device.is_plain_count:
         traits |= UNUSUAL_AMOUNT
     for amount in (device.limit, device.request):
-        if isinstance(amount, Quantity) and amount.nano > _ONE:
+        if isinstance(amount, Quantity) and amount.nano > _NANO_OF_ONE:
             traits |= SEVERAL_GPUS
     return traits
 
@@ -104,7 +104,7 @@ def _odd_resources_traits(resources: Mapping[str, Any]) -> int:
     return 0 if FIELDS_OF_RESOURCES.issuperset(resources) else POD_RESOURCES
 
 
-_NAME = itemgetter("name")
+_get_name = itemgetter("name")
 
 
 def variable_traits(env: Any, profile: Profile) -> int:
@@ -121,7 +121,7 @@ def variable_traits(env: Any, profile: Profile) -> int:
 def _variable_names(env: Any) -> set[str]:
     """The names in `env`; in the usual case at a tenth of what it costs to look at each entry."""
     try:
-        return set(map(_NAME, env or ()))
+        return set(map(_get_name, env or ()))
     except (LookupError, TypeError):  # not all are entries with a name
         return {as_text(entry.get("name")) for _, entry in as_objects(env)}
 
@@ -137,9 +137,11 @@ def traits_of_variable(name: Any, profile: Profile) -> int:
     return profile.variable_traits.store(name, traits)
 
 
-_POD_FIELDS = frozenset(POD_FIELD_TRAITS)
+_POD_FIELDS_WITH_TRAITS = frozenset(POD_FIELD_TRAITS)
 _ROLE_TRAITS = {"init": INIT_CONTAINER, "app": 0, "ephemeral": EPHEMERAL_CONTAINER}
-_FIELD_TRAITS = tuple((field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists)
+_TRAITS_BY_CONTAINER_LIST = tuple(
+    (field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists
+)
 
 
 class PodTraits(NamedTuple):
@@ -185,32 +187,36 @@ def _workload_traits(workload: KubernetesObject) -> int:
     return traits
 
 
-def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile) -> PodTraits:
+def traits_of_raw_pod(
+    spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile
+) -> PodTraits:
     """The traits of a well-formed pod.
 
     `spec` and `metadata` must have passed `evaluation.well_formed_pod`. No view is made.
     """
     own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
     traits, containers = own | by_metadata, []
-    for field, role_traits in _FIELD_TRAITS:
+    for field, role_traits in _TRAITS_BY_CONTAINER_LIST:
         for raw in spec.get(field) or ():
             by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
             resources, devices_by_name = raw.get("resources"), {}
             if resources:
                 limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
                 claims = resources.get("claims")
-                if claims or not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
+                if claims or not (
+                    NATIVE_RESOURCES.issuperset(limits) and NATIVE_RESOURCES.issuperset(requests)
+                ):
                     devices_by_name = parse_devices(limits, requests, profile)
                     by_resources = resource_traits(limits, requests, devices_by_name, claims)
                 by_resources |= _odd_resources_traits(resources)
-            others = role_traits | _other_traits(raw)
+            others = role_traits | _traits_of_other_fields(raw)
             traits |= by_variables | by_resources | others
             containers.append((by_variables, by_resources, others, devices_by_name))
     return PodTraits(traits, own, by_metadata, containers)
 
 
-def set_traits(pod: Pod, traits: PodTraits) -> None:
-    """Store the results of `raw_traits` in the view of the same pod."""
+def store_traits(pod: Pod, traits: PodTraits) -> None:
+    """Store the results of `traits_of_raw_pod` in the view of the same pod."""
     pod.traits, pod.spec_traits, pod.metadata_traits = traits.all, traits.spec, traits.metadata
     for container, known in zip(pod.containers, traits.containers, strict=True):
         container.variable_traits, container.resource_traits = known[:2]
@@ -219,7 +225,7 @@ def set_traits(pod: Pod, traits: PodTraits) -> None:
 
 def _spec_traits(spec: Mapping[str, Any]) -> int:
     traits = 0
-    for field in _POD_FIELDS.intersection(spec):
+    for field in _POD_FIELDS_WITH_TRAITS.intersection(spec):
         if spec[field]:
             traits |= POD_FIELD_TRAITS[field]
     affinity = spec.get("affinity")
@@ -287,12 +293,12 @@ def _container_traits(container: Container) -> int:
     if container.variable_traits is None:
         container.variable_traits = variable_traits(raw.get("env"), profile)
     if container.other_traits is None:
-        container.other_traits = _ROLE_TRAITS[container.role] | _other_traits(raw)
+        container.other_traits = _ROLE_TRAITS[container.role] | _traits_of_other_fields(raw)
     return container.resource_traits | container.variable_traits | container.other_traits
 
 
-def _other_traits(raw: Mapping[str, Any]) -> int:
-    traits = 0 if _BESIDE_RESOURCES.isdisjoint(raw) else POD_RESOURCES
+def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
+    traits = 0 if _MISPLACED_RESOURCE_FIELDS.isdisjoint(raw) else POD_RESOURCES
     sources = raw.get("envFrom")
     for _, source in as_objects(sources) if sources else ():
         traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM

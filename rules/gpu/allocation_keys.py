@@ -93,7 +93,7 @@ RESERVATION_LABEL = ("app", "kai-resource-reservation")
 # volcano-sh/volcano pkg/scheduler/api/job_info.go; koordinator-sh/koordinator
 # pkg/scheduler/plugins/elasticquota/pod_handler.go).
 KAI_SCHEDULER, KAI_GROUP = "kai-scheduler", "pod-group-name"
-PAYERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+PAYER_KEY_BY_SCHEDULER: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         KAI_SCHEDULER: ("annotations", KAI_GROUP),
         "volcano": ("annotations", "scheduling.k8s.io/group-name"),

@@ -14,16 +14,21 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA, Visibility, display_variable, visibility
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, Visibility, display_variable, visibility
 from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
-from rules.placement.node_affinity import REQUIRED, expressions, preferred_terms, required_terms
+from rules.placement.node_affinity import (
+    REQUIRED_AFFINITY,
+    expressions,
+    preferred_terms,
+    required_terms,
+)
 from rules.placement.tolerations import tolerates
 from rules.profile.context import Context
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
-_AT_MOST_ONE = r"-[0-9]+|\+?0*[01]"
+_AT_MOST_ONE_PATTERN = r"-[0-9]+|\+?0*[01]"
 # All nodes of some platform have these labels; only their values distinguish GPU nodes.
 LABELS_OF_EVERY_NODE = frozenset(
     {
@@ -96,11 +101,11 @@ def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
             yield _label_text(key, as_text(value))
-    yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
+    yield from (selected_gpu_label(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
 
-def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
+def selected_gpu_label(profile: Profile, term: Mapping[str, Any]) -> str:
     """The label by which `term` of a node affinity selects GPU nodes; empty if it does not."""
     for _, demand in expressions(term):
         if _selects_gpu(profile, demand):
@@ -124,7 +129,7 @@ def _topology_keys(pod: Pod) -> Iterator[str]:
         if spread.get("whenUnsatisfiable") != SCHEDULE_ANYWAY:
             yield as_text(spread.get("topologyKey"))
     pods = as_object(as_object(pod.spec.get("affinity")).get("podAffinity"))
-    for _, term in as_objects(pods.get(REQUIRED)):
+    for _, term in as_objects(pods.get(REQUIRED_AFFINITY)):
         yield as_text(term.get("topologyKey"))
 
 
@@ -133,13 +138,13 @@ def is_for_gpus(pod: Pod) -> bool:
     return pod_requests_gpu(pod) or targets_gpu_nodes(pod)
 
 
-def hint_of_gpu_nodes(pod: Pod) -> str:
+def hinted_gpu_key(pod: Pod) -> str:
     """The key of a preferred label or of a tolerated taint of GPU nodes; empty if there is none.
 
     The pod may also run elsewhere. A toleration of every taint is no hint: node agents have it.
     """
     for term in preferred_terms(pod):
-        if key := selects_gpu_nodes(pod.profile, term):
+        if key := selected_gpu_label(pod.profile, term):
             return key
     for _, toleration in pod.tolerations:
         key = as_text(toleration.get("key"))
@@ -169,7 +174,7 @@ def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
 def _is_below_one_card(values: Any) -> bool:
     """Whether a number below the bound in `values` cannot be 1 or more."""
     (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
-    return isinstance(bound, str) and re.fullmatch(_AT_MOST_ONE, bound) is not None
+    return isinstance(bound, str) and re.fullmatch(_AT_MOST_ONE_PATTERN, bound) is not None
 
 
 def placement_skip_reason(pod: Pod) -> str | None:
@@ -215,18 +220,24 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
     )
 
 
-GPU, ACCELERATOR = "GPU", "accelerator"
+GPU_WORD, ACCELERATOR_WORD = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 # Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
-_OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
-DRIVER_VARIABLES = (
+_OTHER_ACCELERATOR_VENDORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
+DRIVER_VARIABLE_PREFIXES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
-    *("NVIDIA_IMEX_CHANNELS", NVIDIA, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_MPS_"),
+    *(
+        "NVIDIA_IMEX_CHANNELS",
+        NVIDIA_VISIBLE_DEVICES,
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_",
+        "CUDA_MPS_",
+    ),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_CACHE_"),
 )
-OTHER_VARIABLES = ("NVIDIA_", "CUDA_")
+OTHER_VARIABLE_PREFIXES = ("NVIDIA_", "CUDA_")
 # The values of CUDA_VISIBLE_DEVICES by which programs hide all GPUs.
-NO_DEVICES = ("", "-1", "NoDevFiles")
+VALUES_HIDING_GPUS = ("", "-1", "NoDevFiles")
 
 
 class Evidence(NamedTuple):
@@ -238,7 +249,7 @@ class Evidence(NamedTuple):
     """
 
     pod: str
-    devices: str = GPU
+    devices: str = GPU_WORD
     is_certain: bool = True
 
 
@@ -249,7 +260,9 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     if label := gpu_node_label(pod):
         yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
     yield from (
-        _signs_of_agents(pod, context) if is_made_by_daemon_set(pod, context) else _signs(pod)
+        _signs_of_agents(pod, context)
+        if is_made_by_daemon_set(pod, context)
+        else _signs_of_gpus(pod)
     )
 
 
@@ -261,22 +274,24 @@ def _request_evidence(pod: Pod) -> Evidence:
         return Evidence("a pod that asks for a part of a GPU")
     resource = pod.profile.resource(name)
     is_gpu = "gpu" in name or (resource is not None and resource.vendor in GPU_MAKERS)
-    return Evidence(f"a pod that asks for {display(name)}", GPU if is_gpu else ACCELERATOR)
+    return Evidence(
+        f"a pod that asks for {display(name)}", GPU_WORD if is_gpu else ACCELERATOR_WORD
+    )
 
 
-def _signs(pod: Pod) -> Iterator[Evidence]:
+def _signs_of_gpus(pod: Pod) -> Iterator[Evidence]:
     if uses_gpu_runtime(pod):
         name = pod.spec["runtimeClassName"]
         yield Evidence(f"a pod with the runtime class {display(name)}", _device_word(name))
     for container in pod.containers:
         if is_cuda_image(container.image):
             yield Evidence(f"a pod with the image {display(container.image)}, which uses CUDA")
-    if variable := _visible_variable(pod, DRIVER_VARIABLES):
+    if variable := _visible_variable(pod, DRIVER_VARIABLE_PREFIXES):
         yield Evidence(f"a pod with the variable {variable}")
-    if key := hint_of_gpu_nodes(pod):
+    if key := hinted_gpu_key(pod):
         where = f"a pod that prefers or tolerates nodes with {display(key)}"
         yield Evidence(where, _device_word(key), is_certain=False)
-    if variable := _visible_variable(pod, OTHER_VARIABLES):
+    if variable := _visible_variable(pod, OTHER_VARIABLE_PREFIXES):
         yield Evidence(f"a pod with the variable {variable}", is_certain=False)
 
 
@@ -293,8 +308,8 @@ def _device_word(name: str) -> str:
     from rules.profile.platforms.cards import find_card  # noqa: PLC0415  # rarely needed
 
     if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) or find_card(name):
-        return GPU
-    return ACCELERATOR
+        return GPU_WORD
+    return ACCELERATOR_WORD
 
 
 def excludes_nvidia(pod: Pod) -> bool:
@@ -305,7 +320,9 @@ def excludes_nvidia(pod: Pod) -> bool:
     known = (pod.profile.resource(name) for name in requested_resources(pod))
     if any(resource is not None and resource.exclusive for resource in known):
         return True
-    return not _OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
+    return not _OTHER_ACCELERATOR_VENDORS.isdisjoint(
+        re.findall("[a-z]+", gpu_node_label(pod).lower())
+    )
 
 
 def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
@@ -318,6 +335,8 @@ def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
 
 
 def _hides_gpus(container: Container, variable: str) -> bool:
-    if variable == NVIDIA:
+    if variable == NVIDIA_VISIBLE_DEVICES:
         return visibility(container) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
-    return variable == "CUDA_VISIBLE_DEVICES" and container.value_of(variable) in NO_DEVICES
+    return (
+        variable == "CUDA_VISIBLE_DEVICES" and container.env_value(variable) in VALUES_HIDING_GPUS
+    )

@@ -155,7 +155,7 @@ class PatternIndex(Generic[T]):
     """Facts by name or pattern. An exact name wins over patterns, an earlier pattern over later."""
 
     def __init__(self, facts: Mapping[str, T]) -> None:
-        self._found: _Found[T] = _Found(facts)
+        self._found: _FoundByName[T] = _FoundByName(facts)
 
     def find(self, name: str) -> T | None:
         """The fact about `name`, or None."""
@@ -170,7 +170,7 @@ class PatternIndex(Generic[T]):
         return {name: fact for name, fact in zip(names, facts, strict=True) if fact is not None}
 
 
-class _Found(BoundedCache[str, T | None]):
+class _FoundByName(BoundedCache[str, T | None]):
     """What was found by the names that were met, of which tenants choose most."""
 
     def __init__(self, facts: Mapping[str, T]) -> None:
@@ -247,9 +247,13 @@ class Profile:
         self.limit_quotas = limit_quotas
         # A pod with one of these annotations asks for a GPU, or for the scheduler of GPUs.
         self.request_annotations = frozenset(
-            union((*(f.annotations for f in fractions), *(s.annotations for s in schedulers)))
+            union_in_order(
+                (*(f.annotations for f in fractions), *(s.annotations for s in schedulers))
+            )
         )
-        self.scheduler_names = frozenset(union((s.name, *s.alternatives) for s in schedulers))
+        self.scheduler_names = frozenset(
+            union_in_order((s.name, *s.alternatives) for s in schedulers)
+        )
         # Filled by `engine.traits`, which meets the same names in every pod.
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
@@ -298,7 +302,7 @@ class Profile:
         return self._labels.find(key)
 
 
-def union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def union_in_order(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The items of all `groups`, each once, in the order in which they first appear."""
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
@@ -317,8 +321,8 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         for name, resource in profile.resources.items():
             everything.setdefault(name, resource)
     variables = {v.name: v for p in (*known, *chosen) for v in p.visible_devices.values()}
-    labels = _labels(chosen)
-    for key, values in _labels(known).items():
+    labels = _merged_labels(chosen)
+    for key, values in _merged_labels(known).items():
         labels.setdefault(key, values)
     return Profile(
         name="+".join(p.name for p in chosen),
@@ -335,23 +339,23 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         ),
         node_labels=labels,
         node_modes={k: m for p in (*known, *chosen) for k, m in p.node_modes.items()},
-        runtime_classes=union(p.runtime_classes for p in (*known, *chosen)),
+        runtime_classes=union_in_order(p.runtime_classes for p in (*known, *chosen)),
         visible_devices=variables,
-        alternative_variables=union(p.alternative_variables for p in (*known, *chosen)),
-        chosen_alternatives=union(p.alternative_variables for p in chosen),
+        alternative_variables=union_in_order(p.alternative_variables for p in (*known, *chosen)),
+        chosen_alternatives=union_in_order(p.alternative_variables for p in chosen),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
-        limit_quotas=union(p.limit_quotas for p in chosen),
+        limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
 
 
-def _labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+def _merged_labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
     """The labels of all `profiles`; clouds share some of them, each with values of its own."""
     labels: dict[str, tuple[str, ...]] = {}
     for profile in profiles:
         for key, values in profile.node_labels.items():
             before = labels.get(key, values)
-            labels[key] = union((before, values)) if before and values else ()
+            labels[key] = union_in_order((before, values)) if before and values else ()
     return labels
 
 

@@ -84,7 +84,7 @@ Subject: TypeAlias = Pod | Quota | DeviceSpec | KubernetesObject
 SearchResult: TypeAlias = Subject | MalformedField
 
 
-_STATUS = frozenset({"status"})
+_UNSEARCHED_FIELDS = frozenset({"status"})
 
 
 def misplaced_containers(
@@ -98,7 +98,7 @@ def misplaced_containers(
     waiting = [JsonNode(raw)]
     while waiting:
         node = waiting.pop()
-        skipped = _STATUS if node.parent is None else frozenset[str]()
+        skipped = _UNSEARCHED_FIELDS if node.parent is None else frozenset[str]()
         if isinstance(node.value, dict):
             names = [name for name in CONTAINER_LISTS if as_objects(node.value.get(name))]
             skipped |= _CONTAINER_FIELDS
@@ -109,7 +109,7 @@ def misplaced_containers(
         waiting += [child for child in node.children() if child.key not in skipped][::-1]
 
 
-def _made_of_service(node: JsonNode) -> JsonNode:
+def _pod_node_of_service(node: JsonNode) -> JsonNode:
     """The pod of a service of Dynamo, in the place of the field with most of it."""
     return JsonNode(pod_of_service(node.value), POD_FIELD, node)
 
@@ -117,10 +117,10 @@ def _made_of_service(node: JsonNode) -> JsonNode:
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
 # Fields of a pod spec in which there are no other pods.
 _POD_FIELDS = _CONTAINER_FIELDS | {*types.POD, "resources", "securityContext"}
-MAX_JSON_TEXT = 32_768
+MAX_JSON_CHARACTERS = 32_768
 """Characters of a text with a pod in it that is read."""
 # Fields of an object that request no pod; `status` is what a controller saw.
-_OBJECT_FIELDS = frozenset({"metadata", "status"})
+_FIELDS_OF_OBJECTS = frozenset({"metadata", "status"})
 
 
 class PodSearch:
@@ -165,7 +165,7 @@ class PodSearch:
         waiting = [JsonNode(raw)]
         while waiting:
             node = waiting.pop()
-            skipped = _OBJECT_FIELDS if node.parent is None else frozenset[str]()
+            skipped = _FIELDS_OF_OBJECTS if node.parent is None else frozenset[str]()
             if isinstance(node.value, dict) and not _CONTAINER_FIELDS.isdisjoint(node.value):
                 skipped |= _POD_FIELDS
                 if not known or not any(matches_path(node.path, pattern) for pattern in known):
@@ -196,15 +196,15 @@ class PodSearch:
             nodes = [node for node in nodes if isinstance(node.value, type(wanted))]
         for node in nodes:
             if isinstance(node.value, dict):
-                made = _made_of_service(node) if layout.is_service else node
+                made = _pod_node_of_service(node) if layout.is_service else node
                 yield from self._pod(made, layout)
 
     def _pods_in_texts(self, nodes: list[JsonNode], layout: PodLayout) -> Iterator[SearchResult]:
         """The pods in fields with JSON in a text; what is no JSON may be a placeholder."""
         for node in nodes:
             text = as_text(node.value)
-            if len(text) > MAX_JSON_TEXT:
-                why = f"{pointer(node.path)} has more than {MAX_JSON_TEXT:,} characters"
+            if len(text) > MAX_JSON_CHARACTERS:
+                why = f"{pointer(node.path)} has more than {MAX_JSON_CHARACTERS:,} characters"
                 yield MalformedField(self._owner, (*self._base, *node.path), why)
                 continue
             try:

@@ -21,10 +21,10 @@ from rules.catalog.bypass import (
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS
-from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
-from rules.placement.node_labels import CARDS
+from rules.placement.node_labels import GPU_COUNT
 from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.cases import TODAY
@@ -90,7 +90,7 @@ def images() -> Iterator[tuple[str, Any]]:
         host, _, path = (registry + tail).partition("/")
         for registry_name in (host, MIRROR + host, f"{host}:443", f"{host}:0443", host.upper()):
             yield f"{registry_name}/{path}", pod(container(image=f"{registry_name}/{path}"))
-    for name, words in CUDA_IMAGES.items():
+    for name, words in CUDA_TAG_WORDS_BY_IMAGE.items():
         for word in words or ("1",):
             for image in (f"{name}:{word}", f"{MIRROR}{name}:{word}"):
                 yield image, pod(container(image=image))
@@ -115,7 +115,7 @@ def keys() -> Iterator[tuple[str, Any]]:
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())
     metadata_keys = [("annotations", key) for key in annotations]
-    metadata_keys += [("labels", key) for key in (CARDS, placement_label.PLACEMENT_LABEL)]
+    metadata_keys += [("labels", key) for key in (GPU_COUNT, placement_label.PLACEMENT_LABEL)]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
         manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else "x"}

@@ -243,7 +243,7 @@ def test_a_rule_that_is_newer_than_the_catalog_only_audits(
     settings = RuleSettings(Action.DENY, fix=True)
     made = activated(monkeypatch, rule(since), catalog=catalog, settings=settings)
     expected = (Action.AUDIT, FixScope.NONE) if is_newer else (Action.DENY, FixScope.ALL)
-    assert [(active.action, active.scope) for active in made] == [expected]
+    assert [(active.action, active.fix_scope) for active in made] == [expected]
 
 
 def test_off_is_off_for_a_newer_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_which_fixes_are_made(
     monkeypatch: pytest.MonkeyPatch, scope: FixScope, *, value: bool | None
 ) -> None:
     made = activated(monkeypatch, rule(), settings=RuleSettings(fix=value))
-    assert [active.scope for active in made] == [scope]
+    assert [active.fix_scope for active in made] == [scope]
 
 
 def test_options_are_the_defaults_and_what_the_policy_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,9 +386,9 @@ def test_the_example_in_the_documents_accepts_what_it_says() -> None:
 
 def test_an_exception_is_valid_until_the_end_of_its_last_day() -> None:
     accepted = PolicyException(rules=("r",), reason="why", expires=TODAY)
-    assert not accepted.expired(TODAY)
-    assert accepted.expired(TODAY + datetime.timedelta(days=1))
-    assert not accepted._replace(expires=None).expired(datetime.date.max)
+    assert not accepted.has_expired(TODAY)
+    assert accepted.has_expired(TODAY + datetime.timedelta(days=1))
+    assert not accepted._replace(expires=None).has_expired(datetime.date.max)
 
 
 def bad_pod(namespace: str) -> dict[str, Any]:

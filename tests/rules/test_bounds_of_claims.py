@@ -11,7 +11,7 @@ import pytest
 from policies.loading import default_policy
 from rules.catalog.claims import invalid_claim, missing_claim, unknown_device_class
 from rules.engine.fixing import check
-from rules.inventory.inventory import MOST_IN_A_NAMESPACE
+from rules.inventory.inventory import MAX_OBJECTS_IN_NAMESPACE
 from rules.profile.context import Context
 from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.cases import TODAY
@@ -78,7 +78,7 @@ def test_unknown_claims_of_a_pod(counted: Any) -> None:
     spec = {"spec": {"devices": {"requests": [{"name": "gpu", **REQUEST}]}}}
     known = [
         {**template, "metadata": {"name": f"t{n}", "namespace": "ml"}, "spec": spec}
-        for n in range(MOST_IN_A_NAMESPACE)
+        for n in range(MAX_OBJECTS_IN_NAMESPACE)
     ]
     entries = [{"name": f"c{n}", "resourceClaimTemplateName": f"u{n}"} for n in range(MANY)]
     entries.append({"name": "known", "resourceClaimTemplateName": "t1"})

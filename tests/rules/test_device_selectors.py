@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from rules.base.cel import MAX_TOKENS, CelSyntaxError, UnsupportedCelError, children, parse_cel
-from rules.gpu.device_selectors import MAX_BYTES, selector_faults
+from rules.gpu.device_selectors import MAX_SELECTOR_BYTES, selector_faults
 from tests.testkit.paths import DATA
 
 CLASS = "gpu.nvidia.com"
@@ -59,8 +59,8 @@ def test_placeholders_are_not_judged() -> None:
 
 
 def test_a_selector_may_have_ten_kibibytes() -> None:
-    allowed = f'device.driver == "{"x" * (MAX_BYTES - 19)}"'
-    assert len(allowed) == MAX_BYTES
+    allowed = f'device.driver == "{"x" * (MAX_SELECTOR_BYTES - 19)}"'
+    assert len(allowed) == MAX_SELECTOR_BYTES
     assert selector_faults(allowed) == []
     (fault,) = selector_faults(f"{allowed} ")
     assert fault.is_refused

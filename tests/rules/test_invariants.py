@@ -58,7 +58,7 @@ from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.exceptions import suppress_nothing
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import ActiveRule
-from rules.engine.traits import raw_traits, set_traits, traits_of
+from rules.engine.traits import store_traits, traits_of, traits_of_raw_pod
 from rules.finding import Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
@@ -371,7 +371,7 @@ def fast_path_reads(manifest: Any, case: Case) -> bool:
     assert pod.metadata is view.metadata
     for fact in ("object", "path", "metadata_path", "stable_path", "layout"):
         assert getattr(view, fact) == getattr(pod, fact)
-    set_traits(view, raw_traits(*plain, profile))
+    store_traits(view, traits_of_raw_pod(*plain, profile))
     assert traits_of(view) == traits_of(pod)
     for fact in ("spec_traits", "metadata_traits"):
         assert getattr(view, fact) == getattr(pod, fact)

@@ -19,8 +19,8 @@ from rules.base.traits import GPU_VARIABLE
 from rules.base.words import matches, matches_any
 from rules.engine.traits import variable_traits
 from rules.gpu.claims import is_gpu_class
-from rules.inventory.inventory import EMPTY
-from rules.profile.platforms.device_attributes import CLASSES
+from rules.inventory.inventory import EMPTY_INVENTORY
+from rules.profile.platforms.device_attributes import VENDOR_CLASSES
 from rules.profile.profile import (
     Component,
     Profile,
@@ -420,8 +420,8 @@ def test_a_profile_that_is_named_twice_counts_once() -> None:
     assert merged_profile(["nvidia", "nvidia"]).active == merged_profile(["nvidia"]).active
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", VENDOR_CLASSES)
 def test_the_classes_of_vendors_have_gpus(name: str) -> None:
     """All but those by which pods of several nodes share memory."""
-    has_gpus = is_gpu_class(name, default_policy().profile, EMPTY)
+    has_gpus = is_gpu_class(name, default_policy().profile, EMPTY_INVENTORY)
     assert has_gpus != name.startswith("compute-domain-")

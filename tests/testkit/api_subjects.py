@@ -122,7 +122,7 @@ def corpus_submissions(corpus: Path) -> SubmissionCollector:
 
 def with_all_fixes(rules: RuleSet) -> RuleSet:
     """The same rules with all their fixes, also those that a policy must enable."""
-    active_rules = tuple(active._replace(scope=FixScope.ALL) for active in rules.rules)
+    active_rules = tuple(active._replace(fix_scope=FixScope.ALL) for active in rules.rules)
     return RuleSet(active_rules, rules.profile, rules.exceptions)
 
 

@@ -14,7 +14,7 @@ from rules.base.traits import GPU
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.finding import Action
-from rules.inventory.inventory import EMPTY
+from rules.inventory.inventory import EMPTY_INVENTORY
 from rules.rule import indexed_rule
 from tests.testkit.admission.reviews import (
     Admission,
@@ -736,7 +736,9 @@ def test_mutating_twice_is_mutating_once_even_with_a_sidecar_in_between(case: Ca
 @pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
 def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> None:
     decider, request = decider_and_request(case)
-    context = case.context._replace(namespace=request.namespace, user=request.user, inventory=EMPTY)
+    context = case.context._replace(
+        namespace=request.namespace, user=request.user, inventory=EMPTY_INVENTORY
+    )
     context = context._replace(operation="CREATE", old_metadata=None)
     in_a_file = check(request.object, case.rules, context).findings
     at_admission = decider.validate(request, Action.DENY, TODAY).findings

@@ -19,7 +19,7 @@ from kubernetes.client import models
 from policies.loading import load_policy
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.engine.fixing import fix
-from rules.engine.trait_names import read_keys
+from rules.engine.relevant_names import relevant_keys
 from rules.profile.context import Context
 from tests.testkit.admission.replicas import ACCOUNT_MOUNT, CONTAINER_LISTS, review_of_replica
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, review_body, variable
@@ -380,11 +380,11 @@ def test_the_cache_keeps_every_key_that_rules_ask_for(part: str) -> None:
         manifest = recording(case.manifest, "", reads)
         context = Context(TODAY, "team-vision", "alice", "CREATE")
         fix(manifest, case.rules, context)
-        kept = read_keys(case.policy.profile)
+        kept = relevant_keys(case.policy.profile)
         present = (case.manifest.get("metadata") or {}).get(part) or {}
         asked = {key for place, key in reads if place == f"/metadata/{part}"} - {*present, ""}
         missing = [key for key in asked if not kept[key]]
-        assert missing == [], "rules/engine/trait_names.py does not know these keys"
+        assert missing == [], "rules/engine/relevant_names.py does not know these keys"
 
 
 def test_owners_of_the_log_are_those_of_each_pod() -> None:

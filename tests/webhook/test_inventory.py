@@ -21,8 +21,8 @@ from policies.controller_files import (
     parse_inventory,
 )
 from rules.inventory.inventory import (
-    EMPTY,
-    RECORDS,
+    EMPTY_INVENTORY,
+    RECORD_TYPES,
     ConfigMap,
     Inventory,
     RuntimeClass,
@@ -92,7 +92,7 @@ def test_an_inventory_survives_its_files(parts: int) -> None:
 
 def test_every_kind_of_record_survives_json() -> None:
     """A new kind may have fields of types that JSON does not have."""
-    for kind in RECORDS:
+    for kind in RECORD_TYPES:
         record = kind(*(_example(hint) for hint in get_type_hints(kind).values()))
         inventory = Inventory({kind: {"a": {"b": record}}})
         assert from_json(json.loads(json.dumps(to_json(inventory)))) == inventory
@@ -139,7 +139,7 @@ def test_a_part_that_is_missing_makes_nothing_known(mounted: Mounted, part: int)
     assert mounted.policy.active.source.inventory == KNOWN
     (mounted.folder / file_name(part)).unlink()
     mounted.policy.reload()
-    assert mounted.policy.active.source.inventory == EMPTY
+    assert mounted.policy.active.source.inventory == EMPTY_INVENTORY
     assert not mounted.files.valid
 
 
@@ -151,7 +151,7 @@ def test_what_was_checked_too_long_ago_is_not_known(mounted: Mounted) -> None:
     assert not mounted.files.valid
     mounted.now += 2
     mounted.policy.reload()
-    assert mounted.files.inventory == EMPTY
+    assert mounted.files.inventory == EMPTY_INVENTORY
 
 
 def test_a_new_decider_is_made_only_for_another_inventory(mounted: Mounted) -> None:
@@ -206,7 +206,7 @@ async def test_pods_are_evaluated_by_what_is_known(
         assert not await is_allowed(server, size=size)
         assert await is_allowed(server, namespace="team-speech", size=size)
         assert await is_allowed(server, "other", size=size)
-        mounted.write(EMPTY)
+        mounted.write(EMPTY_INVENTORY)
         assert await is_allowed(server, size=size)
 
 

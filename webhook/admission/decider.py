@@ -16,7 +16,7 @@ from rules.engine.evaluation import RuleFailure
 from rules.engine.fixing import fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.rule import load_module
 from rules.workloads.future_pods import future_pods, has_final_pods
@@ -142,7 +142,7 @@ class Decider:
     `inventory` is what is known of other objects.
     """
 
-    def __init__(self, policy: Policy, inventory: Inventory = EMPTY) -> None:
+    def __init__(self, policy: Policy, inventory: Inventory = EMPTY_INVENTORY) -> None:
         self.policy = policy
         self._inventory = inventory
         self.rules = policy.rule_set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from rules.base.json_values import Operation, apply, as_object, as_objects, as_text, find_value, put
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
-from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
+from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
@@ -142,7 +142,7 @@ def _verb(request: AdmissionRequest, finding: Finding) -> str:
 # A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
 # Everything else is admitted with a warning.
 
-TOO_LARGE, TIMEOUT = "too-large", "timeout"
+TOO_LARGE_REASON, TIMEOUT_REASON = "too-large", "timeout"
 """In place of a rule's name, why an object was not evaluated."""
 # Operations of a patch; each takes the API server longer than gpuward.
 MAX_OPERATIONS = 1_000
@@ -155,7 +155,7 @@ def too_large(request: AdmissionRequest) -> str:
 
 
 def not_evaluated(
-    review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE
+    review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE_REASON
 ) -> Decision:
     """The decision about an object that is not evaluated, `because` of a bound or of time."""
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
@@ -215,7 +215,7 @@ def evaluate(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
         result = check(request.object, rules, context, steps=steps)
     if request.old is not None and result.findings:
         before = check(request.old, rules, context._replace(old_metadata=None), steps=steps)
-        result.findings = introduced(result.findings, before.findings)
+        result.findings = introduced_findings(result.findings, before.findings)
     return result
 
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Json
-from rules.objects.kubernetes_objects import CLAIM_PATHS
-from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS
 
 # Read and write JSON with orjson where it is installed, else with the standard library.
 #
@@ -142,7 +141,7 @@ class AdmissionReview(NamedTuple):
     @property
     def is_claim(self) -> bool:
         """Whether a claim for devices is created, or a template of one."""
-        return self.group == CLAIM_GROUP and self.kind in CLAIM_PATHS
+        return self.group == CLAIM_GROUP and self.kind in CLAIM_SPEC_PATHS
 
 
 def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:

@@ -11,17 +11,17 @@ from msgspec.json import Decoder, Encoder
 
 from rules.base.caching import BoundedCache
 from rules.base.words import matches_any
-from rules.engine.rule_set import RuleSet
-from rules.engine.trait_names import (
+from rules.engine.relevant_names import (
     RULES_ABOUT_EVERY_IMAGE,
     is_launcher_image,
     is_ordinary_image,
     may_read_command,
     may_set_size,
-    read_keys,
-    read_variables,
+    relevant_keys,
+    relevant_variables,
 )
-from rules.profile.profile import union
+from rules.engine.rule_set import RuleSet
+from rules.profile.profile import union_in_order
 from webhook.admission.decider import Decider
 from webhook.admission.enforcement import FIXED_ANNOTATION, LAST_APPLIED
 from webhook.decision_cache.records import (
@@ -115,7 +115,7 @@ class SpecTexts:
     """The texts of specs for decisions by `decider`; kept in at most `max_bytes`."""
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
-        self._read_variables = read_variables(decider.policy.profile)
+        self._read_variables = relevant_variables(decider.policy.profile)
         self._kept: BoundedMap[tuple[bytes, tuple[str, ...]], bytes] = BoundedMap(max_bytes)
 
     @property
@@ -265,7 +265,7 @@ class HeadTexts:
     """The texts for decisions by `decider`; kept in at most `max_bytes`."""
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
-        self._read_keys = read_keys(decider.policy.profile)
+        self._read_keys = relevant_keys(decider.policy.profile)
         self._names_matter = decider.depends_on_names
         self._kept: BoundedMap[_Key, HeadText] = BoundedMap(max_bytes)
 
@@ -344,7 +344,7 @@ class ImagePatterns(BoundedCache[str, tuple[str, ...]]):
         """The patterns for a new `namespace`."""
         images = [exception.images for exception in self._rules.exceptions_in(namespace)]
         images += [one.images for one in self._rules.profile.components_in(namespace)]
-        patterns = union(images)
+        patterns = union_in_order(images)
         if self._tells_all_apart or len(patterns) > _MAX_PATTERNS:
             patterns = _EVERY_IMAGE
         return self.store(namespace, patterns)

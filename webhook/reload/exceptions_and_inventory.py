@@ -22,7 +22,7 @@ from policies.controller_files import (
 from policies.gpu_exceptions import acceptances
 from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from webhook.telemetry.log import Log
 
 V = TypeVar("V")
@@ -176,7 +176,7 @@ class InventoryFiles:
 
     def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
-        self._files = CheckedFiles(lambda: _read(folder), _parse_inventory, EMPTY, clock)
+        self._files = CheckedFiles(lambda: _read(folder), _parse_inventory, EMPTY_INVENTORY, clock)
         self._logged: tuple[str, int] | None = None
 
     @property

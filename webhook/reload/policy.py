@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from policies.loading import PolicyError, default_policy, parse_policy, read_policy_file
 from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from webhook.admission.decider import Decider
 from webhook.reload.exceptions_and_inventory import GpuExceptionsFile, InventoryFiles
 
@@ -31,7 +31,7 @@ class PolicySource(NamedTuple):
     name: str
     profiles: tuple[str, ...]
     gpu_exceptions: tuple[PolicyException, ...] = ()
-    inventory: Inventory = EMPTY
+    inventory: Inventory = EMPTY_INVENTORY
 
     def load(self) -> Policy:
         """The policy with all exceptions; PolicyError says what is wrong with it."""
@@ -198,7 +198,7 @@ class PolicyReloader:
         """The policy of `source` with the GpuExceptions that it accepts now; PolicyError."""
         policy, content = source._replace(gpu_exceptions=()).load(), source.content
         accepted = self.gpu_exceptions.accepted_by(policy) if self.gpu_exceptions else ()
-        known = self.inventory.inventory if self.inventory else EMPTY
+        known = self.inventory.inventory if self.inventory else EMPTY_INVENTORY
         decider = Decider(policy._replace(exceptions=policy.exceptions + accepted), known)
         digest = "" if content is None else hashlib.sha256(content).hexdigest()
         source = source._replace(gpu_exceptions=accepted, inventory=known)

@@ -19,7 +19,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from webhook.admission.answer import Answer, answer, bug_of, encode_answer, logged_names, shorten
 from webhook.admission.decider import Decider
-from webhook.admission.enforcement import TIMEOUT, not_evaluated
+from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated
 from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.decision_cache import new_decision_cache
 from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
@@ -158,7 +158,7 @@ class WebhookHandler:
         try:
             return await self.evaluator.answer(task, tenant=head.namespace or head.user)
         except NotEvaluatedError as error:
-            decision = not_evaluated(head, route.mode, str(error), because=TIMEOUT)
+            decision = not_evaluated(head, route.mode, str(error), because=TIMEOUT_REASON)
             decider = self._policy.active.decider
             return encode_answer(head, route, decider.with_contact(decision))
 

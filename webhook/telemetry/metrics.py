@@ -48,7 +48,7 @@ class MetricInfo(NamedTuple):
     text: str
 
 
-_G, _C = GaugeMetricFamily, CounterMetricFamily
+_Gauge, _Counter = GaugeMetricFamily, CounterMetricFamily
 
 
 class ServerState(NamedTuple):
@@ -58,86 +58,106 @@ class ServerState(NamedTuple):
     """
 
     policy_valid: Annotated[
-        bool, MetricInfo(_G, "policy_valid", "1 if the policy in the file is the active one.")
+        bool, MetricInfo(_Gauge, "policy_valid", "1 if the policy in the file is the active one.")
     ]
     policy_since: Annotated[
         float,
-        MetricInfo(_G, "policy_loaded_timestamp_seconds", "When the active policy was loaded."),
+        MetricInfo(_Gauge, "policy_loaded_timestamp_seconds", "When the active policy was loaded."),
     ]
     certificate_expiry: Annotated[
         float | None,
-        MetricInfo(_G, "certificate_not_after_timestamp_seconds", "When the certificate expires."),
+        MetricInfo(
+            _Gauge, "certificate_not_after_timestamp_seconds", "When the certificate expires."
+        ),
     ]
     certificate_seconds: Annotated[
         float | None,
-        MetricInfo(_G, "certificate_expiry_seconds", "Seconds until the certificate expires."),
+        MetricInfo(_Gauge, "certificate_expiry_seconds", "Seconds until the certificate expires."),
     ]
     connections: Annotated[
         int,
-        MetricInfo(_G, "connections", "Open TLS connections, including those in their handshake."),
+        MetricInfo(
+            _Gauge, "connections", "Open TLS connections, including those in their handshake."
+        ),
     ]
     waiting: Annotated[
-        int, MetricInfo(_G, "waiting_requests", "Requests whose body has not arrived completely.")
+        int,
+        MetricInfo(_Gauge, "waiting_requests", "Requests whose body has not arrived completely."),
     ]
     large_bytes: Annotated[
         int,
-        MetricInfo(_G, "large_body_bytes", "Bytes reserved for large bodies that are being read."),
+        MetricInfo(
+            _Gauge, "large_body_bytes", "Bytes reserved for large bodies that are being read."
+        ),
     ]
     large_reviews: Annotated[
         int,
-        MetricInfo(_G, "large_reviews", "Large reviews that are being evaluated, or wait for it."),
+        MetricInfo(
+            _Gauge, "large_reviews", "Large reviews that are being evaluated, or wait for it."
+        ),
     ]
     ended_workers: Annotated[
         int,
         MetricInfo(
-            _C, "ended_evaluations", "Evaluations that were ended: too slow, or too much memory."
+            _Counter,
+            "ended_evaluations",
+            "Evaluations that were ended: too slow, or too much memory.",
         ),
     ]
     cache_hits: Annotated[
-        int, MetricInfo(_C, "decision_cache_hits", "Reviews answered by a kept decision.")
+        int, MetricInfo(_Counter, "decision_cache_hits", "Reviews answered by a kept decision.")
     ]
     cache_misses: Annotated[
         int,
-        MetricInfo(_C, "decision_cache_misses", "Reviews whose new decision the cache may keep."),
+        MetricInfo(
+            _Counter, "decision_cache_misses", "Reviews whose new decision the cache may keep."
+        ),
     ]
     cache_bytes: Annotated[
-        int, MetricInfo(_G, "decision_cache_bytes", "Bytes that kept decisions take.")
+        int, MetricInfo(_Gauge, "decision_cache_bytes", "Bytes that kept decisions take.")
     ]
     dropped_log_lines: Annotated[
-        int, MetricInfo(_C, "dropped_log_lines", "Log lines dropped because nobody read them.")
+        int,
+        MetricInfo(_Counter, "dropped_log_lines", "Log lines dropped because nobody read them."),
     ]
     draining: Annotated[
-        bool, MetricInfo(_G, "draining", "1 while the server drains before it stops.")
+        bool, MetricInfo(_Gauge, "draining", "1 while the server drains before it stops.")
     ]
-    policy_loads: Annotated[int, MetricInfo(_C, "policy_loads", "Policies loaded since the start.")]
+    policy_loads: Annotated[
+        int, MetricInfo(_Counter, "policy_loads", "Policies loaded since the start.")
+    ]
     policy_failures: Annotated[
         int,
-        MetricInfo(_C, "policy_reload_failures", "Changes of the policy file that cannot be used."),
+        MetricInfo(
+            _Counter, "policy_reload_failures", "Changes of the policy file that cannot be used."
+        ),
     ]
     gpu_exceptions: Annotated[
         int,
-        MetricInfo(_G, "gpu_exceptions", "GpuExceptions that apply, or have ended lately."),
+        MetricInfo(_Gauge, "gpu_exceptions", "GpuExceptions that apply, or have ended lately."),
     ]
     gpu_exceptions_valid: Annotated[
         bool,
         MetricInfo(
-            _G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used, or soon not."
+            _Gauge,
+            "gpu_exceptions_valid",
+            "0 if the file with GpuExceptions is not used, or soon not.",
         ),
     ]
     inventory_objects: Annotated[
         int,
-        MetricInfo(_G, "inventory_objects", "Other objects of the cluster that rules know."),
+        MetricInfo(_Gauge, "inventory_objects", "Other objects of the cluster that rules know."),
     ]
     inventory_valid: Annotated[
         bool,
         MetricInfo(
-            _G, "inventory_valid", "0 if the files of the inventory are not used, or soon not."
+            _Gauge, "inventory_valid", "0 if the files of the inventory are not used, or soon not."
         ),
     ]
     certificate_failures: Annotated[
         int,
         MetricInfo(
-            _C, "certificate_reload_failures", "Attempts to load the certificate that failed."
+            _Counter, "certificate_reload_failures", "Attempts to load the certificate that failed."
         ),
     ]
     policy_digest: str

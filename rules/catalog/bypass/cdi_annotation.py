@@ -25,7 +25,7 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_METADATA_KEY
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 CDI_PREFIX = "cdi.k8s.io/"
@@ -43,7 +43,7 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     runtime_class = as_text(pod.spec.get("runtimeClassName"))
     path = (*pod.metadata_path, "annotations", key)
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
-    advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
+    advice = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
     request = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
     if KATA_RUNTIME in runtime_class:
         message = (

@@ -31,15 +31,19 @@ from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger, remove_and_request
+from rules.gpu.visibility_edits import (
+    NODE_DEBUGGER_ADVICE,
+    is_node_debugger,
+    remove_and_request_advice,
+)
 from rules.gpu.volumes import (
-    TREES,
+    FOLDERS_ABOVE_DEVICES,
     HostMount,
-    by_volume,
     containers_of,
+    group_by_volume,
     host_mounts,
     is_gpu_file,
-    is_passed_through,
+    is_passthrough_file,
 )
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
@@ -56,13 +60,13 @@ def check(pod: Pod, context: Context) -> Findings:
     ]
     if mounts and not _is_suspect(pod, context):
         mounts = [mount for mount in mounts if not _shows_other_devices_too(mount.path)]
-    for group in by_volume(mounts):
+    for group in group_by_volume(mounts):
         yield _finding(pod, max(group, key=_action), containers_of(group))
 
 
 def _shows_other_devices_too(path: str) -> bool:
     """Whether `path` shows devices of other kinds too, so that it alone says nothing about GPUs."""
-    return path in TREES or is_passed_through(path)
+    return path in FOLDERS_ABOVE_DEVICES or is_passthrough_file(path)
 
 
 def _is_suspect(pod: Pod, context: Context) -> bool:
@@ -79,18 +83,18 @@ def _action(mount: HostMount) -> Action:
 
 
 def _what_it_shows(pod: Pod, path: str) -> str:
-    if is_passed_through(path):
+    if is_passthrough_file(path):
         return "perhaps a GPU"
-    if path in TREES:
+    if path in FOLDERS_ABOVE_DEVICES:
         return "accelerators" if excludes_nvidia(pod) else "GPUs"
     return "a GPU"
 
 
 def _advice(pod: Pod, mount: HostMount) -> str:
     if is_node_debugger(pod):
-        return IN_NODE_DEBUGGER
+        return NODE_DEBUGGER_ADVICE
     if mount.container.role == "ephemeral":
-        return remove_and_request(mount.container, "remove the mount")
+        return remove_and_request_advice(mount.container, "remove the mount")
     return ACCELERATOR_ADVICE if excludes_nvidia(pod) else GPU_ADVICE
 
 

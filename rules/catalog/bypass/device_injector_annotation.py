@@ -48,11 +48,11 @@ from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.gpu.volumes import (
-    DEVICE_LISTS,
-    MAJOR_NUMBERS,
-    TREES,
+    DEVICE_LIST_PATH,
+    FOLDERS_ABOVE_DEVICES,
+    GPU_MAJOR_NUMBERS,
     clean_path,
     is_gpu_file,
     is_helper_file,
@@ -90,8 +90,8 @@ def check(pod: Pod, context: Context) -> Findings:
 
 _PLAIN_LIST_ADVICE = "write the value as a list with one `- path: /dev/…` for each device"
 _REMOVE_ADVICE = (
-    f"remove the annotation and {REQUEST_IN_LIMITS}; a pod that requests all GPUs of a node may "
-    "name their files (option `node_devices`)"
+    f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}; "
+    "a pod that requests all GPUs of a node may name their files (option `node_devices`)"
 )
 
 
@@ -129,7 +129,7 @@ def _names_of_gpus(value: str, pod: Pod) -> Iterator[str]:
 
 
 def _shows_all_gpus(path: str) -> bool:
-    return path in TREES or path.startswith(DEVICE_LISTS)
+    return path in FOLDERS_ABOVE_DEVICES or path.startswith(DEVICE_LIST_PATH)
 
 
 def _is_gpu_of_others(path: str, pod: Pod) -> bool:
@@ -137,7 +137,7 @@ def _is_gpu_of_others(path: str, pod: Pod) -> bool:
 
 
 def _is_gpu_number(number: str) -> bool:
-    return re.fullmatch(DECIMAL_PATTERN, number) is None or int(number) in MAJOR_NUMBERS
+    return re.fullmatch(DECIMAL_PATTERN, number) is None or int(number) in GPU_MAJOR_NUMBERS
 
 
 def _is_gpu_class(device_class: str, pod: Pod) -> bool:

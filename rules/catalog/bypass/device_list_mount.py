@@ -31,9 +31,9 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import DEVICE_LIST_MOUNT
-from rules.gpu.visibility import VOID
-from rules.gpu.visibility_edits import remove_and_request
-from rules.gpu.volumes import DEVICE_LISTS, clean_path, host_path
+from rules.gpu.visibility import VOID_VALUE
+from rules.gpu.visibility_edits import remove_and_request_advice
+from rules.gpu.volumes import DEVICE_LIST_PATH, clean_path, host_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 NULL_DEVICE = "/dev/null"
@@ -48,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         for index, mount in container.mounts:
             path = clean_path(as_text(mount.get("mountPath")))
             # The directory alone names no device. The toolkit needs no separator after it.
-            if path == DEVICE_LISTS or not path.startswith(DEVICE_LISTS):
+            if path == DEVICE_LIST_PATH or not path.startswith(DEVICE_LIST_PATH):
                 continue
             name = as_text(mount.get("name"))
             volume = volumes.get(name, {})
@@ -65,8 +65,8 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(container: Container, path: str, indices: list[int], source: str) -> Finding:
     mounts = (*container.path, "volumeMounts")
-    device = path.removeprefix(DEVICE_LISTS).removeprefix("/")
-    if device == VOID:
+    device = path.removeprefix(DEVICE_LIST_PATH).removeprefix("/")
+    if device == VOID_VALUE:
         effect = "which hides no GPU, and with which older toolkits of NVIDIA do not start it"
     else:
         when = "which" if source == NULL_DEVICE else "which, if it leads to /dev/null,"
@@ -77,9 +77,9 @@ def _finding(container: Container, path: str, indices: list[int], source: str) -
         key=f"volumeMounts.{path}",
         message=f"{container} mounts {source} at {display(path, 120)}, {effect}",
         container=container,
-        help=remove_and_request(container, "remove the mount"),
+        help=remove_and_request_advice(container, "remove the mount"),
         fix=Fix("remove the mount", tuple(remove((*mounts, index)) for index in indices)),
-        action=Action.WARN if device == VOID else Action.DENY,
+        action=Action.WARN if device == VOID_VALUE else Action.DENY,
     )
 
 

@@ -34,12 +34,12 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import RDMA, requests_gpu
+from rules.gpu.devices import RDMA_PATTERN, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
+    certainly_gets_no_gpu,
     describe_setting,
-    has_no_device,
-    looks_legacy,
+    looks_like_legacy_image,
     prefix_findings,
     visibility,
 )
@@ -62,7 +62,7 @@ ENABLED_VALUE = "enabled"
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which a container takes devices."""
     for container in pod.containers:
-        if has_no_device(container):
+        if certainly_gets_no_gpu(container):
             continue
         state = visibility(container)
         has_gpu = requests_gpu(container)
@@ -77,7 +77,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                     container, variable, effect=f": {effect}", within=own_prefix
                 )
                 yield from (finding._replace(action=Action.WARN) for finding in found)
-            elif _may_be_enabled(container.value_of(variable)):
+            elif _may_be_enabled(container.env_value(variable)):
                 is_certain = not has_gpu and _lists_devices(container, state)
                 effect += _qualification(has_gpu=has_gpu, is_certain=is_certain)
                 yield _finding(container, variable, effect, is_certain=is_certain)
@@ -90,7 +90,7 @@ def _may_be_enabled(value: str | None) -> bool:
 def _lists_devices(container: Container, state: Visibility) -> bool:
     """Whether the list of visible devices has an entry, whatever the image is."""
     if state is Visibility.UNSET:
-        return looks_legacy(container)
+        return looks_like_legacy_image(container)
     return state in (Visibility.DRIVER_ONLY, Visibility.GRANTED)
 
 
@@ -101,7 +101,7 @@ def _qualification(*, has_gpu: bool, is_certain: bool) -> str:
 
 
 def _has_rdma(container: Container) -> bool:
-    return any(RDMA.search(name.lower()) for name in container.limits)
+    return any(RDMA_PATTERN.search(name.lower()) for name in container.limits)
 
 
 def _finding(container: Container, variable: str, effect: str, *, is_certain: bool) -> Finding:

@@ -59,7 +59,7 @@ def _finding(container: Container, variable: str) -> Finding:
         key=name,
         message=(
             f"{container} asks for a GPU and sets "
-            f"{name}={display(container.value_of(variable))}, which may hide it"
+            f"{name}={display(container.env_value(variable))}, which may hide it"
         ),
         container=container,
         help="remove the variable: the device plugin sets it",

@@ -28,7 +28,7 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
+from rules.gpu.visibility import certainly_gets_no_gpu, describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -38,10 +38,10 @@ POWER_VERBS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_D
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that requests the right to configure or monitor MIG devices."""
     for container in pod.containers:
-        if has_no_device(container):
+        if certainly_gets_no_gpu(container):
             continue
         for variable in POWER_VERBS:
-            if variable in container.env and container.value_of(variable) != "":
+            if variable in container.env and container.env_value(variable) != "":
                 yield _finding(container, variable)
             elif variable not in container.env and container.has_sys_admin:
                 yield from prefix_findings(container, variable, effect=f": {_effect(variable)}")

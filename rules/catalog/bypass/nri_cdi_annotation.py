@@ -29,7 +29,7 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_METADATA_KEY
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 DOMAIN = "nvidia.cdi.k8s.io"
@@ -58,7 +58,7 @@ def _finding(pod: Pod, key: str, devices: str) -> Finding:
         f"the pod's annotation {display(key)} gives {target} the devices {display(devices)}, "
         "which the scheduler has not counted"
     )
-    advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
+    advice = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
     return Finding(path=path, key=key, message=message, help=advice, fix=fix)
 

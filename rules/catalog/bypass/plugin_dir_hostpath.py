@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
+from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -137,7 +137,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container one of these directories."""
     mounts = [mount for mount in host_mounts(pod) if _revealed_directory(mount)]
     if mounts and is_for_gpus(pod):
-        for group in by_volume(mounts):
+        for group in group_by_volume(mounts):
             mount, directory = group[0], _revealed_directory(group[0])
             message = (
                 f"{mount.container} sees {display(mount.path)} of the node through the volume "

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 
 from rules.base.json_values import Path, display
 from rules.base.traits import HOST_PATH
-from rules.gpu.commands import MAX_CHARACTERS, Command, bounded_commands
+from rules.gpu.commands import MAX_COMMAND_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
-from rules.gpu.visibility_edits import remove_and_request
+from rules.gpu.visibility_edits import remove_and_request_advice
 from rules.gpu.volumes import host_mounts
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -57,7 +57,7 @@ def _finding_of_first_option(container: Container, command: Command) -> Finding 
                     "GPUs that the scheduler has not counted"
                 ),
                 container=container,
-                help=remove_and_request(container, "remove the command"),
+                help=remove_and_request_advice(container, "remove the command"),
             )
     return None
 
@@ -68,7 +68,7 @@ def _finding_of_unread_commands(container: Container) -> Finding:
         key="run",
         message=(
             f"{container} has commands that were not read, because those of the pod have more than "
-            f"{MAX_CHARACTERS:,} characters: they may start containers with GPUs that the "
+            f"{MAX_COMMAND_CHARACTERS:,} characters: they may start containers with GPUs that the "
             "scheduler has not counted"
         ),
         container=container,

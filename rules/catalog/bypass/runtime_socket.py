@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -52,7 +52,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container the socket of a runtime."""
     mounts = [mount for mount in host_mounts(pod) if mount.path in PATHS_SHOWING_SOCKETS]
     if mounts and is_for_gpus(pod):
-        for group in by_volume(mounts):
+        for group in group_by_volume(mounts):
             mount = group[0]
             yield Finding(
                 path=mount.field,

@@ -21,7 +21,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import RUNTIME_CLASS
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.inventory.inventory import RuntimeClass
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -42,7 +42,7 @@ def check(pod: Pod, context: Context) -> Findings:
             f"the pod names the runtime class {named} and none of its "
             "containers asks for a GPU: they may get GPUs that the scheduler has not counted"
         )
-        advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS}"
+        advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS_ADVICE}"
         yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
 
 

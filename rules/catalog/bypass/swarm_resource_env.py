@@ -40,7 +40,7 @@ from rules.gpu.visibility import (
     visibility,
     visible_variables,
 )
-from rules.gpu.visibility_edits import hide_fix, remove_and_request, remove_edits
+from rules.gpu.visibility_edits import hide_fix, remove_and_request_advice, remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
@@ -76,7 +76,7 @@ def _finding(container: Container, variable: str) -> Finding:
             "has not counted"
         ),
         container=container,
-        help=remove_and_request(container, "remove it"),
+        help=remove_and_request_advice(container, "remove it"),
         fix=_fix(container, variable),
         action=Action.DENY if _is_certainly_for_gpus(container, variable) else Action.WARN,
     )
@@ -90,7 +90,7 @@ def _is_certainly_for_gpus(container: Container, variable: str) -> bool:
     profile = container.profile
     if variable in profile.alternative_variables:
         return True
-    words = (container.value_of(variable) or "").lower().split(",")
+    words = (container.env_value(variable) or "").lower().split(",")
     is_all = any(word.strip() == "all" for word in words)
     return is_all or any(matches(p, variable) for p in profile.chosen_alternatives)
 

@@ -35,7 +35,7 @@ from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
-    ALTERNATIVE,
+    ALTERNATIVE_VARIABLE,
     Visibility,
     display_variable,
     is_for_requested_gpu,
@@ -70,7 +70,7 @@ def check(pod: Pod, context: Context) -> Findings:
 def _may_give_gpus(container: Container, variable: str, value: str) -> bool:
     if variable in container.env:
         return False
-    known = container.profile.visible_variable(variable) or ALTERNATIVE
+    known = container.profile.visible_variable(variable) or ALTERNATIVE_VARIABLE
     replaces_choice = uses_device_plugin(container) and is_for_requested_gpu(known, container)
     return replaces_choice or parse_visibility(value, known) not in HARMLESS_VISIBILITIES
 

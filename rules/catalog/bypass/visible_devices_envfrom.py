@@ -40,8 +40,8 @@ from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import (
     describe_request,
+    name_of_unknown_device,
     requests_gpu,
-    unknown_device,
     uses_device_plugin,
 )
 from rules.gpu.visibility import matching_prefixes
@@ -103,7 +103,7 @@ def _finding(
         fix = hide_fix(
             container,
             variable,
-            safe=is_alternative and pod.is_final and not unknown_device(container),
+            safe=is_alternative and pod.is_final and not name_of_unknown_device(container),
         )
     return Finding(
         path=(*container.path, "envFrom", index, "prefix"),

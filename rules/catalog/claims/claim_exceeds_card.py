@@ -21,7 +21,7 @@ References
 from rules.base.json_values import as_object, as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import CLAIM_OBJECT
-from rules.profile.platforms.cards import LARGEST
+from rules.profile.platforms.cards import LARGEST_MEMORY_GB
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 _NVIDIA_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
@@ -37,7 +37,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
         amounts = as_object(as_object(request.fields.get("capacity")).get("requests"))
         for name in _MEMORY_CAPACITY_NAMES:
             amount = parse(amounts[name]) if name in amounts else None
-            if isinstance(amount, Quantity) and amount.value > LARGEST * _GIB:
+            if isinstance(amount, Quantity) and amount.value > LARGEST_MEMORY_GB * _GIB:
                 is_alternative = "firstAvailable" in request.path
                 effect = "nobody gets this alternative" if is_alternative else "pods stay Pending"
                 yield Finding(
@@ -45,7 +45,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
                     key=f"capacity.{name}.{request.name}",
                     message=f"the request {display(request.name)} asks for "
                     f"{display(str(amounts[name]))} of memory of one device: the largest known "
-                    f"card has {LARGEST} GB, so {effect}",
+                    f"card has {LARGEST_MEMORY_GB} GB, so {effect}",
                     help="ask for less, or for several devices by count",
                 )
 

@@ -55,9 +55,9 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
 def _faults_of_parameters(
     claim: DeviceClaim, place: Path, parameters: Mapping[str, Any]
 ) -> Findings:
-    from rules.profile.platforms.nvidia_parameters import faults  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.nvidia_parameters import faults_of_parameters  # noqa: PLC0415  # rarely needed
 
-    for fault in faults(parameters):
+    for fault in faults_of_parameters(parameters):
         path = (*place, *fault.path)
         refusal = REFUSAL if fault.is_certain else REFUSAL_BY_SOME
         if fault.gate:

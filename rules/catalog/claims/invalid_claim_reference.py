@@ -26,11 +26,11 @@ from typing import Any
 
 from rules.base.json_values import Path, as_object, as_text, display, put, remove
 from rules.base.traits import RESOURCE_CLAIMS_OF_POD
-from rules.gpu.claims import CLAIM_NAME, FIELD, TEMPLATE_NAME, declared_claims
+from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, TEMPLATE_NAME_FIELD, declared_claims
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-_NAME_FIELDS = (CLAIM_NAME, TEMPLATE_NAME)
+_NAME_FIELDS = (CLAIM_NAME_FIELD, TEMPLATE_NAME_FIELD)
 _SOURCE_FIELD = "source"
 
 
@@ -41,7 +41,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     entries = declared_claims(pod)
     last = {as_text(entry.get("name")): index for index, entry in entries}
     for index, entry in entries:
-        path: Path = (*pod.path, FIELD, index)
+        path: Path = (*pod.path, CLAIMS_FIELD, index)
         name = as_text(entry.get("name"))
         shown = f"the resource claim {display(name)} of the pod" if name else "a claim of the pod"
         given = [field for field in _NAME_FIELDS if entry.get(field)]
@@ -54,10 +54,10 @@ def check(pod: Pod, _context: Context) -> Findings:
                 _fix_by_moving_up(path, entry),
             )
         elif not given:
-            advice = f"write {TEMPLATE_NAME} or {CLAIM_NAME}"
+            advice = f"write {TEMPLATE_NAME_FIELD} or {CLAIM_NAME_FIELD}"
             yield _finding(path, name, f"{shown} names neither a claim nor a template", advice)
         elif len(given) > 1:
-            advice = f"remove {CLAIM_NAME} or {TEMPLATE_NAME}"
+            advice = f"remove {CLAIM_NAME_FIELD} or {TEMPLATE_NAME_FIELD}"
             yield _finding(path, name, f"{shown} names both a claim and a template", advice)
         elif name and last[name] != index:
             advice = "give each a name of its own"
@@ -78,7 +78,7 @@ def _fix_by_moving_up(path: Path, entry: Mapping[str, Any]) -> Fix | None:
 def _finding(path: Path, key: str, fault: str, advice: str, fix: Fix | None = None) -> Finding:
     return Finding(
         path=path,
-        key=f"{FIELD}.{key}",
+        key=f"{CLAIMS_FIELD}.{key}",
         message=f"{fault}: the API server refuses it",
         help=advice,
         fix=fix,

@@ -29,16 +29,16 @@ from typing import Any
 from rules.base.json_values import as_text, display
 from rules.base.traits import KNOWN_CLAIMS, RESOURCE_CLAIMS_OF_POD
 from rules.base.words import has_placeholder, nearest_word
-from rules.gpu.claims import CLAIM_NAME, FIELD, TEMPLATE_NAME, declared_claims
+from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, TEMPLATE_NAME_FIELD, declared_claims
 from rules.inventory.inventory import Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _KIND_BY_FIELD: Mapping[str, type[ResourceClaim | ResourceClaimTemplate]] = {
-    CLAIM_NAME: ResourceClaim,
-    TEMPLATE_NAME: ResourceClaimTemplate,
+    CLAIM_NAME_FIELD: ResourceClaim,
+    TEMPLATE_NAME_FIELD: ResourceClaimTemplate,
 }
-_OTHER_FIELD = {CLAIM_NAME: TEMPLATE_NAME, TEMPLATE_NAME: CLAIM_NAME}
+_OTHER_FIELD = {CLAIM_NAME_FIELD: TEMPLATE_NAME_FIELD, TEMPLATE_NAME_FIELD: CLAIM_NAME_FIELD}
 _MAX_NAME_CHARACTERS = 63  # characters of a name that is compared with others
 _MAX_COMPARED_NAMES = 20  # unknown names of a pod that are compared
 
@@ -78,8 +78,8 @@ def _missing_claim_findings(
     else:
         return
     yield Finding(
-        path=(*pod.path, FIELD, index, field),
-        key=f"{FIELD}.{field}.{name}",
+        path=(*pod.path, CLAIMS_FIELD, index, field),
+        key=f"{CLAIMS_FIELD}.{field}.{name}",
         message=f"the pod {fault}: without such an object it stays Pending",
         help=advice,
     )

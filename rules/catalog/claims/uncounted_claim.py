@@ -27,7 +27,7 @@ from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _RAY_GROUP = "ray.io"
-_PARAMETERS, _NUMBER = "rayStartParams", "num-gpus"
+_PARAMETERS_FIELD, _NUMBER_FIELD = "rayStartParams", "num-gpus"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -35,18 +35,18 @@ def check(pod: Pod, context: Context) -> Findings:
     ray = next((each for each in pod.containers if each.role == "app"), None)
     if pod.object.group != _RAY_GROUP or ray is None or pod.path[-1:] != ("spec",):
         return
-    if _NUMBER in as_object(pod.holder.get(_PARAMETERS)) or request_of(ray).first:
+    if _NUMBER_FIELD in as_object(pod.holder.get(_PARAMETERS_FIELD)) or request_of(ray).first_name:
         return
     name = next(_claims_of_gpus(ray, pod, context), None)
     if name is not None:
-        has_parameters = isinstance(pod.holder.get(_PARAMETERS), dict)
+        has_parameters = isinstance(pod.holder.get(_PARAMETERS_FIELD), dict)
         yield Finding(
-            path=(*pod.path[:-2], _PARAMETERS, *((_NUMBER,) if has_parameters else ())),
-            key=_NUMBER,
-            message=f"{ray} has GPUs by the claim {display(name)}, and {_PARAMETERS} have no "
-            f"{_NUMBER}: Ray counts none of them",
+            path=(*pod.path[:-2], _PARAMETERS_FIELD, *((_NUMBER_FIELD,) if has_parameters else ())),
+            key=_NUMBER_FIELD,
+            message=f"{ray} has GPUs by the claim {display(name)}, and {_PARAMETERS_FIELD} have no "
+            f"{_NUMBER_FIELD}: Ray counts none of them",
             container=ray,
-            help=f"write {_NUMBER} with the number of GPUs that the claim brings, as a text",
+            help=f"write {_NUMBER_FIELD} with the number of GPUs that the claim brings, as a text",
         )
 
 

@@ -20,7 +20,7 @@ from collections import Counter
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import CLAIM_IN_CONTAINER
-from rules.gpu.claims import FIELD, declared_claims
+from rules.gpu.claims import CLAIMS_FIELD, declared_claims
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -37,8 +37,12 @@ def check(pod: Pod, _context: Context) -> Findings:
             if name in declared and times == 1:
                 continue
             shown = display(f"{name}/{request}" if request else name)
-            what = "more than once" if name in declared else f"that {FIELD} of the pod lacks"
-            advice = "name it once" if name in declared else f"add it to {FIELD}, or name one there"
+            what = "more than once" if name in declared else f"that {CLAIMS_FIELD} of the pod lacks"
+            advice = (
+                "name it once"
+                if name in declared
+                else f"add it to {CLAIMS_FIELD}, or name one there"
+            )
             yield Finding(
                 path=(*container.resources_path, "claims", last[name, request]),
                 key=f"claims.{name}/{request}",

@@ -28,7 +28,7 @@ from rules.base.traits import CLAIM_OBJECT
 from rules.base.words import has_few_typos, has_placeholder
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass
-from rules.profile.platforms.device_attributes import CLASSES
+from rules.profile.platforms.device_attributes import VENDOR_CLASSES
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 FIELD = "deviceClassName"
@@ -59,7 +59,12 @@ def check(claim: DeviceClaim, context: Context) -> Findings:
     own = list(context.inventory.all_in(DeviceClass, None))[:_MAX_CLASSES]
     for request in islice(claim.requests(), _MAX_REQUESTS):
         name = as_text(request.fields.get(FIELD))
-        if not name or has_placeholder(name) or len(name) > _MAX_NAME_CHARACTERS or name in CLASSES:
+        if (
+            not name
+            or has_placeholder(name)
+            or len(name) > _MAX_NAME_CHARACTERS
+            or name in VENDOR_CLASSES
+        ):
             continue
         if context.inventory.find(DeviceClass, name) is not None:
             continue
@@ -98,7 +103,7 @@ def _meant_class(name: str, own: list[str]) -> str:
     """The class that `name` is probably meant for; empty if there is none."""
     if name in _CLASS_BY_MISTAKE:
         return _CLASS_BY_MISTAKE[name]
-    for known in (*own, *CLASSES):
+    for known in (*own, *VENDOR_CLASSES):
         # Names with other digits are those of other classes.
         digits = [letter for letter in name if letter.isdigit()]
         if digits != [letter for letter in known if letter.isdigit()]:

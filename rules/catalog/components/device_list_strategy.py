@@ -32,7 +32,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 ACCEPT_ENVVAR_VARIABLE = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 ACCEPT_MOUNTS_VARIABLE = "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS"
 STRATEGY_VARIABLE = "DEVICE_LIST_STRATEGY"
-_FALSE, _TRUE = {"false", "0", "f"}, {"true", "1", "t"}
+_FALSE_WORDS, _TRUE_WORDS = {"false", "0", "f"}, {"true", "1", "t"}
 _MOUNTS_STRATEGY = "volume-mounts"
 _ADVICE = (
     f"set {STRATEGY_VARIABLE} of devicePlugin to cdi-cri, "
@@ -45,7 +45,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     spec = as_object(subject.raw.get("spec"))
     toolkit = _variables_with_index(spec, "toolkit")
     index, accepted = toolkit.get(ACCEPT_ENVVAR_VARIABLE, (0, ""))
-    if accepted.lower() not in _FALSE:
+    if accepted.lower() not in _FALSE_WORDS:
         return
     _, strategy = _variables_with_index(spec, "devicePlugin").get(STRATEGY_VARIABLE, (0, ""))
     cdi = as_object(spec.get("cdi")).get("enabled")
@@ -73,7 +73,7 @@ def _fault(strategy: str, cdi: object, mounts: str) -> tuple[str, Action]:
         why = f"and the device plugin has the strategy {display(strategy)}, which is this variable"
         return f"{why}: pods get no GPU", Action.DENY
     others = [name for name in names if name not in {"envvar", _MOUNTS_STRATEGY}]
-    if not others and mounts.lower() not in _TRUE:
+    if not others and mounts.lower() not in _TRUE_WORDS:
         return f"and without {ACCEPT_MOUNTS_VARIABLE}=true mounts too: pods get no GPU", Action.DENY
     return "", Action.OFF
 

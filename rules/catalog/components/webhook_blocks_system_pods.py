@@ -29,14 +29,14 @@ from typing import Any
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import WEBHOOK_CONFIGURATION
 from rules.gpu.components import (
-    OTHERS,
-    OWN,
-    PEERS,
-    PODS,
-    core_resources,
-    entry_finding,
-    known_entries,
-    kueue_entries,
+    GPUWARD_WEBHOOKS,
+    OTHER_WEBHOOKS,
+    POD_RESOURCE_NAMES,
+    SHARING_WEBHOOKS,
+    core_resources_of_entry,
+    kueue_webhook_entries,
+    webhook_entries,
+    webhook_entry_finding,
 )
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
@@ -47,11 +47,13 @@ _BINDING_RESOURCES = frozenset({"pods/binding", "pods/*", "*/binding"})
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry whose outage blocks system pods."""
-    entries = known_entries(subject, context, (*OWN, *PEERS, *OTHERS))
-    for index, entry in chain(entries, kueue_entries(subject, context)):
+    entries = webhook_entries(
+        subject, context, (*GPUWARD_WEBHOOKS, *SHARING_WEBHOOKS, *OTHER_WEBHOOKS)
+    )
+    for index, entry in chain(entries, kueue_webhook_entries(subject, context)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
             continue
-        what = _what_it_blocks(core_resources(entry, "CREATE"))
+        what = _what_it_blocks(core_resources_of_entry(entry, "CREATE"))
         if not what or _needs_label(entry.get("objectSelector")):
             continue
         service = as_object(as_object(entry.get("clientConfig")).get("service"))
@@ -65,12 +67,12 @@ def check(subject: KubernetesObject, context: Context) -> Findings:
             effect = "an outage keeps the cluster from starting"
             fault = f"has failurePolicy Fail and {called}: {effect}"
             advice = f"exclude them by {NAME_LABEL} in namespaceSelector"
-            yield entry_finding(subject, index, "failurePolicy", fault, advice)
+            yield webhook_entry_finding(subject, index, "failurePolicy", fault, advice)
 
 
 def _what_it_blocks(resources: set[str]) -> str:
     """What an entry that is called for the creation of `resources` blocks; empty if nothing."""
-    if not PODS.isdisjoint(resources):
+    if not POD_RESOURCE_NAMES.isdisjoint(resources):
         return "pods"
     return "" if _BINDING_RESOURCES.isdisjoint(resources) else "the binding of pods"
 

@@ -39,7 +39,7 @@ def check(pod: Pod, context: Context) -> Findings:
     for known in context.inventory.all_in(LimitRange, namespace).values():
         given |= known.requests
     for container in pod.containers:
-        if container.role == "ephemeral" or not request_of(container).first:
+        if container.role == "ephemeral" or not request_of(container).first_name:
             continue
         missing = [
             name

@@ -28,7 +28,7 @@ import re
 from rules.base.json_values import display
 from rules.base.traits import GPU, HOST_PATH
 from rules.gpu.devices import requests_gpu
-from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 DIRECTORIES = ("/usr/local/nvidia/", "/home/kubernetes/bin/nvidia/")
@@ -42,7 +42,7 @@ _LIBRARY_PATTERN = re.compile(
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a GPU container libraries of the driver."""
     mounts = [m for m in host_mounts(pod) if _is_library(m.path) and requests_gpu(m.container)]
-    for group in by_volume(mounts):
+    for group in group_by_volume(mounts):
         mount = group[0]
         yield Finding(
             path=mount.field,

@@ -20,7 +20,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_WORKLOAD
-from rules.gpu.devices import effective_requests, first_request, requested_resources
+from rules.gpu.devices import effective_requests, path_of_first_request, requested_resources
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 MAX_LISTED = 3
@@ -40,7 +40,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
             _resource_with_amount(resource, amounts.get(resource)) for resource in named
         )
         yield Finding(
-            path=first_request(pod, requested[0]),
+            path=path_of_first_request(pod, requested[0]),
             key="daemonset",
             message=f"the DaemonSet takes {taken} of every node that it runs on, for as long as "
             "the node exists",

@@ -39,7 +39,12 @@ References
 from rules.base.traits import NODE, NODE_POOL
 from rules.base.words import matches_any
 from rules.placement.gpu_nodes import is_gpu_label
-from rules.placement.node_labels import NodeSettings, amount_of, node_settings, resources_of_node
+from rules.placement.node_labels import (
+    NodeSettings,
+    node_settings,
+    offered_amount,
+    resources_of_node,
+)
 from rules.placement.tolerations import display_taint
 from rules.profile.profile import Profile, Taint
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
@@ -81,7 +86,7 @@ def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
     for taint in node.profile.taints:
         for name in offered:
             is_gpu = node.profile.resource(name) is not None and matches_any(taint.resources, name)
-            if is_gpu and amount_of(offered, name) != 0:
+            if is_gpu and offered_amount(offered, name) != 0:
                 return f"the node offers {name}", taint
     return None
 

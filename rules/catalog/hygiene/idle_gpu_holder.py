@@ -48,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container, command in commands_of(c for c in pod.containers if _holds_devices(c)):
         idle = _sleep_command(command.texts)
         if idle:
-            resource = request_of(container).first or "a resource claim"
+            resource = request_of(container).first_name or "a resource claim"
             yield Finding(
                 path=command.path(-1),
                 key="command.idle",
@@ -60,7 +60,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _holds_devices(container: Container) -> bool:
-    return container.role == "app" and bool(request_of(container).first or container.claims)
+    return container.role == "app" and bool(request_of(container).first_name or container.claims)
 
 
 def _sleep_command(texts: Sequence[str]) -> str:

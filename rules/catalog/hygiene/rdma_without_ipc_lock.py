@@ -35,7 +35,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     for container in pod.containers:
         name = _rdma_resource(container) if requests_gpu(container) else None
-        if name is None or container.privileged:
+        if name is None or container.is_privileged:
             continue
         if any(added in _LOCKING_CAPABILITIES for _, added in container.added_capabilities):
             continue

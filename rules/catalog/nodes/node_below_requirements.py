@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.traits import NODE
-from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
+from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE_LABEL, REGION_LABELS
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ RUNTIME: Path = (*NODE_INFO, "containerRuntimeVersion")
 def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield each version, system, card or region that the node's mode does not work with."""
     labels = as_object(as_object(node.raw.get("metadata")).get("labels"))
-    mode = as_text(labels.get(MODE))
+    mode = as_text(labels.get(MODE_LABEL))
     if not mode:
         return
     info = as_object(as_object(node.raw.get("status")).get("nodeInfo"))
     from rules.profile.platforms.ack import (  # noqa: PLC0415  # rarely needed
         REGISTERED_SCHEDULER,
         features_of,
-        pages_listing,
+        titles_of_pages_listing,
     )
 
     is_registered = REGISTERED_SCHEDULER in node.profile.scheduler_names
@@ -62,12 +62,12 @@ def check(node: KubernetesObject, _context: Context) -> Findings:
         ):
             advice = f'see "{feature.source.title}" of {feature.source.publisher}'
             if path[-1] in REGION_LABELS:
-                others = pages_listing(as_text(labels.get(path[-1])), features)
+                others = titles_of_pages_listing(as_text(labels.get(path[-1])), features)
                 advice += f", although {others} lists the region" if others else ""
             yield Finding(
                 path=(*node.path, *path),
                 key=f"{feature.name}.{path[-1]}",
-                message=f"the node has the label {MODE}: {mode}, and {fault}",
+                message=f"the node has the label {MODE_LABEL}: {mode}, and {fault}",
                 help=f"{advice}, or choose another mode",
             )
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import KUBELET_CONFIG, NODE_POOL
-from rules.placement.node_labels import GPU_MEM, MODE, SHARING_MODES, node_settings
+from rules.placement.node_labels import GPU_MEM, MODE_LABEL, SHARING_MODES, node_settings
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 FIELD = "cpuManagerPolicy"
@@ -77,7 +77,7 @@ def _in_kubelet_configuration(subject: KubernetesObject) -> Iterator[Path]:
 
 def _in_pools_with_shared_cards(subject: KubernetesObject) -> Iterator[Path]:
     for settings in node_settings(subject):
-        modes = {label.value for label in settings.labels if label.name == MODE}
+        modes = {label.value for label in settings.labels if label.name == MODE_LABEL}
         if not modes.isdisjoint(SHARING_MODES):
             yield from (path for path, policy in settings.cpu_policies if policy == "static")
 

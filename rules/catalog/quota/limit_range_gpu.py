@@ -89,7 +89,7 @@ def _fault_of_containers(amounts: Amounts, resource: str) -> _Fault | None:
     if request is not None and not given.equal_to(request):
         message = f"it differs from `{field}`, so the API server refuses the LimitRange"
         return _Fault("defaultRequest", message, "remove it", api_refuses=True)
-    if not given.accepted_as_integer:
+    if not given.is_accepted_as_integer:
         message = (
             f"every container that asks for none gets the fraction {given.text}, for which the API "
             "server refuses it"

@@ -47,8 +47,14 @@ from typing import NamedTuple
 
 from rules.base.json_values import as_objects, as_text, display
 from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, KNOWN_QUEUES
-from rules.gpu.claims import FIELD, declared_claims, device_classes, is_gpu_class, used_claims
-from rules.gpu.devices import first_request, requested_resources
+from rules.gpu.claims import (
+    CLAIMS_FIELD,
+    declared_claims,
+    device_classes,
+    is_gpu_class,
+    used_claims,
+)
+from rules.gpu.devices import path_of_first_request, requested_resources
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
 from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -78,11 +84,11 @@ def check(pod: Pod, context: Context) -> Findings:
     if local is None or queue is None or (pod.exists and not _waits_for_admission(pod)):
         return
     # A queue can have very many, and is asked for every pod.
-    unknown = context.inventory.once(_unknown_resources, (local.cluster_queue, pod.profile))
+    unknown = context.inventory.compute_once(_unknown_resources, (local.cluster_queue, pod.profile))
     for resource in requested_resources(pod):
         if not _may_cover(queue, resource, unknown, pod.profile):
             yield Finding(
-                path=first_request(pod, resource),
+                path=path_of_first_request(pod, resource),
                 key=f"queue.{resource}",
                 message=f"the ClusterQueue {display(local.cluster_queue)} behind the queue "
                 f"{display(name)} has no quota of {resource}: Kueue admits no workload that "
@@ -103,7 +109,7 @@ def _findings_of_uncounted_claims(pod: Pod, context: Context, queue: str) -> Fin
             is_gpu_class(each, pod.profile, context.inventory) for each in classes
         ):
             yield Finding(
-                path=(*pod.path, FIELD, index),
+                path=(*pod.path, CLAIMS_FIELD, index),
                 key=f"queue.claim.{name}",
                 message=f"the ClusterQueue {display(queue)} covers no resource that the devices of "
                 f"the claim {display(name)} can be counted as: Kueue counts them nowhere, or "

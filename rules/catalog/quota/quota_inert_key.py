@@ -37,8 +37,8 @@ from rules.base.traits import QUOTA
 from rules.base.words import matches_any
 from rules.gpu.amounts import api_refuses_count
 from rules.gpu.quotas import counts_claims
-from rules.gpu.resource_names import renaming
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS
+from rules.gpu.resource_names import renaming_fix
+from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 NATIVE_DOMAIN = "kubernetes.io/"
@@ -64,15 +64,15 @@ def check(quota: Quota, _context: Context) -> Findings:
     inert = {key: name for key in quota.hard if "/" in key and (name := _inert_resource(key))}
     times = Counter(inert.values())
     for key, name in inert.items():
-        if key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name):
+        if key.startswith(LIMITS_PREFIX) and matches_any(quota.profile.limit_quotas, name):
             continue  # the GPU platform counts it
-        right = REQUESTS + name
+        right = REQUESTS_PREFIX + name
         path = (*quota.path, key)
         message = (
             f"the quota's key {display(key)} never counts: Kubernetes limits "
             f"extended resources by their requests alone"
         )
-        fix = renaming([(quota.path, quota.hard)], key, right) if times[name] == 1 else None
+        fix = renaming_fix([(quota.path, quota.hard)], key, right) if times[name] == 1 else None
         advice = (
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )
@@ -87,10 +87,10 @@ def check(quota: Quota, _context: Context) -> Findings:
 
 def _inert_resource(key: str) -> str | None:
     """The extended resource that `key` names without effect; None if Kubernetes counts `key`."""
-    name = key.removeprefix(LIMITS)
+    name = key.removeprefix(LIMITS_PREFIX)
     domain = name.partition("/")[0]
     if (
-        name.startswith(REQUESTS)
+        name.startswith(REQUESTS_PREFIX)
         or NATIVE_DOMAIN in name
         or domain.endswith(KUBERNETES_DOMAIN_SUFFIX)
     ):

@@ -26,7 +26,7 @@ References
 
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
-from rules.gpu.quotas import counting_keys, gpu_key, offers
+from rules.gpu.quotas import counting_keys, first_gpu_key, quota_keys_by_gpu_source
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue, ResourceQuota
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
@@ -47,9 +47,9 @@ def check(quota: Quota, context: Context) -> Findings:
     limiting = [name for name in sorted(quotas) if not COMPUTE_KEYS.isdisjoint(quotas[name].hard)]
     if quota.object.name != next(iter(limiting), None):
         return
-    offered = offers(inventory, quota.profile)
+    offered = quota_keys_by_gpu_source(inventory, quota.profile)
     keys = frozenset(key for known in quotas.values() for key in counting_keys(known))
-    is_limited = any(gpu_key(known, quota.profile, inventory) for known in quotas.values())
+    is_limited = any(first_gpu_key(known, quota.profile, inventory) for known in quotas.values())
     if not offered or is_limited or any(not keys.isdisjoint(each) for each in offered.values()):
         return
     if _has_gpu_queue(quota, inventory):

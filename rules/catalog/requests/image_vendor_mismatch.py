@@ -44,8 +44,9 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=(*container.path, "image"),
                 key="image.vendor",
-                message=f"{container} asks for {display(request_of(container).first)} and runs "
-                f"{display(container.image, 120)}, an image for {_CARDS_BY_VENDOR[vendor]}",
+                message=f"{container} asks for {display(request_of(container).first_name)} "
+                f"and runs {display(container.image, 120)}, an image for "
+                f"{_CARDS_BY_VENDOR[vendor]}",
                 container=container,
                 help="run an image for the cards that it asks for, "
                 f"or ask for {_CARDS_BY_VENDOR[vendor]}",

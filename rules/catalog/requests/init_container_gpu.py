@@ -30,8 +30,8 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not only_init_requests_gpu(pod) or not _has_application(pod):
         return
     for container in pod.containers:
-        name = request_of(container).first
-        if not name or not request_of(container).from_plugin:
+        name = request_of(container).first_name
+        if not name or not request_of(container).is_from_plugin:
             continue
         yield Finding(
             path=container.amount_path(name),

@@ -80,7 +80,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         if size.gpus > gpus and size.launcher.spans_pods and _may_span_pods(pod):
             continue
-        if size.gpus > gpus or size.launcher.uses_all:
+        if size.gpus > gpus or size.launcher.uses_all_gpus:
             yield _finding(container, size, gpus)
     stated = stated_size(pod)
     if stated is not None:
@@ -98,7 +98,7 @@ def _findings_of_stated_size(stated: StatedSize) -> Findings:
     gpus = whole_gpus(stated.container)
     if gpus is None or stated.least <= gpus <= stated.most:
         return
-    name = request_of(stated.container).first
+    name = request_of(stated.container).first_name
     used, consequence = stated.most, "the rest stays idle"
     if gpus < stated.least:
         used = stated.least
@@ -122,7 +122,7 @@ def _has_one_device_per_process(pod: Pod, container: Container) -> bool:
 
 
 def _finding(container: Container, size: ParallelSize, gpus: int) -> Finding:
-    name = request_of(container).first
+    name = request_of(container).first_name
     too_few, too_many = "the program ends when it finds too few", "the rest stays idle"
     return Finding(
         path=size.path,

@@ -29,10 +29,10 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.placement.gpu_nodes import gpu_node_expressions
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    REQUIRED,
+    REQUIRED_AFFINITY,
     expressions,
     impossible_label,
-    is_empty,
+    is_empty_term,
     node_affinity,
     required_terms,
     selector_expressions,
@@ -47,14 +47,14 @@ TermWithPath: TypeAlias = tuple[Path, Mapping[str, Any]]
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each constraint on the node that no node can meet."""
-    has_affinity = node_affinity(pod).get(REQUIRED) is not None
+    has_affinity = node_affinity(pod).get(REQUIRED_AFFINITY) is not None
     is_choosy = has_affinity or bool(pod.node_selector)
     if not is_choosy or pod.is_placed or not pod_requests_gpu(pod):
         return
     terms = required_terms(pod)
-    empty = [path for path, term in terms if is_empty(term)]
+    empty = [path for path, term in terms if is_empty_term(term)]
     if empty or (has_affinity and not terms):
-        path = empty[0] if empty else (*pod.path, *NODE_AFFINITY, REQUIRED)
+        path = empty[0] if empty else (*pod.path, *NODE_AFFINITY, REQUIRED_AFFINITY)
         message = (
             f"{AFFINITY_WORDS} {EMPTY_TERM_FAULT if len(empty) < len(terms) else NO_TERM_FAULT}"
         )
@@ -68,7 +68,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     reported: set[str] = set()
     for path, term in terms:
         label = impossible_label(demand for _, demand in expressions(term))
-        if label is None and not is_empty(term):
+        if label is None and not is_empty_term(term):
             possible.append((path, term))
         elif label is not None and label not in reported:
             reported.add(label)

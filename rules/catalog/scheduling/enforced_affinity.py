@@ -38,13 +38,13 @@ from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
 from rules.placement.gpu_nodes import has_placement_elsewhere, matching_resource
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    REQUIRED,
+    REQUIRED_AFFINITY,
     expression_for,
     expressions,
-    implies,
+    has_writable_affinity,
+    implies_affinity,
     impossible_label,
-    is_empty,
-    is_writable,
+    is_empty_term,
     node_affinity,
     required_terms,
     selector_expressions,
@@ -56,7 +56,7 @@ from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if it may run where an enforced affinity does not allow it."""
     wanted = [a for a in pod.profile.affinities if a.enforce and matching_resource(pod, a)]
-    if not wanted or pod.exists or has_placement_elsewhere(pod) or not is_writable(pod):
+    if not wanted or pod.exists or has_placement_elsewhere(pod) or not has_writable_affinity(pod):
         return
     if pod.spec.get("nodeName"):
         yield _finding(
@@ -72,7 +72,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 pod, [affinity], conflict, label, f"remove what it says of {affinity.key}"
             )
             return
-        if not any(implies(demand, affinity) for demand in selector_expressions(pod)):
+        if not any(implies_affinity(demand, affinity) for demand in selector_expressions(pod)):
             for path in _paths_of_open_terms(pod, affinity):
                 open_terms.setdefault(path, []).append(affinity)
     if open_terms:
@@ -94,17 +94,18 @@ def _paths_of_open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
 
     If there is no required affinity, that of the affinity itself.
     """
-    if node_affinity(pod).get(REQUIRED) is None:
+    if node_affinity(pod).get(REQUIRED_AFFINITY) is None:
         return [_required_terms_path(pod)]
     return [
         path
         for path, term in required_terms(pod)
-        if not is_empty(term) and not any(implies(e, affinity) for _, e in expressions(term))
+        if not is_empty_term(term)
+        and not any(implies_affinity(e, affinity) for _, e in expressions(term))
     ]
 
 
 def _required_terms_path(pod: Pod) -> Path:
-    return (*pod.path, *NODE_AFFINITY, REQUIRED)
+    return (*pod.path, *NODE_AFFINITY, REQUIRED_AFFINITY)
 
 
 def _edits(pod: Pod, open_terms: Mapping[Path, list[NodeAffinity]]) -> Iterator[Edit]:
@@ -122,7 +123,7 @@ def _conflicting_path(pod: Pod, affinity: NodeAffinity) -> Path | None:
     for demand in selector_expressions(pod):
         if demand["key"] == affinity.key and impossible_label([wanted, demand]) is not None:
             return (*pod.path, "nodeSelector", affinity.key)
-    terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
+    terms = [(path, term) for path, term in required_terms(pod) if not is_empty_term(term)]
     if terms and all(_excludes(term, wanted) for _, term in terms):
         return (*terms[0][0], "matchExpressions")
     return None

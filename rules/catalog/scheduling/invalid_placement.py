@@ -33,7 +33,7 @@ from rules.base.words import has_placeholder
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    PREFERRED,
+    PREFERRED_AFFINITY,
     expressions,
     node_affinity,
     required_terms,
@@ -113,8 +113,15 @@ def _node_expressions(pod: Pod) -> Iterator[tuple[Path, Mapping[str, Any], bool]
     for path, term in required_terms(pod):
         for index, expression in expressions(term):
             yield (*path, "matchExpressions", index), expression, True
-    for number, choice in as_objects(node_affinity(pod).get(PREFERRED)):
-        path = (*pod.path, *NODE_AFFINITY, PREFERRED, number, "preference", "matchExpressions")
+    for number, choice in as_objects(node_affinity(pod).get(PREFERRED_AFFINITY)):
+        path = (
+            *pod.path,
+            *NODE_AFFINITY,
+            PREFERRED_AFFINITY,
+            number,
+            "preference",
+            "matchExpressions",
+        )
         for index, expression in expressions(as_object(choice.get("preference"))):
             yield (*path, index), expression, False
 

@@ -41,15 +41,15 @@ from rules.base.traits import GPU_RESOURCE, KNOWN_NODES
 from rules.gpu.devices import (
     devices,
     effective_requests,
-    first_request,
     is_device_class,
+    path_of_first_request,
     requested_resources,
 )
-from rules.inventory.inventory import SURVEY, DeviceClass, Inventory, NodeGroup, NodeSurvey
+from rules.inventory.inventory import SURVEY_NAME, DeviceClass, Inventory, NodeGroup, NodeSurvey
 from rules.objects.container import POD_SPEC
-from rules.placement.node_affinity import Selection, required_terms
+from rules.placement.node_affinity import NodeSelection, required_terms
 from rules.placement.node_labels import GPU_MEM
-from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
+from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, card_memory_of_node, cards_of_share
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # More than any node has; one that counts MiB seems to have a thousand times as many.
@@ -60,15 +60,15 @@ HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield what keeps the pod from every node, if something does."""
-    survey = context.inventory.find(NodeSurvey, SURVEY)
+    survey = context.inventory.find(NodeSurvey, SURVEY_NAME)
     if survey is None or pod.layout is not POD_SPEC or not requested_resources(pod):
         return
     is_updated = pod.exists and context.operation is not None
     if is_updated or _needs_no_scheduling(pod):
         return
-    from rules.placement.node_affinity import selection  # noqa: PLC0415  # not offline
+    from rules.placement.node_affinity import node_selection  # noqa: PLC0415  # not offline
 
-    wanted = selection(pod, survey)
+    wanted = node_selection(pod, survey)
     groups = list(context.inventory.all_in(NodeGroup, None).values())
     if wanted is None or not groups:
         return
@@ -84,7 +84,7 @@ def check(pod: Pod, context: Context) -> Findings:
         yield _finding(path, "labels", reason)
     elif not offering:
         name, reason = _shortage(fitting, amounts)
-        yield _finding(first_request(pod, name), name, reason)
+        yield _finding(path_of_first_request(pod, name), name, reason)
     else:
         yield from _findings_of_too_large_shares(pod, offering, "the nodes", _STAYS_PENDING)
 
@@ -117,7 +117,9 @@ def _has_room(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
     return all(group.resources.get(name, 0) >= amount for name, amount in amounts.items())
 
 
-def _missing_labels(pod: Pod, groups: Sequence[NodeGroup], wanted: Selection) -> tuple[Path, str]:
+def _missing_labels(
+    pod: Pod, groups: Sequence[NodeGroup], wanted: NodeSelection
+) -> tuple[Path, str]:
     """Where the pod selects labels that no node has, and which, if it is a single one."""
     for demand in wanted.always:
         if not any(demand.is_met(group.labels) for group in groups):
@@ -148,7 +150,7 @@ def _findings_of_too_large_shares(
     `nodes` and `effect` are for the messages.
     """
     resource = pod.profile.resource(GPU_MEM)
-    unit = MEBIBYTES.get(resource.unit, 0) if resource else 0
+    unit = MEBIBYTES_BY_UNIT.get(resource.unit, 0) if resource else 0
     cards = [_largest_card_memory(group, unit) for group in groups if group.resources.get(GPU_MEM)]
     if not cards or not all(cards):
         return
@@ -177,9 +179,9 @@ def _largest_card_memory(group: NodeGroup, unit: int) -> int:
     if (
         labelled
         and unit
-        and group.resources[GPU_MEM] * unit <= MAX_CARDS_PER_NODE * labelled.largest
+        and group.resources[GPU_MEM] * unit <= MAX_CARDS_PER_NODE * labelled.largest_mebibytes
     ):
-        return max(stated, labelled.largest // unit)
+        return max(stated, labelled.largest_mebibytes // unit)
     return stated
 
 

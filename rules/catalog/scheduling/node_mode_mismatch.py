@@ -33,7 +33,7 @@ from rules.placement.node_labels import (
     allowed_values,
     offered_resources,
     selected_modes,
-    stated_values,
+    values_without_wildcard,
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -51,7 +51,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         modes = pod.profile.node_modes[label]
         everything = tuple(chain.from_iterable(modes.values()))
         wanted = [name for name in requested_resources(pod) if matches_any(everything, name)]
-        stated = (value for value in stated_values(modes) if modes[value])
+        stated = (value for value in values_without_wildcard(modes) if modes[value])
         fitting = [value for value in stated if _may_offer(modes, value, wanted)]
         selected = allowed_values(pod, label)
         # If no mode fits, the fault is what the pod asks for: `mixed-families` reports it.

@@ -27,12 +27,12 @@ from typing import Any
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
-from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selects_gpu_nodes
+from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selected_gpu_label
 from rules.placement.node_affinity import (
     SPOT_LABELS,
     expression_values,
     expressions,
-    is_empty,
+    is_empty_term,
     required_terms,
     selector_expressions,
 )
@@ -55,7 +55,7 @@ Demand = Mapping[str, Any]
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each term that allows any GPU, if another one names the GPU."""
-    terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
+    terms = [(path, term) for path, term in required_terms(pod) if not is_empty_term(term)]
     if len(terms) < 2 or not pod_requests_gpu(pod):  # noqa: PLR2004  # one term has no alternative
         return
     everywhere = gpu_node_expressions(pod)
@@ -93,7 +93,7 @@ def _key_of_term(term: Demand) -> str:
 def _gpu_label(profile: Profile, demands: Iterable[Demand], everywhere: Sequence[Demand]) -> str:
     """The key of the label by which `demands` choose among the requested GPUs; empty if none."""
     narrower = [demand for demand in demands if not _is_already_demanded(demand, everywhere)]
-    return selects_gpu_nodes(profile, {"matchExpressions": narrower}).partition(": ")[0]
+    return selected_gpu_label(profile, {"matchExpressions": narrower}).partition(": ")[0]
 
 
 def _says_nothing_about_gpus(profile: Profile, term: Demand, everywhere: Sequence[Demand]) -> bool:

@@ -60,12 +60,12 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _findings_of_missing_size(pod: Pod, sizes: set[str]) -> Findings:
-    from rules.profile.platforms.gke import PARTITIONS, SIZES  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.gke import PARTITION_SIZES, PARTITION_SIZES_BY_CARD  # noqa: PLC0415  # rarely needed
 
     cards = allowed_values(pod, CARD_LABEL)
-    if not cards or not cards <= PARTITIONS.keys() or not sizes <= SIZES:
+    if not cards or not cards <= PARTITION_SIZES_BY_CARD.keys() or not sizes <= PARTITION_SIZES:
         return
-    available = sorted({size for card in cards for size in PARTITIONS[card]})
+    available = sorted({size for card in cards for size in PARTITION_SIZES_BY_CARD[card]})
     if sizes.isdisjoint(available):
         path = next((path for path, label, _ in selected_modes(pod) if label == SIZE), pod.path)
         names = " or ".join(sorted(cards))

@@ -40,7 +40,7 @@ from rules.placement.gpu_nodes import (
 from rules.placement.tolerations import (
     display_taint,
     is_tolerated,
-    near_miss_toleration,
+    misspelt_toleration,
     toleration_for,
     untolerated_taints,
 )
@@ -56,7 +56,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     if taints and not targets_gpu_nodes(pod):
         taints = [taint for taint in taints if matching_resource(pod, taint) is not None]
     for taint in untolerated_taints(pod, taints):
-        near_miss = near_miss_toleration(pod, taint)
+        near_miss = misspelt_toleration(pod, taint)
         if near_miss is not None:
             yield _finding(pod, taint, *near_miss)
 

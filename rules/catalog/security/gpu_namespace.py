@@ -26,7 +26,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU
 from rules.base.words import matches_any
-from rules.gpu.claims import OTHER, declared_claims, device_classes, is_gpu_class
+from rules.gpu.claims import OTHER_VENDOR, declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -51,7 +51,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _requests_gpus(container: Container) -> bool:
-    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER})
+    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER_VENDOR})
 
 
 def _may_claim_gpus(container: Container, pod: Pod, context: Context) -> bool:

@@ -26,7 +26,7 @@ References
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
-from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -53,7 +53,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(path=path, key=field, message=message, help=advice, fix=fix)
     mounts = [mount for mount in host_mounts(pod) if mount.path in SHARED_MEMORY_PATHS]
     if mounts and is_for_gpus(pod):
-        for group in by_volume(mounts):
+        for group in group_by_volume(mounts):
             mount = group[0]
             yield Finding(
                 path=mount.field,

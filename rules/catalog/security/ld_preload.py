@@ -45,7 +45,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         for variable in SEPARATORS_BY_VARIABLE:
             if variable in container.env and requests_gpu(container):
-                value = container.value_of(variable)
+                value = container.env_value(variable)
                 if value is None or any(map(_depends_on_process, checked_entries(variable, value))):
                     yield _finding(container, variable, value)
 
@@ -76,7 +76,7 @@ def _finding(container: Container, variable: str, value: str | None) -> Finding:
     )
     advice = f"write absolute paths in {variable}, or remove it"
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
-    path = container.value_path(variable)
+    path = container.env_value_path(variable)
     if value is None:
         path = (*container.env_path(variable), "valueFrom")
     return Finding(

@@ -25,7 +25,7 @@ from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_METADATA_KEY, SHARE
 from rules.gpu.amounts import api_refuses_amounts
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DIVIDED_RESOURCES = (GPU_MEM, GPU_CORE)
@@ -34,27 +34,32 @@ MAX_DIGITS = 4
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield what is wrong with the label, and each container that uses it as a resource."""
-    if CARDS in pod.labels and (fault := _fault(pod, pod.labels[CARDS])):
-        message = f"the pod label {CARDS} is {display(parse(pod.labels[CARDS]).text)}: {fault}"
+    if GPU_COUNT in pod.labels and (fault := _fault(pod, pod.labels[GPU_COUNT])):
+        message = (
+            f"the pod label {GPU_COUNT} is {display(parse(pod.labels[GPU_COUNT]).text)}: {fault}"
+        )
         advice = "write the number of cards that share the container's GPU memory evenly"
-        path = (*pod.metadata_path, "labels", CARDS)
-        yield Finding(path=path, key=f"labels.{CARDS}", message=message, help=advice)
+        path = (*pod.metadata_path, "labels", GPU_COUNT)
+        yield Finding(path=path, key=f"labels.{GPU_COUNT}", message=message, help=advice)
     for container in pod.containers if not pod.layout.gpu_field else ():
-        field = "limits" if CARDS in container.limits else "requests"
-        if CARDS in getattr(container, field):
+        field = "limits" if GPU_COUNT in container.limits else "requests"
+        if GPU_COUNT in getattr(container, field):
             message = (
-                f"{container} asks for {CARDS}, the name under which nodes state how many cards "
-                "they have: no device plugin serves it, so the container gets no GPU by it"
+                f"{container} asks for {GPU_COUNT}, the name under which nodes state "
+                "how many cards they have: no device plugin serves it, "
+                "so the container gets no GPU by it"
             )
-            advice = f"ask for {GPU_MEM}; to spread it over two cards label the pod {CARDS}: '2'"
-            path = (*container.resources_path, field, CARDS)
+            advice = (
+                f"ask for {GPU_MEM}; to spread it over two cards label the pod {GPU_COUNT}: '2'"
+            )
+            path = (*container.resources_path, field, GPU_COUNT)
             yield Finding(
                 path=path,
-                key=f"{field}.{CARDS}",
+                key=f"{field}.{GPU_COUNT}",
                 message=message,
                 container=container,
                 help=advice,
-                api_refuses=api_refuses_amounts(CARDS, container.limits, container.requests),
+                api_refuses=api_refuses_amounts(GPU_COUNT, container.limits, container.requests),
             )
 
 

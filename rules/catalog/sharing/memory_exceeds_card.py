@@ -41,8 +41,8 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
 from rules.gpu.devices import Device, devices
-from rules.placement.node_labels import CARDS, GPU_MEM
-from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_card_memory
+from rules.placement.node_labels import GPU_COUNT, GPU_MEM
+from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, cards_of_share, selected_card_memory
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # No card for data centres has less memory, so smaller amounts need no table.
@@ -75,7 +75,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _is_memory(device: Device) -> bool:
-    return device.resource.vendor == "nvidia" and device.resource.unit in MEBIBYTES
+    return device.resource.vendor == "nvidia" and device.resource.unit in MEBIBYTES_BY_UNIT
 
 
 def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
@@ -84,15 +84,15 @@ def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
 
 
 def _fault(pod: Pod, device: Device, amount: int) -> str | None:
-    asked = amount * MEBIBYTES[device.resource.unit]
+    asked = amount * MEBIBYTES_BY_UNIT[device.resource.unit]
     cards = cards_of_share(pod) if device.name == GPU_MEM else 1
     if asked <= SMALLEST_CARD_MEBIBYTES * cards:
         return None
-    from rules.profile.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
+    from rules.profile.platforms.cards import LARGEST_MEMORY_GB  # noqa: PLC0415  # not for a usual amount
 
     # HAMi can hand out more memory than a card has (deviceMemoryScaling).
     selected = selected_card_memory(pod) if device.name == GPU_MEM else None
-    limit = selected.largest if selected else LARGEST * 1024
+    limit = selected.largest_mebibytes if selected else LARGEST_MEMORY_GB * 1024
     if asked <= limit * cards:
         return None
     share = "which is" if cards == 1 else f"which for each of {cards} cards is"
@@ -113,7 +113,7 @@ def _advice(device: Device) -> str:
         return advice
     if unit == "GiB":
         advice += ", or set `unit: MiB` in a profile if the device plugin counts in MiB"
-    return f"{advice}; the pod label {CARDS} spreads memory over several cards"
+    return f"{advice}; the pod label {GPU_COUNT} spreads memory over several cards"
 
 
 RULE = define_rule(

@@ -66,13 +66,13 @@ from typing import Any
 from rules.base.json_values import as_object, as_text, display, remove
 from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_METADATA_KEY, GPU_VARIABLE, OLD_GPU_KEY
 from rules.base.words import matches_any
-from rules.finding import digest
+from rules.finding import sha256_hex
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
     KAI_GROUP,
     KAI_SCHEDULER,
-    PAYERS,
+    PAYER_KEY_BY_SCHEDULER,
     RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
@@ -120,7 +120,7 @@ def check(pod: Pod, context: Context) -> Findings:
         for variable in container.env:
             harmless = (
                 variable == DISABLING_VARIABLE
-                and container.value_of(DISABLING_VARIABLE) in HARMLESS_VALUES
+                and container.env_value(DISABLING_VARIABLE) in HARMLESS_VALUES
             )
             if variable in RESERVED_VARIABLES and not harmless:
                 yield _finding(container, variable)
@@ -191,8 +191,8 @@ def _findings_of_changed_keys(pod: Pod, old: Mapping[str, Any]) -> Findings:
 
 def _findings_of_new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield the key by which another queue or quota pays for a pod that exists already."""
-    if pod.scheduler in PAYERS and _asks_for_gpus(pod):
-        field, key = PAYERS[pod.scheduler]
+    if pod.scheduler in PAYER_KEY_BY_SCHEDULER and _asks_for_gpus(pod):
+        field, key = PAYER_KEY_BY_SCHEDULER[pod.scheduler]
         if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
             fault = "changes, although it says which queue or quota pays for the pod's GPUs"
             yield _changed_key_finding(pod, field, key, fault)
@@ -253,7 +253,7 @@ def _reserved_key_finding(pod: Pod, context: Context, field: str, key: str, valu
     advice = "remove it: the scheduler writes its own"
     if context.operation == "UPDATE" and pod.object.kind == "Pod":
         # A changed value is a new fault, so the value is part of the identity.
-        identity += f"={digest(as_text(value))[:16]}"
+        identity += f"={sha256_hex(as_text(value))[:16]}"
         advice = "leave it to the scheduler; the option `writers` names who may write it"
     fix = Fix(f"remove the {noun}", (remove(path),))
     return Finding(path=path, key=identity, message=message, help=advice, fix=fix)

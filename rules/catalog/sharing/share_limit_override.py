@@ -59,18 +59,24 @@ LIMIT_VARIABLES = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
 CACHE_VARIABLE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the limits
 MPS_LIMIT_VARIABLES = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 MPS_DIRECTORY_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
-OVERSUBSCRIBE, PRIORITY = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
+OVERSUBSCRIBE_VARIABLE, PRIORITY_VARIABLE = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
 EFFECT_BY_VARIABLE = {
     **dict.fromkeys(
         MPS_LIMIT_VARIABLES, "which may replace the limit that the sharing system sets"
     ),
     MPS_DIRECTORY_VARIABLE: "which may take it away from the MPS daemon that limits the share",
     CACHE_VARIABLE: "which names another file for the limits that the sharing system sets",
-    OVERSUBSCRIBE: "which decides for the sharing system whether memory may be the node's",
-    PRIORITY: "which gives its work another priority than the sharing system does",
+    OVERSUBSCRIBE_VARIABLE: "which decides for the sharing system whether memory may be the node's",
+    PRIORITY_VARIABLE: "which gives its work another priority than the sharing system does",
 }
 WARNED_VARIABLES = frozenset(
-    {POLICY_VARIABLE, OVERSUBSCRIBE, PRIORITY, MPS_DIRECTORY_VARIABLE, *MPS_LIMIT_VARIABLES}
+    {
+        POLICY_VARIABLE,
+        OVERSUBSCRIBE_VARIABLE,
+        PRIORITY_VARIABLE,
+        MPS_DIRECTORY_VARIABLE,
+        *MPS_LIMIT_VARIABLES,
+    }
 )
 # HAMi's webhook writes the variable for this resource.
 PRIORITY_RESOURCE = "nvidia.com/priority"
@@ -132,10 +138,10 @@ def _effect(container: Container, variable: str) -> str:
     if variable == DISABLING_VARIABLE:
         return _switch_effect(container)
     if variable == POLICY_VARIABLE:
-        value = container.value_of(POLICY_VARIABLE)
+        value = container.env_value(POLICY_VARIABLE)
         loose = value in (None, "disable", "DISABLE") or "$(" in value
         return "which may switch off the limit on GPU cores" if loose else ""
-    if variable == PRIORITY and PRIORITY_RESOURCE in container.limits:
+    if variable == PRIORITY_VARIABLE and PRIORITY_RESOURCE in container.limits:
         return ""
     if variable in EFFECT_BY_VARIABLE:
         return EFFECT_BY_VARIABLE[variable]

@@ -32,7 +32,7 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 # Where nobody adds the card.
 PREFIXES_WITHOUT_CARD = ("volcano.sh/", "tencent.com/")
-HAMI_LABEL, IGNORED = "hami.io/webhook", "ignore"
+HAMI_LABEL, IGNORED_VALUE = "hami.io/webhook", "ignore"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -54,7 +54,9 @@ def _gets_no_card(device: Device, pod: Pod) -> bool:
     """Whether nobody adds the card that `device` is a part of."""
     if device.name.startswith(ALIYUN_PREFIX):
         return False  # `core-without-mem` reports those
-    return device.name.startswith(PREFIXES_WITHOUT_CARD) or pod.labels.get(HAMI_LABEL) == IGNORED
+    return (
+        device.name.startswith(PREFIXES_WITHOUT_CARD) or pod.labels.get(HAMI_LABEL) == IGNORED_VALUE
+    )
 
 
 def _finding(container: Container, device: Device) -> Finding:
