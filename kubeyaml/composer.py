@@ -16,17 +16,17 @@ from kubeyaml.events import (
     block_scalar_end,
     empty_value_start,
     events_of,
-    explain,
+    explain_error,
 )
 from kubeyaml.model import Duplicate, LimitError, Limits, RawPlace, YamlError
 from kubeyaml.scalars import (
     MERGE_TAG,
     NUMBER_STARTS,
-    WORDS,
+    RESOLVED_WORDS,
     Scalar,
     json_value,
     key_text,
-    number,
+    parse_number,
     resolve,
     resolve_tagged,
 )
@@ -45,7 +45,7 @@ class MergeKey(str):
     __hash__ = object.__hash__
 
 
-def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> None:
+def merge_entries(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> None:
     """Replace each MergeKey by the entries of its mappings. As in go-yaml, later entries win.
 
     `base` is the offset of the chunk in the file.
@@ -76,9 +76,9 @@ ScalarEvent, AliasEvent = yaml.ScalarEvent, yaml.AliasEvent
 MappingStartEvent, MappingEndEvent = yaml.MappingStartEvent, yaml.MappingEndEvent
 SequenceEndEvent = yaml.SequenceEndEvent
 
-_STYLES: Final = {"": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"}
+_STYLE_NAMES: Final = {"": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"}
 _BLOCK_STYLES: Final = frozenset("|>")
-_ODD_KEYS: Final = frozenset((*WORDS, "<<"))
+_NON_STRING_KEYS: Final = frozenset((*RESOLVED_WORDS, "<<"))
 
 
 class _Anchor:
@@ -131,7 +131,7 @@ class Composer:
             next_event()  # the end of the document
             event = next_event()
         except PARSER_ERRORS as problem:
-            raise explain(problem, event, self._text, self.base) from problem
+            raise explain_error(problem, event, self._text, self.base) from problem
         if type(event) is yaml.DocumentStartEvent:
             raise self._refusal("kubectl ignores this second document; start it with ---", event)
 
@@ -152,18 +152,18 @@ class Composer:
         value, style, note = event.value, event.style, ""
         start, end = event.start_mark.index, event.end_mark.index
         if event.tag is not None or event.anchor is not None:
-            value, note = json_value(self._resolve(event)), _note(event)
+            value, note = json_value(self._resolve(event)), _note_of(event)
         elif not style:
-            if value in WORDS:
+            if value in RESOLVED_WORDS:
                 if not value:
                     start = end = empty_value_start(self._text, start, key_end)
-                value = WORDS[value]
+                value = RESOLVED_WORDS[value]
             elif value[0] in NUMBER_STARTS:
-                value = json_value(number(value))
+                value = json_value(parse_number(value))
         if style and style in "|>":
             end = block_scalar_end(self._text, start, end)
         self._end = end
-        return value, (start, end, key_start, key_end, _STYLES[style], note, None)
+        return value, (start, end, key_start, key_end, _STYLE_NAMES[style], note, None)
 
     # Two methods that do the same: Python is faster where all events are of one class.
     def _mapping(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
@@ -218,7 +218,9 @@ class Composer:
                     if (
                         event.tag is not None
                         or event.anchor is not None
-                        or (not event.style and (key in _ODD_KEYS or key[0] in NUMBER_STARTS))
+                        or (
+                            not event.style and (key in _NON_STRING_KEYS or key[0] in NUMBER_STARTS)
+                        )
                     ):
                         key = self._odd_key(event)
                         has_merge |= type(key) is MergeKey
@@ -226,7 +228,7 @@ class Composer:
                 if key in values:
                     # Merges depend on the order of the entries, so the new entry must be the last.
                     del values[key]
-                    place = (*map(_plain_step, path), key)
+                    place = (*map(_builtin_step, path), key)
                     self.duplicates.append(Duplicate(place, key_start + self.base))
                 event = next_event()
                 kind = type(event)
@@ -237,13 +239,13 @@ class Composer:
                         event.tag is not None
                         or event.anchor is not None
                         or (style := event.style) in _BLOCK_STYLES
-                        or (not style and (value in WORDS or value[0] in NUMBER_STARTS))
+                        or (not style and (value in RESOLVED_WORDS or value[0] in NUMBER_STARTS))
                     ):
                         values[key], places[key] = self._scalar(event, key_start, key_end)
                         continue
                     start, self._end = event.start_mark.index, (end := event.end_mark.index)
                     values[key] = value
-                    places[key] = (start, end, key_start, key_end, _STYLES[style], "", None)
+                    places[key] = (start, end, key_start, key_end, _STYLE_NAMES[style], "", None)
                 else:
                     path.append(key)
                     values[key], places[key] = self._node(event, key_start, key_end)
@@ -251,7 +253,7 @@ class Composer:
         except ValueError as problem:
             raise self._refusal(str(problem), event) from problem
         if has_merge:
-            merge(values, places, self.base)
+            merge_entries(values, places, self.base)
         return event
 
     def _fill_list(self, values: list[Any], places: list[RawPlace], event: Any) -> Any:
@@ -277,7 +279,7 @@ class Composer:
     ) -> tuple[Any, str]:
         """Do the same by `fill` for a collection with a tag or an anchor; return its note, too."""
         if event.anchor is None:
-            return fill(values, places, event), _note(event)
+            return fill(values, places, event), _note_of(event)
         anchor = self._anchors[event.anchor] = _Anchor(values, places)
         nodes, alias_nodes, deepest = self._nodes, self._alias_nodes, self._deepest
         self._deepest = depth = len(self._path) + 1
@@ -285,7 +287,7 @@ class Composer:
         anchor.nodes = self._nodes - nodes + self._alias_nodes - alias_nodes
         anchor.height = self._deepest - depth + 1
         self._deepest = max(self._deepest, deepest)
-        return closing, _note(event)
+        return closing, _note_of(event)
 
     def _alias(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
         anchor = self._target(event)
@@ -343,11 +345,11 @@ class Composer:
         return YamlError(message, event.start_mark.index + self.base)
 
 
-def _note(event: Any) -> str:
+def _note_of(event: Any) -> str:
     if event.anchor is not None:
         return "anchor"
     return "" if event.tag is None else "tag"
 
 
-def _plain_step(step: str | int) -> str | int:
+def _builtin_step(step: str | int) -> str | int:
     return step if type(step) is int else str(step)

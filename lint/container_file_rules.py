@@ -24,18 +24,18 @@ from sources.container_files import (
     DOCKERFILE,
     MARKDOWN,
     SHELL,
+    ContainerFileError,
     LocatedSetting,
-    UnreadableError,
     compose_settings,
+    container_file_kind,
     dockerfile_settings,
     is_ci_file,
-    kind_of,
     script_settings,
 )
 from sources.embedded_manifests import manifests_in_markdown, manifests_in_script
 from sources.kubectl_commands import objects_of_commands
 from sources.manifests import File, Span
-from sources.sources import Source, UnreadFile
+from sources.sources import InputFile, Source
 
 _RULES_OF = {
     DOCKERFILE: (image_visible_devices.RULE.name,),
@@ -48,7 +48,7 @@ _ABOUT_CHANGES = ("unknown-node-mode", "unknown-node-taint")
 _OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
 
 
-def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
+def evaluate(linter: Linter, files: Iterable[InputFile]) -> None:
     """Add to the linter's results what is found in `files`."""
     for file in files:
         chosen = linter.choose(file.name)
@@ -59,7 +59,7 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
         if not isinstance(source, Source):
             linter.results.not_evaluated.append(InputNotEvaluated(file.name, 0, 0, source.why))
             continue
-        kind = kind_of(file.name)
+        kind = container_file_kind(file.name)
         linter.results.file_names.append(file.name)
         linter.results.container_files += 1
         wanted = linter.wanted
@@ -104,7 +104,7 @@ class _FileEvaluation:
                 for active in self._rules:
                     if isinstance(placed.setting, active.rule.subject):
                         self._evaluate(placed, active)
-        except UnreadableError as error:
+        except ContainerFileError as error:
             line, column = self._file.position(error.offset)
             results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
         for comments in self._comments.values():

@@ -43,7 +43,7 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
     """
     if not select and not ignore:
         return None
-    from policies.problems import suggestion  # noqa: PLC0415  # few runs select rules
+    from policies.problems import suggestion_suffix  # noqa: PLC0415  # few runs select rules
     from rules.all_rules import ALL_RULES  # noqa: PLC0415
 
     families: dict[str, set[str]] = {}
@@ -55,7 +55,10 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
         words = [word.strip() for value in values for word in value.split(",")]
         for word in words:
             if word not in families:
-                hint = suggestion(word, families) or "; gpuward rules lists all rules and families"
+                hint = (
+                    suggestion_suffix(word, families)
+                    or "; gpuward rules lists all rules and families"
+                )
                 raise UsageError(f"{option}: there is no rule {word!r}{hint}")
         return set().union(*(families[word] for word in words))
 

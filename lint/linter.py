@@ -46,11 +46,11 @@ from sources.sources import (
     DISK,
     FileTree,
     Input,
+    InputFile,
     SkippedFile,
     Source,
     StandardInput,
     UnreadableSource,
-    UnreadFile,
 )
 
 RULE_NAMES = frozenset(RULES)
@@ -174,7 +174,7 @@ class Linter:
     def evaluate(self, inputs: Iterable[Input]) -> None:
         """Evaluate every input and add the findings to the results."""
         for given in inputs:
-            item = given.read() if isinstance(given, UnreadFile | StandardInput) else given
+            item = given.read() if isinstance(given, InputFile | StandardInput) else given
             if isinstance(item, Source):
                 if item.is_rendering:
                     self.results.renderings += 1

@@ -22,7 +22,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from sources.kustomization_files import Kustomizations
-from sources.sources import DISK, LARGE, MAX_BYTES, Input, Source, UnreadFile
+from sources.sources import DISK, LARGE_BYTES, MAX_BYTES, Input, InputFile, Source
 
 _CONFIG_MAP = ConfigMap.__name__
 
@@ -104,18 +104,18 @@ def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
 def _texts(inputs: Iterable[Input], may_matter: Callable[[str], bool]) -> Iterator[Source]:
     """The inputs that can be read twice, as far as their text may matter."""
     for given in inputs:
-        if isinstance(given, UnreadFile):
+        if isinstance(given, InputFile):
             yield from _texts_of_file(given, may_matter)
         elif isinstance(given, Source) and may_matter(given.text):
             yield given
 
 
-def _texts_of_file(given: UnreadFile, may_matter: Callable[[str], bool]) -> Iterator[Source]:
+def _texts_of_file(given: InputFile, may_matter: Callable[[str], bool]) -> Iterator[Source]:
     try:
         status = os.stat(given.name)
         if not stat.S_ISREG(status.st_mode):
             return
-        if status.st_size >= LARGE:
+        if status.st_size >= LARGE_BYTES:
             parts = import_module("sources.large_files").in_parts((given,))
             yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
             return

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from lint.linter import Linter, Partial
 from reports.results import InputNotEvaluated
-from sources.large_files import in_parts
+from sources.large_files import split_large_inputs
 from sources.sources import Input, Source
 
 # Evaluate many files in several processes: the option `--jobs`.
@@ -181,7 +181,7 @@ def evaluate_many(linter: Linter, inputs: Sequence[Input], jobs: int | None) -> 
     are evaluated in this process, so that few of them need no other.
     """
     with Progress(len(inputs)) as progress:
-        batches = _batches(in_parts(progress.count(inputs)))
+        batches = _batches(split_large_inputs(progress.count(inputs)))
         for batch in islice(batches, _BATCHES_HERE):
             linter.evaluate(batch)
             progress.show()

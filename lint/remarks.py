@@ -144,11 +144,14 @@ def _problems(
     raw: Mapping[str, Any], policy: Policy | None, context: Context
 ) -> Iterator[tuple[str, Path, str]]:
     """The level, the path and the text of each problem."""
-    from policies.gpu_exceptions import Reason, acceptance, find_problems  # noqa: PLC0415  # few files have one
+    from policies.gpu_exceptions import AcceptanceReason, acceptance, find_gpu_exception_problems  # noqa: PLC0415  # few files have one
 
-    own = list(find_problems(raw))
+    own = list(find_gpu_exception_problems(raw))
     yield from (("error", path, text) for path, text in own)
     found = acceptance(raw, policy.gpu_exception_limits if policy else (), context.today)
-    is_known = policy is not None or found.reason in {Reason.ENDED, Reason.TOO_LARGE}
+    is_known = policy is not None or found.reason in {
+        AcceptanceReason.ENDED,
+        AcceptanceReason.TOO_LARGE,
+    }
     if is_known and not own and not found.accepted:
         yield _LEVELS.get(found.reason.value, "error"), ("spec",), f"not accepted: {found.message}"

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from kubeyaml import Document, Place
-from policies.problems import suggestion
+from policies.problems import suggestion_suffix
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
@@ -80,7 +80,7 @@ class Suppressions:
                 continue
             for rule in comment.rules:
                 if rule not in known:
-                    yield comment, f"there is no rule {rule!r}{suggestion(rule, known)}"
+                    yield comment, f"there is no rule {rule!r}{suggestion_suffix(rule, known)}"
                 elif rule in comment.refused:
                     yield comment, f"the policy does not allow a comment to suppress {rule}"
                 elif rule not in comment.used:

@@ -16,7 +16,7 @@ SECURITY_FAMILIES = ("bypass", "security", "sharing")
 """Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
 
 
-FOLDER = "folder"
+FOLDER_KEY = "folder"
 """The key that says, in an entry of `perPath` that was read, in which folder its policy is."""
 
 
@@ -114,7 +114,9 @@ class Policy(NamedTuple):
         settings = self.rules.get(rule.name, RuleSettings())
         action = rule.action if settings.action is None else settings.action
         scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
-        if self.catalog is not None and parse_version(rule.since) > parse_version(self.catalog):
+        if self.catalog is not None and parse_catalog_version(rule.since) > parse_catalog_version(
+            self.catalog
+        ):
             action, scope = min(action, Action.AUDIT), FixScope.NONE
         options, needs = {**rule.options, **settings.options}, rule.needs
         if "every_container" in rule.options:
@@ -123,7 +125,7 @@ class Policy(NamedTuple):
         return ActiveRule(rule, action, scope, options, settings.suppressible, needs)
 
 
-def parse_version(text: str) -> tuple[int, ...]:
+def parse_catalog_version(text: str) -> tuple[int, ...]:
     """A dotted version for comparison, 1 as good as 1.0; ValueError if it is none."""
     parts = [int(part) for part in text.split(".")]
     while parts and not parts[-1]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reports.formats import FORMATS, Style, Writer
 from reports.results import Results
 from sources.manifests import File
-from sources.sources import ENDINGS, Source, UnreadFile, UsageError
+from sources.sources import MANIFEST_ENDINGS, InputFile, Source, UsageError
 from terminal import write_error
 
 _STANDARD_OUTPUT = "-"
@@ -80,9 +80,9 @@ def _holds_manifest(file: str) -> bool:
 
     What cannot be parsed may be a manifest that somebody is writing.
     """
-    if not file.lower().endswith(ENDINGS) or not os.path.isfile(file):
+    if not file.lower().endswith(MANIFEST_ENDINGS) or not os.path.isfile(file):
         return False
-    source = UnreadFile(file, file).read()
+    source = InputFile(file, file).read()
     if isinstance(source, Source):
         return next(File(source).manifests(), None) is not None
     return True

@@ -7,15 +7,15 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kubeyaml import EncodingError, Reader, decode
+from kubeyaml import CachedReader, EncodingError, decode
 from sources.containment import is_inside
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
-_PIECE = 1 << 16
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
+_PIECE_BYTES = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
 # nobody writes has none.
-_OPEN = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-_NOT_REGULAR = "not a regular file"
+_OPEN_FILE_PREFIXES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_NOT_REGULAR_REASON = "not a regular file"
 
 
 class FileTree(Protocol):
@@ -61,13 +61,13 @@ class DiskTree:
 
         Raises OSError.
         """
-        if not _has_an_end(path):
-            raise OSError(errno.EINVAL, _NOT_REGULAR, path)
+        if not _has_end(path):
+            raise OSError(errno.EINVAL, _NOT_REGULAR_REASON, path)
         # Most files are small, and to make a file object of one takes longer than to read it.
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, _READ_FLAGS)
         try:
             pieces = []
-            while limit and (piece := os.read(descriptor, min(limit, _PIECE))):
+            while limit and (piece := os.read(descriptor, min(limit, _PIECE_BYTES))):
                 pieces.append(piece)
                 limit -= len(piece)
         finally:
@@ -75,18 +75,18 @@ class DiskTree:
         return b"".join(pieces)
 
 
-def _has_an_end(path: str) -> bool:
-    return path.startswith(_OPEN) or stat.S_ISREG(os.stat(path).st_mode)
+def _has_end(path: str) -> bool:
+    return path.startswith(_OPEN_FILE_PREFIXES) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 DISK = DiskTree()
 
 
 MAX_BYTES = 10 * 1024 * 1024
-LARGE = 4 << 20
+LARGE_BYTES = 4 << 20
 """From how many bytes on a file is cut. A List of this size has too many nodes to read at once."""
-ENDINGS = (".yaml", ".yml", ".json")
-KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
+KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
@@ -96,8 +96,8 @@ _LFS_POINTERS = (
     "version https://hawser.github.com/spec/",
     "version http://git-media.io/v/",
 )
-_LFS_POINTER_SIZE = 1024
-_PLACEHOLDER = r"(?m)^[^#\n]*\{[{%]"
+_MAX_LFS_POINTER_BYTES = 1024
+_PLACEHOLDER_PATTERN = r"(?m)^[^#\n]*\{[{%]"
 
 
 class UsageError(Exception):
@@ -111,7 +111,7 @@ class SkippedFile(NamedTuple):
     why: str
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """Where the text of a source is, if it is a part of its file.
 
     - `lines`: what to add to a line of the text to have that of the file.
@@ -144,10 +144,10 @@ class Source(NamedTuple):
     is_template: bool = False
     is_rendering: bool = False
     is_embedded: bool = False
-    part: Part | None = None
+    part: SourcePart | None = None
     folder: str = ""
     """the folder of the chart or kustomization, if it is a rendering"""
-    reader: Reader | None = None
+    reader: CachedReader | None = None
     """what knows its documents already, if it has some in common with other texts"""
 
     @property
@@ -180,7 +180,7 @@ class UnreadableSource(NamedTuple):
     column: int = 0
 
 
-class UnreadFile(NamedTuple):
+class InputFile(NamedTuple):
     """A file to read: below `path`, which the user has named, or that file itself."""
 
     name: str
@@ -201,8 +201,8 @@ class UnreadFile(NamedTuple):
         try:
             if self.name != self.path and _leads_outside(self.name, self.path):
                 why = "a link that leads out of the folder; name its target to lint it"
-            elif not _has_an_end(self.name):
-                why = _NOT_REGULAR
+            elif not _has_end(self.name):
+                why = _NOT_REGULAR_REASON
         except OSError as error:
             why = (error.strerror or str(error)).lower()
         return UnreadableSource(self.name, why) if why else None
@@ -227,25 +227,25 @@ class StandardInput(NamedTuple):
         return _decode(self.name, content)
 
 
-Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile | StandardInput
+Input: TypeAlias = Source | SkippedSource | UnreadableSource | InputFile | StandardInput
 
 
 def may_be_large(given: Input) -> bool:
     """Whether the input has, or may have, so many bytes that it is cut."""
     if isinstance(given, StandardInput):
         return True
-    if not isinstance(given, UnreadFile):
+    if not isinstance(given, InputFile):
         return False
     try:
         status = os.stat(given.name)
     except OSError:
         return False  # reading it says why
-    return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE
+    return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE_BYTES
 
 
 def has_placeholder(text: str) -> bool:
     """Whether `text` has `{{` or `{%` outside comments, as templates do."""
-    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER, text) is not None
+    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER_PATTERN, text) is not None
 
 
 def source_of(
@@ -271,7 +271,7 @@ def _decode(name: str, content: bytes) -> Source | UnreadableSource:
         text = decode(content)
     except EncodingError as error:
         return UnreadableSource(name, str(error))
-    if len(text) <= _LFS_POINTER_SIZE and text.lstrip().startswith(_LFS_POINTERS):
+    if len(text) <= _MAX_LFS_POINTER_BYTES and text.lstrip().startswith(_LFS_POINTERS):
         why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
         return UnreadableSource(name, why)
     return Source(name, text)

@@ -19,7 +19,7 @@ import yaml
 
 from kubeyaml.patch import patch
 from policies.bundles import bundle
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from reports.findings import LEVELS
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
@@ -97,7 +97,7 @@ def _profiles() -> Iterator[str]:
     )
     yield "| profile | GPU platform | extends | resources | scheduler | taint | node modes |\n"
     yield "|---|---|---|---|---|---|---|\n"
-    for name, raw in built_in().items():
+    for name, raw in built_in_profiles().items():
         cells = (
             f"`{name}`",
             raw.get("description", ""),

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from rules.base import traits
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
@@ -244,7 +244,7 @@ def _contains_one(name: str, words: Iterable[str]) -> bool:
 
 def _facts(field: str) -> Iterator[Any]:
     """Yield the items of the lists called `field` in all built-in profiles."""
-    return chain.from_iterable(raw.get(field, ()) for raw in built_in().values())
+    return chain.from_iterable(raw.get(field, ()) for raw in built_in_profiles().values())
 
 
 def _node_labels() -> Iterator[str]:
@@ -333,7 +333,7 @@ def _known_labels() -> tuple[dict[str, set[str]], set[str]]:
     Labels that contain one of `KEY_WORDS` are left out, because those words have their own test.
     """
     known: dict[str, set[str]] = {}
-    for raw in built_in().values():
+    for raw in built_in_profiles().values():
         for name, values in raw.get("nodeLabels", {}).items():
             known.setdefault(name, set()).update(values or ["*"])
         for name in raw.get("nodeModes", {}):

@@ -30,8 +30,8 @@ from policies.controller_files import (
     MAX_PARTS,
     CheckedInventory,
     TooLargeError,
-    file_name,
     format_inventory,
+    inventory_file_name,
     parse_inventory,
     without_largest_namespaces,
 )
@@ -149,7 +149,7 @@ class InventoryController(Controller):
             texts = self._texts(CheckedInventory(now, inventory), report)
             for part, (config_map, raw) in enumerate(zip(self._config_maps, stored, strict=True)):
                 # Other keys have no owner.
-                data = {file_name(part): texts[part]}
+                data = {inventory_file_name(part): texts[part]}
                 config_map.update({**raw, "data": data, "binaryData": None})
         self._objects, self._checked_at = len(inventory), now.timestamp()
 
@@ -187,7 +187,10 @@ class InventoryController(Controller):
 
 def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inventory) -> bool:
     """Whether the ConfigMaps have this inventory, and are not old."""
-    texts = [(raw.get("data") or {}).get(file_name(part), "") for part, raw in enumerate(stored)]
+    texts = [
+        (raw.get("data") or {}).get(inventory_file_name(part), "")
+        for part, raw in enumerate(stored)
+    ]
     try:
         found = parse_inventory([text.encode() for text in texts])
     except ValueError:

@@ -6,21 +6,21 @@ from typing import Any, Final
 from kubeyaml.model import Place
 from kubeyaml.patch.layout import (
     Layout,
-    block,
-    block_entry,
-    block_item,
-    children,
-    flow,
-    pretty_flow,
-    quoted,
-    scalar,
+    block_entry_lines,
+    block_item_lines,
+    block_lines,
+    flow_text,
+    pretty_flow_text,
+    quoted_text,
+    scalar_text,
+    written_children,
 )
 from kubeyaml.patch.model import PatchError, Splice
 from kubeyaml.patch.source_text import SourceText, refuse_comments_inside
 
-_COLON: Final = re.compile(r"[ \t]*:")
-_DASH: Final = re.compile(r"(?:\s|#.*)*+-")
-_DASHES: Final = re.compile(r"[- \t]*")
+_COLON_PATTERN: Final = re.compile(r"[ \t]*:")
+_DASH_PATTERN: Final = re.compile(r"(?:\s|#.*)*+-")
+_DASHES_PATTERN: Final = re.compile(r"[- \t]*")
 
 
 class BlockEditor:
@@ -41,10 +41,10 @@ class BlockEditor:
         if source.between(place.start, place.start + 1) == "?":
             raise PatchError("the mapping has a key behind a question mark")
         if isinstance(key, str):
-            lines = block_entry(key, value, self._column, self._layout)
+            lines = block_entry_lines(key, value, self._column, self._layout)
             return [source.insert_lines(place.end, lines)]
-        lines = block_item(value, self._column, self._layout)
-        if key == len(children(place)):
+        lines = block_item_lines(value, self._column, self._layout)
+        if key == len(written_children(place)):
             return [source.insert_lines(place.end, lines)]
         start = self._header(key)[0]
         text = source.line_break.join(lines) + source.line_break + " " * self._column
@@ -58,18 +58,18 @@ class BlockEditor:
         if not discard:
             refuse_comments_inside(source, old)
         if old.style == "block":
-            return self._replace_block(old, behind, scalar(value))
+            return self._replace_block(old, behind, scalar_text(value))
         if not value or not isinstance(value, dict | list):
             blank = "" if old.end > old.start else " "
-            return [Splice(old.start, old.end, blank + scalar(value, old.style))]
+            return [Splice(old.start, old.end, blank + scalar_text(value, old.style))]
         self._refuse_text_behind(old)
         if gap.strip(" \t"):
             raise PatchError("the value is not on the line of its key")
         if isinstance(key, int):
-            lines = block(value, self._column + len("- "), self._layout)
+            lines = block_lines(value, self._column + len("- "), self._layout)
             return [Splice(behind, old.end, " " + source.line_break.join(lines).lstrip(" "))]
         indent = self._layout.step if isinstance(value, dict) else self._layout.dash
-        lines = block(value, self._column + indent, self._layout)
+        lines = block_lines(value, self._column + indent, self._layout)
         return [Splice(behind, old.end), source.insert_lines(old.end, lines)]
 
     def remove(self, key: str | int) -> list[Splice]:
@@ -80,11 +80,11 @@ class BlockEditor:
         line = source.line_start(start)
         before = source.between(line, start)
         if not before.strip(" "):
-            earlier = [child for child in children(self._place) if child.end <= line]
+            earlier = [child for child in written_children(self._place) if child.end <= line]
             above = max(earlier, key=lambda child: child.end, default=None)
             return [source.without_lines(line, old.end, above)]
-        following = [child for child in children(self._place) if child.start > old.end]
-        if not _DASHES.fullmatch(before) or not following:
+        following = [child for child in written_children(self._place) if child.start > old.end]
+        if not _DASHES_PATTERN.fullmatch(before) or not following:
             raise PatchError("the entry does not begin on a line of its own")
         # The first entry of an item stands beside the dash, and the second one takes its place.
         if isinstance(key, int):
@@ -99,14 +99,14 @@ class BlockEditor:
         """The start of an entry, and the end of its colon or dash."""
         source, child = self._source, _child(self._place, key)
         if isinstance(key, str):
-            colon = _COLON.match(source.text, child.key_end)
+            colon = _COLON_PATTERN.match(source.text, child.key_end)
             if colon is None:
                 raise PatchError("the key stands behind a question mark")
             return child.key_start, colon.end()
         if key == 0:
             return self._place.start, self._place.start + 1
         previous = _child(self._place, key - 1)
-        dash = _DASH.match(source.text, previous.end)
+        dash = _DASH_PATTERN.match(source.text, previous.end)
         if dash is None:
             raise PatchError("the dash of the item is not where it is expected")
         return dash.end() - 1, dash.end()
@@ -125,13 +125,13 @@ class BlockEditor:
             raise PatchError("something else stands on the line on which the value ends")
 
 
-def renamed_key(source: SourceText, entry: Place, name: str, layout: Layout) -> Splice:
+def splice_of_renamed_key(source: SourceText, entry: Place, name: str, layout: Layout) -> Splice:
     """The splice that gives the key of `entry` a new name, in the quotes that it has."""
     text = source.between(entry.key_start, entry.key_end)
     if text[:1] in {"&", "!", "*", "|", ">"}:
         raise PatchError("the key has an anchor or a tag")
     style = {"'": "single", '"': "double"}.get(text[:1], "plain")
-    new = quoted(name) if layout.is_json else scalar(name, style)
+    new = quoted_text(name) if layout.is_json else scalar_text(name, style)
     return Splice(entry.key_start, entry.key_end, new)
 
 
@@ -155,7 +155,7 @@ class FlowEditor:
         )
         if brackets not in {"{}", "[]"}:
             raise PatchError("the mapping has no braces")
-        self._entries = sorted(children(place), key=lambda child: child.start)
+        self._entries = sorted(written_children(place), key=lambda child: child.start)
         self._starts = [e.key_start if e.key_start >= 0 else e.start for e in self._entries]
         if self._starts and source.between(self._starts[-1], self._starts[-1] + 1) == '"':
             layout = layout._replace(is_json=layout.is_json or brackets == "{}")
@@ -185,7 +185,7 @@ class FlowEditor:
             refuse_comments_inside(self._source, old)
         blank = "" if old.end > old.start else " "
         if isinstance(value, str) and not self._layout.is_json:
-            return [Splice(old.start, old.end, blank + scalar(value, old.style))]
+            return [Splice(old.start, old.end, blank + scalar_text(value, old.style))]
         text = self._written(value, self._indentation(old.start))
         return [Splice(old.start, old.end, blank + text)]
 
@@ -217,13 +217,13 @@ class FlowEditor:
         text = self._written(value, column)
         if isinstance(key, int):
             return text
-        name = flow(key, layout)
+        name = flow_text(key, layout)
         return f"{name}:{text}" if layout.is_minified else f"{name}: {text}"
 
     def _written(self, value: Any, column: int | None) -> str:
         if column is None or not self._layout.is_json or self._layout.is_minified:
-            return flow(value, self._layout)
-        return pretty_flow(value, self._layout, column, self._source.line_break)
+            return flow_text(value, self._layout)
+        return pretty_flow_text(value, self._layout, column, self._source.line_break)
 
     def _indentation(self, offset: int) -> int | None:
         """The indentation of the line of `offset`, None if the document is on one line."""

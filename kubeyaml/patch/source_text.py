@@ -87,9 +87,11 @@ def _ends_in_block_scalar(place: Place) -> bool:
     return place.style in {"literal", "folded"}
 
 
-_CONTROL: Final = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|block|include|template)\b")
-_COMMENT: Final = re.compile(r"\s#")
-_REASONS: Final = {
+_TEMPLATE_CONTROL_PATTERN: Final = re.compile(
+    r"\{\{-?\s*(?:if|else|end|range|with|define|block|include|template)\b"
+)
+_COMMENT_PATTERN: Final = re.compile(r"\s#")
+_REFUSAL_BY_NOTE: Final = {
     "alias": "an alias stands for the value, and a change at its anchor would change other places",
     "merge": "a merge key (<<) supplies the value, and a change there would change other places",
     "anchor": "the value has an anchor, and a change would also change its aliases",
@@ -97,39 +99,41 @@ _REASONS: Final = {
 }
 
 
-def refuse_conditions(source: SourceText) -> None:
+def refuse_template_conditions(source: SourceText) -> None:
     """Refuse the text of a template with conditions and loops: the edit might be inside one."""
-    if _CONTROL.search(source.text, source.start, source.end):
+    if _TEMPLATE_CONTROL_PATTERN.search(source.text, source.start, source.end):
         raise PatchError("the file is a template")
 
 
 def place_at(document: Document, path: Path) -> Place:
     """The place of the value at `path`, if nothing on the way forbids an edit there."""
     place = document.place
-    refuse_shared(place)
+    refuse_noted_value(place)
     for step in path:
         inside: Any = place.inside
         place = inside[step]
-        refuse_shared(place)
+        refuse_noted_value(place)
     return place
 
 
-def refuse_shared(place: Place) -> None:
+def refuse_noted_value(place: Place) -> None:
     """Refuse an edit of a value that stands for others, or whose text says more than its value."""
     if place.note:
-        raise PatchError(_REASONS[place.note])
+        raise PatchError(_REFUSAL_BY_NOTE[place.note])
 
 
 def refuse_anchors_inside(place: Place) -> None:
     """Refuse to remove a value with an anchor inside, for which aliases may stand elsewhere."""
     for inner in _descendants(place):
         if inner.note == "anchor":
-            raise PatchError(_REASONS["anchor"])
+            raise PatchError(_REFUSAL_BY_NOTE["anchor"])
 
 
 def refuse_comments_inside(source: SourceText, place: Place) -> None:
     """Refuse to replace a collection if something in it may be a comment."""
-    if place.inside and _COMMENT.search(source.between(place.start, source.line_end(place.end))):
+    if place.inside and _COMMENT_PATTERN.search(
+        source.between(place.start, source.line_end(place.end))
+    ):
         raise PatchError("the value to replace contains comments")
 
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import NamedTuple
 
-from kubeyaml.patch import Operation, one_line
+from kubeyaml.patch import Operation, one_line_text
 
 # Comparing lines takes time that is quadratic in their number.
 _MAX_LINES = 1_000
@@ -115,10 +115,10 @@ def _sentence(operation: Operation) -> str:
     if kind == "remove":
         return f"remove {_dotted([*parents, key])}"
     if kind == "replace":
-        return f"set {_dotted([*parents, key])} to {one_line(operation['value'])}"
+        return f"set {_dotted([*parents, key])} to {one_line_text(operation['value'])}"
     if key == "-":
-        return f"add to {where}: {one_line([operation['value']])}"
-    return f"add to {where or 'the object'}: {one_line({key: operation['value']})}"
+        return f"add to {where}: {one_line_text([operation['value']])}"
+    return f"add to {where or 'the object'}: {one_line_text({key: operation['value']})}"
 
 
 def _steps(pointer: str) -> list[str]:

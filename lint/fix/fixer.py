@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeAlias
 
-from kubeyaml.patch import Patched, PatchError, patch
+from kubeyaml.patch import PatchedText, PatchError, patch
 from lint.evaluation import EvaluatedDocument, Evaluator, Item
 from lint.fix.changes import edits_by_hand
 from policies.problems import did_you_mean
@@ -87,7 +87,7 @@ def fix_finding(file: File, evaluator: Evaluator, item: EvaluatedDocument, findi
 
 def _fixed_text(
     file: File, evaluator: Evaluator, item: EvaluatedDocument, only: Finding | None = None
-) -> tuple[FixResult, Patched | None]:
+) -> tuple[FixResult, PatchedText | None]:
     if file.source.text != file.original.text:
         raise NotFixedError("the file writes characters as pairs of escapes, as in \\ud83d")
     try:
@@ -104,7 +104,7 @@ def _fixed_text(
 
 
 def _evaluated_again(
-    file: File, evaluator: Evaluator, patched: Patched
+    file: File, evaluator: Evaluator, patched: PatchedText
 ) -> EvaluatedDocument | None:
     new = File(file.source._replace(text=patched.text))
     again = evaluator.evaluate(new, patched.document)

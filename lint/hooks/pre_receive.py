@@ -22,7 +22,7 @@ from reports.results import Results
 from rules.profile.context import Context
 from sources.git.changes import changed_sources
 from sources.git.command import GitError, git_line
-from sources.git.trees import Blobs, GitTree, commit_entries
+from sources.git.trees import BlobReader, GitTree, commit_entries
 from sources.paths import Exclusion
 from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
@@ -170,7 +170,7 @@ def _evaluate(push: Push, policy: Policy, options: argparse.Namespace) -> Result
         return Results()  # a tag of a file
     base = push.old if push.old.strip("0") else _base(push.new)
     before = commit_entries(base) if base and _has_tree(base) else {}
-    with Blobs() as blobs:
+    with BlobReader() as blobs:
         tree = GitTree(os.getcwd(), commit_entries(push.new), blobs)
         linter = Linter(policy, context, policy_file=options.policy or "", tree=tree)
         linter.evaluate(_bounded(changed_sources(tree, before, Exclusion(options.exclude))))

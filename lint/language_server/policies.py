@@ -10,7 +10,13 @@ from policies.policy import Policy, RuleSettings
 from rules.catalog.index import CATALOG
 from rules.finding import Action
 from sources.paths import Exclusion
-from sources.policy_file import FoundPolicy, PolicyOfFile, applying, combined, policy_files
+from sources.policy_file import (
+    FoundPolicy,
+    PolicyOfFile,
+    applying_settings,
+    combined_policy,
+    policy_files,
+)
 
 
 class Settings(NamedTuple):
@@ -55,8 +61,11 @@ class Policies:
             files = policy_files(folder, workspace) or files
         path = os.path.join(workspace, name)
         policies = ((file, self._load(file)) for file in files)
-        chain = [PolicyOfFile(file, one, applying(one, workspace, path)) for file, one in policies]
-        found = combined(chain)
+        chain = [
+            PolicyOfFile(file, one, applying_settings(one, workspace, path))
+            for file, one in policies
+        ]
+        found = combined_policy(chain)
         outermost = chain[-1]
         place = workspace if settings.policy else os.path.dirname(outermost.file)
         patterns = tuple(outermost.policy.lint.get("exclude", ()))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from lsprotocol.types import Position
 
 from lint.language_server.diagnostics import Positions
-from policies.profiles import built_in
-from policies.validation import schema
+from policies.profiles import built_in_profiles
+from policies.validation import policy_schema
 from reports.findings import RULES
 
 KeyPath: TypeAlias = tuple[str, ...]
@@ -133,7 +133,7 @@ def _values(path: KeyPath) -> Iterator[Choice]:
     if path[-1] != ITEM and any("items" in found for found in _schemas(path)):
         path = (*path, ITEM)
     if path in {("profiles", ITEM), ("profiles", ITEM, "extends", ITEM)}:
-        yield from (Choice(name) for name in built_in())
+        yield from (Choice(name) for name in built_in_profiles())
     elif path[-2:] == ("rules", ITEM):
         yield from (Choice(name, rule.summary) for name, rule in RULES.items())
     for found in _schemas(path):
@@ -146,7 +146,7 @@ def _values(path: KeyPath) -> Iterator[Choice]:
 
 def _schemas(path: KeyPath) -> list[Schema]:
     """The schemas of what is at `path`: more than one if it may be this or that."""
-    found = _alternatives(schema())
+    found = _alternatives(policy_schema())
     for step in path:
         below = (_below(one, step) for one in found)
         found = [alternative for one in below for alternative in _alternatives(one)]
@@ -164,7 +164,7 @@ def _alternatives(one: Any) -> list[Schema]:
         return []
     found = [one]
     if "$ref" in one:
-        found += _alternatives(schema()["$defs"][one["$ref"].rpartition("/")[2]])
+        found += _alternatives(policy_schema()["$defs"][one["$ref"].rpartition("/")[2]])
     for alternative in one.get("oneOf", ()):
         found += _alternatives(alternative)
     return found

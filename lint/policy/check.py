@@ -12,7 +12,7 @@ from policies.loading import (
     PolicyError,
     load_policy_file,
     load_policy_or_config_map,
-    policy_content,
+    read_policy_content,
 )
 from policies.policy import Policy
 from rules.rule import load_module
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
 def _is_config_map(file: str) -> bool:
     """Whether the file is the manifest of a ConfigMap with a policy."""
     try:
-        _, name = policy_content(file)
+        _, name = read_policy_content(file)
     except PolicyError:
         return False
     return name != file

@@ -24,7 +24,7 @@ from rules.profile.context import Context
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.paths import Exclusion, inputs
-from sources.sources import DISK, Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
+from sources.sources import DISK, Input, InputFile, SkippedSource, StandardInput, UnreadableSource
 from terminal import printable, write_error
 
 # From the mildest to the most severe.
@@ -64,7 +64,7 @@ class Comparison:
 
     def add(self, item: Input) -> None:
         """Compare the objects of one file."""
-        source = item.read() if isinstance(item, UnreadFile | StandardInput) else item
+        source = item.read() if isinstance(item, InputFile | StandardInput) else item
         if isinstance(source, UnreadableSource):
             self.not_evaluated.append((source.name, source.why))
         elif isinstance(source, SkippedSource):

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from lint.policy import Commands
 from policies.loading import POLICY_FILE
-from policies.policy import parse_version
-from policies.profiles import built_in
+from policies.policy import parse_catalog_version
+from policies.profiles import built_in_profiles
 from rules.catalog.index import CATALOG
 from sources.git.ignored import ignored_paths
 from sources.paths import Exclusion, inputs
-from sources.sources import Source, StandardInput, UnreadFile, UsageError
+from sources.sources import InputFile, Source, StandardInput, UsageError
 from terminal import printable
 
 _DESCRIPTION = f"""\
@@ -46,13 +46,13 @@ def _run(options: argparse.Namespace) -> int:
     if os.path.lexists(POLICY_FILE):
         raise UsageError(f"{POLICY_FILE} is here already: `gpuward policy show` says what it does")
     evidence = _evidence(options.paths or ["."], Exclusion(options.exclude, ignored_paths))
-    catalog = max((rule.since for rule in CATALOG), key=parse_version)
+    catalog = max((rule.since for rule in CATALOG), key=parse_catalog_version)
     lines = ["apiVersion: gpuward.io/v1", "kind: Policy"]
     lines.append(f'catalog: "{catalog}"  # newer rules only audit until you raise this')
     lines.append("profiles:")
     for name, (word, where) in (evidence or {_DEFAULT: ("", "")}).items():
         why = f"{word} in {where}" if word else "the default: nothing tells of a platform"
-        (item,) = write([name], flow=False, width=10**6).splitlines()
+        (item,) = write_yaml([name], flow=False, width=10**6).splitlines()
         lines.append(f"  {item}  # {printable(why)}")
     try:
         with open(POLICY_FILE, "x", encoding="utf-8", newline="\n") as file:
@@ -71,7 +71,7 @@ def _evidence(paths: list[str], exclude: Exclusion) -> dict[str, tuple[str, str]
     told_by = _telling_words()
     found: dict[str, tuple[str, str]] = {}
     for given in inputs(paths, exclude):
-        item = given.read() if isinstance(given, UnreadFile | StandardInput) else given
+        item = given.read() if isinstance(given, InputFile | StandardInput) else given
         if not isinstance(item, Source):
             continue
         for match in _WORD.finditer(item.text):
@@ -79,7 +79,7 @@ def _evidence(paths: list[str], exclude: Exclusion) -> dict[str, tuple[str, str]
             if profile and profile not in found:
                 line = item.text.count("\n", 0, match.start()) + 1
                 found[profile] = (match[0], f"{item.name}:{line}")
-    profiles = built_in()
+    profiles = built_in_profiles()
     # A profile that another one extends is part of it.
     inherited = {base for name in found for base in profiles[name].get("extends", ())}
     return {name: found[name] for name in sorted(found) if name not in inherited}
@@ -88,7 +88,7 @@ def _evidence(paths: list[str], exclude: Exclusion) -> dict[str, tuple[str, str]
 def _telling_words() -> dict[str, str]:
     """The profile that each word tells of: one that only this profile names."""
     owners: dict[str, set[str]] = {}
-    for name, profile in built_in().items():
+    for name, profile in built_in_profiles().items():
         for word in _words(profile):
             owners.setdefault(word, set()).add(name)
     return {word: min(names) for word, names in owners.items() if len(names) == 1}

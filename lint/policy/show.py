@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from kubeyaml import Document, line_and_column
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from lint.policy import Commands
 from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
@@ -21,13 +21,13 @@ from policies.loading import (
     PolicyError,
     decode_policy,
     default_policy,
-    load_with_bases,
+    load_policy_and_raw,
     offset_of,
     parse_document,
-    policy_content,
+    read_policy_content,
     read_policy_file,
 )
-from policies.policy import FOLDER
+from policies.policy import FOLDER_KEY
 from rules.base.json_values import Json, Path
 from sources.policy_file import (
     FoundPolicy,
@@ -69,13 +69,13 @@ def _run(options: argparse.Namespace) -> int:
     if chosen and not _is_policy(chosen):
         about = _facts_of(chosen, options.profile)
         chosen = about.chain[0].file
-    content, name = policy_content(chosen) if chosen else (b"", "")
+    content, name = read_policy_content(chosen) if chosen else (b"", "")
     text = decode_policy(content, name)
     document = parse_document(text, name) if chosen else None
     raw: dict[str, Any] = {}
     policy = default_policy(options.profile)
     if document is not None:
-        policy, resolved = load_with_bases(text, name, options.profile, read_policy_file)
+        policy, resolved = load_policy_and_raw(text, name, options.profile, read_policy_file)
         raw = dict(resolved)
     if about.found:
         policy = about.found.policy
@@ -138,7 +138,7 @@ class _FileFacts:
         yield printable(f"{self._file}: {first.file or 'no policy file'}{around}")
         for index in first.applied:
             entry = raw["perPath"][index]
-            keys = ", ".join(key for key in entry if key not in {"paths", FOLDER})
+            keys = ", ".join(key for key in entry if key not in {"paths", FOLDER_KEY})
             yield printable(
                 f"perPath {index + 1}: {', '.join(as_patterns(entry['paths']))}: {keys}"
             )
@@ -201,7 +201,7 @@ def _yaml(
 
 
 def _yaml_lines(value: Json, *, flow: bool) -> list[str]:
-    return write(value, flow=flow, width=10**6).rstrip("\n").split("\n")
+    return write_yaml(value, flow=flow, width=10**6).rstrip("\n").split("\n")
 
 
 def _text(

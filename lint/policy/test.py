@@ -10,14 +10,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from lint.policy import Commands
 from policies.cases import (
     CIRCUMSTANCES_SUFFIX,
     EXPECTED_SUFFIX,
     Case,
     CaseError,
-    differences,
+    difference_lines,
     stable_result,
 )
 from policies.loading import (
@@ -26,7 +26,7 @@ from policies.loading import (
     default_policy,
     load_policy,
     parse_document,
-    policy_content,
+    read_policy_content,
     read_policy_file,
 )
 from rules.catalog.index import CATALOG
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         try:
             got = case.result(suite.rules_of(case), today)
             is_new = options.update and not os.path.exists(case.expected_file)
-            lines = ["new"] if is_new else differences(case.expected, got, case.manifest)
+            lines = ["new"] if is_new else difference_lines(case.expected, got, case.manifest)
         except CaseError as error:
             counts["not evaluated"] += 1
             sys.stdout.write(f"not evaluated: {printable(str(error))}\n")
@@ -106,7 +106,7 @@ class _Suite:
         self._raw: Mapping[str, Any] = _HEADER
         self._name = "the default policy"
         if file := options.policy or nearest_policy(os.getcwd()):
-            content, self._name = policy_content(file)
+            content, self._name = read_policy_content(file)
             text = decode_policy(content, self._name)
             policy = load_policy(text, self._name, self._profiles, read_policy_file)
             raw: Any = parse_document(text, self._name).value
@@ -159,7 +159,7 @@ def _report(case: Case, lines: list[str]) -> None:
 
 
 def _write(case: Case, got: Mapping[str, Any]) -> None:
-    text = write(stable_result(got))
+    text = write_yaml(stable_result(got))
     try:
         with open(case.expected_file, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from kubeyaml import Document, Reader
+from kubeyaml import CachedReader, Document
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import LocatedFinding, SuppressedFinding
 from reports.results import InputNotEvaluated, Remark, Results
@@ -60,7 +60,7 @@ class SourceFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, File | None] = {}
-        self.reader = Reader(_MAX_SHARED)
+        self.reader = CachedReader(_MAX_SHARED)
         """what reads the documents of these files, and of the renderings"""
 
     def read(self, name: str) -> File | None:
@@ -80,7 +80,7 @@ def line_span(file: File, number: int) -> Span:
     return Span(start + column, start + len(line), number, column + 1)
 
 
-def _read(name: str, reader: Reader) -> File | None:
+def _read(name: str, reader: CachedReader) -> File | None:
     try:
         if not os.path.isfile(name):
             return None

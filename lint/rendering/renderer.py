@@ -21,10 +21,10 @@ from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
 from sources.rendering.charts import (
-    CHART,
+    CHART_FILE,
     ChartOptions,
     RenderedChart,
-    ignored_by_helm,
+    helm_ignore_test,
     is_library,
     render_chart,
 )
@@ -35,14 +35,14 @@ from sources.rendering.kustomizations import (
     read_kustomization,
     render_kustomization,
 )
-from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late, stop_all
+from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG_MESSAGE, is_late, stop_all
 from sources.sources import (
-    KUSTOMIZATIONS,
+    KUSTOMIZATION_FILES,
     Input,
+    InputFile,
     SkippedSource,
     Source,
     UnreadableSource,
-    UnreadFile,
     UsageError,
     has_placeholder,
 )
@@ -55,7 +55,7 @@ _AHEAD = 2  # renderings for each program that may wait to be evaluated
 def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
     for root in paths:
-        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), exclude)}
+        folders = {os.path.dirname(name) for name in _files_named(root, (CHART_FILE,), exclude)}
         for folder in sorted(folders):
             above, own = os.path.split(os.path.dirname(folder))
             if own != "charts" or above not in folders:
@@ -66,7 +66,7 @@ def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str,
 def find_kustomizations(paths: Iterable[str], exclude: Exclusion) -> Iterator[str]:
     """The files of all kustomizations."""
     for root in paths:
-        yield from sorted(_files_named(root, KUSTOMIZATIONS, exclude))
+        yield from sorted(_files_named(root, KUSTOMIZATION_FILES, exclude))
 
 
 def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iter
     for name in files_at(path, exclude) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
             continue
-        if not UnreadFile(name, path).refusal() and os.path.isfile(name):
+        if not InputFile(name, path).refusal() and os.path.isfile(name):
             yield name
 
 
@@ -136,7 +136,7 @@ class ChartFiles:
             return False
         chart = os.path.dirname(folder)
         if chart not in self._is_ignored:
-            self._is_ignored[chart] = ignored_by_helm(chart)
+            self._is_ignored[chart] = helm_ignore_test(chart)
         return self._is_ignored[chart](os.path.relpath(name, chart or "."))
 
     def has(self, name: str) -> bool:
@@ -177,7 +177,7 @@ def _objects(file: File) -> set[bytes]:
 if TYPE_CHECKING:
     from sources.git.changes import StagedFiles
 
-_MARKS = (CHART, *KUSTOMIZATIONS)
+_MARKS = (CHART_FILE, *KUSTOMIZATION_FILES)
 _LIBRARY = "a library chart: it is evaluated in the charts that use it"
 _LEFT_OUT = "rendered without dependencies that are switched off and not in charts/: {}"
 _IGNORED = "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
@@ -221,7 +221,7 @@ def evaluate(
     options = argparse.Namespace(**vars(options))
     options.values = staged.relative(options.values)
     names = staged.relative(paths or [staged.tree.root])
-    with staged.written_out(_MARKS, options.values):
+    with staged.working_copy(_MARKS, options.values):
         there = [name for name in names if os.path.lexists(name)]
         Renderer(there, exclude, options, staged).evaluate(linter, files)
 
@@ -286,7 +286,7 @@ class Renderer:
         yield from self._bases_alone()
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
-        file = os.path.join(folder, CHART)
+        file = os.path.join(folder, CHART_FILE)
         if is_library(folder):
             yield SkippedSource(file, _LIBRARY)
             return
@@ -329,7 +329,7 @@ class Renderer:
         """What users of a base get who apply it by itself."""
         for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):
-                if rendered.why == TOO_LONG:
+                if rendered.why == TOO_LONG_MESSAGE:
                     yield rendered
                 continue  # nobody can apply it by itself
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
@@ -360,7 +360,7 @@ class Renderer:
 
     def _rendered(self, parts: tuple[Kustomization, ...]) -> _Rendered:
         if is_late(self._deadline):
-            return UnreadableSource(parts[0].file, TOO_LONG)
+            return UnreadableSource(parts[0].file, TOO_LONG_MESSAGE)
         rendered = render_kustomization(parts, self._deadline)
         if isinstance(rendered, UnreadableSource):
             return rendered

@@ -7,22 +7,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 
-from sources.containment import is_inside, parts
+from sources.containment import is_inside, root_and_parts
 from sources.git.command import GitError, git, git_line, git_records, repository_root
 from sources.git.trees import (
-    LINK,
-    SUBMODULE,
-    Blobs,
-    Entry,
+    LINK_MODE,
+    SUBMODULE_MODE,
+    BlobReader,
     GitTree,
+    TreeEntry,
     commit_entries,
     index_entries,
-    written_out,
+    working_copy,
 )
-from sources.paths import EVERYTHING, Exclusion
+from sources.paths import EXCLUDE_NOTHING, Exclusion
 from sources.sources import (
-    ENDINGS,
-    KUSTOMIZATIONS,
+    KUSTOMIZATION_FILES,
+    MANIFEST_ENDINGS,
     MAX_BYTES,
     SkippedSource,
     Source,
@@ -33,14 +33,22 @@ from sources.sources import (
 
 # Which files differ from a revision: `gpuward lint --changed-since`.
 
-_DIFF = (
+_DIFF_COMMAND = (
     *("diff", "--name-only", "-z", "--no-renames", "--no-relative"),
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
 )
 # `git diff` may write the index, to note that a touched file is the same; then a hook runs.
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 _MAX_LINKS = 40  # as Linux follows
-_UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+_LIST_UNTRACKED_COMMAND = (
+    "ls-files",
+    "-z",
+    "--others",
+    "--exclude-standard",
+    "--full-name",
+    "--",
+    ":/",
+)
 
 
 class ChangedFiles:
@@ -50,8 +58,8 @@ class ChangedFiles:
         self._root = root
         self._base = base
         self._changed = {
-            *self._paths(_differing(base, "d")),
-            *self._paths(git_records(*_UNTRACKED)),
+            *self._paths(_files_differing_from(base, "d")),
+            *self._paths(git_records(*_LIST_UNTRACKED_COMMAND)),
         }
         self._way_to_folder = cache(_links_on_the_way)
 
@@ -74,7 +82,7 @@ class ChangedFiles:
 
     @cached_property
     def _deleted_files(self) -> set[str]:
-        return set(self._paths(_differing(self._base, "D")))
+        return set(self._paths(_files_differing_from(self._base, "D")))
 
     def _paths(self, names: Iterable[bytes]) -> Iterator[str]:
         places = (os.path.join(self._root, os.fsdecode(name).rstrip("/")) for name in names)
@@ -104,7 +112,7 @@ def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
 def _links_on_the_way(path: str) -> list[str]:
     """The absolute path of each link on the way to `path`, and what they lead to, without links."""
     links: list[str] = []
-    place, rest = parts(os.path.join(os.getcwd(), path))
+    place, rest = root_and_parts(os.path.join(os.getcwd(), path))
     rest.reverse()
     while rest:
         place = os.path.normpath(os.path.join(place, rest.pop()))
@@ -112,7 +120,7 @@ def _links_on_the_way(path: str) -> list[str]:
             if len(links) == _MAX_LINKS:
                 break
             links.append(place)
-            root, following = parts(os.readlink(place))
+            root, following = root_and_parts(os.readlink(place))
             rest += reversed(following)
             place = root or os.path.dirname(place)
     return [*links, place]
@@ -125,10 +133,10 @@ def _folders_above(path: str) -> Iterator[str]:
         path = above
 
 
-def _differing(base: str, kinds: str) -> Iterator[bytes]:
+def _files_differing_from(base: str, kinds: str) -> Iterator[bytes]:
     """The files that differ from `base`, of these `kinds` in the words of `--diff-filter`."""
     chosen = (f"--diff-filter={kinds}", base, "--")
-    return git_records(*_NO_HOOKS, *_without_filters(), *_DIFF, *chosen)
+    return git_records(*_NO_HOOKS, *_without_filters(), *_DIFF_COMMAND, *chosen)
 
 
 def _merge_base(revision: str, option: str) -> str:
@@ -159,7 +167,7 @@ def _without_filters() -> Iterator[str]:
 
 
 def changed_sources(
-    tree: GitTree, before: Mapping[str, Entry], exclude: Exclusion = EVERYTHING
+    tree: GitTree, before: Mapping[str, TreeEntry], exclude: Exclusion = EXCLUDE_NOTHING
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that `before`, which has entries by path, does not have like this.
 
@@ -167,34 +175,34 @@ def changed_sources(
     fits are left out.
     """
     for path in sorted(changed_paths(tree, before)):
-        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE:
+        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE_MODE:
             name = os.path.relpath(os.path.join(tree.root, path))
             if not exclude.fits(name):
                 yield _source(tree, path, name)
 
 
-def changed_paths(tree: GitTree, before: Mapping[str, Entry]) -> set[str]:
+def changed_paths(tree: GitTree, before: Mapping[str, TreeEntry]) -> set[str]:
     """The paths of `tree` that `before` does not have like this.
 
     So are links if a link or file on their way has changed.
     """
     changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
-    links = (path for path, entry in tree.entries.items() if entry.mode == LINK)
+    links = (path for path, entry in tree.entries.items() if entry.mode == LINK_MODE)
     ways = {path: tree.way(os.path.join(tree.root, path)) for path in links}
     return changed | {path for path, way in ways.items() if not changed.isdisjoint(way)}
 
 
 def _is_manifest(path: str) -> bool:
-    return path.lower().endswith(ENDINGS) or os.path.basename(path) in KUSTOMIZATIONS
+    return path.lower().endswith(MANIFEST_ENDINGS) or os.path.basename(path) in KUSTOMIZATION_FILES
 
 
 def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | UnreadableSource:
     entry = tree.entries[path]
-    if entry.mode == SUBMODULE:
+    if entry.mode == SUBMODULE_MODE:
         return SkippedSource(name, "a submodule: lint it in its own repository")
     if entry.is_conflict:
         return UnreadableSource(name, "a merge conflict that is not resolved")
-    if entry.mode == LINK and not tree.is_file(name):
+    if entry.mode == LINK_MODE and not tree.is_file(name):
         return UnreadableSource(name, "a link that leads to no file of the repository")
     try:
         content = tree.read(name, MAX_BYTES + 1)
@@ -208,7 +216,7 @@ def is_as_staged(name: str) -> bool:
 
     No filter runs, so that a file with one is never as staged. Raises GitError.
     """
-    arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF, "--", f":(literal){name}")
+    arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF_COMMAND, "--", f":(literal){name}")
     return next(git_records(*arguments), None) is None
 
 
@@ -218,7 +226,7 @@ def is_as_staged(name: str) -> bool:
 class StagedFiles:
     """The index of the repository around the working folder, which `before` was committed of."""
 
-    def __init__(self, tree: GitTree, before: Mapping[str, Entry]) -> None:
+    def __init__(self, tree: GitTree, before: Mapping[str, TreeEntry]) -> None:
         self.tree = tree
         self._before = before
 
@@ -242,7 +250,7 @@ class StagedFiles:
 
     def has(self, name: str) -> bool:
         """Whether the next commit would add, change or remove the file."""
-        return self.tree.target(name) in self._differing
+        return self.tree.target(name) in self._paths_to_commit
 
     def any_in(self, folder: str) -> bool:
         """The same for a file in the folder, or below."""
@@ -256,30 +264,30 @@ class StagedFiles:
         return [os.path.relpath(path, here) if is_inside(path, root) else path for path in real]
 
     @contextmanager
-    def written_out(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
+    def working_copy(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
         """Work in a copy of the folders that contain a file with one of these `names`.
 
         The files `also` are copied with them. If the next commit changes nothing in all of these,
         nothing is copied. Raises GitError.
         """
-        marked = {os.path.dirname(path) for path in self.tree.entries if _last_part(path) in names}
+        marked = {os.path.dirname(path) for path in self.tree.entries if _file_name(path) in names}
         others = {self.tree.target(name) for name in also}
-        if others.isdisjoint(self._differing) and not any(map(self._any_below, marked)):
+        if others.isdisjoint(self._paths_to_commit) and not any(map(self._any_below, marked)):
             marked = set()
         paths = [
             path
             for path in self.tree.entries
-            if path in others or not marked.isdisjoint(_folders_of(path))
+            if path in others or not marked.isdisjoint(_folders_containing(path))
         ]
-        with written_out(self.tree, paths):
+        with working_copy(self.tree, paths):
             yield
 
     def _any_below(self, path: str) -> bool:
         prefix = f"{path}/" if path else ""
-        return any(path.startswith(prefix) for path in self._differing)
+        return any(path.startswith(prefix) for path in self._paths_to_commit)
 
     @cached_property
-    def _differing(self) -> set[str]:
+    def _paths_to_commit(self) -> set[str]:
         """The paths that the next commit would add, change or remove."""
         gone = self._before.keys() - self.tree.entries.keys()
         return changed_paths(self.tree, self._before) | gone
@@ -289,7 +297,7 @@ class StagedFiles:
 def staged_files() -> Iterator[StagedFiles]:
     """What is staged. Raises GitError outside of a repository with a work tree."""
     root = repository_root()
-    with Blobs() as blobs:
+    with BlobReader() as blobs:
         before = commit_entries("HEAD") if _has_commits() else {}
         yield StagedFiles(GitTree(root, index_entries(), blobs), before)
 
@@ -302,11 +310,11 @@ def _has_commits() -> bool:
     return True
 
 
-def _last_part(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _folders_of(path: str) -> Iterator[str]:
+def _folders_containing(path: str) -> Iterator[str]:
     """Every folder that the path is in, from the root of the repository on; the root is empty."""
     while path:
         path = path.rpartition("/")[0]

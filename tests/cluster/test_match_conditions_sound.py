@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from policies.loading import default_policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.api_subjects import case_submissions, corpus_submissions
 from tests.testkit.control_plane.cluster import Cluster
@@ -72,7 +72,7 @@ def test_no_rule_reports_a_pod_that_is_not_sent(
     request: pytest.FixtureRequest, origin: str
 ) -> None:
     submitted: SubmittedPods = request.getfixturevalue(f"from_{origin}")
-    profiles = [default_policy([name]).profile for name in built_in()]
+    profiles = [default_policy([name]).profile for name in built_in_profiles()]
     assert missed_rules(submitted.not_sent("default"), profiles) == {}
     assert (
         missed_rules(submitted.not_sent("own"), [profile for profile, _ in custom_profiles()]) == {}

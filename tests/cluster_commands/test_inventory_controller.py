@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from cluster.api.errors import ConflictError
 from cluster.controllers.inventory import RENEW_SECONDS, InventoryController
 from cluster.source.objects import MissingRightError, NotServedError, Object, Resource, SourceError
-from policies.controller_files import CheckedInventory, file_name, parse_inventory
+from policies.controller_files import CheckedInventory, inventory_file_name, parse_inventory
 from policies.loading import default_policy
 from rules.inventory.inventory import (
     SURVEY_NAME,
@@ -81,7 +81,9 @@ class FakeCluster:
 
     def written(self) -> CheckedInventory:
         """What the webhook would read."""
-        texts = [part.body["data"][file_name(number)] for number, part in enumerate(self.parts)]
+        texts = [
+            part.body["data"][inventory_file_name(number)] for number, part in enumerate(self.parts)
+        ]
         return parse_inventory([text.encode() for text in texts])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from lint.rendering.chart_origins import Outline
 from lint.rendering.origins import Work
-from sources.rendering.charts import ChartOptions, RenderedChart, ignored_by_helm, render_chart
+from sources.rendering.charts import ChartOptions, RenderedChart, helm_ignore_test, render_chart
 from sources.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
 from tests.testkit.lint_command import LintCommand, Outcome
@@ -279,7 +279,7 @@ def test_what_is_said_to_be_ignored_helm_ignores(
     (rendered,) = render_chart(str(chart), ChartOptions(), str(chart))
     assert isinstance(rendered, RenderedChart)
     known = set(re.findall("# Source: serving/(.*)", rendered.source.text))
-    is_ignored = ignored_by_helm(str(chart))
+    is_ignored = helm_ignore_test(str(chart))
     paths = {f"templates/{name}" for name in names}
     assert {path for path in paths if is_ignored(path)} == paths - known
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from policies.loading import PolicyError, default_policy, load_policy
-from policies.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_version
+from policies.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_catalog_version
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import ActiveRule, PolicyException
@@ -284,10 +284,10 @@ def test_restricted_to_keeps_the_named_rules_in_order() -> None:
 
 
 def test_versions() -> None:
-    assert parse_version("0.10") > parse_version("0.9")
-    assert parse_version("1") == parse_version("1.0.0")
+    assert parse_catalog_version("0.10") > parse_catalog_version("0.9")
+    assert parse_catalog_version("1") == parse_catalog_version("1.0.0")
     with pytest.raises(ValueError, match="x"):
-        parse_version("1.x")
+        parse_catalog_version("1.x")
 
 
 REF = ObjectRef("Job", "batch", "team-a", "train")

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.loading import load_policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import RuleSet
 from rules.gpu.images import is_cuda_image
@@ -547,7 +547,7 @@ NVIDIAS = DEFAULT.profile.visible_devices[NVIDIA_VISIBLE_DEVICES]
 def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
     """A vendor spelt differently in a profile would leave its shares without protection."""
     domains = ("nvidia.com/", "aliyun.com/", "volcano.sh/", "koordinator.sh/", "tencent.com/")
-    for profile in built_in().values():
+    for profile in built_in_profiles().values():
         for resource in profile.get("resources", {}):
             name = resource.replace("*", "1g.5gb")
             manifest = pod(container(resources={"limits": {name: 1}}))

@@ -21,7 +21,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from sources.manifests import File, UnparsedDocument
 from sources.paths import inputs
-from sources.sources import Source, UnreadFile
+from sources.sources import InputFile, Source
 from tests.testkit.cases import TODAY, cases
 from tests.testkit.dry_runs import RESOURCES
 
@@ -129,7 +129,7 @@ def with_all_fixes(rules: RuleSet) -> RuleSet:
 def public_manifests(corpus: Path) -> Iterator[tuple[str, Any]]:
     """Every public manifest, named by its file and its position in the file."""
     for given in inputs([str(corpus)]):
-        source = given.read() if isinstance(given, UnreadFile) else given
+        source = given.read() if isinstance(given, InputFile) else given
         assert isinstance(source, Source), source
         for number, document in enumerate(File(source).manifests()):
             assert not isinstance(document, UnparsedDocument), source.name

@@ -16,8 +16,8 @@ from policies.controller_files import (
     MAX_PART_BYTES,
     MAX_PARTS,
     CheckedInventory,
-    file_name,
     format_inventory,
+    inventory_file_name,
     parse_inventory,
 )
 from rules.inventory.inventory import (
@@ -57,7 +57,7 @@ class Mounted:
     def write(self, inventory: Inventory, parts: int = 2, checked: datetime.datetime = NOW) -> None:
         """Replace the files, and reload."""
         for part, text in enumerate(format_inventory(CheckedInventory(checked, inventory), parts)):
-            (self.folder / file_name(part)).write_text(text)
+            (self.folder / inventory_file_name(part)).write_text(text)
         self.policy.reload()
 
 
@@ -137,7 +137,7 @@ def test_files_that_cannot_be_used_are_refused(content: bytes, says: str) -> Non
 def test_a_part_that_is_missing_makes_nothing_known(mounted: Mounted, part: int) -> None:
     mounted.write(KNOWN)
     assert mounted.policy.active.source.inventory == KNOWN
-    (mounted.folder / file_name(part)).unlink()
+    (mounted.folder / inventory_file_name(part)).unlink()
     mounted.policy.reload()
     assert mounted.policy.active.source.inventory == EMPTY_INVENTORY
     assert not mounted.files.valid

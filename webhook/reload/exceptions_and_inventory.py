@@ -15,7 +15,7 @@ from policies.controller_files import (
     MAX_EXCEPTIONS_BYTES,
     MAX_PART_BYTES,
     MAX_PARTS,
-    file_name,
+    inventory_file_name,
     parse_exceptions,
     parse_inventory,
 )
@@ -208,7 +208,7 @@ class InventoryFiles:
 def _read(folder: str) -> Sequence[bytes]:
     contents = []
     for part in range(MAX_PARTS):
-        path = os.path.join(folder, file_name(part))
+        path = os.path.join(folder, inventory_file_name(part))
         if part and not os.path.exists(path):
             break
         contents.append(read_bounded(path, MAX_PART_BYTES))
