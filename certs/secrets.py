@@ -19,10 +19,10 @@ from certs.keypairs import (
     KEY_FILE,
     CertificateError,
     KeyPair,
-    bundle,
     is_issued_by,
     parse_certificates,
     parse_key_pair,
+    pem_bundle,
 )
 
 CA_FIELD, CA_KEY_FIELD = "ca.crt", "ca.key"
@@ -50,7 +50,7 @@ class CertificateState(NamedTuple):
 
     def issuer(self) -> x509.Certificate | None:
         """The trusted authority that signed the leaf."""
-        return _issuer(self.leaf, self.trusted)
+        return _issuer_among(self.leaf, self.trusted)
 
 
 def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> CertificateState:
@@ -65,13 +65,13 @@ def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> Cert
     found = set() if signer else set(_certificates(authority, CA_FIELD))
     successor = _key_pair(authority, NEXT_FIELD, NEXT_KEY_FIELD)
     known = {pair.certificate for pair in (signer, successor) if pair} | retired | found
-    if _issuer(leaf, known) is None:
-        found |= {ca for ca in _certificates(serving, CA_FIELD) if _issuer(leaf, [ca])}
-    until = _time(authority) or latest(ca.not_valid_after_utc for ca in retired)
+    if _issuer_among(leaf, known) is None:
+        found |= {ca for ca in _certificates(serving, CA_FIELD) if _issuer_among(leaf, [ca])}
+    until = _parse_retired_until(authority) or latest_time(ca.not_valid_after_utc for ca in retired)
     if found and leaf:
-        until = latest((until, leaf.certificate.not_valid_after_utc))
+        until = latest_time((until, leaf.certificate.not_valid_after_utc))
     elif found:
-        until = latest((until, *(ca.not_valid_after_utc for ca in found)))
+        until = latest_time((until, *(ca.not_valid_after_utc for ca in found)))
     trusted = tuple(sorted(retired | found, key=lambda ca: ca.not_valid_after_utc))
     state = CertificateState(signer, successor, trusted, until if trusted else None, leaf)
     present = {name: content for name, content in authority.items() if content}
@@ -88,7 +88,7 @@ def encode_authority(state: CertificateState) -> dict[str, bytes]:
         if pair:
             data |= {certificate: pair.certificate_pem, key: pair.key_pem}
     if state.retired:
-        data[RETIRED_FIELD] = bundle(state.retired)
+        data[RETIRED_FIELD] = pem_bundle(state.retired)
         if state.retired_until:
             data[RETIRED_UNTIL_FIELD] = state.retired_until.isoformat().encode()
     return data
@@ -103,16 +103,18 @@ def encode_serving(state: CertificateState) -> dict[str, bytes]:
     return {
         CERTIFICATE_FILE: leaf.certificate_pem,
         KEY_FILE: leaf.key_pem,
-        CA_FIELD: bundle([issuer]),
+        CA_FIELD: pem_bundle([issuer]),
     }
 
 
-def latest(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
+def latest_time(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
     """The latest of `times`; None if there is none."""
     return max((time for time in times if time is not None), default=None)
 
 
-def _issuer(leaf: KeyPair | None, among: Iterable[x509.Certificate]) -> x509.Certificate | None:
+def _issuer_among(
+    leaf: KeyPair | None, among: Iterable[x509.Certificate]
+) -> x509.Certificate | None:
     if leaf is None:
         return None
     return next((ca for ca in among if is_issued_by(ca, leaf.certificate)), None)
@@ -132,7 +134,7 @@ def _certificates(data: Mapping[str, bytes], name: str) -> tuple[x509.Certificat
         return ()
 
 
-def _time(data: Mapping[str, bytes]) -> datetime.datetime | None:
+def _parse_retired_until(data: Mapping[str, bytes]) -> datetime.datetime | None:
     try:
         time = datetime.datetime.fromisoformat(data.get(RETIRED_UNTIL_FIELD, b"").decode("ascii"))
     except ValueError:

@@ -20,7 +20,7 @@ from terminal import CommandParser
 SHELLS = ("bash", "zsh", "fish")
 # Cobra's directives: what the shell does with the proposals.
 _WITH_FILES_DIRECTIVE, _WITHOUT_FILES_DIRECTIVE = ":0", ":4"
-_PATHS = ("PATH", "FILE", "DIR")
+_PATH_METAVARS = ("PATH", "FILE", "DIR")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -74,14 +74,14 @@ def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
     parser = parsers.command_parser(words[0]) if words[0] in COMMANDS else None
     if parser is None:
         return {}
-    parser, rest = _innermost(parser, words[1:])
+    parser, rest = _innermost_parser(parser, words[1:])
     option = next((a for a in parser._actions if rest and rest[-1] in a.option_strings), None)  # noqa: SLF001  # argparse has no other way to ask
     if option is not None and option.nargs != 0:
-        return _values(option, prefix)
+        return _values_of_option(option, prefix)
     if prefix.startswith("-"):
         return _words_with_prefix(_options(parser), prefix)
     positional = _next_positional(parser, rest)
-    return _values(positional, prefix) if positional else {}
+    return _values_of_option(positional, prefix) if positional else {}
 
 
 def _next_positional(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Action | None:
@@ -98,21 +98,21 @@ def _next_positional(parser: argparse.ArgumentParser, words: list[str]) -> argpa
     return None
 
 
-def _innermost(
+def _innermost_parser(
     parser: argparse.ArgumentParser, words: list[str]
 ) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser of the verb that the words name, and the words after it."""
     for number, word in enumerate(words):
         for action in parser._actions:  # noqa: SLF001  # the same
             if isinstance(action, argparse._SubParsersAction) and word in action.choices:  # noqa: SLF001  # the same
-                return _innermost(action.choices[word], words[number + 1 :])
+                return _innermost_parser(action.choices[word], words[number + 1 :])
     return parser, words
 
 
-def _values(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
+def _values_of_option(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
     if action.choices is not None:
         return _words_with_prefix(((str(choice), "") for choice in action.choices), prefix)
-    return None if action.metavar in _PATHS else {}
+    return None if action.metavar in _PATH_METAVARS else {}
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
 from policies.policy import Policy
 from reports.findings import SuggestedEdit
-from reports.results import InputNotEvaluated, oversized_object, too_large
+from reports.results import InputNotEvaluated, oversized_object, too_large_object
 from rules.base.json_values import Json, as_object
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.evaluation import EvaluationResult
@@ -42,7 +42,7 @@ class EvaluatedDocument(NamedTuple):
     result: EvaluationResult
 
 
-Item: TypeAlias = EvaluatedDocument | UnparsedDocument | InputNotEvaluated
+DocumentResult: TypeAlias = EvaluatedDocument | UnparsedDocument | InputNotEvaluated
 
 
 class Evaluator:
@@ -52,7 +52,7 @@ class Evaluator:
         self._rules = rules
         self._context = context
 
-    def evaluate_file(self, file: File) -> Iterator[Item]:
+    def evaluate_file(self, file: File) -> Iterator[DocumentResult]:
         """Every document of the file that has an object of Kubernetes, one at a time."""
         for document in file.manifests():
             if isinstance(document, UnparsedDocument):
@@ -71,7 +71,7 @@ class Evaluator:
             result = check(document.value, self._rules, self._context, comments.suppresses, steps)
         except TooManyStepsError:
             why = "its size: the rules take too many steps"
-            return too_large(file, document, (), why)
+            return too_large_object(file, document, (), why)
         return EvaluatedDocument(document, objects, comments, result)
 
     def fix(self, evaluated: EvaluatedDocument, only: Finding | None = None) -> FixResult:
@@ -83,18 +83,18 @@ class Evaluator:
         suppress = comments.suppresses if comments.comments else suppress_nothing
         steps = StepLimit(MAX_STEPS * evaluated.objects)
         manifest = evaluated.document.value
-        chosen = suppress if only is None else _all_but(only, suppress)
+        chosen = suppress if only is None else _suppress_all_but(only, suppress)
         checked = evaluated.result
         return fix(manifest, self._rules, self._context, chosen, steps=steps, checked=checked)
 
 
-Suggest: TypeAlias = Callable[
+SuggestEdits: TypeAlias = Callable[
     [File, Evaluator, EvaluatedDocument], Iterable[tuple[SuggestedEdit, ...]]
 ]
 """The edits for each finding of a document, in their order: `lint.fix.suggestions`."""
 
 
-def _all_but(only: Finding, suppress: Suppress) -> Suppress:
+def _suppress_all_but(only: Finding, suppress: Suppress) -> Suppress:
     """Suppresses what `suppress` does, and every other finding than `only`."""
 
     def is_suppressed(finding: Finding, active: ActiveRule) -> bool:

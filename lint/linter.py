@@ -9,19 +9,19 @@ from importlib import import_module
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
-from lint.evaluation import EvaluatedDocument, Evaluator, FilePolicy, Item, Suggest
+from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
 from lint.preview import Preview, add_preview
 from lint.remarks import (
     check_gpu_exceptions,
+    component_remarks,
     exception_remarks,
-    excuses,
-    remarks,
+    key_and_comment_remarks,
     unread_remarks,
     values_remarks,
 )
 from lint.suppressions import Suppressions
 from policies.policy import Policy
-from reports.findings import RULES, SuppressedFinding, locate_finding
+from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
 from reports.results import (
     InputNotEvaluated,
@@ -29,7 +29,7 @@ from reports.results import (
     failed_rules,
     malformed_fields,
     report_unparsed,
-    report_unread,
+    report_unread_inputs,
 )
 from rules.base.json_values import Json, as_object
 from rules.engine.evaluation import EvaluationResult
@@ -53,7 +53,7 @@ from sources.sources import (
     UnreadableSource,
 )
 
-RULE_NAMES = frozenset(RULES)
+RULE_NAMES = frozenset(RULE_BY_NAME)
 
 
 def reduce_garbage_collection() -> None:
@@ -67,7 +67,7 @@ class FileFixer(Protocol):
 
     def fix_file(
         self, file: File, evaluator: Evaluator, results: Results
-    ) -> Iterator[tuple[File, Item]]:
+    ) -> Iterator[tuple[File, DocumentResult]]:
         """The documents of `file` after their fixes."""
 
 
@@ -75,7 +75,7 @@ UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]
 """The file and the exceptions of each policy that was used."""
 
 
-class Partial(NamedTuple):
+class PartialResults(NamedTuple):
     """What was found in some of the inputs of a run."""
 
     results: Results
@@ -106,7 +106,7 @@ class Linter:
         preview: bool = False,
         fixer: FileFixer | None = None,
         tree: FileTree = DISK,
-        suggest: Suggest | None = None,
+        suggest: SuggestEdits | None = None,
         policies: Policies | None = None,
         select: Callable[[Policy], RuleSet] = Policy.rule_set,
         wanted: Callable[[str], bool] | None = None,
@@ -202,14 +202,14 @@ class Linter:
         self._used_exceptions |= result.used_exceptions
         return result
 
-    def take(self) -> Partial:
+    def take(self) -> PartialResults:
         """What has been found since the last call; the linter forgets it."""
-        taken = Partial(self.results, self._owners, self._used_exceptions, self._used)
+        taken = PartialResults(self.results, self._owners, self._used_exceptions, self._used)
         self.results, self._owners = Results(), Owners()
         self._used_exceptions, self._used = set(), {}
         return taken
 
-    def add(self, partial: Partial) -> None:
+    def add(self, partial: PartialResults) -> None:
         """Add what another linter of the same run has found."""
         self.results.add(partial.results)
         self._owners.update(partial.owners)
@@ -271,11 +271,11 @@ class Linter:
         return known.for_unnamed_namespace(source.home) if known else EMPTY_INVENTORY
 
     def _inventory_of(self, inputs: Iterable[Input]) -> Inventory:
-        gather = import_module("lint.manifest_inventory").gather
+        gather_inventory = import_module("lint.manifest_inventory").gather_inventory
         run = (self.results, self._rules.profile, self.context, self._kustomizations)
-        return gather(inputs, *run)  # type: ignore[no-any-return]
+        return gather_inventory(inputs, *run)  # type: ignore[no-any-return]
 
-    def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, Item]]:
+    def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, DocumentResult]]:
         if self._fixer and not file.source.is_embedded:
             return self._fixer.fix_file(file, evaluator, self.results)
         return ((file, item) for item in evaluator.evaluate_file(file))
@@ -304,9 +304,9 @@ class Linter:
         for finding, reason in item.comments.suppressed():
             located = locate_finding(file, document, finding)
             results.suppressed_findings.append(SuppressedFinding(located, reason))
-        report_unread(results, file.source, malformed_fields(file, document, result))
+        report_unread_inputs(results, file.source, malformed_fields(file, document, result))
         results.not_evaluated += failed_rules(file, document, result)
         comments = item.comments if self.wanted is None else Suppressions([])
-        results.remarks += remarks(file, document, comments, RULE_NAMES)
-        results.remarks += excuses(file, document, result)
+        results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
+        results.remarks += component_remarks(file, document, result)
         results.remarks += unread_remarks(file, document, self._rules.profile)

@@ -27,7 +27,7 @@ from sources.sources import DISK, LARGE_BYTES, MAX_BYTES, Input, InputFile, Sour
 _CONFIG_MAP = ConfigMap.__name__
 
 
-def gather(
+def gather_inventory(
     inputs: Iterable[Input],
     results: Results,
     profile: Profile,
@@ -38,9 +38,9 @@ def gather(
 
     Standard input is left out, which can be read only once.
     """
-    gatherer = _Gatherer(profile, context, kustomizations)
+    gatherer = _InventoryGatherer(profile, context, kustomizations)
     try:
-        for source in _texts(inputs, gatherer.may_matter):
+        for source in _relevant_sources(inputs, gatherer.may_matter):
             gatherer.add(source)
     except Exception as error:  # noqa: BLE001  # a bug of ours must not hide what rules find without
         why = f"please report it: {type(error).__name__}: {error}"
@@ -52,7 +52,7 @@ def gather(
     return gatherer.builder.inventory()
 
 
-class _Gatherer:
+class _InventoryGatherer:
     def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
         variables = (*profile.visible_devices, *profile.alternative_variables)
         self._variables = frozenset(name.partition("*")[0] for name in variables)
@@ -67,7 +67,7 @@ class _Gatherer:
             return True
         # Most ConfigMaps set no variable that matters.
         sets_variable = self._config_map(text) and any(name in text for name in self._variables)
-        return bool(sets_variable) or _may_share(text)
+        return bool(sets_variable) or _may_share_cards(text)
 
     def add(self, source: Source) -> None:
         context = self._context
@@ -84,11 +84,11 @@ class _Gatherer:
                 continue  # the linter reports it
             if document is not None:
                 add_objects(self.builder, document.value, context.namespace, source.home)
-                if _may_share(chunk.text):
+                if _may_share_cards(chunk.text):
                     add_shares_to_inventory(self.builder, document.value, context.namespace)
 
 
-def _may_share(text: str) -> bool:
+def _may_share_cards(text: str) -> bool:
     """Whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
     return GPU_MEM in text and "nodeSelector" in text
 
@@ -101,22 +101,26 @@ def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
     return re.compile(rf"""kind["']?\s*:\s*["']?(?:{"|".join(sorted(kinds))})""").search
 
 
-def _texts(inputs: Iterable[Input], may_matter: Callable[[str], bool]) -> Iterator[Source]:
+def _relevant_sources(
+    inputs: Iterable[Input], may_matter: Callable[[str], bool]
+) -> Iterator[Source]:
     """The inputs that can be read twice, as far as their text may matter."""
     for given in inputs:
         if isinstance(given, InputFile):
-            yield from _texts_of_file(given, may_matter)
+            yield from _relevant_sources_of_file(given, may_matter)
         elif isinstance(given, Source) and may_matter(given.text):
             yield given
 
 
-def _texts_of_file(given: InputFile, may_matter: Callable[[str], bool]) -> Iterator[Source]:
+def _relevant_sources_of_file(
+    given: InputFile, may_matter: Callable[[str], bool]
+) -> Iterator[Source]:
     try:
         status = os.stat(given.name)
         if not stat.S_ISREG(status.st_mode):
             return
         if status.st_size >= LARGE_BYTES:
-            parts = import_module("sources.large_files").in_parts((given,))
+            parts = import_module("sources.large_files").split_large_inputs((given,))
             yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
             return
         content = DISK.read(given.name, MAX_BYTES + 1)

@@ -20,7 +20,7 @@ from rules.workloads.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fi
 from sources.manifests import File
 
 
-def remarks(
+def key_and_comment_remarks(
     file: File, document: Document, comments: Suppressions, rules: frozenset[str]
 ) -> Iterator[Remark]:
     """Keys that are there twice, and comments that do not suppress what they name.
@@ -77,7 +77,7 @@ def _remarks_about_fields(
     ]
 
 
-def excuses(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:
+def component_remarks(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:
     """The components of the GPU platform, for which rules are not run."""
     for path, rules in result.excused:
         span = file.locate(document, path)
@@ -111,7 +111,7 @@ def exception_remarks(
         yield Remark(level, file, 1, 1, message)
 
 
-_LEVELS = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
+_LEVEL_BY_REASON = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 
 
 def check_gpu_exceptions(
@@ -134,13 +134,13 @@ def check_gpu_exceptions(
             namespace = as_text(metadata.get("namespace")) or context.namespace or "default"
             known = {**raw, "metadata": {**metadata, "namespace": namespace}}
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
-            for level, place, text in _problems(known, policy, context):
+            for level, place, text in _gpu_exception_problems(known, policy, context):
                 span = file.locate(document, (*path, *place))
                 where = (file.source.name, span.line, span.column)
                 results.remarks.append(Remark(level, *where, f"{name}: {text}"))
 
 
-def _problems(
+def _gpu_exception_problems(
     raw: Mapping[str, Any], policy: Policy | None, context: Context
 ) -> Iterator[tuple[str, Path, str]]:
     """The level, the path and the text of each problem."""
@@ -154,4 +154,8 @@ def _problems(
         AcceptanceReason.TOO_LARGE,
     }
     if is_known and not own and not found.accepted:
-        yield _LEVELS.get(found.reason.value, "error"), ("spec",), f"not accepted: {found.message}"
+        yield (
+            _LEVEL_BY_REASON.get(found.reason.value, "error"),
+            ("spec",),
+            f"not accepted: {found.message}",
+        )

@@ -19,8 +19,10 @@ from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
 from sources.manifests import File
 
-_COMMENT = r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
-_WORD = "gpuward:"
+_COMMENT_PATTERN = (
+    r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
+)
+_COMMENT_WORD = "gpuward:"
 
 
 class Suppression:
@@ -90,11 +92,11 @@ class Suppressions:
 def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
     """The comments in `document`, which ends before the offset `end`."""
     text = file.source.text
-    if text.find(_WORD, document.start, end) < 0:
+    if text.find(_COMMENT_WORD, document.start, end) < 0:
         return Suppressions([])
     outline = _DocumentOutline(file, document)
     found = []
-    for match in re.compile(_COMMENT).finditer(text, document.start, end):
+    for match in re.compile(_COMMENT_PATTERN).finditer(text, document.start, end):
         if not outline.is_inside_text(match.start()):
             rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
             covers = outline.covered_by(match.start())
@@ -111,7 +113,7 @@ def comments_in_text(file: File, without: Iterable[range] = ()) -> Suppressions:
     text = file.source.text
     left_out = {line for lines in without for line in lines}
     found = []
-    for match in re.finditer(_COMMENT, text):
+    for match in re.finditer(_COMMENT_PATTERN, text):
         line = file.position(match.start())[0]
         if line in left_out:
             continue
@@ -129,7 +131,7 @@ class _DocumentOutline:
         self._file = file
         self._beginnings: dict[int, Path] = {}
         texts = set()
-        for path, place in _places(document.place):
+        for path, place in _places_with_paths(document.place):
             start = place.key_start if place.key_start >= 0 else place.start
             self._beginnings.setdefault(file.position(start)[0], path)
             texts.add((place.key_start, place.key_end))
@@ -157,7 +159,7 @@ class _DocumentOutline:
         return self._beginnings[self._lines[line_index]]
 
 
-def _places(place: Place) -> Iterator[tuple[Path, Place]]:
+def _places_with_paths(place: Place) -> Iterator[tuple[Path, Place]]:
     """Every node's place with its path, parents first."""
     waiting: list[tuple[Path, Place]] = [((), place)]
     for path, current in waiting:

@@ -13,7 +13,7 @@ from cluster.audit.period import ALWAYS, Period
 from cluster.gpus.pod_requests import has_terminated
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
-from reports.findings import RULES, LocatedFinding, reported
+from reports.findings import RULE_BY_NAME, LocatedFinding, to_reported_finding
 from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
@@ -182,7 +182,7 @@ def _located(finding: Finding, raw: Object) -> LocatedFinding:
     """`finding` with the field at fault as its text: nobody has a file of the object."""
     text = _field(raw, finding.path)
     excerpt = Excerpt(text, 0, max(1, len(text)), (), (), 0, 0, 0, 0)
-    return LocatedFinding(reported(finding), "", _NOWHERE, excerpt, finding.object)
+    return LocatedFinding(to_reported_finding(finding), "", _NOWHERE, excerpt, finding.object)
 
 
 def _field(raw: Object, path: Path) -> str:
@@ -236,7 +236,7 @@ class PodRemarks:
         is_denied = self._facts.mode_of(namespace) == Action.DENY.word
         if is_denied and not self._facts.is_excluded(namespace):
             self._refused[namespace][self._owner(evaluated.ref)] += 1
-        if any(RULES[f.rule].family == _BYPASS for f in errors):
+        if any(RULE_BY_NAME[f.rule].family == _BYPASS for f in errors):
             self._add_unrequested(evaluated, namespace)
 
     def _add_unrequested(self, evaluated: Evaluated, namespace: str) -> None:

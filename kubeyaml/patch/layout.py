@@ -67,13 +67,11 @@ def pretty_flow_text(value: Any, layout: Layout, column: int, line_break: str) -
         return flow_text(value, layout)
     write = quoted_text if layout.is_json else scalar_text
     inner = column + layout.step
-    written_children = (
-        value.items() if isinstance(value, dict) else (("", child) for child in value)
-    )
+    children = value.items() if isinstance(value, dict) else (("", child) for child in value)
     entries = [
         (f"{write(key)}: " if isinstance(value, dict) else "")
         + pretty_flow_text(child, layout, inner, line_break)
-        for key, child in written_children
+        for key, child in children
     ]
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     gap = line_break + " " * inner

@@ -19,7 +19,7 @@ from sources.policy_file import (
 )
 
 
-class Settings(NamedTuple):
+class EditorSettings(NamedTuple):
     """The options of the command line, which have the meaning that they have for the linter."""
 
     policy: str | None = None
@@ -30,24 +30,24 @@ class Settings(NamedTuple):
 
 
 # For what the policy leaves out.
-_NOTHING = default_policy()._replace(
+_POLICY_WITHOUT_RULES = default_policy()._replace(
     rules={rule.name: RuleSettings(action=Action.OFF) for rule in CATALOG}
 )
 
 
-class _Loaded(NamedTuple):
+class _LoadedFile(NamedTuple):
     """A policy, with the states of all files that it was read from."""
 
     states: dict[str, object]
     policy: Policy
 
 
-class Policies:
+class EditorPolicies:
     """Finds and loads policies, and keeps each as long as its file does not change."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EditorSettings) -> None:
         self._settings = settings
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: dict[str, _LoadedFile] = {}
 
     def find(self, name: str, workspace: str) -> FoundPolicy:
         """The policy for the document `name`, found as the linter does that runs in `workspace`.
@@ -70,7 +70,7 @@ class Policies:
         place = workspace if settings.policy else os.path.dirname(outermost.file)
         patterns = tuple(outermost.policy.lint.get("exclude", ()))
         if patterns and Exclusion(of_policy=(place, patterns)).fits(path):
-            return FoundPolicy(_NOTHING, found.file)
+            return FoundPolicy(_POLICY_WITHOUT_RULES, found.file)
         return found
 
     def _load(self, file: str) -> Policy:
@@ -84,7 +84,7 @@ class Policies:
             return read_policy_file(path)
 
         policy = load_policy_or_config_map(file or None, list(self._settings.profiles), read)
-        self._loaded[file] = _Loaded(states, policy)
+        self._loaded[file] = _LoadedFile(states, policy)
         return policy
 
 

@@ -30,13 +30,13 @@ from lint.language_server.hover import (
     policy_completion,
     policy_hover,
 )
-from lint.language_server.policies import Policies, Settings
+from lint.language_server.policies import EditorPolicies, EditorSettings
 from policies.loading import POLICY_FILE
 
 _LOG = logging.getLogger(__name__)
 # Seconds without a key before a document is evaluated.
-_DELAY = 0.25
-_UNTITLED = "untitled.yaml"
+_DELAY_SECONDS = 0.25
+_UNTITLED_FILE = "untitled.yaml"
 
 
 class GpuwardServer(LanguageServer):
@@ -46,17 +46,17 @@ class GpuwardServer(LanguageServer):
     than the protocol.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EditorSettings) -> None:
         super().__init__(
             "gpuward", _version(), text_document_sync_kind=types.TextDocumentSyncKind.Full
         )
         self.settings = settings
-        self.policies = Policies(settings)
+        self.policies = EditorPolicies(settings)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._analyses: dict[str, Analysis] = {}
         self._evaluating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def evaluate_later(self, uri: str, delay: float = _DELAY) -> None:
+    def evaluate_later(self, uri: str, delay: float = _DELAY_SECONDS) -> None:
         """Publish new diagnostics of a document once it has not changed for `delay` seconds."""
         self.forget_task(uri)
         self._tasks[uri] = asyncio.ensure_future(self._evaluate_after(uri, delay))
@@ -97,7 +97,7 @@ class GpuwardServer(LanguageServer):
             if known is None or known.text != text:
                 name = file_name(document)
                 given = (name, text, self._folder_of(name), self.policies, self.settings)
-                known = await _in_thread(partial(analyze, *given))
+                known = await _run_in_thread(partial(analyze, *given))
                 if uri in self.workspace.text_documents:
                     self._analyses[uri] = known
         return known
@@ -148,7 +148,7 @@ class GpuwardServer(LanguageServer):
         return max(around, key=len, default=os.path.dirname(name) or os.getcwd())
 
 
-async def _in_thread(work: Callable[[], Analysis]) -> Analysis:
+async def _run_in_thread(work: Callable[[], Analysis]) -> Analysis:
     """The result of `work`. Whoever is cancelled waits for its end, as no thread can be stopped."""
     future = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -167,7 +167,7 @@ def _version() -> str:
 
 def file_name(document: TextDocument) -> str:
     """The path of a document; a name that is no file's for one that has not been saved."""
-    return to_fs_path(document.uri) or _UNTITLED
+    return to_fs_path(document.uri) or _UNTITLED_FILE
 
 
 def is_policy(document: TextDocument) -> bool:
@@ -175,7 +175,7 @@ def is_policy(document: TextDocument) -> bool:
     return os.path.basename(file_name(document)) == POLICY_FILE
 
 
-def create_server(settings: Settings) -> GpuwardServer:
+def create_server(settings: EditorSettings) -> GpuwardServer:
     """A server with all features."""
     server = GpuwardServer(settings)
     _add_synchronization(server)

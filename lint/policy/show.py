@@ -65,9 +65,9 @@ def add_command(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = options.file or nearest_policy(os.getcwd())
-    about = _FileFacts([], "")
+    about = _PoliciesOfFile([], "")
     if chosen and not _is_policy(chosen):
-        about = _facts_of(chosen, options.profile)
+        about = _policies_of_file(chosen, options.profile)
         chosen = about.chain[0].file
     content, name = read_policy_content(chosen) if chosen else (b"", "")
     text = decode_policy(content, name)
@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.profile:
         own = {p["name"]: p for p in raw.get("profiles", ()) if not isinstance(p, str)}
         raw["profiles"] = [own.get(name, name) for name in options.profile]
-    position = _Position(name, text, document)
+    position = _PositionFinder(name, text, document)
     rules = [about.explained(rule, raw) for rule in effective_rules(policy, raw, position)]
     whole = effective_policy(policy, raw, rules)
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
@@ -106,7 +106,7 @@ def _is_policy(file: str) -> bool:
     return re.search(rb"gpuward\.io/v1|ConfigMap", content) is not None
 
 
-class _FileFacts:
+class _PoliciesOfFile:
     """Which policies are for a file, and which of their settings per path."""
 
     def __init__(
@@ -146,15 +146,15 @@ class _FileFacts:
             yield printable(f"namespace: {self.found.namespace}")
 
 
-def _facts_of(file: str, profiles: list[str]) -> _FileFacts:
+def _policies_of_file(file: str, profiles: list[str]) -> _PoliciesOfFile:
     if not os.path.lexists(file):
         raise PolicyError(f"{file}: there is no such file")
     policies = Policies(PolicyChoice(None, profiles))
     folder = file if os.path.isdir(file) else os.path.dirname(file)
-    return _FileFacts(policies.chain(folder, file), file, policies.find(folder, file))
+    return _PoliciesOfFile(policies.chain(folder, file), file, policies.find(folder, file))
 
 
-class _Position:
+class _PositionFinder:
     """Where a path of the policy is in its file."""
 
     def __init__(self, name: str, text: str, document: Document | None) -> None:
@@ -240,7 +240,7 @@ def _bundles(raw: Mapping[str, Any]) -> str:
     return f", extends {', '.join(map(str, raw['extends']))}" if raw.get("extends") else ""
 
 
-def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+def _gpu_exceptions(raw: Mapping[str, Any], position: _PositionFinder) -> Iterator[str]:
     for index, limits in enumerate(raw.get("gpuExceptions", ())):
         if index == 0:
             yield "\nGpuExceptions"
@@ -251,7 +251,7 @@ def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str
         yield f"  {where}  {printable(f'{rules}: in {namespaces}, {days} days, {approval}')}"
 
 
-def _exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+def _exceptions(raw: Mapping[str, Any], position: _PositionFinder) -> Iterator[str]:
     for index, exception in enumerate(raw.get("exceptions", ())):
         if index == 0:
             yield "\nexceptions"

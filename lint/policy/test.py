@@ -40,7 +40,7 @@ Test a policy: evaluate each case as admission does, and compare with what it ex
 NAME.yaml with NAME.expected.yaml beside it, and perhaps NAME.case.yaml: docs/policy-tests.md."""
 _EPILOG = """exit status: 0 all as expected, 1 not as expected, 2 wrong usage or a policy that
 cannot be used, 3 a case that cannot be read"""
-_HEADER = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
+_POLICY_HEADER = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
 
 
 def add_command(commands: Commands) -> None:
@@ -73,7 +73,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    suite = _Suite(options)
+    suite = _CaseSuite(options)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     counts = dict.fromkeys(("passed", "failed", "not evaluated", "written"), 0)
     for case in _cases(options.paths):
@@ -87,23 +87,23 @@ def _run(options: argparse.Namespace) -> int:
             continue
         if lines and options.update:
             counts["written"] += 1
-            _write(case, got)
+            _write_expected(case, got)
         else:
             counts["failed" if lines else "passed"] += 1
-            _report(case, lines)
+            _report_case(case, lines)
     if not any(counts.values()):
         raise UsageError(f"there are no cases in {' '.join(options.paths)}")
     sys.stdout.write(", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")
     return 3 if counts["not evaluated"] else int(counts["failed"] > 0)
 
 
-class _Suite:
+class _CaseSuite:
     """The policy that is tested, with what a case says instead."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._profiles: list[str] = options.profile
         self._rules = _known_rules(options.rules)
-        self._raw: Mapping[str, Any] = _HEADER
+        self._raw: Mapping[str, Any] = _POLICY_HEADER
         self._name = "the default policy"
         if file := options.policy or nearest_policy(os.getcwd()):
             content, self._name = read_policy_content(file)
@@ -152,13 +152,13 @@ def _cases(paths: list[str]) -> Iterator[Case]:
                     yield Case(os.path.join(folder, name))
 
 
-def _report(case: Case, lines: list[str]) -> None:
+def _report_case(case: Case, lines: list[str]) -> None:
     if lines:
         sys.stdout.write(f"failed: {printable(case.file)}\n")
         sys.stdout.writelines(f"  {printable(line)}\n" for line in lines)
 
 
-def _write(case: Case, got: Mapping[str, Any]) -> None:
+def _write_expected(case: Case, got: Mapping[str, Any]) -> None:
     text = write_yaml(stable_result(got))
     try:
         with open(case.expected_file, "w", encoding="utf-8", newline="\n") as file:

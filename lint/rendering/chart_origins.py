@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lint.rendering.origins import Origin, SourceFiles, Work, line_span
+from lint.rendering.origins import Origin, SourceFiles, WorkBudget, line_span
 from reports.findings import LocatedFinding
 from sources.manifests import File
 from sources.rendering.charts import RenderedChart
@@ -19,10 +19,10 @@ from sources.rendering.charts import RenderedChart
 # anything, and then the lines in which it is nested. Every comparison is linear.
 
 _MAX_LINES = 50_000
-_MIN_LITERAL = 2
+_MIN_LITERAL_CHARACTERS = 2
 
 
-class Line(NamedTuple):
+class OutlineLine(NamedTuple):
     """A line that may be part of YAML, without indentation, list marker, quotes and comment.
 
     `pieces` are its texts between placeholders; `parent` is the index of the line in which it is
@@ -52,14 +52,14 @@ class Line(NamedTuple):
     @property
     def is_telling(self) -> bool:
         """Whether enough of the line is literal to recognise it."""
-        return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL
+        return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL_CHARACTERS
 
 
 class Outline:
     """The lines of a text with their nesting by indentation."""
 
     def __init__(self, text: str) -> None:
-        self.lines = list(_lines(text))
+        self.lines = list(_outline_lines(text))
         self._by_number = {line.number: index for index, line in enumerate(self.lines)}
         self._same: dict[str, list[int]] = {}
         self._flexible: list[int] = []
@@ -80,7 +80,7 @@ class Outline:
             yield self.lines[index].text
             index = self.lines[index].parent
 
-    def same(self, chain: Sequence[str], work: Work) -> list[int]:
+    def same(self, chain: Sequence[str], work: WorkBudget) -> list[int]:
         """The numbers of the lines that have just this `chain`."""
         candidates = self._same.get(chain[0], [])
         if not work.spend(len(candidates) * len(chain)):
@@ -88,7 +88,7 @@ class Outline:
         wanted = list(chain)
         return [self.lines[i].number for i in candidates if list(self._texts(i)) == wanted]
 
-    def find(self, chain: Sequence[str], work: Work, *, is_literal: bool) -> list[int]:
+    def find(self, chain: Sequence[str], work: WorkBudget, *, is_literal: bool) -> list[int]:
         """The numbers of the lines that are most likely rendered as `chain`.
 
         They are nested in what can be the second line of `chain`, and in most of the others. They
@@ -103,7 +103,7 @@ class Outline:
         return self._found[key]
 
     def _best_matches(
-        self, chain: Sequence[str], candidates: Sequence[int], work: Work
+        self, chain: Sequence[str], candidates: Sequence[int], work: WorkBudget
     ) -> list[int]:
         best: list[int] = []
         most = -1
@@ -119,7 +119,7 @@ class Outline:
                     best.append(line.number)
         return best
 
-    def _is_nested(self, line: Line, parents: Sequence[str]) -> bool:
+    def _is_nested(self, line: OutlineLine, parents: Sequence[str]) -> bool:
         if not parents:
             return True
         return line.parent >= 0 and self.lines[line.parent].can_be(parents[0])
@@ -137,7 +137,7 @@ class Outline:
         return found
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _outline_lines(text: str) -> Iterator[OutlineLine]:
     stack: list[tuple[int, bool, int]] = []  # column, whether a list item, index
     index = 0
     is_in_action = False
@@ -151,7 +151,7 @@ def _lines(text: str) -> Iterator[Line]:
             stack.clear()
             continue
         stripped = raw.strip()
-        pieces = _pieces(stripped)
+        pieces = _literal_pieces(stripped)
         is_in_action = raw.rfind("{{") > raw.rfind("}}")
         if not any(pieces) or stripped.startswith("#"):
             continue
@@ -160,12 +160,12 @@ def _lines(text: str) -> Iterator[Line]:
             stack[-1][0] > column or (stack[-1][0] == column and (stack[-1][1] or not is_item))
         ):
             stack.pop()
-        yield Line(number, " ".join(pieces), pieces, stack[-1][2] if stack else -1)
+        yield OutlineLine(number, " ".join(pieces), pieces, stack[-1][2] if stack else -1)
         stack.append((column, is_item, index))
         index += 1
 
 
-def _pieces(stripped: str) -> tuple[str, ...]:
+def _literal_pieces(stripped: str) -> tuple[str, ...]:
     """The literal texts of a line between its placeholders."""
     pieces = []
     rest = stripped
@@ -180,7 +180,7 @@ def _pieces(stripped: str) -> tuple[str, ...]:
     return tuple(cleaned)
 
 
-_SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
+_SOURCE_PATTERN = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 
 
 class ChartOrigins:
@@ -189,11 +189,11 @@ class ChartOrigins:
     helm writes the name of the template above each object, and nothing about lines.
     """
 
-    def __init__(self, rendered: RenderedChart, files: SourceFiles, work: Work) -> None:
+    def __init__(self, rendered: RenderedChart, files: SourceFiles, work: WorkBudget) -> None:
         self._rendered = rendered
         self._files = files
         self._work = work
-        sources = list(_SOURCE.finditer(rendered.source.text))
+        sources = list(_SOURCE_PATTERN.finditer(rendered.source.text))
         self._starts = [source.start() for source in sources]
         self._names = [self._path(source[1].strip()) for source in sources]
         self._lines = File(rendered.source)

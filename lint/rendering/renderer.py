@@ -16,7 +16,7 @@ from kubeyaml import Document
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
-from lint.rendering.origins import Places, SourceFiles
+from lint.rendering.origins import RenderingOrigins, SourceFiles
 from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
@@ -47,9 +47,9 @@ from sources.sources import (
     has_placeholder,
 )
 
-_Rendered: TypeAlias = RenderedKustomization | UnreadableSource
+_RenderResult: TypeAlias = RenderedKustomization | UnreadableSource
 _MAX_JOBS = 4
-_AHEAD = 2  # renderings for each program that may wait to be evaluated
+_RENDERINGS_AHEAD = 2  # renderings for each program that may wait to be evaluated
 
 
 def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str, str]]:
@@ -78,7 +78,7 @@ def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iter
             yield name
 
 
-_FOLDERS = ("templates", "charts")
+_CHART_SUBFOLDERS = ("templates", "charts")
 
 
 class ChartFiles:
@@ -99,7 +99,7 @@ class ChartFiles:
 
     def add(self, rendered: RenderedChart) -> None:
         """Remember a rendering."""
-        for name in _FOLDERS:
+        for name in _CHART_SUBFOLDERS:
             folder = os.path.normpath(os.path.join(rendered.folder, name))
             self._renderings.setdefault(folder, []).append(rendered.source)
         self._values.update(map(os.path.normpath, rendered.values_files))
@@ -149,7 +149,7 @@ class ChartFiles:
             return False
         if has_placeholder(file.source.text):
             return True
-        own = _objects(file)
+        own = _objects_in_file(file)
         return not own or own <= self._rendered_objects(folder)
 
     def _folder_of(self, name: str) -> str:
@@ -164,11 +164,13 @@ class ChartFiles:
     def _rendered_objects(self, folder: str) -> set[bytes]:
         if folder not in self._objects:
             sources = self._renderings[folder]
-            self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
+            self._objects[folder] = set().union(
+                *(_objects_in_file(File(source)) for source in sources)
+            )
         return self._objects[folder]
 
 
-def _objects(file: File) -> set[bytes]:
+def _objects_in_file(file: File) -> set[bytes]:
     """A digest of each object in the file."""
     documents = (each for each in file.manifests() if isinstance(each, Document))
     return {sha256(repr(each.value).encode()).digest() for each in documents}
@@ -177,10 +179,12 @@ def _objects(file: File) -> set[bytes]:
 if TYPE_CHECKING:
     from sources.git.changes import StagedFiles
 
-_MARKS = (CHART_FILE, *KUSTOMIZATION_FILES)
-_LIBRARY = "a library chart: it is evaluated in the charts that use it"
-_LEFT_OUT = "rendered without dependencies that are switched off and not in charts/: {}"
-_IGNORED = "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
+_MARKING_FILES = (CHART_FILE, *KUSTOMIZATION_FILES)
+_LIBRARY_REASON = "a library chart: it is evaluated in the charts that use it"
+_LEFT_OUT_MESSAGE = "rendered without dependencies that are switched off and not in charts/: {}"
+_IGNORED_REASON = (
+    "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
+)
 
 
 class Changes(Protocol):
@@ -193,7 +197,7 @@ class Changes(Protocol):
         """Whether a file in the folder, or below, has changed or is gone."""
 
 
-def evaluate(
+def evaluate_renderings(
     linter: Linter,
     files: Collection[Input],
     paths: Collection[str],
@@ -215,15 +219,15 @@ def evaluate(
     if os.name != "posix":
         raise UsageError("--render works on Linux and macOS only")
     if not options.staged:
-        Renderer(paths, exclude, options, changes).evaluate(linter, files)
+        Renderer(paths, exclude, options, changes).evaluate_renderings(linter, files)
         return
     staged = cast("StagedFiles", changes)
     options = argparse.Namespace(**vars(options))
     options.values = staged.relative(options.values)
     names = staged.relative(paths or [staged.tree.root])
-    with staged.working_copy(_MARKS, options.values):
+    with staged.working_copy(_MARKING_FILES, options.values):
         there = [name for name in names if os.path.lexists(name)]
-        Renderer(there, exclude, options, staged).evaluate(linter, files)
+        Renderer(there, exclude, options, staged).evaluate_renderings(linter, files)
 
 
 class Renderer:
@@ -249,14 +253,14 @@ class Renderer:
         self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
         self._rendered_files: set[str] = set()
-        self._places = Places()
+        self._places = RenderingOrigins()
         self._chart_files = ChartFiles(self._places.files)
         # The objects in resources that no overlay renders, by file
         self._not_rendered: dict[str, frozenset[tuple[str, str]]] = {}
         self._deadline = time.monotonic() + MAX_SECONDS_OF_RUN
-        self._jobs = _jobs(options.jobs)
+        self._jobs = _job_count(options.jobs)
 
-    def evaluate(self, linter: Linter, files: Iterable[Input]) -> None:
+    def evaluate_renderings(self, linter: Linter, files: Iterable[Input]) -> None:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
         linter.uses_values = self._chart_files.uses_values
         linter.evaluate(self._inputs(files))
@@ -276,7 +280,7 @@ class Renderer:
         yield from self._kustomizations_to_lint()
         for item in files:
             if self._chart_files.is_ignored(item.name):
-                yield SkippedSource(item.name, _IGNORED)
+                yield SkippedSource(item.name, _IGNORED_REASON)
                 continue
             if self._chart_files.is_unrendered(item.name):
                 continue
@@ -288,7 +292,7 @@ class Renderer:
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
         file = os.path.join(folder, CHART_FILE)
         if is_library(folder):
-            yield SkippedSource(file, _LIBRARY)
+            yield SkippedSource(file, _LIBRARY_REASON)
             return
         left_out: set[str] = set()
         has_rendering = False
@@ -304,7 +308,7 @@ class Renderer:
             else:
                 yield rendered
         if left_out:
-            yield SkippedSource(file, _LEFT_OUT.format(", ".join(sorted(left_out))))
+            yield SkippedSource(file, _LEFT_OUT_MESSAGE.format(", ".join(sorted(left_out))))
         if not has_rendering:
             self._chart_files.add_failed(folder)
 
@@ -338,7 +342,7 @@ class Renderer:
 
     def _render(
         self, kustomizations: Iterable[tuple[Kustomization, ...]]
-    ) -> Iterator[tuple[str, _Rendered]]:
+    ) -> Iterator[tuple[str, _RenderResult]]:
         """The file of each of `kustomizations` that has changed, and what it renders."""
         wanted = [
             parts
@@ -346,19 +350,19 @@ class Renderer:
             if any(self._has_changes(part.folder) for part in parts)
         ]
         pool = ThreadPoolExecutor(self._jobs)
-        waiting: deque[tuple[str, Future[_Rendered]]] = deque()
+        waiting: deque[tuple[str, Future[_RenderResult]]] = deque()
         try:
             for parts in wanted:
                 waiting.append((parts[0].file, pool.submit(self._rendered, parts)))
-                if len(waiting) > self._jobs * _AHEAD:
-                    yield _next(waiting)
+                if len(waiting) > self._jobs * _RENDERINGS_AHEAD:
+                    yield _next_result(waiting)
             while waiting:
-                yield _next(waiting)
+                yield _next_result(waiting)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             stop_all()  # after Ctrl-C, nobody waits for them
 
-    def _rendered(self, parts: tuple[Kustomization, ...]) -> _Rendered:
+    def _rendered(self, parts: tuple[Kustomization, ...]) -> _RenderResult:
         if is_late(self._deadline):
             return UnreadableSource(parts[0].file, TOO_LONG_MESSAGE)
         rendered = render_kustomization(parts, self._deadline)
@@ -367,12 +371,12 @@ class Renderer:
         return rendered._replace(source=self._shared(rendered.source))
 
 
-def _next(waiting: deque[tuple[str, Future[_Rendered]]]) -> tuple[str, _Rendered]:
+def _next_result(waiting: deque[tuple[str, Future[_RenderResult]]]) -> tuple[str, _RenderResult]:
     file, future = waiting.popleft()
     return file, future.result()
 
 
-def _jobs(wanted: int | None) -> int:
+def _job_count(wanted: int | None) -> int:
     """How many programs run at once: each may take as much memory as one is allowed."""
     return wanted or min(os.cpu_count() or 1, _MAX_JOBS)
 

@@ -7,20 +7,20 @@ from typing import Any, TextIO
 
 from reports.entries import fingerprints
 from reports.findings import LocatedFinding
-from reports.formats import Style
+from reports.formats import ReportStyle
 from reports.results import FixedFinding, Results
 
-VERSION = 1
-_REMARK = ("level", "file", "line", "column", "message")
+FORMAT_VERSION = 1
+_REMARK_FIELDS = ("level", "file", "line", "column", "message")
 
 
-def write(out: TextIO, results: Results, _style: Style) -> None:
+def write(out: TextIO, results: Results, _style: ReportStyle) -> None:
     """Write `results`, notes included."""
     report = {
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "policy": results.policy or None,
         "findings": list(map(_finding, results.findings, fingerprints(results.findings))),
-        "remarks": [dict(zip(_REMARK, remark, strict=False)) for remark in results.remarks],
+        "remarks": [dict(zip(_REMARK_FIELDS, remark, strict=False)) for remark in results.remarks],
         "skipped": [skipped._asdict() for skipped in results.skipped],
         "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
         "fixed": [_fixed(entry) for entry in results.fixed],

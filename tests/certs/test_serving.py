@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from certs.authority import new_authority, service_names, sign_leaf
 from certs.clock import utc_now
-from certs.keypairs import KeyPair, bundle, fingerprint
+from certs.keypairs import KeyPair, fingerprint, pem_bundle
 from certs.serving import ServingCertificate
 from cluster.controllers.certs_command import main
 
@@ -538,7 +538,7 @@ def test_a_certificate_for_an_ip_address_is_served(tmp_path: Path) -> None:
     write(tmp_path, sign_leaf(authority, names, utc_now()))
     certificate = ServingCertificate(str(tmp_path), "127.0.0.1")
     assert certificate.reload(), certificate.last_error
-    client = ssl.create_default_context(cadata=bundle([authority.certificate]).decode())
+    client = ssl.create_default_context(cadata=pem_bundle([authority.certificate]).decode())
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         thread = threading.Thread(target=greet, args=(server, certificate.context))
         thread.start()

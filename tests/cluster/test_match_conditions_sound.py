@@ -28,7 +28,7 @@ from tests.testkit.match_conditions.outcomes import (
 )
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
 from tests.testkit.paths import DATA, DOCS
-from webhook.admission.request import NAMESPACE_LIMITS
+from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 
 ORDINARY = DATA / "ordinary_pods.yaml"
 MANUAL = DOCS / "matching.md"
@@ -98,7 +98,7 @@ def test_no_condition_fails(request: pytest.FixtureRequest, origin: str) -> None
     assert [message for message in messages if EVALUATION_FAILED in message] == []
 
 
-@pytest.mark.parametrize("kind", NAMESPACE_LIMITS)
+@pytest.mark.parametrize("kind", NAMESPACE_LIMIT_KINDS)
 def test_every_limit_of_a_namespace_is_sent(from_cases: SubmittedPods, kind: str) -> None:
     calls = from_cases.recorder.requests
     limits = {c for c, sent in calls["everything"].items() if sent["kind"] == kind}

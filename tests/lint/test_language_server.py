@@ -19,7 +19,7 @@ from pygls.workspace import Workspace
 from pytest_lsp import LanguageClient, client_capabilities, make_test_lsp_client
 
 from lint.language_server.diagnostics import Analysis, analyze
-from lint.language_server.policies import Settings
+from lint.language_server.policies import EditorSettings
 from lint.language_server.server import create_server
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.paths import ROOT
@@ -422,7 +422,7 @@ async def test_a_document_is_evaluated_once_at_a_time(
         return analyze(name, text, *given)
 
     monkeypatch.setattr("lint.language_server.server.analyze", analyze_slowly)
-    server = create_server(Settings(isolated=True))
+    server = create_server(EditorSettings(isolated=True))
     uri = (tmp_path / "pod.yaml").as_uri()
     server.protocol._workspace = Workspace(tmp_path.as_uri())  # noqa: SLF001  # as a client sets it
     server.workspace.put_text_document(types.TextDocumentItem(uri, "yaml", 0, "first: 1"))

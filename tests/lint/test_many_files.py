@@ -187,7 +187,7 @@ def test_progress_is_for_terminals(
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr(processes, "_DELAY", -1.0)
+    monkeypatch.setattr(processes, "_DELAY_SECONDS", -1.0)
     with processes.Progress(2) as bar:
         bar.show()
     assert stream.getvalue() == ""

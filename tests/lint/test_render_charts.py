@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lint.rendering.chart_origins import Outline
-from lint.rendering.origins import Work
+from lint.rendering.origins import WorkBudget
 from sources.rendering.charts import ChartOptions, RenderedChart, helm_ignore_test, render_chart
 from sources.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
@@ -293,7 +293,7 @@ def test_a_chart_in_the_working_folder(helm: LintCommand) -> None:
 
 def test_the_work_of_finding_lines_is_bounded() -> None:
     outline = Outline("{{ .a }}val{{ .b }}:{{ .c }}\n" * 1000)
-    work = Work(steps=4000)
+    work = WorkBudget(steps=4000)
     assert outline.find(["value: all"], work, is_literal=False)[0] == 1
     assert outline.find(["value: none"], work, is_literal=False) == []
     # What has been found costs nothing.

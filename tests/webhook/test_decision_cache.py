@@ -30,7 +30,7 @@ from tests.testkit.read_fields import recording
 from webhook.admission.answer import Answer, answer
 from webhook.admission.decider import Decider
 from webhook.decision_cache import new_decision_cache, records
-from webhook.decision_cache.cache import MAX_BYTES, DecisionCache
+from webhook.decision_cache.cache import MAX_CACHE_BYTES, DecisionCache
 from webhook.decision_cache.deciding_texts import BoundedMap
 from webhook.registration import ROUTES
 from webhook.server.limits import Limits
@@ -303,7 +303,7 @@ def test_without_msgspec_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_whole_cache_takes_a_sixth_of_the_memory_that_the_server_may_take() -> None:
-    assert MAX_BYTES <= (100 << 20) / 6
+    assert MAX_CACHE_BYTES <= (100 << 20) / 6
 
 
 RECORDS: dict[str, type[msgspec.Struct]] = {

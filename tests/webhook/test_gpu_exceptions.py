@@ -197,7 +197,9 @@ async def post(server: RunningServer, size: int = 0, name: str = "x") -> bool:
 async def test_a_refused_pod_is_allowed_until_the_object_is_gone(
     mounted: Mounted, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", 60.0)  # on a busy machine
+    monkeypatch.setattr(
+        "webhook.evaluator.evaluator.MAX_EVALUATION_SECONDS", 60.0
+    )  # on a busy machine
     mounted.write()
     server = await serve(mounted.policy)
     for size in (0, 70_000):

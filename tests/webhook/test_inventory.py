@@ -199,7 +199,9 @@ async def is_allowed(
 async def test_pods_are_evaluated_by_what_is_known(
     mounted: Mounted, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", 60.0)  # on a busy machine
+    monkeypatch.setattr(
+        "webhook.evaluator.evaluator.MAX_EVALUATION_SECONDS", 60.0
+    )  # on a busy machine
     server = await serve(mounted.policy)
     for size in (0, 70_000):
         mounted.write(KNOWN)

@@ -89,7 +89,7 @@ class CheckedFiles(Generic[V]):
             )
 
 
-def read_bounded(path: str, limit: int) -> bytes:
+def read_at_most(path: str, limit: int) -> bytes:
     """The file at `path`, at most one byte more than `limit`. Raises OSError."""
     with open(path, "rb") as stream:
         return stream.read(limit + 1)
@@ -116,7 +116,7 @@ class GpuExceptionsFile:
         self._path = path
         nothing: tuple[Mapping[str, Any], ...] = ()
         self._file = CheckedFiles(
-            lambda: [read_bounded(path, MAX_EXCEPTIONS_BYTES)], _parse_exceptions, nothing, clock
+            lambda: [read_at_most(path, MAX_EXCEPTIONS_BYTES)], _parse_exceptions, nothing, clock
         )
         self._bug = ""
         self._logged: tuple[str, int] | None = None
@@ -211,7 +211,7 @@ def _read(folder: str) -> Sequence[bytes]:
         path = os.path.join(folder, inventory_file_name(part))
         if part and not os.path.exists(path):
             break
-        contents.append(read_bounded(path, MAX_PART_BYTES))
+        contents.append(read_at_most(path, MAX_PART_BYTES))
     return contents
 
 

@@ -60,7 +60,7 @@ class ActivePolicy(NamedTuple):
     since: float
 
 
-Change = Literal["", "loaded", "refused", "restored"]
+ReloadResult = Literal["", "loaded", "refused", "restored"]
 
 
 class PolicyReloader:
@@ -139,7 +139,7 @@ class PolicyReloader:
             return False
         return True
 
-    def reload(self) -> Change:
+    def reload(self) -> ReloadResult:
         """Read the files again; what changed about the policy, empty if nothing did."""
         are_new = self.gpu_exceptions is not None and self.gpu_exceptions.reload()
         are_new |= self.inventory is not None and self.inventory.reload()
@@ -149,7 +149,7 @@ class PolicyReloader:
             self._active = self._with_decider(active.source)._replace(since=active.since)
         return change
 
-    def _reload_policy(self) -> Change:
+    def _reload_policy(self) -> ReloadResult:
         if self._path is None:
             return ""
         try:
@@ -169,13 +169,13 @@ class PolicyReloader:
             return self._fail(str(error))
         return "loaded"
 
-    def _keep(self) -> Change:
+    def _keep(self) -> ReloadResult:
         """The file holds the active policy, perhaps again after a faulty one."""
         self._pending, self._failed = None, None
         restored, self.last_error = bool(self.last_error), ""
         return "restored" if restored else ""
 
-    def _fail(self, reason: str) -> Change:
+    def _fail(self, reason: str) -> ReloadResult:
         if reason == self.last_error:
             return ""
         self.last_error = reason

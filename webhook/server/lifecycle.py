@@ -16,11 +16,11 @@ from webhook.reload.policy import PolicyReloader
 from webhook.server.handlers import ProbeHandler, WebhookHandler
 from webhook.server.limits import Limits
 from webhook.server.listener import HttpServer, Listener, http_server, listening_socket
-from webhook.telemetry.log import Log, counting_logger, hidden_user
+from webhook.telemetry.log import Log, counting_logger, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics, ServerState, build_info
 
 
-class Settings(NamedTuple):
+class ServerSettings(NamedTuple):
     """Addresses as HOST:PORT, times in seconds.
 
     `drain_seconds` is how long the server goes on answering after it is asked to stop.
@@ -47,7 +47,11 @@ class WebhookServer:
     """The running server. The policy must be loaded already; the certificate may come later."""
 
     def __init__(
-        self, settings: Settings, policy: PolicyReloader, certificate: ServingCertificate, log: Log
+        self,
+        settings: ServerSettings,
+        policy: PolicyReloader,
+        certificate: ServingCertificate,
+        log: Log,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -56,7 +60,7 @@ class WebhookServer:
         self._log = log
         self._build = build_info()
         self.metrics = Metrics(settings.counted_namespaces)
-        shown_user = str if settings.log_user_names else hidden_user
+        shown_user = str if settings.log_user_names else pseudonym_of_user
         self.handler = WebhookHandler(
             policy, self.metrics, log, settings.limits, shown_user=shown_user
         )

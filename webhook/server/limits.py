@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from aiohttp.web import BaseRequest, RequestPayloadError
 
-MIB = 1024 * 1024
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+BYTES_PER_MIB = 1024 * 1024
+_CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -39,10 +39,10 @@ class Limits(NamedTuple):
       keep them longer, or the API server would write to a connection that is being closed.
     """
 
-    body_bytes: int = 64 * MIB
+    body_bytes: int = 64 * BYTES_PER_MIB
     brackets: int = 3_500_000
-    small_body_bytes: int = MIB // 4
-    large_bodies_bytes: int = 128 * MIB
+    small_body_bytes: int = BYTES_PER_MIB // 4
+    large_bodies_bytes: int = 128 * BYTES_PER_MIB
     read_seconds: float = 2.0
     in_flight: int = 256
     connections: int = 1000
@@ -134,7 +134,7 @@ class BodyReader:
 
 async def _read_chunks(request: BaseRequest, limit: int) -> bytes:
     if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(_CONTINUE)
+        await request.writer.write(_CONTINUE_RESPONSE)
         request.writer.output_size = 0  # the response itself has not begun
     body = bytearray()
     while chunk := await request.content.readany():

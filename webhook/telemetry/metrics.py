@@ -32,7 +32,9 @@ from webhook.admission.decision import Outcome
 from webhook.registration import ROUTES, Route
 
 
-def counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
+def counter_metric(
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]
+) -> Metric:
     """A counter of gpuward with its value for each combination of labels."""
     family = CounterMetricFamily(f"gpuward_{name}", text, labels=labels)
     for label_values, value in values.items():
@@ -177,11 +179,11 @@ def state_metrics(state: ServerState) -> Iterator[Metric]:
         value = getattr(state, field)
         if value is not None:
             yield kind(f"gpuward_{name}", text, value)
-    yield _info("policy", "The active policy.", {"sha256": state.policy_digest or "default"})
-    yield _info("build", "The versions of gpuward and of Python.", state.build)
+    yield _info_metric("policy", "The active policy.", {"sha256": state.policy_digest or "default"})
+    yield _info_metric("build", "The versions of gpuward and of Python.", state.build)
 
 
-def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
+def _info_metric(name: str, text: str, facts: Mapping[str, str]) -> Metric:
     """A gauge that is always 1 and has `facts` as labels."""
     family = GaugeMetricFamily(f"gpuward_{name}_info", text, labels=tuple(facts))
     family.add_metric(tuple(facts.values()), 1)
@@ -190,7 +192,7 @@ def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
 
 MAX_EXCEPTIONS = 200
 """Of more exceptions with an end, only those that end first have a metric."""
-_MAX_LABEL_LENGTH = 128
+_MAX_LABEL_CHARACTERS = 128
 _LABELS = ("exception", "rules", "namespaces", "reason")
 
 
@@ -211,7 +213,7 @@ def exception_metric(exceptions: Sequence[PolicyException], now: float) -> Gauge
     ]
     for seconds, number, exception in sorted(ending, key=lambda row: row[:2])[:MAX_EXCEPTIONS]:
         texts = (", ".join(exception.rules), ", ".join(exception.namespaces), exception.reason)
-        family.add_metric((str(number), *(text[:_MAX_LABEL_LENGTH] for text in texts)), seconds)
+        family.add_metric((str(number), *(text[:_MAX_LABEL_CHARACTERS] for text in texts)), seconds)
     return family
 
 
@@ -221,7 +223,20 @@ def _end_of_day(last_day: datetime.date) -> float:
     return begin.timestamp() + 86400.0
 
 
-BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
+DURATION_BUCKETS_SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.5,
+    2.0,
+)
 
 _RULE_OUTCOMES_HELP = "Objects in which a rule found something, by the strongest outcome."
 _NAMESPACE_OUTCOMES_HELP = "The same in listed namespaces, without dry runs."
@@ -231,21 +246,21 @@ _REJECTED_HELP = "Connections that were closed before a request, by reason."
 _INTERNAL_ERRORS_HELP = "Requests that a bug in gpuward left without an evaluation."
 
 
-class _Durations:
+class _DurationHistogram:
     """A histogram of durations."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS) + 1)
+        self.counts = [0] * (len(DURATION_BUCKETS_SECONDS) + 1)
         self.sum = 0.0
 
     def observe(self, seconds: float) -> None:
         """Count one request that took `seconds`."""
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.counts[bisect_left(DURATION_BUCKETS_SECONDS, seconds)] += 1
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
         """Each upper bound with the number of requests within it."""
-        bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+        bounds = [*(str(bound) for bound in DURATION_BUCKETS_SECONDS), "+Inf"]
         return [(bound, sum(self.counts[: i + 1])) for i, bound in enumerate(bounds)]
 
 
@@ -261,7 +276,7 @@ class Metrics:
         self.registry.register(_FunctionCollector(self._collect))
         self._namespaces = frozenset(namespaces)
         self._requests: Counter[tuple[Route, Outcome, bool]] = Counter()
-        self._durations = {route.webhook: _Durations() for route in ROUTES.values()}
+        self._durations = {route.webhook: _DurationHistogram() for route in ROUTES.values()}
         self._rule_outcomes: dict[tuple[Route, bool], Counter[tuple[str, str]]]
         self._rule_outcomes = defaultdict(Counter)
         self._namespace_outcomes: Counter[tuple[tuple[str, str], Route, str]] = Counter()
@@ -305,7 +320,7 @@ class Metrics:
         self._rejected_connections[reason] += 1
 
     def _collect(self) -> Iterator[Metric]:
-        yield counter(
+        yield counter_metric(
             "requests",
             "Reviews answered, by path, mode and outcome.",
             ("path", "mode", "outcome", "dry_run"),
@@ -321,21 +336,23 @@ class Metrics:
             for rule_and_outcome, n in counts.items()
         }
         labels = ("rule", "outcome", "path", "mode")
-        yield counter("rule_outcomes", _RULE_OUTCOMES_HELP, (*labels, "dry_run"), values)
+        yield counter_metric("rule_outcomes", _RULE_OUTCOMES_HELP, (*labels, "dry_run"), values)
         # Not `namespace`: Prometheus gives every sample that label, with the webhook's own.
         values = {
             (*rule_and_outcome, *_label_values(route), namespace): n
             for (rule_and_outcome, route, namespace), n in self._namespace_outcomes.items()
         }
         names = (*labels, "object_namespace")
-        yield counter("namespace_rule_outcomes", _NAMESPACE_OUTCOMES_HELP, names, values)
+        yield counter_metric("namespace_rule_outcomes", _NAMESPACE_OUTCOMES_HELP, names, values)
         for name, text, label, counts in (
             ("rule_failures", _RULE_FAILURES_HELP, "rule", self._rule_failures),
             ("http_errors", _HTTP_ERRORS_HELP, "reason", self._http_errors),
             ("rejected_connections", _REJECTED_HELP, "reason", self._rejected_connections),
         ):
-            yield counter(name, text, (label,), {(value,): n for value, n in counts.items()})
-        yield counter("internal_errors", _INTERNAL_ERRORS_HELP, (), {(): self._internal_errors})
+            yield counter_metric(name, text, (label,), {(value,): n for value, n in counts.items()})
+        yield counter_metric(
+            "internal_errors", _INTERNAL_ERRORS_HELP, (), {(): self._internal_errors}
+        )
 
     def _duration_histogram(self) -> Metric:
         text = "Time to decode, evaluate and encode one review."

@@ -12,10 +12,12 @@ from sources.policy_file import Policies
 from sources.sources import UsageError
 
 # The options that no command line may leave to a file if it fixes: rendered text is in no file.
-_NOT_IF_FIXING = "render"
+_OPTION_NOT_FOR_FIXES = "render"
 
 
-def apply(options: argparse.Namespace, policies: Policies, paths: Iterable[str]) -> None:
+def apply_policy_options(
+    options: argparse.Namespace, policies: Policies, paths: Iterable[str]
+) -> None:
     """Complete `options` by what the policy says that is outermost around the first of `paths`.
 
     What the command line says wins; files to leave out are added. Raises PolicyError.
@@ -66,7 +68,7 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
     return (chosen - named(ignore, "--ignore")).__contains__
 
 
-def only(rules: RuleSet, wanted: Callable[[str], bool] | None) -> RuleSet:
+def restrict_rules(rules: RuleSet, wanted: Callable[[str], bool] | None) -> RuleSet:
     """`rules` without those that the user does not want."""
     if wanted is None:
         return rules
