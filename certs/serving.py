@@ -177,7 +177,7 @@ class ServingCertificate:
         return True
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether a certificate is loaded."""
         return self._loaded is not None
 

@@ -39,17 +39,17 @@ def main(arguments: list[str]) -> int:
     import shtab  # noqa: PLC0415  # an extra
 
     parser = parsers.make_parser()
-    _complete_files(parser, shtab.FILE)
+    _mark_file_arguments(parser, shtab.FILE)
     sys.stdout.write(shtab.complete(parser, shell) + "\n")
     return 0
 
 
-def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+def _mark_file_arguments(parser: argparse.ArgumentParser, files: Any) -> None:
     """Have shells propose `files` for paths; zsh then also proposes the options beside them."""
     for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for inner in action.choices.values():
-                _complete_files(inner, files)
+                _mark_file_arguments(inner, files)
         elif action.metavar in {"PATH", "FILE"}:
             action.complete = files  # type: ignore[attr-defined]  # which shtab reads
 

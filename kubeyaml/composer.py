@@ -171,11 +171,11 @@ class Composer:
         places: dict[str, RawPlace] = {}
         start, style, note = event.start_mark.index, "block", ""
         if len(self._path) >= self._deepest:
-            self._descend(len(self._path) + 1, event)
+            self._check_depth(len(self._path) + 1, event)
         if event.anchor is None and event.tag is None:
             closing = self._fill_mapping(values, places, event)
         else:
-            closing, note = self._fill_noted(values, places, event, self._fill_mapping)
+            closing, note = self._fill_with_note(values, places, event, self._fill_mapping)
         if event.flow_style:
             style = self._end_flow(closing)
         return values, (start, self._end, key_start, key_end, style, note, places)
@@ -185,11 +185,11 @@ class Composer:
         places: list[RawPlace] = []
         start, style, note = event.start_mark.index, "block", ""
         if len(self._path) >= self._deepest:
-            self._descend(len(self._path) + 1, event)
+            self._check_depth(len(self._path) + 1, event)
         if event.anchor is None and event.tag is None:
             closing = self._fill_list(values, places, event)
         else:
-            closing, note = self._fill_noted(values, places, event, self._fill_list)
+            closing, note = self._fill_with_note(values, places, event, self._fill_list)
         if event.flow_style:
             style = self._end_flow(closing)
         return values, (start, self._end, key_start, key_end, style, note, places)
@@ -274,7 +274,7 @@ class Composer:
             raise self._refusal(str(problem), event) from problem
         return event
 
-    def _fill_noted(
+    def _fill_with_note(
         self, values: Any, places: Any, event: Any, fill: Callable[..., Any]
     ) -> tuple[Any, str]:
         """Do the same by `fill` for a collection with a tag or an anchor; return its note, too."""
@@ -290,18 +290,18 @@ class Composer:
         return closing, _note_of(event)
 
     def _alias(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
-        anchor = self._target(event)
+        anchor = self._alias_target(event)
         start = event.start_mark.index
         self._end = end = event.end_mark.index
         self._alias_nodes += anchor.nodes
         if self._alias_nodes > self._limits.max_alias_nodes:
             message = f"aliases add more than {self._limits.max_alias_nodes} nodes"
             raise LimitError(message, start + self.base)
-        self._descend(len(self._path) + anchor.height, event)
+        self._check_depth(len(self._path) + anchor.height, event)
         value = json_value(anchor.value) if anchor.inside is None else anchor.value
         return value, (start, end, key_start, key_end, "alias", "alias", anchor.inside)
 
-    def _target(self, event: Any) -> _Anchor:
+    def _alias_target(self, event: Any) -> _Anchor:
         anchor = self._anchors.get(event.anchor)
         if anchor is None or not anchor.nodes:
             why = "this alias has no anchor before it, or is inside its own anchor"
@@ -309,7 +309,7 @@ class Composer:
         return anchor
 
     def _alias_key(self, event: Any) -> str:
-        anchor = self._target(event) if isinstance(event, AliasEvent) else None
+        anchor = self._alias_target(event) if isinstance(event, AliasEvent) else None
         if anchor is None or anchor.inside is not None:
             raise self._refusal("a mapping or list cannot be a key", event)
         return key_text(anchor.value)
@@ -330,7 +330,7 @@ class Composer:
             self._anchors[event.anchor] = _Anchor(value, None, nodes=1)
         return value
 
-    def _descend(self, depth: int, event: Any) -> None:
+    def _check_depth(self, depth: int, event: Any) -> None:
         if depth > self._deepest:
             self._deepest = depth
             if depth > self._limits.max_depth:

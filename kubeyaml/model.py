@@ -169,7 +169,7 @@ class Lines:
             starts.pop()
         return starts
 
-    def at(self, offset: int) -> tuple[int, int]:
+    def line_and_column(self, offset: int) -> tuple[int, int]:
         """Return the line and the column of the character at `offset`, both from 1."""
         if self._counts < _MAX_COUNTED_OFFSETS:
             self._counts += 1

@@ -48,27 +48,27 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     if options.output and (options.diff or options.patch):
         why = "--diff and --patch show changes instead of a report"
         raise UsageError(f"{why}: leave --output out, or write it into a file with --report")
-    mode = None
+    fix_output = None
     if (options.fix or options.diff) and not options.patch:
         output = import_module("lint.fix.output")
-        mode = output.choose_fix_output(paths, out, diff=options.diff, staged=options.staged)
-        out = mode.report
+        fix_output = output.choose_fix_output(paths, out, diff=options.diff, staged=options.staged)
+        out = fix_output.report
     staged = (
         import_module("sources.git.changes").staged_files() if options.staged else nullcontext()
     )
-    with (mode and mode.streams) or nullcontext(), staged as files:
-        return _evaluate(options, paths, mode, files, out, started)
+    with (fix_output and fix_output.streams) or nullcontext(), staged as files:
+        return _evaluate(options, paths, fix_output, files, out, started)
 
 
 def _evaluate(
     options: argparse.Namespace,
     paths: list[str],
-    mode: FixOutput | None,
+    fix_output: FixOutput | None,
     staged: StagedFiles | None,
     out: TextIO,
     started: float,
 ) -> int:
-    """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
+    """Evaluate `paths`, fix them as `fix_output` says, and report to `out`; the exit status."""
     policies = find_policies(options, paths, staged.tree if staged else DISK)
     outputs = (
         import_module("reports.outputs").plan_outputs(options, paths) if options.reports else None
@@ -79,16 +79,18 @@ def _evaluate(
     formats = outputs.formats if outputs else {options.output}
     notes = options.notes or options.fail_on == "note"
     suggest = None
-    if FORMATS_WITH_EDITS & formats and not mode:
+    if FORMATS_WITH_EDITS & formats and not fix_output:
         suggest = import_module("lint.fix.suggestions").edit_suggester(notes=notes)
-    done = run_linter(options, paths, mode, staged, suggest, policies)
+    done = run_linter(options, paths, fix_output, staged, suggest, policies)
     results = done.results
     if baseline:
-        baseline.accept(results, done.policy_of, done.today, done.wanted)
+        baseline.drop_accepted(results, done.policy_of, done.today, done.is_wanted_rule)
     results.seconds = time.perf_counter() - started
     # Most commits have no manifest.
     is_partial = options.staged or options.changed_since
-    if results.nothing_to_evaluate and (options.require_input or not (is_partial or options.quiet)):
+    if results.reason_nothing_evaluated and (
+        options.require_input or not (is_partial or options.quiet)
+    ):
         _report_nothing_evaluated(results, paths, required=options.require_input)
     style = ReportStyle(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
@@ -98,13 +100,13 @@ def _evaluate(
             import_module("lint.preview").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
-        form = outputs.on_standard_output if outputs else options.output or "text"
+        form = outputs.standard_output_format if outputs else options.output or "text"
         writer: WriteReport = import_module(f"reports.formats.{form}").write
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
         writer(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:
         return 2
-    status = results.status(options.fail_on)
+    status = results.exit_status(options.fail_on)
     if staged and results.fixed and not options.diff:
         write_error("gpuward", "the fixes are not staged: review them, and `git add` them")
         return status or 1
@@ -116,7 +118,7 @@ def _report_nothing_evaluated(results: Results, paths: list[str], *, required: b
 
     Otherwise it is a note on standard error, where it disturbs no report.
     """
-    what, names = results.nothing_to_evaluate, " ".join(paths)
+    what, names = results.reason_nothing_evaluated, " ".join(paths)
     if required:
         results.not_evaluated.append(InputNotEvaluated(names, 0, 0, what))
     else:

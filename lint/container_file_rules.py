@@ -51,7 +51,7 @@ _OBJECT_KIND_BY_FILE_KIND = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", 
 def evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None:
     """Add to the linter's results what is found in `files`."""
     for file in files:
-        chosen = linter.choose(file.name)
+        chosen = linter.use_policy_of(file.name)
         active = map(chosen.policy.activate, RULES)
         rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
         about_objects = {active.rule.name: active for active in chosen.rules.rules}
@@ -108,7 +108,7 @@ class _FileEvaluation:
             line, column = self._file.position(error.offset)
             results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
         for comments in self._comments.values():
-            for comment, message in comments.faults(RULE_NAMES):
+            for comment, message in comments.comment_faults(RULE_NAMES):
                 line, column = self._file.position(comment.start)
                 results.remarks.append(Remark("warning", name, line, column, message))
 
@@ -119,9 +119,11 @@ class _FileEvaluation:
                 if made.is_change and finding.rule not in _RULES_ABOUT_CHANGES:
                     continue
                 shown = to_reported_finding(finding)._replace(fix="", fixable=False)
-                span, comments, paths = self._place_in_text(*made.place(finding.path), made.span[0])
+                span, comments, paths = self._place_in_text(
+                    *made.span_of_path(finding.path), made.span[0]
+                )
                 active = self._rules_about_objects[finding.rule]
-                self._add(shown, span, comments, paths, active)
+                self._add_finding(shown, span, comments, paths, active)
 
     def _settings(self) -> Iterator[LocatedSetting]:
         text, name = self._file.source.text, self._file.source.name
@@ -141,9 +143,9 @@ class _FileEvaluation:
             action = min(found.action, active.action)
             finding = found.with_rule(active.rule.name, setting, action, fixable=False)
             span, comments, paths = self._place(placed)
-            self._add(to_reported_finding(finding), span, comments, paths, active)
+            self._add_finding(to_reported_finding(finding), span, comments, paths, active)
 
-    def _add(
+    def _add_finding(
         self,
         shown: ReportedFinding,
         span: Span,
@@ -165,11 +167,11 @@ class _FileEvaluation:
         """Where the setting is, the comments around it, and the paths that may be covered."""
         document = placed.document
         if document is None:
-            return self._place_in_text(placed.start, placed.end, placed.statement)
+            return self._place_in_text(placed.start, placed.end, placed.statement_start)
         if document.start not in self._comments:
             found = find_suppressions(self._file, document, document.end)
             self._comments[document.start] = found
-        span = self._file.locate(document, placed.path)
+        span = self._file.span_of_path(document, placed.path)
         return span, self._comments[document.start], [placed.path]
 
     def _place_in_text(
@@ -188,7 +190,7 @@ def _covering_comment(
 ) -> Suppression | None:
     """The comment that covers one of `paths`; None if none does."""
     for path in paths:
-        if comment := comments.covering(path, active):
+        if comment := comments.comment_covering(path, active):
             comment.used.add(active.rule.name)
             return comment
     return None

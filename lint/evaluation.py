@@ -23,21 +23,21 @@ class FilePolicy(NamedTuple):
     """The policy for a file, its rules as they act, and the name of its own file, if it has one.
 
     `namespace`, if not None, is where it puts objects that name none. Equal policies of a run have
-    the same `key`.
+    the same `equality_key`.
     """
 
     policy: Policy
     rules: RuleSet
     file: str
     namespace: str | None = None
-    key: object = None
+    equality_key: object = None
 
 
 class EvaluatedDocument(NamedTuple):
     """A document, its comments that suppress rules, and what the rules say about it."""
 
     document: Document
-    objects: int
+    object_count: int
     comments: Suppressions
     result: EvaluationResult
 
@@ -81,7 +81,7 @@ class Evaluator:
         """
         comments = evaluated.comments
         suppress = comments.suppresses if comments.comments else suppress_nothing
-        steps = StepLimit(MAX_STEPS * evaluated.objects)
+        steps = StepLimit(MAX_STEPS * evaluated.object_count)
         manifest = evaluated.document.value
         chosen = suppress if only is None else _suppress_all_but(only, suppress)
         checked = evaluated.result

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
 from lint.preview import Preview, add_preview
 from lint.remarks import (
-    check_gpu_exceptions,
+    add_gpu_exception_remarks,
     component_remarks,
     exception_remarks,
     key_and_comment_remarks,
@@ -26,8 +26,8 @@ from reports.owners import Owners
 from reports.results import (
     InputNotEvaluated,
     Results,
-    failed_rules,
-    malformed_fields,
+    inputs_with_failed_rules,
+    inputs_with_malformed_fields,
     report_unparsed,
     report_unread_inputs,
 )
@@ -137,13 +137,13 @@ class Linter:
     def _rules(self) -> RuleSet:
         return self._current.rules
 
-    def choose(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+    def use_policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
         """Take the policy of `policy_of` for what is evaluated from now on; the same policy.
 
         Raises PolicyError.
         """
         self._current = current = self.policy_of(name, is_folder=is_folder)
-        self._used.setdefault(current.key, (current.file, current.policy.exceptions))
+        self._used.setdefault(current.equality_key, (current.file, current.policy.exceptions))
         return current
 
     def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
@@ -154,20 +154,20 @@ class Linter:
         if self._policies is None:
             return self._default
         found = self._policies.find(name if is_folder else os.path.dirname(name), name)
-        known = self._known.get(found.key)
+        known = self._known.get(found.equality_key)
         if known is None:
             default = self._default
             is_known = found.policy is default.policy  # and its rules take time to choose
             rules = default.rules if is_known else self._select(found.policy)
-            known = FilePolicy(found.policy, rules, found.file, found.namespace, found.key)
-            self._known[found.key] = known
+            known = FilePolicy(found.policy, rules, found.file, found.namespace, found.equality_key)
+            self._known[found.equality_key] = known
         return known
 
     def policy_of_file(self, name: str) -> Policy:
         """The policy for the file called `name`. Raises PolicyError."""
         return self.policy_of(name).policy
 
-    def gather(self, inputs: Iterable[Input]) -> None:
+    def gather_inventory(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text."""
         self._inventory = self._inventory_of(inputs)
 
@@ -202,14 +202,14 @@ class Linter:
         self._used_exceptions |= result.used_exceptions
         return result
 
-    def take(self) -> PartialResults:
+    def take_results(self) -> PartialResults:
         """What has been found since the last call; the linter forgets it."""
         taken = PartialResults(self.results, self._owners, self._used_exceptions, self._used)
         self.results, self._owners = Results(), Owners()
         self._used_exceptions, self._used = set(), {}
         return taken
 
-    def add(self, partial: PartialResults) -> None:
+    def add_results(self, partial: PartialResults) -> None:
         """Add what another linter of the same run has found."""
         self.results.add(partial.results)
         self._owners.update(partial.owners)
@@ -231,12 +231,12 @@ class Linter:
     def _evaluate_file(self, file: File) -> None:
         source = file.source
         place = source.folder if source.is_rendering else source.name
-        namespace = self.choose(place, is_folder=source.is_rendering).namespace
+        namespace = self.use_policy_of(place, is_folder=source.is_rendering).namespace
         name, context = source.name, self.context
         if namespace and not context.namespace:
             context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
-            self.results.skipped.extend(self._kustomizations.passed_over_by(name))
+            self.results.skipped.extend(self._kustomizations.skipped_files_of(name))
             context = self._kustomizations.context_of(name, context)
         try:
             context = context._replace(inventory=self._inventory_for(file.source))
@@ -268,7 +268,7 @@ class Linter:
         if known is None or source.is_rendering:
             has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
             known = self._inventory_of((source,)) if has_some else EMPTY_INVENTORY
-        return known.for_unnamed_namespace(source.home) if known else EMPTY_INVENTORY
+        return known.for_unnamed_namespace(source.namespace_stand_in) if known else EMPTY_INVENTORY
 
     def _inventory_of(self, inputs: Iterable[Input]) -> Inventory:
         gather_inventory = import_module("lint.manifest_inventory").gather_inventory
@@ -289,8 +289,8 @@ class Linter:
             self._owners.add(raw, context.namespace)
         # Without a policy file it is not known what the cluster allows.
         known = self.policy if self._current.file else None
-        check_gpu_exceptions(results, file, document, listed, policy=known, context=context)
-        results.objects += item.objects
+        add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
+        results.objects += item.object_count
         results.pods += result.pods
         results.components += result.components
         results.other_objects += result.other_objects
@@ -301,11 +301,13 @@ class Linter:
         for finding, edits in zip(result.findings, chain(suggested, repeat(())), strict=False):
             located = locate_finding(file, document, finding)
             results.findings.append(located._replace(edits=edits) if edits else located)
-        for finding, reason in item.comments.suppressed():
+        for finding, reason in item.comments.suppressed_findings():
             located = locate_finding(file, document, finding)
             results.suppressed_findings.append(SuppressedFinding(located, reason))
-        report_unread_inputs(results, file.source, malformed_fields(file, document, result))
-        results.not_evaluated += failed_rules(file, document, result)
+        report_unread_inputs(
+            results, file.source, inputs_with_malformed_fields(file, document, result)
+        )
+        results.not_evaluated += inputs_with_failed_rules(file, document, result)
         comments = item.comments if self.wanted is None else Suppressions([])
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += component_remarks(file, document, result)

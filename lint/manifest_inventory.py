@@ -47,7 +47,7 @@ def gather_inventory(
         why = f"gpuward itself failed to read what objects refer to, {why}"
         results.not_evaluated.append(InputNotEvaluated("", 0, 0, why))
         return EMPTY_INVENTORY
-    if missing := gatherer.builder.what_is_missing():
+    if missing := gatherer.builder.message_about_missing_objects():
         results.remarks.append(Remark("warning", "", 1, 1, missing))
     return gatherer.builder.inventory()
 
@@ -83,7 +83,9 @@ class _InventoryGatherer:
             except YamlError:
                 continue  # the linter reports it
             if document is not None:
-                add_objects(self.builder, document.value, context.namespace, source.home)
+                add_objects(
+                    self.builder, document.value, context.namespace, source.namespace_stand_in
+                )
                 if _may_share_cards(chunk.text):
                     add_shares_to_inventory(self.builder, document.value, context.namespace)
 
@@ -127,6 +129,6 @@ def _relevant_sources_of_file(
     except OSError:
         return  # the linter reports it
     if may_matter(content.decode(errors="replace")) and given.refusal() is None:
-        source = given.source(content)
+        source = given.to_source(content)
         if isinstance(source, Source):
             yield source

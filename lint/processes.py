@@ -87,7 +87,7 @@ def _submit(pool: ProcessPoolExecutor, batch: Sequence[Input]) -> Future[Partial
 
 def _collect(linter: Linter, batch: Sequence[Input], future: Future[PartialResults]) -> None:
     try:
-        linter.add(future.result())
+        linter.add_results(future.result())
     except BrokenProcessPool:
         for item in batch:
             linter.results.not_evaluated.append(
@@ -99,7 +99,7 @@ def _start_worker(linter: Linter) -> None:
     """In a new process: take the linter over, and end with the process that has begun this one."""
     global _linter  # noqa: PLW0603  # a process of the pool has no other place for it
     _linter = linter
-    linter.take()  # the first process has these results
+    linter.take_results()  # the first process has these results
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -113,7 +113,7 @@ def _end_with_parent() -> None:
 
 def _evaluate(batch: Sequence[Input]) -> PartialResults:
     _linter.evaluate(batch)
-    return _linter.take()
+    return _linter.take_results()
 
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class Progress:
         if self._is_shown:
             self._write(_ERASE_LINE)
 
-    def count(self, inputs: Iterable[T]) -> Iterator[T]:
+    def counted(self, inputs: Iterable[T]) -> Iterator[T]:
         """`inputs`, each counted as done when the next one is asked for."""
         for item in inputs:
             yield item
@@ -187,7 +187,7 @@ def evaluate_many(linter: Linter, inputs: Sequence[Input], jobs: int | None) -> 
     are evaluated in this process, so that few of them need no other.
     """
     with Progress(len(inputs)) as progress:
-        batches = _batches(split_large_inputs(progress.count(inputs)))
+        batches = _batches(split_large_inputs(progress.counted(inputs)))
         for batch in islice(batches, _BATCHES_IN_THIS_PROCESS):
             linter.evaluate(batch)
             progress.show()

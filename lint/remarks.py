@@ -36,7 +36,7 @@ def key_and_comment_remarks(
             "the file"
         )
         yield Remark("warning", name, line, column, message)
-    for comment, message in comments.faults(rules):
+    for comment, message in comments.comment_faults(rules):
         line, column = file.position(comment.start)
         yield Remark("warning", name, line, column, message)
 
@@ -70,9 +70,16 @@ def values_remarks(
 def _remarks_about_fields(
     file: File, document: Document, fields: Iterable[tuple[Path, str]], why: str
 ) -> list[Remark]:
-    spans = ((file.locate(document, path), name) for path, name in fields)
+    spans = ((file.span_of_path(document, path), name) for path, name in fields)
     return [
-        Remark("note", file.source.name, span.line, span.column, f"{name} is {why}", is_shown=True)
+        Remark(
+            "note",
+            file.source.name,
+            span.line,
+            span.column,
+            f"{name} is {why}",
+            is_always_shown=True,
+        )
         for span, name in sorted((span, display(name)) for span, name in spans)
     ]
 
@@ -80,7 +87,7 @@ def _remarks_about_fields(
 def component_remarks(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:
     """The components of the GPU platform, for which rules are not run."""
     for path, rules in result.excused:
-        span = file.locate(document, path)
+        span = file.span_of_path(document, path)
         what = f"does not run {', '.join(rules)}" if rules else "runs no rule"
         message = f"gpuward {what} for this pod, because it is a component of the GPU platform"
         yield Remark("note", file.source.name, span.line, span.column, message)
@@ -114,7 +121,7 @@ def exception_remarks(
 _LEVEL_BY_REASON = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 
 
-def check_gpu_exceptions(
+def add_gpu_exception_remarks(
     results: Results,
     file: File,
     document: Document,
@@ -135,7 +142,7 @@ def check_gpu_exceptions(
             known = {**raw, "metadata": {**metadata, "namespace": namespace}}
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
             for level, place, text in _gpu_exception_problems(known, policy, context):
-                span = file.locate(document, (*path, *place))
+                span = file.span_of_path(document, (*path, *place))
                 where = (file.source.name, span.line, span.column)
                 results.remarks.append(Remark(level, *where, f"{name}: {text}"))
 
@@ -153,7 +160,7 @@ def _gpu_exception_problems(
         AcceptanceReason.ENDED,
         AcceptanceReason.TOO_LARGE,
     }
-    if is_known and not own and not found.accepted:
+    if is_known and not own and not found.is_accepted:
         yield (
             _LEVEL_BY_REASON.get(found.reason.value, "error"),
             ("spec",),

@@ -37,25 +37,25 @@ _MAX_FILES_IN_ONE_PROCESS = 128  # files
 class LintRun(NamedTuple):
     """What a run found; `policy_of` says by which policy a file was evaluated.
 
-    `wanted` are the rules that were evaluated; None for all.
+    `is_wanted_rule` says which rules were evaluated; None for all.
     """
 
     results: Results
     policy_of: Callable[[str], Policy]
     today: datetime.date
     previews: list[Preview]
-    wanted: Callable[[str], bool] | None = None
+    is_wanted_rule: Callable[[str], bool] | None = None
 
 
 def run_linter(
     options: argparse.Namespace,
     paths: list[str],
-    mode: FixOutput | None = None,
+    fix_output: FixOutput | None = None,
     staged: StagedFiles | None = None,
     suggest: SuggestEdits | None = None,
     policies: Policies | None = None,
 ) -> LintRun:
-    """Evaluate `paths`, or what is `staged` there, and fix it as `mode` says.
+    """Evaluate `paths`, or what is `staged` there, and fix it as `fix_output` says.
 
     `suggest` finds the edits that fix each finding, if a report wants them. `policies` are those
     of `find_policies`, if that was called already.
@@ -74,7 +74,7 @@ def run_linter(
         rules=select(policy),
         policy_file=policy_file,
         preview=options.patch,
-        fixer=mode.fixer if mode else None,
+        fixer=fix_output.fixer if fix_output else None,
         tree=tree,
         suggest=suggest,
         policies=policies,
@@ -84,39 +84,39 @@ def run_linter(
     exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
-    is_wanted = changed.has if changed else None
+    is_wanted = changed.is_changed if changed else None
     given: Iterator[Input]
     if staged:
         given = staged.sources(paths, exclude)
     else:
-        given = _inputs(options, paths, exclude, mode, is_wanted)
+        given = _inputs(options, paths, exclude, fix_output, is_wanted)
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
         files = [*given]
         _load_policies(policies, files)
-        linter.gather(files)
+        linter.gather_inventory(files)
         renderer = import_module("lint.rendering.renderer")
         renderer.evaluate_renderings(linter, files, paths, exclude, options, staged or changed)
     elif staged:
-        linter.gather(staged.sources(paths, exclude))
+        linter.gather_inventory(staged.sources(paths, exclude))
         linter.evaluate(given)
     else:
         files = [*given]
         _load_policies(policies, files)
         if len(files) > 1:
-            linter.gather(files)
+            linter.gather_inventory(files)
         # What is written needs whole files, and one process: files may be links to each other.
-        if mode or options.patch or not _need_processes(files):
+        if fix_output or options.patch or not _need_processes(files):
             linter.evaluate(files)
         else:
             import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
         rules = import_module("lint.container_file_rules")
-        rules.evaluate_container_files(linter, others.find(paths, exclude, is_wanted))
+        rules.evaluate_container_files(linter, others.find_files(paths, exclude, is_wanted))
     linter.finish()
     linter.results.remarks += (
-        Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
+        Remark("note", "", 0, 0, text, is_always_shown=True) for text in exclude.notes
     )
     linter.results.has_ignored = exclude.has_ignored
     return LintRun(linter.results, linter.policy_of_file, today, linter.previews, wanted)
@@ -164,11 +164,11 @@ def _inputs(
     options: argparse.Namespace,
     paths: list[str],
     exclude: Exclusion,
-    mode: FixOutput | None,
-    wanted: Callable[[str], bool] | None,
+    fix_output: FixOutput | None,
+    is_wanted: Callable[[str], bool] | None,
 ) -> Iterator[Input]:
-    read_stdin = mode.streams.read if mode and mode.streams else None
-    return inputs(paths, exclude, options.stdin_filename, read_stdin, wanted)
+    read_stdin = fix_output.streams.read if fix_output and fix_output.streams else None
+    return inputs(paths, exclude, options.stdin_filename, read_stdin, is_wanted)
 
 
 def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFiles | None:
@@ -225,29 +225,33 @@ def _paths_to_lint(options: argparse.Namespace) -> list[str]:
 
 
 def _rule_set_chooser(
-    options: argparse.Namespace, wanted: Callable[[str], bool] | None
+    options: argparse.Namespace, is_wanted_rule: Callable[[str], bool] | None
 ) -> Callable[[Policy], RuleSet]:
-    """What gives the `wanted` rules of a policy, with the fixes that the user has chosen."""
+    """Makes the rule set of a policy: the wanted rules, with the fixes that the user has chosen."""
     names, unsafe = options.rules, options.unsafe_fixes
     if not names and not unsafe:
-        return Policy.rule_set if wanted is None else partial(_restricted_rule_set, wanted)
+        return (
+            Policy.rule_set
+            if is_wanted_rule is None
+            else partial(_restricted_rule_set, is_wanted_rule)
+        )
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
     select_fixes = import_module("lint.fix.fixer").select_fixes
-    return partial(_rule_set_with_fixes, select_fixes, names, wanted, unsafe=unsafe)
+    return partial(_rule_set_with_fixes, select_fixes, names, is_wanted_rule, unsafe=unsafe)
 
 
 def _rule_set_with_fixes(
     select_fixes: Callable[..., RuleSet],
     names: list[str],
-    wanted: Callable[[str], bool] | None,
+    is_wanted_rule: Callable[[str], bool] | None,
     policy: Policy,
     *,
     unsafe: bool,
 ) -> RuleSet:
-    return select_fixes(restrict_rules(policy.rule_set(), wanted), names, unsafe=unsafe)
+    return select_fixes(restrict_rules(policy.rule_set(), is_wanted_rule), names, unsafe=unsafe)
 
 
-def _restricted_rule_set(wanted: Callable[[str], bool], policy: Policy) -> RuleSet:
-    return restrict_rules(policy.rule_set(), wanted)
+def _restricted_rule_set(is_wanted_rule: Callable[[str], bool], policy: Policy) -> RuleSet:
+    return restrict_rules(policy.rule_set(), is_wanted_rule)

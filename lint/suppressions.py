@@ -50,14 +50,14 @@ class Suppressions:
 
     def suppresses(self, finding: Finding, active: ActiveRule) -> bool:
         """Whether a comment covers `finding`; the engine asks this of each one."""
-        comment = self.covering(finding.path, active)
+        comment = self.comment_covering(finding.path, active)
         if comment is None:
             return False
         comment.used.add(finding.rule)
         comment.suppressed.setdefault((finding.identity, finding.path), finding)
         return True
 
-    def covering(self, path: Path, active: ActiveRule) -> Suppression | None:
+    def comment_covering(self, path: Path, active: ActiveRule) -> Suppression | None:
         """The comment that suppresses what the rule finds at `path`; None if none may."""
         rule = active.rule.name
         for depth in range(len(path) + 1) if self._covering else ():
@@ -68,13 +68,13 @@ class Suppressions:
                 comment.refused.add(rule)
         return None
 
-    def suppressed(self) -> Iterator[tuple[Finding, str]]:
+    def suppressed_findings(self) -> Iterator[tuple[Finding, str]]:
         """Each finding that a comment has suppressed, and the comment's reason."""
         for comment in self.comments:
             for finding in comment.suppressed.values():
                 yield finding, comment.reason
 
-    def faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
+    def comment_faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
         """What is wrong with the comments, once all findings have been asked about."""
         for comment in self.comments:
             if not comment.rules or not comment.reason:
@@ -99,7 +99,7 @@ def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
     for match in re.compile(_COMMENT_PATTERN).finditer(text, document.start, end):
         if not outline.is_inside_text(match.start()):
             rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
-            covers = outline.covered_by(match.start())
+            covers = outline.path_covered_by(match.start())
             found.append(Suppression(match.start(), covers, rules, match[2].strip()))
     return Suppressions(found)
 
@@ -145,7 +145,7 @@ class _DocumentOutline:
         index = bisect_right(self._texts, (offset, offset)) - 1
         return any(start <= offset < end for start, end in self._texts[max(index, 0) : index + 2])
 
-    def covered_by(self, comment: int) -> Path:
+    def path_covered_by(self, comment: int) -> Path:
         """The path of the outermost node that begins on the comment's line, or on the next one."""
         text, line = self._file.source.text, self._file.position(comment)[0]
         if not text[text.rfind("\n", 0, comment) + 1 : comment].strip():

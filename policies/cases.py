@@ -107,7 +107,7 @@ class Case:
             operation=given.get("operation"),
         )
 
-    def result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
+    def actual_result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
         """What `rules` find in the manifest and make of it, as expected files say it.
 
         Raises CaseError if a file cannot be read, or a rule fails.

@@ -63,7 +63,7 @@ def to_gpu_exception_limits(raw: Mapping[str, Any]) -> GpuExceptionLimits:
     return GpuExceptionLimits(
         rules=tuple(raw["rules"]),
         namespaces=as_patterns(raw["namespaces"]),
-        longest_days=int(raw["longestDays"]),
+        max_days=int(raw["longestDays"]),
         needs_approval=raw.get("approval", "required") == "required",
     )
 

@@ -59,7 +59,7 @@ class Acceptance(NamedTuple):
     exception: PolicyException | None = None
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """Whether the exception applies."""
         return self.reason is AcceptanceReason.ACCEPTED
 
@@ -145,8 +145,8 @@ def _reason_to_refuse(
             if rule not in exception.rules:
                 message += f", and one to {superseded[rule]} would silence that rule too"
             return Acceptance(AcceptanceReason.NOT_ALLOWED, message)
-        longest = max(one.longest_days for one in found)
-        fitting = [one for one in found if expires <= begin + datetime.timedelta(one.longest_days)]
+        longest = max(one.max_days for one in found)
+        fitting = [one for one in found if expires <= begin + datetime.timedelta(one.max_days)]
         if not fitting:
             last = begin + datetime.timedelta(longest)
             message = f"an exception to {rule} of {begin} may last {longest} days, until {last}"

@@ -181,7 +181,7 @@ def _settings_by_rule(raw: Mapping[str, Any]) -> dict[str, RuleSettings]:
 def _path_settings(raw: Mapping[str, Any], profiles: list[str]) -> PathSettings:
     listed = raw.get("profiles")
     return PathSettings(
-        paths=as_patterns(raw["paths"]),
+        path_patterns=as_patterns(raw["paths"]),
         folder=raw.get(FOLDER_KEY, ""),
         profile=merged_profile(listed) if listed and not profiles else None,
         namespace=raw.get("namespace"),

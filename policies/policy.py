@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.catalog.index import CATALOG
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope
@@ -41,13 +41,13 @@ class RuleSettings(NamedTuple):
 class GpuExceptionLimits(NamedTuple):
     """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
 
-    Each lasts at most `longest_days` from the day on which it was created. With `needs_approval`,
+    Each lasts at most `max_days` from the day on which it was created. With `needs_approval`,
     somebody with the right to approve it must have done so.
     """
 
     rules: tuple[str, ...]
     namespaces: tuple[str, ...]
-    longest_days: int
+    max_days: int
     needs_approval: bool = True
 
     def covers(self, rule: str, namespace: str) -> bool:
@@ -56,12 +56,12 @@ class GpuExceptionLimits(NamedTuple):
 
 
 class PathSettings(NamedTuple):
-    """What a policy in `folder` says for the files that fit one of the patterns `paths`.
+    """What a policy in `folder` says for the files that fit one of `path_patterns`.
 
-    They are from the folder of the policy on. What is None, or empty, stays as in the policy.
+    The patterns are relative to `folder`. A setting that is None or empty stays as in the policy.
     """
 
-    paths: tuple[str, ...]
+    path_patterns: tuple[str, ...]
     folder: str
     profile: Profile | None = None
     namespace: str | None = None

@@ -111,7 +111,9 @@ def _entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[R
         )
     for left in results.not_fixed:
         message = f"not fixed: {why_not_fixed(left)}"
-        yield _make_entry("warning", NOT_FIXED_CODE, left[:3], message, "; ".join(left.by_hand))
+        yield _make_entry(
+            "warning", NOT_FIXED_CODE, left[:3], message, "; ".join(left.edits_by_hand)
+        )
     for failed in results.not_written:
         yield _make_entry("error", NOT_WRITTEN_CODE, failed[:3], f"not written: {failed.message}")
 

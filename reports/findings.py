@@ -95,7 +95,7 @@ class LocatedFinding(NamedTuple):
     span: Span
     excerpt: Excerpt
     owner: ObjectRef | None = None
-    objects: int = 1
+    object_count: int = 1
     rendered_by: str = ""
     rendered_line: int = 0
     edits: tuple[SuggestedEdit, ...] = ()
@@ -137,10 +137,10 @@ class SuppressedFinding(NamedTuple):
 
 def locate_finding(file: File, document: Document, finding: Finding) -> LocatedFinding:
     """`finding` about `document` with its place in `file`."""
-    span = file.locate(document, finding.path)
+    span = file.span_of_path(document, finding.path)
     shown, part, path = to_reported_finding(finding), file.source.part, finding.path
     if part and path[:1] == ("items",) and isinstance(path[1], int):
-        shown = shown._replace(path=("items", path[1] + part.items, *path[2:]))
+        shown = shown._replace(path=("items", path[1] + part.item_offset, *path[2:]))
     if file.source.is_embedded:
         shown = shown._replace(fix="", fixable=False)
     return LocatedFinding(shown, file.source.name, span, file.excerpt(span), finding.object)

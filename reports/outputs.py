@@ -30,12 +30,12 @@ class Outputs(NamedTuple):
     """The reports that go to files, and the format of the report on standard output."""
 
     files: list[Output]
-    on_standard_output: str
+    standard_output_format: str
 
     @property
     def formats(self) -> set[str]:
         """The formats of all reports."""
-        return {self.on_standard_output, *(output.format for output in self.files)}
+        return {self.standard_output_format, *(output.format for output in self.files)}
 
     def write(self, results: Results, style: ReportStyle) -> bool:
         """Write each report into its file; whether all could be written.

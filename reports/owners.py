@@ -112,5 +112,5 @@ def _merged_finding(group: list[tuple[LocatedFinding, int]]) -> LocatedFinding:
     objects: dict[ObjectRef | None, int] = {}
     for located, _ in group:  # of which some may stand for several after an earlier merge
         ref = located.finding.object
-        objects[ref] = max(objects.get(ref, 0), located.objects)
-    return best._replace(objects=sum(objects.values()))
+        objects[ref] = max(objects.get(ref, 0), located.object_count)
+    return best._replace(object_count=sum(objects.values()))

@@ -31,12 +31,12 @@ class Remark(NamedTuple):
     line: int
     column: int
     message: str
-    is_shown: bool = False
+    is_always_shown: bool = False
     """whether texts have it without `--notes` although it is a note"""
 
     def is_visible(self, *, notes: bool) -> bool:
         """Whether a text has the remark, which has all `notes` or not."""
-        return notes or self.is_shown or self.level != "note"
+        return notes or self.is_always_shown or self.level != "note"
 
 
 class InputNotEvaluated(NamedTuple):
@@ -63,7 +63,7 @@ class UnfixedDocument(NamedTuple):
     column: int
     rules: tuple[str, ...]
     reason: str
-    by_hand: tuple[str, ...]
+    edits_by_hand: tuple[str, ...]
 
 
 class Results:
@@ -113,7 +113,7 @@ class Results:
             self.not_evaluated.append(InputNotEvaluated(first.file, span.line, span.column, why))
 
     @property
-    def files(self) -> int:
+    def file_count(self) -> int:
         """How many files were read."""
         return len(self.file_names)
 
@@ -123,12 +123,12 @@ class Results:
         return levels.count(level) + sum(1 for remark in self.remarks if remark.level == level)
 
     @property
-    def fixable(self) -> int:
+    def fixable_count(self) -> int:
         """How many findings can be fixed under this policy."""
         return sum(1 for located in self.findings if located.finding.fixable)
 
     @property
-    def nothing_to_evaluate(self) -> str:
+    def reason_nothing_evaluated(self) -> str:
         """Why there was nothing to evaluate; empty if there was something, readable or not."""
         evaluated = self.pods or self.other_objects or self.gpu_exceptions
         if evaluated or self.container_files or self.not_evaluated:
@@ -140,7 +140,7 @@ class Results:
         ignored = _IGNORED if self.has_ignored else ""
         return f"nothing to evaluate: {found}{_SKIPPED_SUFFIX if self.skipped else ''}{ignored}"
 
-    def status(self, fail_on: str) -> int:
+    def exit_status(self, fail_on: str) -> int:
         """3 if something was not evaluated or written, 1 if a finding reaches `fail_on`, else 0."""
         if self.not_evaluated or self.not_written:
             return 3
@@ -206,23 +206,23 @@ def oversized_object(file: File, document: Document, profile: Profile) -> InputN
 
 def too_large_object(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
     """The object at `path`, which is not evaluated because of `why`."""
-    span = file.locate(document, path)
+    span = file.span_of_path(document, path)
     why = f"gpuward cannot evaluate this object because of {why}"
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
-def malformed_fields(
+def inputs_with_malformed_fields(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The fields that rules could not read."""
     name = file.source.name
     for field in result.malformed_fields:
-        span = file.locate(document, field.path)
+        span = file.span_of_path(document, field.path)
         why = f"{field.object}: {field.why}"
         yield InputNotEvaluated(name, span.line, span.column, why)
 
 
-def failed_rules(
+def inputs_with_failed_rules(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The rules that failed."""

@@ -77,7 +77,7 @@ class ContainerFiles:
         """Whether the file called `name` is of one of the kinds."""
         return container_file_kind(name) in self._kinds
 
-    def find(
+    def find_files(
         self,
         paths: Iterable[str],
         exclude: Exclusion,
@@ -92,7 +92,7 @@ class ContainerFiles:
             for name in _files(path, exclude) if os.path.isdir(path) else [path]:
                 if name in seen or name not in self or (is_wanted and not is_wanted(name)):
                     continue
-                if not exclude.fits(name):
+                if not exclude.excludes(name):
                     seen.add(name)
                     yield InputFile(name, path)
 
@@ -100,12 +100,12 @@ class ContainerFiles:
 def _files(root: str, exclude: Exclusion) -> Iterator[str]:
     for here, folders, files in walk(root, exclude):
         inside = os.path.relpath(here, root).replace(os.sep, "/")
-        folders[:] = (name for name in folders if _is_visited(f"{inside}/{name}"))
+        folders[:] = (name for name in folders if _should_visit(f"{inside}/{name}"))
         for name in files:
             yield os.path.normpath(os.path.join(here, name))
 
 
-def _is_visited(folder: str) -> bool:
+def _should_visit(folder: str) -> bool:
     """Whether the files in `folder`, or some below it, may be looked at."""
     parts = folder.removeprefix("./").split("/")
     hidden = next((i for i, part in enumerate(parts) if part.startswith(".")), None)
@@ -118,14 +118,14 @@ def _is_visited(folder: str) -> bool:
 class LocatedSetting(NamedTuple):
     """A setting, and the offsets of its text.
 
-    `statement` is where the instruction or the command begins that it is a part of. In YAML,
+    `statement_start` is where the instruction or the command begins that it is a part of. In YAML,
     `document` and `path` say where it is instead.
     """
 
     setting: ContainerSetting | LabelCommand
     start: int = 0
     end: int = 0
-    statement: int = 0
+    statement_start: int = 0
     document: Document | None = None
     path: Path = ()
 
@@ -210,10 +210,10 @@ def script_settings(
     """The options of commands in `text` that concern GPUs, and if it `is_ci` also its variables."""
     for found in find_run_options(text):
         if setting := _setting(found.option, file, profile):
-            yield LocatedSetting(setting, found.start, found.end, found.command)
+            yield LocatedSetting(setting, found.start, found.end, found.command_start)
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
-        yield LocatedSetting(command, *label.span, label.command)
+        yield LocatedSetting(command, *label.span, label.command_start)
     for name, value, span, begin in find_kubectl_variables(text):
         if known := profile.visible_variable(name):
             setting = ContainerSetting(file, "`kubectl set env`", name, value, known)
@@ -257,7 +257,7 @@ _INSTRUCTIONS_WITH_HEREDOC = ("RUN", "COPY", "ADD")
 class Instruction(NamedTuple):
     """An instruction; `offsets` are where its lines begin in `text` and in the file."""
 
-    word: str
+    keyword: str
     text: str
     offsets: list[tuple[int, int]]
 
@@ -266,7 +266,7 @@ class Instruction(NamedTuple):
         """The offset in the file at which the instruction begins."""
         return self.offsets[0][1]
 
-    def place(self, index: int) -> int:
+    def file_offset(self, index: int) -> int:
         """The offset in the file of the character at `index` of `text`."""
         at, start = self.offsets[bisect_right(self.offsets, index, key=lambda pair: pair[0]) - 1]
         return start + index - at
@@ -298,7 +298,7 @@ def instructions(text: str) -> Iterator[Instruction]:
         if not is_continued:
             instruction = _instruction(parts, offsets)
             yield instruction
-            if instruction.word in _INSTRUCTIONS_WITH_HEREDOC:
+            if instruction.keyword in _INSTRUCTIONS_WITH_HEREDOC:
                 waiting = [match[2] for match in _HEREDOC_PATTERN.finditer(instruction.text)]
             parts, offsets, length = [], [], 0
     if parts:
@@ -329,7 +329,7 @@ class _EnvValue(NamedTuple):
     value: str | None
     start: int
     end: int
-    statement: int
+    statement_start: int
 
 
 class _BuildStage:
@@ -349,7 +349,7 @@ class _BuildStage:
         unknown = []
 
         def replace(match: re.Match[str]) -> str:
-            value = self._value(match[1] or match[2])
+            value = self._variable_value(match[1] or match[2])
             operator, other = match[3] or "", match[4] or ""
             if operator:
                 return (value or other) if operator.endswith("-") else other * bool(value)
@@ -360,7 +360,7 @@ class _BuildStage:
         expanded = _REFERENCE_PATTERN.sub(replace, text)[:_MAX_VALUE_CHARACTERS]
         return None if unknown else expanded
 
-    def _value(self, name: str) -> str | None:
+    def _variable_value(self, name: str) -> str | None:
         known = self.environment.get(name)
         return known.value if known else self.arguments.get(name, "")
 
@@ -377,18 +377,18 @@ class _DockerfileBuild:
     def add(self, instruction: Instruction) -> None:
         """Read the next instruction. Raises UnreadableError."""
         stage = self.stages[-1] if self.stages else self._start
-        if instruction.word == "FROM":
+        if instruction.keyword == "FROM":
             self._begin_stage(instruction)
-        elif instruction.word == "ARG":
+        elif instruction.keyword == "ARG":
             for match in _ARG_PATTERN.finditer(instruction.text, len("ARG")):
-                self._count(instruction)
+                self._count_variable(instruction)
                 default = None if match[2] is None else stage.expand(match[2])
                 outer = None if stage is self._start else self._start.arguments.get(match[1])
                 stage.arguments[match[1]] = outer if default is None else default
-        elif instruction.word == "ENV" and self.stages:
+        elif instruction.keyword == "ENV" and self.stages:
             values = dict(self._variables_of(stage, instruction))
             stage.environment.update(values)  # within one instruction they do not see each other
-        elif instruction.word in ("COPY", "RUN", "ADD"):
+        elif instruction.keyword in ("COPY", "RUN", "ADD"):
             for match in _USED_STAGE_PATTERN.finditer(instruction.text):
                 if used := self._by_name.get(match[1].lower()):
                     used.is_used = True
@@ -414,11 +414,14 @@ class _DockerfileBuild:
         first = next(iter(instruction.text.split(maxsplit=2)[1:2]), "")
         pattern = _ENV_PAIR_PATTERN if "=" in first else _LEGACY_ENV_PATTERN
         for match in pattern.finditer(instruction.text, len("ENV")):
-            self._count(instruction)
-            start, end = instruction.place(match.start(1)), instruction.place(match.end() - 1) + 1
+            self._count_variable(instruction)
+            start, end = (
+                instruction.file_offset(match.start(1)),
+                instruction.file_offset(match.end() - 1) + 1,
+            )
             yield match[1], _EnvValue(stage.expand(match[2]), start, end, instruction.start)
 
-    def _count(self, instruction: Instruction) -> None:
+    def _count_variable(self, instruction: Instruction) -> None:
         self._variables += 1
         if self._variables > _MAX_VARIABLES:
             raise ContainerFileError(
@@ -450,7 +453,7 @@ def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterato
             if known and value.start not in seen:
                 seen.add(value.start)
                 setting = ContainerSetting(file, holder, name, value.value, known)
-                yield LocatedSetting(setting, value.start, value.end, value.statement)
+                yield LocatedSetting(setting, value.start, value.end, value.statement_start)
 
 
 def _unquoted(text: str) -> str:

@@ -25,7 +25,7 @@ class _TextBlock(NamedTuple):
     `language` is the one that a code block of Markdown states.
     """
 
-    first: int
+    first_line: int
     lines: list[str]
     language: str = ""
 
@@ -39,7 +39,7 @@ def manifests_in_markdown(source: Source) -> Iterator[Source]:
         elif language in _SHELL_LANGUAGES:
             for inner in _heredocs(block.lines):
                 yield from _manifest_in_block(
-                    source, inner._replace(first=block.first + inner.first)
+                    source, inner._replace(first_line=block.first_line + inner.first_line)
                 )
 
 
@@ -53,7 +53,7 @@ def manifests_in_script(source: Source) -> Iterator[Source]:
 def _manifest_in_block(source: Source, block: _TextBlock) -> Iterator[Source]:
     text = "".join(map(_without_tabs, block.lines))
     if _API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text):
-        part = SourcePart(lines=block.first)
+        part = SourcePart(line_offset=block.first_line)
         yield Source(source.name, text, is_embedded=True, part=part)
 
 
@@ -75,7 +75,7 @@ def _code_blocks(lines: list[str]) -> Iterator[_TextBlock]:
             if opening := _FENCE_PATTERN.match(line):
                 fence = opening["fence"]
                 block = _TextBlock(number + 1, [], opening["language"])
-        elif _closes(line, fence):
+        elif _closes_fence(line, fence):
             yield block
             block = None
         else:
@@ -84,7 +84,7 @@ def _code_blocks(lines: list[str]) -> Iterator[_TextBlock]:
         yield block
 
 
-def _closes(line: str, fence: str) -> bool:
+def _closes_fence(line: str, fence: str) -> bool:
     content = line.strip(" \t>\r\n")
     return content.startswith(fence) and not content.strip(fence[0])
 

@@ -25,20 +25,23 @@ _NODE_RESOURCE_NAMES = ("node", "nodes", "no")
 class CommandObject(NamedTuple):
     """An object that a command makes.
 
-    `places` are the offsets of the words that the values at these paths are from; what they do not
-    have is from the whole command, at `span`. `is_change` says that the command only changes the
-    object, which has more than is known.
+    - `span_by_path`: the span of the word that the value at a path is from.
+    - `span`: the span of the whole command, which all other values are from.
+    - `is_change`: the command changes an object that exists, whose other fields are unknown.
     """
 
     manifest: dict[str, Any]
-    places: dict[Path, Span]
+    span_by_path: dict[Path, Span]
     span: Span
     is_change: bool = False
 
-    def place(self, path: Path) -> Span:
+    def span_of_path(self, path: Path) -> Span:
         """Where the value at `path` is from."""
         lengths = range(len(path), 0, -1)
-        return next((self.places[path[:n]] for n in lengths if path[:n] in self.places), self.span)
+        return next(
+            (self.span_by_path[path[:n]] for n in lengths if path[:n] in self.span_by_path),
+            self.span,
+        )
 
 
 class _CommandArguments:

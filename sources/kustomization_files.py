@@ -72,13 +72,13 @@ RENDER_ADVICE = "lint its folder with --render"
 class KustomizationContent(NamedTuple):
     """What one kustomization says.
 
-    Its paths are absolute. `inline` counts the patches written in it; `fields` are those by which
-    it makes or changes objects in other ways.
+    Its paths are absolute. `inline_patch_count` counts the patches written in it; `fields` are
+    those by which it makes or changes objects in other ways.
     """
 
     resources: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
-    inline: int = 0
+    inline_patch_count: int = 0
     fields: tuple[str, ...] = ()
 
 
@@ -121,7 +121,7 @@ class Kustomizations:
             self._patches[folder] = known
         return known
 
-    def passed_over_by(self, name: str) -> Iterator[SkippedFile]:
+    def skipped_files_of(self, name: str) -> Iterator[SkippedFile]:
         """What the file `name`, if it is a kustomization, names and the linter cannot evaluate."""
         if os.path.basename(name) not in KUSTOMIZATION_FILES:
             return
@@ -139,7 +139,7 @@ class Kustomizations:
                 yield SkippedFile(
                     os.path.normpath(shown), f"a JSON patch of {name}: {RENDER_ADVICE}"
                 )
-        if own.inline:
+        if own.inline_patch_count:
             yield SkippedFile(name, f"its patches that are written in it: {RENDER_ADVICE}")
         if own.fields:
             fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))

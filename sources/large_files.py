@@ -245,7 +245,7 @@ class YamlList:
             text, is_last = self._take_items()
             items = len(self._item.findall(text))
             prefix = f"apiVersion: v1\nkind: {self._kind or 'List'}\nitems:\n"
-            part = SourcePart(line - ADDED_LINES - 1, ADDED_LINES + 1, items=taken)
+            part = SourcePart(line - ADDED_LINES - 1, ADDED_LINES + 1, item_offset=taken)
             if items:
                 yield Source(name, prefix + text, part=part)
             taken += items
@@ -338,7 +338,7 @@ def _split_input(given: InputFile | StandardInput, read: Callable[[int], bytes])
     if len(head) < LARGE_BYTES or (
         is_small and (_ANCHOR_PATTERN.search(head) or b"apiVersion" not in head)
     ):
-        yield given.source(head)
+        yield given.to_source(head)
         return
     rest = iter((head,))
     stream = TextStream(lambda size: next(rest, b"") or read(size), MAX_STREAM_BYTES)
@@ -354,7 +354,7 @@ def _split_input(given: InputFile | StandardInput, read: Callable[[int], bytes])
         yield UnreadableSource(given.name, f"the part beyond {MAX_STREAM_BYTES >> 20} MiB")
     except ListError as error:
         if not found and is_small:
-            yield given.source(head)
+            yield given.to_source(head)
         else:
             yield UnreadableSource(given.name, f"from line {stream.line} on: {error}")
 
@@ -366,7 +366,7 @@ def _sources(name: str, stream: TextStream) -> Iterator[Source]:
             return
         end = _end_of_documents(stream)
         if end:
-            part = SourcePart(lines=stream.line - 1)
+            part = SourcePart(line_offset=stream.line - 1)
             yield Source(name, stream.take(end), part=part)
             continue
         found = YamlList.begin(stream) or JsonList.begin(stream)

@@ -146,11 +146,11 @@ class File:
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the column of an offset, both from 1."""
-        line, column = self._lines.at(offset + self._shift)
+        line, column = self._lines.line_and_column(offset + self._shift)
         part = self.source.part
         if part is None:
             return line, column
-        return line + part.lines, column + part.columns * (line == part.line)
+        return line + part.line_offset, column + part.column_offset * (line == part.line)
 
     def line_start(self, number: int) -> int:
         """The offset of the line `number`, from 1; the end of the text if it has fewer lines."""
@@ -165,8 +165,8 @@ class File:
         part = self.source.part
         if part is None:
             return excerpt_at(self.source.text, span)
-        above = span.line - part.lines - part.line
-        columns = 0 if above else part.columns
+        above = span.line - part.line_offset - part.line
+        columns = 0 if above else part.column_offset
         excerpt = excerpt_at(self.source.text, span._replace(column=span.column - columns))
         before = excerpt.before[max(0, len(excerpt.before) - above) :]
         if not columns:
@@ -231,7 +231,7 @@ class File:
             if document is not None and not _is_kubernetes(document.value):
                 yield document
 
-    def locate(self, document: Document, path: Path) -> Span:
+    def span_of_path(self, document: Document, path: Path) -> Span:
         """The position of `path`, or of its nearest parent that exists.
 
         It is the value of a scalar, and the key of a collection or a parent.

@@ -42,7 +42,7 @@ class Exclusion:
         self.notes: dict[str, None] = {}
         """What the user should know about it, each text once."""
 
-    def fits(self, name: str) -> bool:
+    def excludes(self, name: str) -> bool:
         """Whether a pattern fits the file `name`."""
         if any(is_excluded(name, pattern) for pattern in self._patterns):
             return True
@@ -134,7 +134,7 @@ def files_at(
     if os.path.isdir(path):
         yield from _files_in_folder(path, exclude)
     elif os.path.lexists(path):
-        if not exclude.fits(path):
+        if not exclude.excludes(path):
             yield path
     else:
         import glob  # noqa: PLC0415  # most users name files and folders
@@ -170,12 +170,12 @@ def _files_in_folder(
         folders[:] = (name for name in folders if not name.startswith("."))
         for name in folders:
             place = os.path.join(here, name)
-            if os.path.islink(place) and not exclude.fits(place):
+            if os.path.islink(place) and not exclude.excludes(place):
                 yield SkippedSource(place, "a link to a folder: name it to lint it")
         for name in files:
             if name.lower().endswith(MANIFEST_ENDINGS) or name in KUSTOMIZATION_FILES:
                 path = os.path.normpath(os.path.join(here, name))
-                if not exclude.fits(path):
+                if not exclude.excludes(path):
                     yield path
     for error in closed:
         yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())

@@ -22,13 +22,13 @@ class FoundPolicy(NamedTuple):
     """The policy for a file, and the name of its own file, which is empty for the default policy.
 
     `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
-    run have the same `key`.
+    run have the same `equality_key`.
     """
 
     policy: Policy
     file: str
     namespace: str | None = None
-    key: object = None
+    equality_key: object = None
 
 
 class PolicyOfFile(NamedTuple):
@@ -36,7 +36,7 @@ class PolicyOfFile(NamedTuple):
 
     file: str
     policy: Policy
-    applied: tuple[int, ...]
+    applied_settings: tuple[int, ...]
 
 
 class PolicyChoice(NamedTuple):
@@ -74,11 +74,11 @@ class Policies:
 
         Raises PolicyError.
         """
-        chain = self.chain(folder, name)
-        key = tuple((one.file, one.applied) for one in chain)
+        chain = self.policies_around(folder, name)
+        key = tuple((one.file, one.applied_settings) for one in chain)
         if key not in self._found:
             policy = combined_policy(chain)
-            self._found[key] = policy._replace(key=key)
+            self._found[key] = policy._replace(equality_key=key)
         return self._found[key]
 
     def lint_options(self, path: str) -> tuple[Mapping[str, Any], str]:
@@ -88,11 +88,11 @@ class Policies:
         Raises PolicyError.
         """
         folder = path if os.path.isdir(path or ".") else os.path.dirname(path)
-        outermost = self.chain(folder, path)[-1]
+        outermost = self.policies_around(folder, path)[-1]
         place = "" if self._choice.file else os.path.dirname(outermost.file)
         return outermost.policy.lint, os.path.normpath(os.path.join(self._here, place))
 
-    def chain(self, folder: str, name: str) -> list[PolicyOfFile]:
+    def policies_around(self, folder: str, name: str) -> list[PolicyOfFile]:
         """The policies around it, the nearest first. Raises PolicyError."""
         files = self._files.get(folder)
         if files is None:
@@ -136,7 +136,7 @@ def applying_settings(policy: Policy, here: str, path: str) -> tuple[int, ...]:
     found = []
     for index, settings in enumerate(policy.per_path):
         inside = relative_path_inside(path, os.path.normpath(os.path.join(here, settings.folder)))
-        if inside is not None and any(is_excluded(inside, one) for one in settings.paths):
+        if inside is not None and any(is_excluded(inside, one) for one in settings.path_patterns):
             found.append(index)
     return tuple(found)
 
@@ -161,14 +161,14 @@ def combined_policy(chain: list[PolicyOfFile]) -> FoundPolicy:
             raise PolicyError(f"{one.file}: {error}") from error
         outer = one.file
     nearest = chain[0]
-    chosen = (nearest.policy.per_path[index] for index in nearest.applied)
+    chosen = (nearest.policy.per_path[index] for index in nearest.applied_settings)
     namespaces = [settings.namespace for settings in chosen if settings.namespace]
     return FoundPolicy(policy, nearest.file, namespaces[-1] if namespaces else None)
 
 
 def _with_applied_settings(one: PolicyOfFile) -> Policy:
     policy = one.policy
-    for index in one.applied:
+    for index in one.applied_settings:
         policy = policy.with_path_settings(one.policy.per_path[index])
     return policy
 

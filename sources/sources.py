@@ -114,17 +114,17 @@ class SkippedFile(NamedTuple):
 class SourcePart(NamedTuple):
     """Where the text of a source is, if it is a part of its file.
 
-    - `lines`: what to add to a line of the text to have that of the file.
+    - `line_offset`: what to add to a line of the text to have that of the file.
     - `line`: the first line of the text that is in the file; those above are gpuward's own.
-    - `columns`: what to add to a column in this line.
-    - `items`: how many items of the List come before.
+    - `column_offset`: what to add to a column in this line.
+    - `item_offset`: how many items of the List come before.
     - `is_first`: whether no other part of the file comes before.
     """
 
-    lines: int
+    line_offset: int
     line: int = 1
-    columns: int = 0
-    items: int = 0
+    column_offset: int = 0
+    item_offset: int = 0
     is_first: bool = False
 
 
@@ -153,11 +153,11 @@ class Source(NamedTuple):
     @property
     def lines(self) -> range:
         """The numbers of its lines in its file, from 1."""
-        first = self.part.lines + 1 if self.part else 1
+        first = self.part.line_offset + 1 if self.part else 1
         return range(first, first + self.text.count("\n") + 1)
 
     @property
-    def home(self) -> str:
+    def namespace_stand_in(self) -> str:
         """What stands for the namespace of objects that name none: their folder, or rendering."""
         folder = f"the folder {os.path.dirname(self.name) or '.'}"
         place = "standard input" if self.name == STANDARD_INPUT else folder
@@ -191,7 +191,7 @@ class InputFile(NamedTuple):
         if (refused := self.refusal()) is not None:
             return refused
         try:
-            return self.source(DISK.read(self.name, MAX_BYTES + 1))
+            return self.to_source(DISK.read(self.name, MAX_BYTES + 1))
         except OSError as error:
             return UnreadableSource(self.name, (error.strerror or str(error)).lower())
 
@@ -207,7 +207,7 @@ class InputFile(NamedTuple):
             why = (error.strerror or str(error)).lower()
         return UnreadableSource(self.name, why) if why else None
 
-    def source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:
+    def to_source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:
         """The file with its content, of which up to MAX_BYTES + 1 bytes are given."""
         return source_of(self.name, content, DISK, is_named=self.name == self.path)
 
@@ -220,9 +220,9 @@ class StandardInput(NamedTuple):
 
     def read(self) -> Source | UnreadableSource:
         """The text on standard input."""
-        return self.source(self.stream(MAX_BYTES + 1))
+        return self.to_source(self.stream(MAX_BYTES + 1))
 
-    def source(self, content: bytes) -> Source | UnreadableSource:
+    def to_source(self, content: bytes) -> Source | UnreadableSource:
         """The same, if `content` has been read already."""
         return _decode(self.name, content)
 

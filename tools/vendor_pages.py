@@ -154,7 +154,7 @@ def _cards() -> Iterator[str]:
 
 
 def _read_source(source: SourcePage) -> str:
-    when = source.read or "known by what others quote of it"
+    when = source.read_date or "known by what others quote of it"
     return f"{source.publisher}, [{source.title}]({source.url}): {when}"
 
 

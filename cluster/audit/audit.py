@@ -119,7 +119,7 @@ class _Audit:
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
             listed = self._source.list_all(names, self._namespace, self._failed.append)
-            for raw in progress.count(listed):
+            for raw in progress.counted(listed):
                 if not self._is_left_out(raw):
                     evaluated = self._evaluate(raw)
                     pods.add(evaluated)
@@ -172,7 +172,7 @@ class _Audit:
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
             )
             text = f"{what} them: {some(names)}"
-            yield Remark("note", "", 0, 0, text, is_shown=True)
+            yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
     def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
         """How many errors are nobody's refusal, as the modes are now."""
@@ -190,7 +190,7 @@ class _Audit:
         if count:
             what = f"{count:,} of {many(total, 'error')} in namespaces where nothing is refused"
             text = f"{what}: {some([modes[home] for home in sorted(modes)])}"
-            yield Remark("note", "", 0, 0, text, is_shown=True)
+            yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
     def _on_missing_fact(self, error: SourceError) -> None:
         resource = error.resource if isinstance(error, ListError) else None

@@ -152,17 +152,17 @@ def main(arguments: list[str]) -> int:
     results = result.results
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
-    if results.nothing_to_evaluate and not options.quiet:
+    if results.reason_nothing_evaluated and not options.quiet:
         where = " ".join(options.files) or "the cluster"
         where += f", namespace {options.namespace}" if options.namespace else ""
         where += ", of that time" if period != ALWAYS else ""
-        write_error("gpuward", f"note: {where}: {results.nothing_to_evaluate}")
+        write_error("gpuward", f"note: {where}: {results.reason_nothing_evaluated}")
     notes = options.notes or options.fail_on == "note"
     style = ReportStyle(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
     is_written = outputs.write(results, style)
     out = sys.stdout
-    writer: WriteReport = import_module(f"reports.formats.{outputs.on_standard_output}").write
+    writer: WriteReport = import_module(f"reports.formats.{outputs.standard_output_format}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
     is_stored = not (options.publish or options.events) or _store_findings(
@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> int:
     )
     if not (is_written and is_stored):
         return 2
-    status = results.status(options.fail_on)
+    status = results.exit_status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
 
 

@@ -158,7 +158,7 @@ def read_facts(
             configurations.append(raw)
         if kind in EVALUATED_WITH_FACTS:
             on_evaluated(raw)
-    if missing := builder.what_is_missing():
+    if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     knows_nodes = nodes and NODES.kind not in unlisted
     knows_namespaces = namespaces and NAMESPACES.kind not in unlisted
@@ -203,7 +203,7 @@ def with_gpu_exceptions(
     accepted = []
     try:
         for _, found in acceptances(listed, policy, today):
-            if found.accepted and found.exception is not None:
+            if found.is_accepted and found.exception is not None:
                 accepted.append(found.exception)
     except NotServedError:
         pass

@@ -83,7 +83,7 @@ def with_condition(
     present = [dict(each) for _, each in as_objects(as_object(raw.get("status")).get("conditions"))]
     others = [each for each in present if each.get("type") != ACCEPTED]
     before = next((each for each in present if each.get("type") == ACCEPTED), {})
-    status = "True" if found.accepted else "False"
+    status = "True" if found.is_accepted else "False"
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     condition = {
         "type": ACCEPTED,

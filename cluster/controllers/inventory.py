@@ -68,7 +68,7 @@ def list_inventory(
         try:
             for raw in source.list(resource):
                 # Most ConfigMaps set no variable that matters, and there are many.
-                if resource is not CONFIG_MAPS or variables.among(as_object(raw.get("data"))):
+                if resource is not CONFIG_MAPS or variables.read_among(as_object(raw.get("data"))):
                     add_objects(builder, raw, None)
         except NotServedError:
             continue
@@ -77,7 +77,7 @@ def list_inventory(
             on_error(error)
     # What a device class stands for is no resource of a node, so all of them must be known too.
     builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
-    if missing := builder.what_is_missing():
+    if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     if builder.nodes.is_full:
         why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"

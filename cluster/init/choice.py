@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cluster.init.survey import Node, Survey
 from policies.profiles import built_in_profiles
-from rules.base.words import matches, matches_any
+from rules.base.text_matching import matches, matches_any
 
 # Labels of Kubernetes itself, which each cloud and each administrator fills with values of its own.
 _COMMON_LABELS = (

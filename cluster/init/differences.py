@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cluster.init.choice import nodes_named
 from cluster.init.survey import Node, Survey
 from cluster.source.objects import DEPLOYMENTS, PODS
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.placement.node_labels import GPU_COUNT, offered_resources
 from rules.profile.profile import Profile, Taint
 

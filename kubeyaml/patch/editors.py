@@ -38,23 +38,23 @@ class BlockEditor:
     def add(self, key: str | int, value: Any) -> list[Splice]:
         """Put a new entry below the others, or an item above the one that has its index."""
         source, place = self._source, self._place
-        if source.between(place.start, place.start + 1) == "?":
+        if source.text_between(place.start, place.start + 1) == "?":
             raise PatchError("the mapping has a key behind a question mark")
         if isinstance(key, str):
             lines = block_entry_lines(key, value, self._column, self._layout)
-            return [source.insert_lines(place.end, lines)]
+            return [source.splice_inserting_lines(place.end, lines)]
         lines = block_item_lines(value, self._column, self._layout)
         if key == len(written_children(place)):
-            return [source.insert_lines(place.end, lines)]
-        start = self._header(key)[0]
+            return [source.splice_inserting_lines(place.end, lines)]
+        start = self._span_of_entry_head(key)[0]
         text = source.line_break.join(lines) + source.line_break + " " * self._column
         return [Splice(start, start, text.lstrip(" "))]
 
     def replace(self, key: str | int, value: Any, *, discard: bool = False) -> list[Splice]:
         """Replace the value of an entry; `discard` the comments in it."""
         source, old = self._source, _child(self._place, key)
-        behind = self._header(key)[1]
-        gap = source.between(behind, old.start)
+        behind = self._span_of_entry_head(key)[1]
+        gap = source.text_between(behind, old.start)
         if not discard:
             refuse_comments_inside(source, old)
         if old.style == "block":
@@ -68,34 +68,36 @@ class BlockEditor:
         if isinstance(key, int):
             lines = block_lines(value, self._column + len("- "), self._layout)
             return [Splice(behind, old.end, " " + source.line_break.join(lines).lstrip(" "))]
-        indent = self._layout.step if isinstance(value, dict) else self._layout.dash
+        indent = (
+            self._layout.indent_columns if isinstance(value, dict) else self._layout.dash_columns
+        )
         lines = block_lines(value, self._column + indent, self._layout)
-        return [Splice(behind, old.end), source.insert_lines(old.end, lines)]
+        return [Splice(behind, old.end), source.splice_inserting_lines(old.end, lines)]
 
     def remove(self, key: str | int) -> list[Splice]:
         """Remove an entry, which must not be the only one, with all its lines."""
         source, old = self._source, _child(self._place, key)
         self._refuse_text_behind(old)
-        start = self._header(key)[0]
+        start = self._span_of_entry_head(key)[0]
         line = source.line_start(start)
-        before = source.between(line, start)
+        before = source.text_between(line, start)
         if not before.strip(" "):
             earlier = [child for child in written_children(self._place) if child.end <= line]
             above = max(earlier, key=lambda child: child.end, default=None)
-            return [source.without_lines(line, old.end, above)]
+            return [source.splice_removing_lines(line, old.end, above)]
         following = [child for child in written_children(self._place) if child.start > old.end]
         if not _DASHES_PATTERN.fullmatch(before) or not following:
             raise PatchError("the entry does not begin on a line of its own")
         # The first entry of an item stands beside the dash, and the second one takes its place.
         if isinstance(key, int):
-            stop = self._header(key + 1)[0]
+            stop = self._span_of_entry_head(key + 1)[0]
         else:
             stop = min(child.key_start for child in following)
-        if source.between(source.line_end(old.end), stop).strip():
+        if source.text_between(source.line_end(old.end), stop).strip():
             raise PatchError("a comment stands below the entry, which begins beside a dash")
         return [Splice(start, stop)]
 
-    def _header(self, key: str | int) -> tuple[int, int]:
+    def _span_of_entry_head(self, key: str | int) -> tuple[int, int]:
         """The start of an entry, and the end of its colon or dash."""
         source, child = self._source, _child(self._place, key)
         if isinstance(key, str):
@@ -127,7 +129,7 @@ class BlockEditor:
 
 def splice_of_renamed_key(source: SourceText, entry: Place, name: str, layout: Layout) -> Splice:
     """The splice that gives the key of `entry` a new name, in the quotes that it has."""
-    text = source.between(entry.key_start, entry.key_end)
+    text = source.text_between(entry.key_start, entry.key_end)
     if text[:1] in {"&", "!", "*", "|", ">"}:
         raise PatchError("the key has an anchor or a tag")
     style = {"'": "single", '"': "double"}.get(text[:1], "plain")
@@ -150,14 +152,14 @@ class FlowEditor:
     def __init__(self, source: SourceText, place: Place, layout: Layout) -> None:
         self._source = source
         self._place = place
-        brackets = source.between(place.start, place.start + 1) + source.between(
+        brackets = source.text_between(place.start, place.start + 1) + source.text_between(
             place.end - 1, place.end
         )
         if brackets not in {"{}", "[]"}:
             raise PatchError("the mapping has no braces")
         self._entries = sorted(written_children(place), key=lambda child: child.start)
         self._starts = [e.key_start if e.key_start >= 0 else e.start for e in self._entries]
-        if self._starts and source.between(self._starts[-1], self._starts[-1] + 1) == '"':
+        if self._starts and source.text_between(self._starts[-1], self._starts[-1] + 1) == '"':
             layout = layout._replace(is_json=layout.is_json or brackets == "{}")
         self._layout = layout
 
@@ -167,15 +169,15 @@ class FlowEditor:
             return self._add_first(key, value)
         number = key if isinstance(key, int) else len(self._entries)
         if number < len(self._entries):
-            text = self._entry(key, value, number)
+            text = self._entry_text(key, value, number)
             start = self._starts[number]
-            return [Splice(start, start, text + "," + (self._gap(number) or " "))]
+            return [Splice(start, start, text + "," + (self._blanks_before(number) or " "))]
         last = self._entries[-1].end
         self._refuse_comments(last, self._place.end)
-        gap = self._gap(len(self._entries) - 1)
+        gap = self._blanks_before(len(self._entries) - 1)
         if not gap and not self._layout.is_minified:
             gap = " "
-        return [Splice(last, last, "," + gap + self._entry(key, value, number - 1))]
+        return [Splice(last, last, "," + gap + self._entry_text(key, value, number - 1))]
 
     def replace(self, key: str | int, value: Any, *, discard: bool = False) -> list[Splice]:
         """Replace the value of an entry; `discard` the comments in it."""
@@ -186,7 +188,7 @@ class FlowEditor:
         blank = "" if old.end > old.start else " "
         if isinstance(value, str) and not self._layout.is_json:
             return [Splice(old.start, old.end, blank + scalar_text(value, old.style))]
-        text = self._written(value, self._indentation(old.start))
+        text = self._value_text(value, self._indentation(old.start))
         return [Splice(old.start, old.end, blank + text)]
 
     def remove(self, key: str | int) -> list[Splice]:
@@ -208,19 +210,19 @@ class FlowEditor:
         start, stop = self._place.start, self._place.end
         self._refuse_comments(start, stop)
         whole = {key: value} if isinstance(key, str) else [value]
-        return [Splice(start, stop, self._written(whole, self._indentation(start)))]
+        return [Splice(start, stop, self._value_text(whole, self._indentation(start)))]
 
-    def _entry(self, key: str | int, value: Any, like: int) -> str:
+    def _entry_text(self, key: str | int, value: Any, like: int) -> str:
         """The text of a new entry, on as many lines as the entry number `like` suggests."""
-        gap, layout = self._gap(like), self._layout
+        gap, layout = self._blanks_before(like), self._layout
         column = self._source.column(self._starts[like]) if "\n" in gap else None
-        text = self._written(value, column)
+        text = self._value_text(value, column)
         if isinstance(key, int):
             return text
         name = flow_text(key, layout)
         return f"{name}:{text}" if layout.is_minified else f"{name}: {text}"
 
-    def _written(self, value: Any, column: int | None) -> str:
+    def _value_text(self, value: Any, column: int | None) -> str:
         if column is None or not self._layout.is_json or self._layout.is_minified:
             return flow_text(value, self._layout)
         return pretty_flow_text(value, self._layout, column, self._source.line_break)
@@ -228,17 +230,17 @@ class FlowEditor:
     def _indentation(self, offset: int) -> int | None:
         """The indentation of the line of `offset`, None if the document is on one line."""
         source = self._source
-        if "\n" not in source.between(source.start, source.end).strip():
+        if "\n" not in source.text_between(source.start, source.end).strip():
             return None
-        line = source.between(source.line_start(offset), offset)
+        line = source.text_between(source.line_start(offset), offset)
         return len(line) - len(line.lstrip(" "))
 
-    def _gap(self, number: int) -> str:
+    def _blanks_before(self, number: int) -> str:
         """The blanks before an entry, without comma."""
         start = self._entries[number - 1].end if number else self._place.start + 1
         self._refuse_comments(start, self._starts[number])
-        return self._source.between(start, self._starts[number]).replace(",", "", 1)
+        return self._source.text_between(start, self._starts[number]).replace(",", "", 1)
 
     def _refuse_comments(self, start: int, stop: int) -> None:
-        if "#" in self._source.between(start, stop):
+        if "#" in self._source.text_between(start, stop):
             raise PatchError("a comment stands between the brackets")

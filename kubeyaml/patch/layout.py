@@ -18,9 +18,9 @@ _ESCAPED_PATTERN: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]
 class Layout(NamedTuple):
     """How a document is laid out, and so how new text in it is written."""
 
-    step: int = 2
+    indent_columns: int = 2
     """the columns by which a mapping is indented below its key"""
-    dash: int = 0
+    dash_columns: int = 0
     """the columns by which the dashes of a list are indented below its key"""
     is_json: bool = False
     is_minified: bool = False
@@ -66,7 +66,7 @@ def pretty_flow_text(value: Any, layout: Layout, column: int, line_break: str) -
     if not value or not isinstance(value, dict | list):
         return flow_text(value, layout)
     write = quoted_text if layout.is_json else scalar_text
-    inner = column + layout.step
+    inner = column + layout.indent_columns
     children = value.items() if isinstance(value, dict) else (("", child) for child in value)
     entries = [
         (f"{write(key)}: " if isinstance(value, dict) else "")
@@ -86,7 +86,9 @@ def block_entry_lines(key: str, value: Any, column: int, layout: Layout) -> Iter
         return
     yield head
     yield from block_lines(
-        value, column + (layout.step if isinstance(value, dict) else layout.dash), layout
+        value,
+        column + (layout.indent_columns if isinstance(value, dict) else layout.dash_columns),
+        layout,
     )
 
 
@@ -131,7 +133,10 @@ def layout_of(source: SourceText, document: Document) -> Layout:
                 counts = steps if child.is_mapping else dashes
                 counts[source.column(child.start) - column] += 1
     usual = Layout()
-    return Layout(_most_common_step(steps, usual.step, 1), _most_common_step(dashes, usual.dash, 0))
+    return Layout(
+        _most_common_step(steps, usual.indent_columns, 1),
+        _most_common_step(dashes, usual.dash_columns, 0),
+    )
 
 
 def _layout_of_json(source: SourceText, root: Place) -> Layout:
@@ -140,12 +145,12 @@ def _layout_of_json(source: SourceText, root: Place) -> Layout:
         return Layout(is_json=True)
     step = source.column(first.key_start)
     is_on_a_line_of_its_own = (
-        step and not source.between(first.key_start - step, first.key_start).strip()
+        step and not source.text_between(first.key_start - step, first.key_start).strip()
     )
     return Layout(
-        step=step if is_on_a_line_of_its_own else 2,
+        indent_columns=step if is_on_a_line_of_its_own else 2,
         is_json=True,
-        is_minified=source.between(first.key_end, first.start) == ":",
+        is_minified=source.text_between(first.key_end, first.start) == ":",
     )
 
 

@@ -83,13 +83,13 @@ def patch(
     """
     patching = _Patching(text, document or _read(text))
     for operation in operations:
-        patching.make(operation)
-    patching.read_again()
+        patching.apply(operation)
+    patching.apply_waiting_splices()
     if not are_identical(patching.document.value, expected):
         if patching.ends_in_block_scalar:
             raise PatchError("the file ends in a block scalar without a newline; add a newline")
         raise PatchError("the new text would not be read as the fixed object")
-    changed = patching.source.between(patching.source.start, patching.source.end)
+    changed = patching.source.text_between(patching.source.start, patching.source.end)
     # Without any difference, the document is still the given one, with other offsets.
     return PatchedText(
         changed, _read(changed) if patching.document is document else patching.document
@@ -116,20 +116,20 @@ class _Patching:
         self._above_changed: set[str] = set()
         self._may_read = _MAX_READINGS * (document.end - document.start + 1000)
 
-    def make(self, given: Operation) -> None:
+    def apply(self, given: Operation) -> None:
         """Make one operation, at once or with the next reading."""
         pointer = given["path"]
         above = _parent_pointers(pointer)
         touched = (pointer, given.get("from", pointer), *above)
         if pointer in self._above_changed or not self._changed.isdisjoint(touched):
-            self.read_again()
+            self.apply_waiting_splices()
         for operation in narrowed_operations(given, self.document.value):
             changed_at: str = operation.get("from") or operation["path"]
             self._path = path_of(changed_at, self.document.value)
             try:
                 waits = self._can_wait(operation)
                 if not waits:
-                    self.read_again()
+                    self.apply_waiting_splices()
                     self._path = path_of(changed_at, self.document.value)
                 splices = _splices_of(
                     operation, self._path, self.source, self.document, self._layout
@@ -139,19 +139,19 @@ class _Patching:
                 raise PatchError(error.reason, self._path) from None
             self._splices += [(len(self._path), splice) for splice in splices]
             self._changed.update((pointer.removesuffix("/-"), changed_at))
-            if self._is_first(operation):
+            if self._fills_empty_collection(operation):
                 self._changed.add(above[-1])
             self._above_changed.update(above)
             if not waits:
-                self.read_again()
+                self.apply_waiting_splices()
 
-    def read_again(self) -> None:
+    def apply_waiting_splices(self) -> None:
         """Make the splices that wait."""
         if not self._splices:
             return
         # Where entries of several collections go below one line, the innermost collection is first.
         by_depth = sorted(self._splices, key=lambda waiting: -waiting[0])
-        text = self.source.spliced(splice for _, splice in by_depth)
+        text = self.source.with_splices(splice for _, splice in by_depth)
         self._splices, self._changed, self._above_changed = [], set(), set()
         self._may_read -= len(text)
         if self._may_read < 0:
@@ -182,7 +182,7 @@ class _Patching:
         place_at(self.document, tuple(parents))
         return key not in value if isinstance(value, dict) else key == len(value)
 
-    def _is_first(self, operation: Operation) -> bool:
+    def _fills_empty_collection(self, operation: Operation) -> bool:
         """Whether the operation rewrites an empty collection, and so leaves no place for others."""
         return operation["op"] == "add" and not value_at(self.document.value, self._path[:-1])
 

@@ -127,10 +127,10 @@ class _BaselineReader:
         return documents[0]
 
     def _with_position(self, offset: int, message: str) -> str:
-        line, column = self._lines.at(offset)
+        line, column = self._lines.line_and_column(offset)
         return f"{self._name}:{line}:{column}: {message}"
 
-    def _problem(self, place: Any, message: str) -> None:
+    def _add_problem(self, place: Any, message: str) -> None:
         if len(self._problems) <= _MAX_PROBLEMS:
             offset = place.key_start if place.key_start >= 0 else place.start
             self._problems.append(self._with_position(offset, message))
@@ -141,37 +141,39 @@ class _BaselineReader:
             message = f"the key {duplicate.path[-1]!r} is here twice"
             self._problems.append(self._with_position(duplicate.key_start, message))
         if not isinstance(raw, dict) or raw.get("version") != FORMAT_VERSION:
-            self._problem(
+            self._add_problem(
                 document.place, f"a baseline is a mapping with `version: {FORMAT_VERSION}`"
             )
             return
         if not isinstance(raw.get("findings"), list) or len(raw) > 2:  # noqa: PLR2004  # both keys
-            self._problem(document.place, "a baseline has a list `findings`, and no other key")
+            self._add_problem(document.place, "a baseline has a list `findings`, and no other key")
             return
         inside: Any = document.place.inside
         places = inside["findings"].inside
         for item, place in zip(raw["findings"], places, strict=True):
             entry = self._entry(item, place)
             if entry:
-                yield entry._replace(line=self._lines.at(place.start)[0])
+                yield entry._replace(line=self._lines.line_and_column(place.start)[0])
 
     def _entry(self, raw: Any, place: Any) -> BaselineEntry | None:
         if not isinstance(raw, dict):
-            self._problem(place, "an entry is a mapping")
+            self._add_problem(place, "an entry is a mapping")
             return None
         known = len(self._problems)
         self._check_keys(raw, place)
         if len(self._problems) > known:
             return None
         if not _FINGERPRINT_PATTERN.fullmatch(raw["fingerprint"]):
-            self._problem(place.inside["fingerprint"], "a fingerprint has 64 hexadecimal digits")
+            self._add_problem(
+                place.inside["fingerprint"], "a fingerprint has 64 hexadecimal digits"
+            )
         if raw["level"] not in ACTION_BY_LEVEL:
-            self._problem(place.inside["level"], f"level must be {_LEVEL_WORDS}")
+            self._add_problem(place.inside["level"], f"level must be {_LEVEL_WORDS}")
         try:
             ends = raw.get("expires")
             expires = datetime.date.fromisoformat(ends) if ends is not None else None
         except ValueError:
-            self._problem(place.inside["expires"], "expires must be a day such as 2030-12-31")
+            self._add_problem(place.inside["expires"], "expires must be a day such as 2030-12-31")
             return None
         return BaselineEntry(
             fingerprint=raw["fingerprint"],
@@ -187,12 +189,12 @@ class _BaselineReader:
     def _check_keys(self, raw: dict[str, Any], place: Any) -> None:
         for key, value in raw.items():
             if key not in (*_REQUIRED_KEYS, *_OPTIONAL_KEYS):
-                self._problem(place.inside[key], f"there is no key {key!r}")
+                self._add_problem(place.inside[key], f"there is no key {key!r}")
             elif not isinstance(value, str):
-                self._problem(place.inside[key], f"{key} must be a text")
+                self._add_problem(place.inside[key], f"{key} must be a text")
             elif key in _REQUIRED_KEYS and not value.strip():
-                self._problem(place.inside[key], f"{key} must not be empty")
+                self._add_problem(place.inside[key], f"{key} must not be empty")
         for key in _REQUIRED_KEYS:
             if key not in raw:
                 hint = f", the worst that it accepts: {_LEVEL_WORDS}" if key == "level" else ""
-                self._problem(place, f"the entry has no {key}{hint}")
+                self._add_problem(place, f"the entry has no {key}{hint}")

@@ -68,7 +68,7 @@ class BaselinePaths:
         self._folder = os.path.realpath(os.path.dirname(baseline))
         self._known: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
+    def name_in_baseline(self, name: str) -> str:
         """The file that reports call `name`."""
         if name == STANDARD_INPUT:
             return name
@@ -89,7 +89,7 @@ def new_entry(located: LocatedFinding, paths: BaselinePaths, reason: str) -> Bas
     finding = located.finding
     return BaselineEntry(
         fingerprint=fingerprint(finding.identity),
-        file=paths.of(located.file),
+        file=paths.name_in_baseline(located.file),
         rule=finding.rule,
         level=located.level,
         object=printable(affected_objects_text(located))[:_MAX_OBJECT_CHARACTERS] or STANDARD_INPUT,
@@ -145,7 +145,7 @@ def _matches(
     matches: dict[int, MatchedFinding] = {}
     elsewhere: list[tuple[LocatedFinding, str, str]] = []
     for located in sorted(results.findings, key=lambda one: one.finding.action, reverse=True):
-        place = fingerprint(located.finding.identity), paths.of(located.file)
+        place = fingerprint(located.finding.identity), paths.name_in_baseline(located.file)
         if by_place.get(place):
             matches[id(located)] = MatchedFinding(located, by_place[place].pop())
         else:
@@ -175,7 +175,7 @@ def _evaluated_files(results: Results, paths: BaselinePaths) -> Collection[str]:
     """The files of which every finding is known."""
     incomplete = {failed.file for failed in results.not_evaluated}
     incomplete |= {skipped.file for skipped in results.skipped}
-    return {paths.of(name) for name in results.file_names if name not in incomplete}
+    return {paths.name_in_baseline(name) for name in results.file_names if name not in incomplete}
 
 
 _UPDATE_ADVICE = "run gpuward baseline update"
@@ -187,7 +187,7 @@ class Baseline(NamedTuple):
     name: str
     entries: list[BaselineEntry]
 
-    def accept(
+    def drop_accepted(
         self,
         results: Results,
         policy_of: PolicyOf,

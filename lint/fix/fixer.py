@@ -124,17 +124,17 @@ class FixedText(NamedTuple):
     """The text of a file before and after its fixes, cut where documents begin and end."""
 
     source: Source
-    pieces: list[tuple[str, str]]
+    old_and_new_pieces: list[tuple[str, str]]
 
     @property
     def new(self) -> str:
         """The whole new text."""
-        return "".join(new for _, new in self.pieces)
+        return "".join(new for _, new in self.old_and_new_pieces)
 
     @property
     def is_changed(self) -> bool:
         """Whether there is anything to write."""
-        return any(old != new for old, new in self.pieces)
+        return any(old != new for old, new in self.old_and_new_pieces)
 
 
 class WriteError(Exception):
@@ -246,7 +246,7 @@ class _FileEditing:
         return _DocumentOutcome(item, fixed.after, start, lines, findings)
 
     def _refuse(self, item: EvaluatedDocument, error: NotFixedError) -> None:
-        span = self._file.locate(item.document, error.path)
+        span = self._file.span_of_path(item.document, error.path)
         rules = sorted({finding.rule for finding in item.result.findings if finding.fixable})
         by_hand = tuple(edits_by_hand(error.operations))
         where = (self._file.source.name, span.line, span.column)

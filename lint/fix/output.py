@@ -171,7 +171,7 @@ def unified_diff(text: FixedText) -> Iterator[str]:
     old, new = split_lines(text.source.text), split_lines(text.new)
     yield f"--- {text.source.name}"
     yield f"+++ {text.source.name}"
-    for hunk in _hunks(list(changed_lines(text.pieces))):
+    for hunk in _hunks(list(changed_lines(text.old_and_new_pieces))):
         before, after = hunk[0].start, hunk[-1].end
         start, stop = max(before - _CONTEXT_LINES, 0), min(after + _CONTEXT_LINES, len(old))
         new_start = hunk[0].new_start - (before - start)
@@ -268,5 +268,8 @@ def _is_as_staged(name: str) -> bool:
 def _with_carriage_returns(text: FixedText) -> FixedText:
     """The same text as git writes it to disk with `core.autocrlf`, or as `.gitattributes` says."""
     source = text.source._replace(text=text.source.text.replace("\n", "\r\n"))
-    pieces = [(old.replace("\n", "\r\n"), new.replace("\n", "\r\n")) for old, new in text.pieces]
+    pieces = [
+        (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))
+        for old, new in text.old_and_new_pieces
+    ]
     return FixedText(source, pieces)

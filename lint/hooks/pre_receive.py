@@ -145,7 +145,7 @@ def _judge_push(push: Push, policy: Policy, options: argparse.Namespace, out: Te
     except GitError as error:
         out.write(printable(f"gpuward: {push.ref}: not evaluated: {error}") + "\n")
         return 3
-    status = results.status(options.fail_on)
+    status = results.exit_status(options.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
         writer: WriteReport = import_module(f"reports.formats.{options.output}").write

@@ -81,7 +81,7 @@ class Analysis:
                 self._context,
                 rules=rules,
                 policy_file=policy.file,
-                suggest=self._keep,
+                suggest=self._keep_findings,
             )
             linter.evaluate([self._source])
             self.results = linter.results
@@ -111,12 +111,12 @@ class Analysis:
         linter.evaluate([self._source])
         edits: list[TextEdit] = []
         start = 0
-        for old, new in (piece for text in texts for piece in text.pieces):
+        for old, new in (piece for text in texts for piece in text.old_and_new_pieces):
             edits += text_edits(old, new, start) if old != new else ()
             start += len(old)
         return edits
 
-    def _keep(
+    def _keep_findings(
         self, file: File, evaluator: Evaluator, item: EvaluatedDocument
     ) -> Iterable[tuple[SuggestedEdit, ...]]:
         """Keep a document for the fixes that a user may ask for; no edits until then."""
@@ -172,14 +172,14 @@ class Positions:
             for pattern in patterns
         ]
 
-    def at(self, offset: int) -> Position:
+    def position_at(self, offset: int) -> Position:
         """The position of the character at `offset`."""
         line = bisect_right(self._starts, offset) - 1
         return Position(line, self._units(self._starts[line], offset))
 
-    def between(self, start: int, end: int) -> Range:
+    def range_between(self, start: int, end: int) -> Range:
         """The range between two offsets."""
-        return Range(self.at(start), self.at(end))
+        return Range(self.position_at(start), self.position_at(end))
 
     def offset(self, position: Position) -> int:
         """The offset of a position; of one behind the end of its line, the end of the line."""
@@ -194,7 +194,7 @@ class Positions:
         """The range from a line and a column, as reports count them, to the end of the line."""
         first = self._line_feeds[min(line, len(self._line_feeds)) - 1]
         start = min(first + column - 1, len(self._text))
-        return self.between(start, max(start, self.line_end(self.at(start).line)))
+        return self.range_between(start, max(start, self.line_end(self.position_at(start).line)))
 
     def line_start(self, line: int) -> int:
         """The offset of the first character of a line, whose number counts from 0."""
@@ -260,7 +260,7 @@ def policy_diagnostics(text: str, positions: Positions, folder: str) -> list[Dia
 def range_of(found: FindingInText, positions: Positions) -> Range:
     """Where a finding is in the text that the editor shows."""
     start, end = map(found.file.original_offset, found.located.span[:2])
-    return positions.between(start, max(start, end))
+    return positions.range_between(start, max(start, end))
 
 
 def _manifest_diagnostics(

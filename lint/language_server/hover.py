@@ -39,7 +39,7 @@ def manifest_hover(analysis: Analysis, positions: Positions, position: Position)
         start, end = map(found.file.original_offset, found.located.span[:2])
         if start <= offset <= end:
             rules[found.finding.rule] = found.located.rule
-            place = positions.between(start, end)
+            place = positions.range_between(start, end)
     if rules:
         return _markdown_hover("\n\n---\n\n".join(map(markdown, rules.values())), place)
     return _rule_hover(analysis.text, positions, offset)
@@ -60,7 +60,7 @@ def _rule_hover(text: str, positions: Positions, offset: int) -> Hover | None:
     for word in _WORD_PATTERN.finditer(text, start, offset + _MAX_WORD_CHARACTERS):
         if word.start() <= offset <= word.end() and word[0] in RULE_BY_NAME:
             return _markdown_hover(
-                markdown(RULE_BY_NAME[word[0]]), positions.between(word.start(), word.end())
+                markdown(RULE_BY_NAME[word[0]]), positions.range_between(word.start(), word.end())
             )
     return None
 

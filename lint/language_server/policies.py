@@ -38,7 +38,7 @@ _POLICY_WITHOUT_RULES = default_policy()._replace(
 class _LoadedFile(NamedTuple):
     """A policy, with the states of all files that it was read from."""
 
-    states: dict[str, object]
+    states_by_file: dict[str, object]
     policy: Policy
 
 
@@ -69,13 +69,15 @@ class EditorPolicies:
         outermost = chain[-1]
         place = workspace if settings.policy else os.path.dirname(outermost.file)
         patterns = tuple(outermost.policy.lint.get("exclude", ()))
-        if patterns and Exclusion(of_policy=(place, patterns)).fits(path):
+        if patterns and Exclusion(of_policy=(place, patterns)).excludes(path):
             return FoundPolicy(_POLICY_WITHOUT_RULES, found.file)
         return found
 
     def _load(self, file: str) -> Policy:
         known = self._loaded.get(file)
-        if known is not None and all(_file_state(f) == state for f, state in known.states.items()):
+        if known is not None and all(
+            _file_state(f) == state for f, state in known.states_by_file.items()
+        ):
             return known.policy
         states = {file: _file_state(file)}
 

@@ -67,7 +67,7 @@ class GpuwardServer(LanguageServer):
         for uri in self.workspace.text_documents:
             self.evaluate_later(uri)
 
-    def forget(self, uri: str) -> None:
+    def forget_document(self, uri: str) -> None:
         """A document is closed: its diagnostics go."""
         self.forget_task(uri)
         self._analyses.pop(uri, None)
@@ -106,7 +106,8 @@ class GpuwardServer(LanguageServer):
         """The edits of a document, for its current version if the client can check that."""
         positions = self.positions(document.source)
         changes = [
-            types.TextEdit(positions.between(edit.start, edit.end), edit.text) for edit in edits
+            types.TextEdit(positions.range_between(edit.start, edit.end), edit.text)
+            for edit in edits
         ]
         workspace = self.client_capabilities.workspace
         if workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes:
@@ -215,7 +216,7 @@ def _add_synchronization(server: GpuwardServer) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(params: types.DidCloseTextDocumentParams) -> None:
-        server.forget(params.text_document.uri)
+        server.forget_document(params.text_document.uri)
 
 
 def _add_answers(server: GpuwardServer) -> None:

@@ -134,7 +134,7 @@ def _changed_findings(
     for identity, (_, finding) in {**before, **after}.items():
         old, new = (one[identity][0] if identity in one else "accepted" for one in (before, after))
         if old != new:
-            yield ChangedFinding(file.locate(document, finding.path).line, finding, old, new)
+            yield ChangedFinding(file.span_of_path(document, finding.path).line, finding, old, new)
 
 
 def _worst_state(states: StateByFinding) -> str:

@@ -79,18 +79,18 @@ def _run(options: argparse.Namespace) -> int:
         raw = dict(resolved)
     if about.found:
         policy = about.found.policy
-        for index in about.chain[0].applied:
+        for index in about.chain[0].applied_settings:
             raw["profiles"] = raw["perPath"][index].get("profiles", raw.get("profiles", ["nvidia"]))
     if options.profile:
         own = {p["name"]: p for p in raw.get("profiles", ()) if not isinstance(p, str)}
         raw["profiles"] = [own.get(name, name) for name in options.profile]
     position = _PositionFinder(name, text, document)
-    rules = [about.explained(rule, raw) for rule in effective_rules(policy, raw, position)]
+    rules = [about.rule_with_source(rule, raw) for rule in effective_rules(policy, raw, position)]
     whole = effective_policy(policy, raw, rules)
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
     lines = shown(whole, rules, name, raw)
     if options.output == "text":
-        lines = [*about.lines(raw), *lines, *_exceptions(raw, position)]
+        lines = [*about.heading_lines(raw), *lines, *_exceptions(raw, position)]
         lines += _gpu_exceptions(raw, position)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
@@ -116,11 +116,11 @@ class _PoliciesOfFile:
         self.found = found
         self._file = file
 
-    def explained(self, rule: EffectiveRule, raw: Mapping[str, Any]) -> EffectiveRule:
+    def rule_with_source(self, rule: EffectiveRule, raw: Mapping[str, Any]) -> EffectiveRule:
         """The rule, with where its action is from if that is not the policy itself."""
         name, sources = rule.active.rule.name, dict(rule.sources)
         for one in self.chain[:1]:
-            for index in one.applied:
+            for index in one.applied_settings:
                 if name in raw["perPath"][index].get("rules", {}):
                     sources["action"] = f"{one.file}, perPath {index + 1}"
         for one in self.chain[1:]:
@@ -129,14 +129,14 @@ class _PoliciesOfFile:
                 sources["action"] = f"{one.file} (suppressible: false)"
         return rule._replace(sources=sources)
 
-    def lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
+    def heading_lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
         """What is said above the rules; nothing if there is no file."""
         if not self.chain:
             return
         first, *others = self.chain
         around = f"; around it: {', '.join(one.file for one in others)}" if others else ""
         yield printable(f"{self._file}: {first.file or 'no policy file'}{around}")
-        for index in first.applied:
+        for index in first.applied_settings:
             entry = raw["perPath"][index]
             keys = ", ".join(key for key in entry if key not in {"paths", FOLDER_KEY})
             yield printable(
@@ -151,7 +151,9 @@ def _policies_of_file(file: str, profiles: list[str]) -> _PoliciesOfFile:
         raise PolicyError(f"{file}: there is no such file")
     policies = Policies(PolicyChoice(None, profiles))
     folder = file if os.path.isdir(file) else os.path.dirname(file)
-    return _PoliciesOfFile(policies.chain(folder, file), file, policies.find(folder, file))
+    return _PoliciesOfFile(
+        policies.policies_around(folder, file), file, policies.find(folder, file)
+    )
 
 
 class _PositionFinder:

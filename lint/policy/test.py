@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     counts = dict.fromkeys(("passed", "failed", "not evaluated", "written"), 0)
     for case in _cases(options.paths):
         try:
-            got = case.result(suite.rules_of(case), today)
+            got = case.actual_result(suite.rules_of(case), today)
             is_new = options.update and not os.path.exists(case.expected_file)
             lines = ["new"] if is_new else difference_lines(case.expected, got, case.manifest)
         except CaseError as error:
@@ -102,7 +102,7 @@ class _CaseSuite:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._profiles: list[str] = options.profile
-        self._rules = _known_rules(options.rules)
+        self._rules = _checked_rule_names(options.rules)
         self._raw: Mapping[str, Any] = _POLICY_HEADER
         self._name = "the default policy"
         if file := options.policy or nearest_policy(os.getcwd()):
@@ -124,13 +124,13 @@ class _CaseSuite:
                 text = json.dumps({**self._raw, **given["policy"]})
                 name = f"{case.file}: {self._name} with the policy of the case"
                 rule_set = load_policy(text, name, self._profiles).rule_set()
-            names = self._rules or _known_rules(given.get("rules", ()))
+            names = self._rules or _checked_rule_names(given.get("rules", ()))
         except (TypeError, ValueError, UsageError) as error:
             raise CaseError(f"{case.file}: {error}") from error
         return rule_set.restricted_to(names) if names else rule_set
 
 
-def _known_rules(names: list[str]) -> list[str]:
+def _checked_rule_names(names: list[str]) -> list[str]:
     unknown = set(names) - {rule.name for rule in CATALOG}
     if unknown:
         raise UsageError(f"there is no rule {min(unknown)!r}")

@@ -34,7 +34,7 @@ class OutlineLine(NamedTuple):
     pieces: tuple[str, ...]
     parent: int
 
-    def can_be(self, rendered: str) -> bool:
+    def can_render_as(self, rendered: str) -> bool:
         """Whether this line can be rendered as `rendered`."""
         first, last = self.pieces[0], self.pieces[-1]
         if len(self.pieces) == 1:
@@ -50,7 +50,7 @@ class OutlineLine(NamedTuple):
         return True
 
     @property
-    def is_telling(self) -> bool:
+    def is_recognisable(self) -> bool:
         """Whether enough of the line is literal to recognise it."""
         return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL_CHARACTERS
 
@@ -67,10 +67,10 @@ class Outline:
         for index, line in enumerate(self.lines):
             if len(line.pieces) == 1:
                 self._same.setdefault(line.text, []).append(index)
-            elif line.is_telling:
+            elif line.is_recognisable:
                 self._flexible.append(index)
 
-    def chain(self, number: int) -> list[str]:
+    def nested_texts(self, number: int) -> list[str]:
         """The text of the line `number`, from 1, then of those in which it is nested."""
         index = self._by_number.get(number, -1)
         return list(self._texts(index))
@@ -80,10 +80,10 @@ class Outline:
             yield self.lines[index].text
             index = self.lines[index].parent
 
-    def same(self, chain: Sequence[str], work: WorkBudget) -> list[int]:
+    def find_exact(self, chain: Sequence[str], work: WorkBudget) -> list[int]:
         """The numbers of the lines that have just this `chain`."""
         candidates = self._same.get(chain[0], [])
-        if not work.spend(len(candidates) * len(chain)):
+        if not work.try_spend(len(candidates) * len(chain)):
             return []
         wanted = list(chain)
         return [self.lines[i].number for i in candidates if list(self._texts(i)) == wanted]
@@ -97,7 +97,7 @@ class Outline:
         candidates = self._same.get(chain[0], []) if is_literal else self._flexible
         key = (tuple(chain), is_literal)
         if key not in self._found:
-            if not work.spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
+            if not work.try_spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
                 return []
             self._found[key] = self._best_matches(chain, candidates, work)
         return self._found[key]
@@ -109,8 +109,8 @@ class Outline:
         most = -1
         for index in candidates:
             line = self.lines[index]
-            if line.can_be(chain[0]) and self._is_nested(line, chain[1:2]):
-                if not work.spend(2 * len(chain)):
+            if line.can_render_as(chain[0]) and self._is_nested(line, chain[1:2]):
+                if not work.try_spend(2 * len(chain)):
                     break
                 common = self._matching_parents(line.parent, chain[1:])
                 if common > most:
@@ -122,14 +122,14 @@ class Outline:
     def _is_nested(self, line: OutlineLine, parents: Sequence[str]) -> bool:
         if not parents:
             return True
-        return line.parent >= 0 and self.lines[line.parent].can_be(parents[0])
+        return line.parent >= 0 and self.lines[line.parent].can_render_as(parents[0])
 
     def _matching_parents(self, index: int, parents: Sequence[str]) -> int:
         """How many of `parents` the line at `index` and its own parents can be, in this order."""
         found = 0
         for text in parents:
             candidate = index
-            while candidate >= 0 and not self.lines[candidate].can_be(text):
+            while candidate >= 0 and not self.lines[candidate].can_render_as(text):
                 candidate = self.lines[candidate].parent
             if candidate >= 0:
                 found += 1
@@ -209,12 +209,12 @@ class ChartOrigins:
         template = self._template(index)
         if not template:
             return None
-        chain = self._rendering.chain(located.span.line)
+        chain = self._rendering.nested_texts(located.span.line)
         if chain:
             # A placeholder may stand for anything, so the same text elsewhere is better evidence.
             for name in (template, *self._values_files(template)):
                 if found := self._outline(name).find(chain, self._work, is_literal=True):
-                    return self._origin(name, self._counterpart(found, located, chain, index))
+                    return self._origin(name, self._line_rendered_as(found, located, chain, index))
         outline = self._outline(template)
         for depth in range(len(chain)):
             for is_literal in (True, False):
@@ -230,7 +230,7 @@ class ChartOrigins:
         if depth:  # the template of a subchart
             yield os.path.join(self._rendered.folder, *inside[:depth], "values.yaml")
 
-    def _counterpart(
+    def _line_rendered_as(
         self, found: Sequence[int], located: LocatedFinding, chain: Sequence[str], index: int
     ) -> int:
         """The one of the lines `found` from which the line of the finding is rendered.
@@ -240,20 +240,20 @@ class ChartOrigins:
         """
         if len(found) == 1:
             return found[0]
-        same = self._rendering.same(chain, self._work)
-        for lines in (self._of_object(same, index), self._of_template(same, index)):
+        same = self._rendering.find_exact(chain, self._work)
+        for lines in (self._lines_of_object(same, index), self._lines_of_template(same, index)):
             if len(lines) == len(found) and located.span.line in lines:
                 return found[lines.index(located.span.line)]
         return found[0]
 
-    def _of_object(self, lines: Sequence[int], index: int) -> list[int]:
-        return [line for line in lines if self._object_at(line) == index]
+    def _lines_of_object(self, lines: Sequence[int], index: int) -> list[int]:
+        return [line for line in lines if self._object_index_at(line) == index]
 
-    def _of_template(self, lines: Sequence[int], index: int) -> list[int]:
+    def _lines_of_template(self, lines: Sequence[int], index: int) -> list[int]:
         name = self._names[index]
-        return [line for line in lines if self._names[self._object_at(line)] == name]
+        return [line for line in lines if self._names[self._object_index_at(line)] == name]
 
-    def _object_at(self, line: int) -> int:
+    def _object_index_at(self, line: int) -> int:
         return bisect_left(self._starts, self._lines.line_start(line)) - 1
 
     def _template(self, index: int) -> str:

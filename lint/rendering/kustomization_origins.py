@@ -57,10 +57,10 @@ def candidates_in_kustomization(
     part: Kustomization, files: SourceFiles, names: tuple[Renaming, ...]
 ) -> Iterator[Candidate]:
     """The patches that are written in a kustomization."""
-    file = files.read(part.file) if part.inline else None
+    file = files.read(part.file) if part.inline_patches else None
     try:
         document = next(filter(None, map(read, split(file.source.text))), None) if file else None
-        for path, text in part.inline:
+        for path, text in part.inline_patches:
             for chunk in split(text):
                 patch = read(chunk)
                 if file and document and patch and isinstance(patch.value, dict):
@@ -231,7 +231,7 @@ class KustomizationOrigins:
         path = located.finding.path
         best, most = None, 0
         for candidate in (*self._patches_of(rendered, resources), *resources):
-            if not self._work.spend(1 + len(path)):
+            if not self._work.try_spend(1 + len(path)):
                 break
             found = self._fields.resolve(rendered, candidate.value, path)
             is_same = is_unchanged(rendered, path, candidate.value, found)
@@ -243,14 +243,14 @@ class KustomizationOrigins:
             return None
         candidate, found = best
         place = found if candidate.prefix is None else candidate.prefix
-        span = candidate.file.locate(candidate.document, place)
+        span = candidate.file.span_of_path(candidate.document, place)
         document = candidate.document if len(resources) < 2 else None  # noqa: PLR2004
         return Origin(candidate.file, span, document, place)
 
     def _resources_of(self, rendered: Any) -> list[Candidate]:
         """The resources that may be rendered as `rendered`; those in its namespace, if any are."""
         resources = self._resources.get(kind_and_name(rendered), [])
-        if not self._work.spend(len(resources)):
+        if not self._work.try_spend(len(resources)):
             return resources[:2]
         own = [one for one in resources if namespace_of(one.value) == namespace_of(rendered)]
         return own or resources
@@ -261,13 +261,13 @@ class KustomizationOrigins:
         names = {name, *(kind_and_name(resource.value)[1] for resource in resources)}
         namespaces = {"", namespace_of(rendered), *(namespace_of(one.value) for one in resources)}
         found = {n: p for each in names for n, p in self._patches.get((kind, each), {}).items()}
-        if not self._work.spend(len(found) + len(self._patches_of_targets)):
+        if not self._work.try_spend(len(found) + len(self._patches_of_targets)):
             return
         for number, patch in self._patches_of_targets.items():
             inner = {renaming.strip(name) for renaming in patch.renamings}
             if is_target(patch.target, (kind, names | inner, namespaces)):
                 found[number] = patch
         for _, patch in sorted(found.items(), key=itemgetter(0)):
-            is_reached = any(renaming.may_give(name) for renaming in patch.renamings)
+            is_reached = any(renaming.may_result_in(name) for renaming in patch.renamings)
             if is_reached and (patch.target is not None or namespace_of(patch.value) in namespaces):
                 yield patch

@@ -44,7 +44,7 @@ class WorkBudget:
     def __init__(self, steps: int = 3_000_000) -> None:
         self._left = steps
 
-    def spend(self, steps: int) -> bool:
+    def try_spend(self, steps: int) -> bool:
         """Take `steps`; whether there were as many."""
         self._left -= steps
         return self._left >= 0
@@ -125,7 +125,7 @@ class RenderingOrigins:
         """Remember that `command` renders `file`, which may be a base that others include."""
         self._renderings[command] = _Rendering(file, finder, is_base)
 
-    def move(self, results: Results, rules: RulesOfFolder) -> None:
+    def move_findings(self, results: Results, rules: RulesOfFolder) -> None:
         """Give everything that was found in renderings the places that it is from.
 
         The same fault of the same object in several renderings stays once, at its highest level.
@@ -209,7 +209,7 @@ class RenderingOrigins:
         key = (origin.file.source.name, document.start)
         if key not in self._comments:
             self._comments[key] = find_suppressions(origin.file, document, document.end)
-        comment = self._comments[key].covering(origin.path, active)
+        comment = self._comments[key].comment_covering(origin.path, active)
         return comment.reason if comment else ""
 
     def _without_lines(self, entries: list[_WithPosition]) -> list[_WithPosition]:

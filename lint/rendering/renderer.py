@@ -84,9 +84,10 @@ _CHART_SUBFOLDERS = ("templates", "charts")
 class ChartFiles:
     """The files of the charts that a run has rendered.
 
-    What helm says about the source of an object proves nothing, because a template may say it too.
-    So a file without placeholders is only evaluated as rendered if a rendering has its objects: it
-    has not if `.helmignore` names the file, or if the condition of a subchart is false.
+    A comment of helm names the template of each object, but a template may write such a comment
+    too. So a file without placeholders counts as rendered only if a rendering has its objects.
+    A rendering lacks them if `.helmignore` names the file, or if the condition of a subchart is
+    false.
     """
 
     def __init__(self, files: SourceFiles) -> None:
@@ -139,7 +140,7 @@ class ChartFiles:
             self._is_ignored[chart] = helm_ignore_test(chart)
         return self._is_ignored[chart](os.path.relpath(name, chart or "."))
 
-    def has(self, name: str) -> bool:
+    def is_evaluated_rendered(self, name: str) -> bool:
         """Whether the file is evaluated as it is rendered."""
         folder = self._folder_of(name)
         if not folder:
@@ -190,10 +191,10 @@ _IGNORED_REASON = (
 class Changes(Protocol):
     """What has changed, if only that is linted."""
 
-    def has(self, name: str) -> bool:
+    def is_changed(self, name: str) -> bool:
         """Whether the file has changed."""
 
-    def any_in(self, folder: str) -> bool:
+    def has_changes_in(self, folder: str) -> bool:
         """Whether a file in the folder, or below, has changed or is gone."""
 
 
@@ -223,8 +224,8 @@ def evaluate_renderings(
         return
     staged = cast("StagedFiles", changes)
     options = argparse.Namespace(**vars(options))
-    options.values = staged.relative(options.values)
-    names = staged.relative(paths or [staged.tree.root])
+    options.values = staged.relative_names(options.values)
+    names = staged.relative_names(paths or [staged.tree.root])
     with staged.working_copy(_MARKING_FILES, options.values):
         there = [name for name in names if os.path.lexists(name)]
         Renderer(there, exclude, options, staged).evaluate_renderings(linter, files)
@@ -243,10 +244,10 @@ class Renderer:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
         paths = list(paths)
         self._changes = changes
-        self._has_changes = cache(changes.any_in) if changes else _every_folder
+        self._has_changes = cache(changes.has_changes_in) if changes else _every_folder
         self._options = _chart_options(options)
         self._charts = dict(find_charts(paths, exclude))
-        if len(self._charts) > 1 and (self._options.values or self._options.sets):
+        if len(self._charts) > 1 and (self._options.values_files or self._options.set_values):
             names = ", ".join(list(self._charts)[:5])
             raise UsageError(f"--values and --set are for one chart; here are several: {names}")
         found = [read_kustomization(file) for file in find_kustomizations(paths, exclude)]
@@ -270,10 +271,12 @@ class Renderer:
             found = linter.policy_of(folder, is_folder=True).rules.rules
             return {active.rule.name: active for active in found}
 
-        self._places.move(linter.results, rules_of)
+        self._places.move_findings(linter.results, rules_of)
 
     def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
-        has_values = self._changes and any(map(self._changes.has, self._options.values))
+        has_values = self._changes and any(
+            map(self._changes.is_changed, self._options.values_files)
+        )
         for folder, root in self._charts.items():
             if has_values or self._has_changes(folder):
                 yield from self._chart(folder, root)
@@ -285,7 +288,7 @@ class Renderer:
             if self._chart_files.is_unrendered(item.name):
                 continue
             is_rendered = os.path.normpath(item.name) in self._rendered_files
-            if not is_rendered and not self._chart_files.has(item.name):
+            if not is_rendered and not self._chart_files.is_evaluated_rendered(item.name):
                 yield item
         yield from self._bases_alone()
 
@@ -294,12 +297,12 @@ class Renderer:
         if is_library(folder):
             yield SkippedSource(file, _LIBRARY_REASON)
             return
-        left_out: set[str] = set()
+        missing_dependencies: set[str] = set()
         has_rendering = False
         for rendered in render_chart(folder, self._options, root, self._deadline):
             if isinstance(rendered, RenderedChart):
                 has_rendering = True
-                left_out.update(rendered.left_out)
+                missing_dependencies.update(rendered.missing_dependencies)
                 rendered = rendered._replace(source=self._shared(rendered.source))  # noqa: PLW2901
                 self._chart_files.add(rendered)
                 finder = ChartOrigins(rendered, self._places.files, self._places.work)
@@ -307,8 +310,10 @@ class Renderer:
                 yield rendered.source
             else:
                 yield rendered
-        if left_out:
-            yield SkippedSource(file, _LEFT_OUT_MESSAGE.format(", ".join(sorted(left_out))))
+        if missing_dependencies:
+            yield SkippedSource(
+                file, _LEFT_OUT_MESSAGE.format(", ".join(sorted(missing_dependencies)))
+            )
         if not has_rendering:
             self._chart_files.add_failed(folder)
 

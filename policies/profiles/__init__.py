@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from policies.problems import did_you_mean
-from rules.base.words import matches
+from rules.base.text_matching import matches
 from rules.profile.profile import (
     Component,
     Fraction,
@@ -156,7 +156,7 @@ def _profile_from_raw(raw: Mapping[str, Any]) -> Profile:
             "serviceAccounts": "service_accounts",
             "toleratedFor": "tolerated_for",
             "driverOnly": "driver_only",
-            "hiddenValue": "hidden_value",
+            "hiddenValue": "hiding_value",
             "fromAnnotation": "from_annotation",
         }
         return {

@@ -56,7 +56,7 @@ def line_prefix(file: str, line: int, column: int) -> str:
 
 def affected_objects_text(located: LocatedFinding) -> str:
     """The finding's object, its owner, and how many other objects of the owner have the fault."""
-    object_, others = located.finding.object, located.objects - 1
+    object_, others = located.finding.object, located.object_count - 1
     if located.owner == object_:
         return f"{object_} and {others} that it owns" if others else str(object_)
     and_others = f" and {others} other{'s'[others == 1 :]}" if others else ""

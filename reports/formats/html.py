@@ -128,7 +128,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     _add_filters(main, shown)
     _add_files(main, shown)
     if not articles:
-        add_element(main, "p", results.nothing_to_evaluate or "Nothing found.", "nothing")
+        add_element(main, "p", results.reason_nothing_evaluated or "Nothing found.", "nothing")
     if missing := len(articles) - len(shown):
         add_element(main, "p", f"{missing} more do not fit on this page. The format json has all.")
     _add_suppressed(main, results)
@@ -140,7 +140,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
 
 def _articles(results: Results, style: ReportStyle) -> Iterable[Article]:
     """What was not evaluated comes first: without it the rest may say too little."""
-    nameless = STANDARD_INPUT if results.files or not results.objects else "the cluster"
+    nameless = STANDARD_INPUT if results.file_count or not results.objects else "the cluster"
     for entry in entries_beside_findings(results, style):
         yield Article(entry, nameless=nameless)
     for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
@@ -175,7 +175,7 @@ def _add_header(body: Element, results: Results, articles: list[Article]) -> Non
         item = add_element(counts, "li", css=level if number else f"{level} none")
         add_element(item, "strong", str(number))
         add_element(item, "span", f"{level}{'s'[number == 1 :]}")
-    facts = [many(results.files, "file")] if results.files or not results.objects else []
+    facts = [many(results.file_count, "file")] if results.file_count or not results.objects else []
     facts += [many(results.objects, "object")]
     facts += [many(results.pods, "pod"), f"{results.suppressed} suppressed"]
     facts += [f"{results.excepted} excepted"] if results.excepted else []

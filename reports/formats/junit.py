@@ -62,7 +62,7 @@ def _test_case(entry: ReportEntry, style: ReportStyle) -> _TestCase:
     attributes = f'classname="{_xml(file)}" name="{_xml(name)}" time="0"'
     where = f"{file}:{entry.line}:{entry.column}" if entry.line else file
     text = _xml(f"{where}: {entry.level}: {entry.description}")
-    verdict = _verdict(entry, style)
+    verdict = _failure_element(entry, style)
     if not verdict:
         return _TestCase(f"<testcase {attributes}/>", "", text)
     message = f'message="{_xml(entry.message)}" type="{entry.level}"'
@@ -70,7 +70,7 @@ def _test_case(entry: ReportEntry, style: ReportStyle) -> _TestCase:
     return _TestCase(f"<testcase {attributes}>{inside}</testcase>", verdict)
 
 
-def _verdict(entry: ReportEntry, style: ReportStyle) -> str:
+def _failure_element(entry: ReportEntry, style: ReportStyle) -> str:
     """The element that says why the case of the entry does not pass; empty if it passes."""
     if entry.code in {NOT_EVALUATED_CODE, NOT_WRITTEN_CODE}:
         return "error"

@@ -34,7 +34,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
             out.write(f"\n{len(found) - number} more do not fit into a comment.\n")
             break
         out.write(row)
-    counts = f"Files: {results.files}, pods: {results.pods}, suppressed: {results.suppressed}"
+    counts = f"Files: {results.file_count}, pods: {results.pods}, suppressed: {results.suppressed}"
     if results.baselined:
         counts += f", in the baseline: {results.baselined}"
     out.write(f"\n{counts}\n")

@@ -42,7 +42,7 @@ def _by_owner(findings: Iterable[LocatedFinding]) -> list[tuple[str, ...]]:
     objects: Counter[_SummaryRow] = Counter()
     for located in findings:
         row = _row(located)
-        objects[row] = max(objects[row], located.objects)
+        objects[row] = max(objects[row], located.object_count)
     head = ("NAMESPACE", "OWNER", "LEVEL", "RULE", "OBJECTS")
     lines = [
         (row.namespace, row.owner, LEVEL_BY_ACTION[Action(-row.severity)], row.rule, str(count))

@@ -65,7 +65,7 @@ def _write_fixes(out: TextIO, results: Results, paint: _Painter) -> None:
         where = printable(line_prefix(entry.file, entry.line, entry.column))
         why = printable(why_not_fixed(entry))
         out.write(f"{paint('warning', 'not fixed')}: {where}{why}\n")
-        out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.by_hand)
+        out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.edits_by_hand)
     for failed in results.not_written:
         where = printable(line_prefix(failed.file, failed.line, failed.column))
         out.write(f"{paint('error', 'not written')}: {where}{printable(failed.message)}\n")
@@ -117,7 +117,7 @@ def _finding(located: LocatedFinding, paint: _Painter, *, explain: bool) -> Iter
 def _excerpt(located: LocatedFinding, gutter: str, paint: _Painter) -> Iterator[str]:
     excerpt = located.excerpt
     yield f"{gutter} |"
-    yield f"{_line_number(located.span.line)} | {_one_column_each(excerpt.text)}"
+    yield f"{_line_number(located.span.line)} | {_with_one_column_characters(excerpt.text)}"
     yield f"{gutter} | {' ' * excerpt.start}{paint(located.level, '^' * excerpt.width)}"
 
 
@@ -125,7 +125,7 @@ def _line_number(line: int) -> str:
     return str(line) if line else " "  # of an object in a cluster
 
 
-def _one_column_each(text: str) -> str:
+def _with_one_column_characters(text: str) -> str:
     """`text` with every character one column wide, so that the caret is at the right column."""
     return "".join(c if c.isprintable() else " " for c in text)
 
@@ -146,19 +146,19 @@ def _wrap(gutter: str, label: str, text: str) -> Iterator[str]:
 
 
 def _summary_line(results: Results, style: ReportStyle) -> str:
-    shown_notes = sum(1 for remark in results.remarks if remark.is_shown)
+    shown_notes = sum(1 for remark in results.remarks if remark.is_always_shown)
     hidden = results.count("note") > shown_notes and not style.notes
     fixable_notes = sum(f.finding.fixable for f in results.findings if f.level == "note")
     of_notes = f" ({fixable_notes} of them notes)" if fixable_notes and not style.notes else ""
     parts = [
-        *([many(results.files, "file")] if results.files or not results.objects else []),
+        *([many(results.file_count, "file")] if results.file_count or not results.objects else []),
         *([many(results.renderings, "rendering")] if results.renderings else []),
         many(results.objects, "object"),
         many(results.pods, "pod"),
         many(results.count("error"), "error"),
         many(results.count("warning"), "warning"),
         many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
-        f"{results.fixable} fixable{of_notes}",
+        f"{results.fixable_count} fixable{of_notes}",
         f"{results.suppressed} suppressed",
     ]
     if results.fixed:

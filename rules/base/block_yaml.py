@@ -32,7 +32,7 @@ def read_block_yaml(text: str) -> list[PathAndText] | None:
     if len(lines) > MAX_LINES:
         return None
     reader = _Reader()
-    return reader.values if all(map(reader.read, lines)) else None
+    return reader.values if all(map(reader.read_line, lines)) else None
 
 
 class _OpenCollection(NamedTuple):
@@ -55,7 +55,7 @@ class _Reader:
         # The key without a text that came last: what is in it may follow.
         self._empty: _OpenCollection | None = None
 
-    def read(self, line: str) -> bool:
+    def read_line(self, line: str) -> bool:
         """Whether the line is simple YAML."""
         content = _without_comment(line)
         if not content:
@@ -63,13 +63,13 @@ class _Reader:
         if content == "---":
             return not self.values
         text = content.lstrip(" ")
-        return self._read_at(len(content) - len(text), text)
+        return self._try_read_at(len(content) - len(text), text)
 
-    def _read_at(self, column: int, text: str) -> bool:
+    def _try_read_at(self, column: int, text: str) -> bool:
         while self._open[-1].column > column:
             self._open.pop()
         if not text.startswith("- "):
-            return self._read_key(column, text)
+            return self._try_read_key(column, text)
         top = self._open[-1]
         if top.entries is not None and top.column == column:
             entry = top._replace(entries=top.entries + 1)
@@ -83,12 +83,12 @@ class _Reader:
         path = (*entry.path, (entry.entries or 1) - 1)
         self._empty = None
         if _KEY_PATTERN.fullmatch(rest) is None:
-            return self._add(path, rest)
+            return self._try_add(path, rest)
         inner = column + len(text) - len(rest)
         self._open.append(_OpenCollection(inner, path))
-        return self._read_key(inner, rest)
+        return self._try_read_key(inner, rest)
 
-    def _read_key(self, column: int, text: str) -> bool:
+    def _try_read_key(self, column: int, text: str) -> bool:
         while self._open[-1].entries is not None:
             self._open.pop()
         matched = _KEY_PATTERN.fullmatch(text)
@@ -102,9 +102,9 @@ class _Reader:
             self._open.append(top)
         path, value = (*top.path, matched[1]), (matched[2] or "").strip(" ")
         self._empty = None if value else _OpenCollection(column, path)
-        return self._add(path, value)
+        return self._try_add(path, value)
 
-    def _add(self, path: KeyPath, text: str) -> bool:
+    def _try_add(self, path: KeyPath, text: str) -> bool:
         if text.startswith(_UNSUPPORTED_STARTS):
             return False
         self.values.append(PathAndText(path, _unquoted(text)))

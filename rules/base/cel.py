@@ -76,7 +76,7 @@ def parse_cel(text: str) -> Expression:
     """The tree of the expression `text`. Raises CelSyntaxError or NotReadError."""
     if len(text) > MAX_CHARACTERS:
         raise UnsupportedCelError("is too long")
-    return _Parser(_tokens(text)).whole()
+    return _Parser(_tokens(text)).parse_all()
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -168,28 +168,28 @@ class _Parser:
         self._position = 0
         self._depth = 0
 
-    def whole(self) -> Expression:
+    def parse_all(self) -> Expression:
         """The expression that all tokens are."""
         if not self._tokens:
             raise CelSyntaxError("is empty")
         found = self._expression()
-        if self._next is not _END_TOKEN:
+        if self._next_token is not _END_TOKEN:
             raise self._unexpected()
         return found
 
     @property
-    def _next(self) -> _Token:
+    def _next_token(self) -> _Token:
         tokens, position = self._tokens, self._position
         return tokens[position] if position < len(tokens) else _END_TOKEN
 
-    def _take(self) -> _Token:
-        token = self._next
+    def _take_token(self) -> _Token:
+        token = self._next_token
         self._position += 1
         return token
 
     def _accept(self, text: str) -> bool:
         """Whether the next token is the operator `text`, which is then read."""
-        if self._next == ("operator", text):
+        if self._next_token == ("operator", text):
             self._position += 1
             return True
         return False
@@ -199,7 +199,7 @@ class _Parser:
             raise self._unexpected(f"where {text} is expected")
 
     def _unexpected(self, where: str = "where nothing can follow") -> CelSyntaxError:
-        token = self._next
+        token = self._next_token
         if token is _END_TOKEN:
             return CelSyntaxError(f"ends {where}" if "expected" in where else "is not complete")
         return CelSyntaxError(f"has {token.text[:40]} {where}")
@@ -220,17 +220,19 @@ class _Parser:
         if level == len(_OPERATORS_BY_PRECEDENCE):
             return self._unary()
         found = self._binary(level + 1)
-        while self._next.text in _OPERATORS_BY_PRECEDENCE[level] and self._next.kind in (
+        while self._next_token.text in _OPERATORS_BY_PRECEDENCE[
+            level
+        ] and self._next_token.kind in (
             "operator",
             "name",
         ):
-            operator = self._take().text
+            operator = self._take_token().text
             found = Call(f"_{operator}_", None, (found, self._binary(level + 1)))
         return found
 
     def _unary(self) -> Expression:
         signs = 0
-        operator = self._next.text if self._next.kind == "operator" else ""
+        operator = self._next_token.text if self._next_token.kind == "operator" else ""
         if operator in ("!", "-"):
             while self._accept(operator):
                 signs += 1
@@ -243,12 +245,12 @@ class _Parser:
         while True:
             if self._accept("."):
                 is_optional = self._accept("?")
-                token = self._take()
+                token = self._take_token()
                 if token.kind != "name":
                     self._position -= 1
                     raise self._unexpected("where the name of a field is expected")
                 if not is_optional and self._accept("("):
-                    found = Call(token.text, found, self._list(")"))
+                    found = Call(token.text, found, self._elements_up_to(")"))
                 else:
                     found = Select(found, token.text, is_optional)
             elif self._accept("["):
@@ -256,12 +258,12 @@ class _Parser:
                 found = Index(found, self._expression(), is_optional)
                 self._expect("]")
             elif isinstance(found, (Identifier, Select)) and self._accept("{"):
-                found = Collection("message", tuple(self._entries(has_keys=False)))
+                found = Collection("message", tuple(self._entries_in_braces(has_keys=False)))
             else:
                 return found
 
     def _primary(self) -> Expression:
-        token = self._take()
+        token = self._take_token()
         if token.kind in ("string", "raw"):
             return _text_literal(token)
         if token.kind == "number":
@@ -269,22 +271,22 @@ class _Parser:
         if token.kind == "operator" and token.text in ("(", "[", "{"):
             return self._in_brackets(token.text)
         if token == ("operator", "."):  # a name from the root of all names
-            token = self._take()
+            token = self._take_token()
         if token.kind == "name" and token.text != "in":
-            return self._name(token.text)
+            return self._identifier_or_call(token.text)
         self._position -= 1
         raise self._unexpected("where a value is expected")
 
     def _in_brackets(self, bracket: str) -> Expression:
         if bracket == "[":
-            return Collection("list", self._list("]", may_be_optional=True))
+            return Collection("list", self._elements_up_to("]", may_be_optional=True))
         if bracket == "{":
-            return Collection("map", tuple(self._entries(has_keys=True)))
+            return Collection("map", tuple(self._entries_in_braces(has_keys=True)))
         found = self._expression()
         self._expect(")")
         return found
 
-    def _name(self, name: str) -> Expression:
+    def _identifier_or_call(self, name: str) -> Expression:
         if name in ("true", "false"):
             return Literal("bool", name)
         if name == "null":
@@ -292,10 +294,10 @@ class _Parser:
         if name in _RESERVED_WORDS:
             raise CelSyntaxError(f"has the reserved word {name}")
         if self._accept("("):
-            return Call(name, None, self._list(")"))
+            return Call(name, None, self._elements_up_to(")"))
         return Identifier(name)
 
-    def _list(self, end: str, *, may_be_optional: bool = False) -> tuple[Expression, ...]:
+    def _elements_up_to(self, end: str, *, may_be_optional: bool = False) -> tuple[Expression, ...]:
         """The expressions up to `end`, between commas; a comma may end a list in brackets."""
         found: list[Expression] = []
         while not self._accept(end):
@@ -308,7 +310,7 @@ class _Parser:
             found.append(self._expression())
         return tuple(found)
 
-    def _entries(self, *, has_keys: bool) -> Iterator[Expression]:
+    def _entries_in_braces(self, *, has_keys: bool) -> Iterator[Expression]:
         """The keys and values of a map, or the values of a message, up to the closing brace."""
         is_first = True
         while not self._accept("}"):
@@ -326,7 +328,7 @@ class _Parser:
             yield self._expression()
 
     def _skip_field(self) -> None:
-        if self._take().kind != "name":
+        if self._take_token().kind != "name":
             self._position -= 1
             raise self._unexpected("where the name of a field is expected")
 

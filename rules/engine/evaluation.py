@@ -27,7 +27,7 @@ from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
 from rules.workloads.dynamo import path_in_service
-from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms
+from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms_to_types
 from rules.workloads.pod_search import MalformedField, Subject
 
 
@@ -55,7 +55,7 @@ class EvaluationResult:
     - `excused`: for each component the path of its spec, and the rules that are not run; none if
       no rule is run.
     - `other_objects`: how many objects it holds that are no pods, and that rules are about.
-    - `by_subject`: what each rule has said about each subject, before exceptions and the like.
+    - `results_by_subject`: what each rule has said about each subject, before exceptions apply.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class EvaluationResult:
         self.excused: list[tuple[Path, tuple[str, ...]]] = []
         self.other_objects = 0
         self.used_exceptions: set[PolicyException] = set()
-        self.by_subject: Sequence[Mapping[str, RuleFindings]] = ()
+        self.results_by_subject: Sequence[Mapping[str, RuleFindings]] = ()
 
 
 def introduced_findings(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
@@ -175,11 +175,11 @@ def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any
         return None
     spec: Any = manifest.get("spec")
     metadata: Any = manifest.get("metadata")
-    if manifest.get("apiVersion") != "v1" or not conforms(spec, COMPILED_POD):
+    if manifest.get("apiVersion") != "v1" or not conforms_to_types(spec, COMPILED_POD):
         return None
     if not spec.get("containers"):
         return None
-    return (spec, metadata) if conforms(metadata, COMPILED_METADATA) else None
+    return (spec, metadata) if conforms_to_types(metadata, COMPILED_METADATA) else None
 
 
 def pod_from_raw(
@@ -300,13 +300,15 @@ class Evaluation:
         return not is_mirror(subject, self._request_context)
 
     @property
-    def by_subject(self) -> list[Mapping[str, RuleFindings]]:
+    def results_by_subject(self) -> list[Mapping[str, RuleFindings]]:
         """What each rule that has run has said about each subject."""
         return [subject.results_by_rule for subject, _, _ in self._subjects]
 
-    def reuse(self, by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
+    def reuse_results(self, results_by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
         """Do not run again what an evaluation of the same manifest, as it was, has run."""
-        for (subject, _, _), earlier in zip(self._subjects, by_subject, strict=bool(by_subject)):
+        for (subject, _, _), earlier in zip(
+            self._subjects, results_by_subject, strict=bool(results_by_subject)
+        ):
             subject.results_by_rule = ResultsByRule(earlier)
 
     def restart(self, manifest: Json, edited_by: str = "") -> None:

@@ -43,11 +43,13 @@ class ExceptionMatcher:
             if (
                 exception.has_expired(self._today) is expired
                 and exception.covers(finding, account)
-                and self._fits(exception, finding, subject)
+                and self._fits_containers(exception, finding, subject)
             ):
                 yield exception
 
-    def _fits(self, exception: PolicyException, finding: Finding, subject: Subject) -> bool:
+    def _fits_containers(
+        self, exception: PolicyException, finding: Finding, subject: Subject
+    ) -> bool:
         """Whether `exception` fits every container that `finding` concerns.
 
         These are its own, those that mount its volume, or, for the whole pod, all of them.

@@ -164,10 +164,10 @@ def check(
     """
     evaluation = Evaluation(manifest, rule_set, context, suppress, steps or StepLimit())
     if checked is not None:
-        evaluation.reuse(checked.by_subject)
+        evaluation.reuse_results(checked.results_by_subject)
     for _, active in evaluation.rules:
         evaluation.run_rule(active)
-    evaluation.result.by_subject = evaluation.by_subject
+    evaluation.result.results_by_subject = evaluation.results_by_subject
     return evaluation.result
 
 
@@ -193,7 +193,7 @@ def fix(
     while True:
         evaluation = Evaluation(manifest, rule_set, context, suppress, steps)
         if checked is not None:
-            evaluation.reuse(checked.by_subject)
+            evaluation.reuse_results(checked.results_by_subject)
         if not evaluation.rules:
             return FixResult(manifest, [], [], evaluation.result)
         attempt = FixAttempt(evaluation, manifest, only)

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from rules.base.caching import BoundedCache, cached_property
+from rules.base.text_matching import matches_any
 from rules.base.traits import satisfies
-from rules.base.words import matches_any
 from rules.engine.relevant_names import profile_traits
 from rules.finding import Action, Finding, FixScope
 from rules.objects.container import Container

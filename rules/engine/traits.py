@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity
+from rules.base.text_matching import matches_any
 from rules.base.traits import (
     ALIYUN_PREFIX,
     ANNOTATION_WORDS,
@@ -50,7 +51,6 @@ from rules.base.traits import (
     UNUSUAL_AMOUNT,
     VARIABLE_WORDS,
 )
-from rules.base.words import matches_any
 from rules.gpu.commands import gpu_program
 from rules.gpu.devices import (
     FIELDS_OF_RESOURCES,
@@ -100,7 +100,7 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     return traits
 
 
-def _odd_resources_traits(resources: Mapping[str, Any]) -> int:
+def _traits_of_unusual_resources(resources: Mapping[str, Any]) -> int:
     return 0 if FIELDS_OF_RESOURCES.issuperset(resources) else POD_RESOURCES
 
 
@@ -208,7 +208,7 @@ def traits_of_raw_pod(
                 ):
                     devices_by_name = parse_devices(limits, requests, profile)
                     by_resources = resource_traits(limits, requests, devices_by_name, claims)
-                by_resources |= _odd_resources_traits(resources)
+                by_resources |= _traits_of_unusual_resources(resources)
             others = role_traits | _traits_of_other_fields(raw)
             traits |= by_variables | by_resources | others
             containers.append((by_variables, by_resources, others, devices_by_name))
@@ -289,7 +289,7 @@ def _container_traits(container: Container) -> int:
     if container.resource_traits is None:
         container.resource_traits = resource_traits(
             container.limits, container.requests, devices(container), container.claims
-        ) | _odd_resources_traits(container.resources)
+        ) | _traits_of_unusual_resources(container.resources)
     if container.variable_traits is None:
         container.variable_traits = variable_traits(raw.get("env"), profile)
     if container.other_traits is None:

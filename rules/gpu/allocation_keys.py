@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from rules.base.caching import cached_by_text
-from rules.base.words import matches, matches_any
+from rules.base.text_matching import matches, matches_any
 
 # Patterns of annotations that only schedulers and device plugins write.
 ALLOCATION_ANNOTATIONS = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.finding import Finding
 from rules.gpu.images import full_repository, is_agent_image, is_cuda_image
 from rules.gpu.volumes import host_mounts
@@ -213,7 +213,7 @@ def webhook_entries(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The entries of a webhook configuration with one of `names`, with their indices.
 
-    None if the manifest is a patch: what it leaves out stands in another.
+    Yields none if the manifest is a patch, because the rest of the entry is in another manifest.
     """
     if context.is_patch:
         return

@@ -26,7 +26,7 @@ from rules.base.cel import (
 )
 from rules.base.json_values import display
 from rules.base.quantity import Malformed, parse
-from rules.base.words import has_placeholder, nearest_word
+from rules.base.text_matching import has_placeholder, nearest_word
 from rules.profile.platforms import device_attributes as known
 
 MAX_SELECTOR_BYTES = 10 * 1024
@@ -167,15 +167,15 @@ class _Checker:
 
     def check_result(self, result: _Type) -> None:
         """Check that the type of the whole expression is a truth value."""
-        kind = self._kind(result)
+        kind = self._kind_of(result)
         if result.kind == "attribute":
             if kind not in ("any", "bool"):
-                self._add(
+                self._report_fault(
                     f"is {_WORDS_BY_TYPE[kind]}, and not true or false", "compare it with a value"
                 )
         elif kind in _COMPARABLE_TYPES and kind != "bool":
             advice = "compare it with a value"
-            self._refuse(f"is {_WORDS_BY_TYPE[kind]}, and not true or false", advice)
+            self._report_refusal(f"is {_WORDS_BY_TYPE[kind]}, and not true or false", advice)
 
     def type_of(self, node: Expression, scope: VariableTypes) -> _Type:
         """The type of `node`, with the names in `scope`."""
@@ -203,7 +203,7 @@ class _Checker:
         if name not in _TYPE_NAMES:
             near = nearest_word(name[:63], ("device", *scope))
             advice = f"write {near}" if near else "the only variable is device"
-            self._refuse(f"uses the name {display(name)}, which does not exist", advice)
+            self._report_refusal(f"uses the name {display(name)}, which does not exist", advice)
         return _ANY
 
     def _type_of_field(self, node: Select, scope: VariableTypes) -> _Type:
@@ -213,7 +213,7 @@ class _Checker:
         if domain:
             field, parts = domain
             text = f"reads the domain {'.'.join(parts)} in parts, as if it were several fields"
-            self._add(text, f'write device.{field}["{".".join(parts)}"]')
+            self._report_fault(text, f'write device.{field}["{".".join(parts)}"]')
             return _ANY
         holder = self.type_of(node.operand, scope)
         found = self._member(holder, node.field, is_optional=node.is_optional)
@@ -229,7 +229,7 @@ class _Checker:
                     if near
                     else f"write one of {', '.join(_TYPES_OF_DEVICE_FIELDS)}"
                 )
-                self._refuse(f"reads device.{name[:63]}, which does not exist", advice)
+                self._report_refusal(f"reads device.{name[:63]}, which does not exist", advice)
                 return _ANY
             return _TYPES_OF_DEVICE_FIELDS[name]
         if holder.kind in ("attributes", "capacity"):
@@ -242,7 +242,7 @@ class _Checker:
         if holder.kind in _SCALAR_TYPES:
             what = _WORDS_BY_TYPE[holder.kind]
             text = f"reads the field {display(name)} of {what}, which has no fields"
-            self._refuse(text, "correct the expression")
+            self._report_refusal(text, "correct the expression")
         return _ANY
 
     def _type_of_element(self, node: Index, scope: VariableTypes) -> _Type:
@@ -254,7 +254,7 @@ class _Checker:
         elif holder.kind in ("attributes", "capacity"):
             if index.kind in _SCALAR_TYPES and index.kind != "string":
                 text = f"reads device.{holder.kind} by {_WORDS_BY_TYPE[index.kind]}"
-                self._refuse(text, "write the domain as a text")
+                self._report_refusal(text, "write the domain as a text")
             found = _Type("domain", None, holder.kind)
         elif holder.kind == "domain":
             found = _Type("attribute") if holder.name == "attributes" else _QUANTITY
@@ -276,7 +276,7 @@ class _Checker:
         near = near or {"nvidia.com": "gpu.nvidia.com", "amd.com": "gpu.amd.com"}.get(domain)
         if near:
             text = f"reads the domain {display(domain)}, which no driver is known to have"
-            self._add(text, f"write {near}")
+            self._report_fault(text, f"write {near}")
 
     def _check_name(self, holder: _Type, name: str, *, is_optional: bool) -> None:
         driver = known.DRIVERS.get(holder.domain or "")
@@ -294,28 +294,28 @@ class _Checker:
             where = (
                 f'device.{"capacity" if is_attribute else "attributes"}["{holder.domain}"].{name}'
             )
-            self._add(text, f"write {where}")
+            self._report_fault(text, f"write {where}")
         elif (
             is_attribute and holder.domain != known.STANDARD_DOMAIN and name in _STANDARD_ATTRIBUTES
         ):
-            self._add(text, f'write device.attributes["{known.STANDARD_DOMAIN}"].{name}')
+            self._report_fault(text, f'write device.attributes["{known.STANDARD_DOMAIN}"].{name}')
         elif near := nearest_word(name, names):
-            self._add(text, f"write {near}")
+            self._report_fault(text, f"write {near}")
         elif names:
             text = f"reads the {what} {display(name)}, which {holder.domain} is not known to have"
             advice = f"it has {', '.join(sorted(names)[:12])} and others"
-            self._report(SelectorFault(text, advice, is_certain=False))
+            self._keep(SelectorFault(text, advice, is_certain=False))
 
     def _check_class(
         self, driver: known.Driver, holder: _Type, name: str, *, is_optional: bool
     ) -> None:
-        lacking, other = driver.lacking.get(self._class, (frozenset[str](), ""))
+        lacking, other = driver.attributes_lacking_by_class.get(self._class, (frozenset[str](), ""))
         if name in lacking and self._is_always_read and not is_optional:
             text = (
                 f"reads the attribute {display(name)} of {holder.domain}, which devices of the "
                 f"class {self._class} do not have"
             )
-            self._add(text, f"write deviceClassName: {other}, whose devices have it")
+            self._report_fault(text, f"write deviceClassName: {other}, whose devices have it")
 
     # Calls.
 
@@ -365,7 +365,7 @@ class _Checker:
             if kind in _COMPARABLE_TYPES and kind != "bool":
                 operator = node.function.strip("_").replace("_:", ":")
                 text = f"uses {_WORDS_BY_TYPE[kind]} as a condition, by {operator}"
-                self._refuse(text, "compare it with a value")
+                self._report_refusal(text, "compare it with a value")
         if node.function == "_?_:_":
             return types[1] if types[1] == types[2] else _ANY
         return _BOOL
@@ -373,7 +373,7 @@ class _Checker:
     def _type_of_has(self, node: Call, scope: VariableTypes) -> _Type:
         if len(node.arguments) != 1 or not isinstance(node.arguments[0], Select):
             advice = 'write has(device.attributes["…"].name), or "name" in device.attributes["…"]'
-            self._refuse("has has() around something that is no field", advice)
+            self._report_refusal("has has() around something that is no field", advice)
             return _BOOL
         before, self._is_always_read = self._is_always_read, False
         self.type_of(node.arguments[0], scope)
@@ -385,13 +385,13 @@ class _Checker:
         if len(types) == 1:  # a sign
             if types[0].kind in ("quantity", "string", "bool"):
                 text = f"has a minus before {_WORDS_BY_TYPE[types[0].kind]}"
-                self._refuse(text, "correct the expression")
+                self._report_refusal(text, "correct the expression")
             return types[0] if types[0].kind in _NUMBER_TYPES else _ANY
         left, right = types
         if node.function == "_in_":
             if right.kind in _SCALAR_TYPES:
                 text = f"looks for a value in {_WORDS_BY_TYPE[right.kind]}, by in"
-                self._refuse(text, "write a list or a map, or use contains")
+                self._report_refusal(text, "write a list or a map, or use contains")
             self._check_key(node.arguments[0], right)
             return _BOOL
         if node.function in ("_==_", "_!=_"):
@@ -402,7 +402,7 @@ class _Checker:
             return _BOOL
         if "quantity" in (left.kind, right.kind):
             text = f"calculates with a quantity by {operator}"
-            self._refuse(text, "write .add(…) or .sub(…)")
+            self._report_refusal(text, "write .add(…) or .sub(…)")
         return left if left == right and left.kind in _NUMBER_TYPES | {"string"} else _ANY
 
     def _check_key(self, key: Expression, holder: _Type) -> None:
@@ -410,7 +410,7 @@ class _Checker:
             self._check_name(holder, key.value, is_optional=True)
 
     def _check_equality(self, node: Call, left: _Type, right: _Type) -> None:
-        one, other = self._kind(left), self._kind(right)
+        one, other = self._kind_of(left), self._kind_of(right)
         is_runtime = "attribute" in (left.kind, right.kind)
         if (
             one in _COMPARABLE_TYPES
@@ -422,9 +422,9 @@ class _Checker:
             advice = _advice(one, other)
             if is_runtime:
                 attribute = left if left.kind == "attribute" else right
-                self._add(f"{text}, which are never equal: {attribute.name}", advice)
+                self._report_fault(f"{text}, which are never equal: {attribute.name}", advice)
             else:
-                self._refuse(text, advice)
+                self._report_refusal(text, advice)
         for attribute, literal in zip((left, right), node.arguments[::-1], strict=True):
             self._check_value(attribute, literal)
 
@@ -441,15 +441,15 @@ class _Checker:
                     f"compares {attribute.name} with {display(literal.value)}, which no device of "
                     f"{attribute.domain} has"
                 )
-                self._add(text, f"write {near}")
+                self._report_fault(text, f"write {near}")
 
     def _check_order(self, operator: str, left: _Type, right: _Type) -> None:
-        one, other = self._kind(left), self._kind(right)
+        one, other = self._kind_of(left), self._kind_of(right)
         advice = _advice(one, other)
         refused = {"quantity", "semver", "list", *_MAP_TYPES, "device"}
         for kind, actual in ((one, left), (other, right)):
             if actual.kind in refused:
-                self._refuse(f"compares {_WORDS_BY_TYPE[kind]} by {operator}", advice)
+                self._report_refusal(f"compares {_WORDS_BY_TYPE[kind]} by {operator}", advice)
                 return
         is_mixed = (
             one in _SCALAR_TYPES and other in _SCALAR_TYPES and not _are_comparable(one, other)
@@ -457,11 +457,13 @@ class _Checker:
         is_runtime = "attribute" in (left.kind, right.kind)
         attribute = left if left.kind == "attribute" else right
         if is_mixed and not is_runtime:
-            self._refuse(
+            self._report_refusal(
                 f"compares {_WORDS_BY_TYPE[one]} with {_WORDS_BY_TYPE[other]} by {operator}", advice
             )
         elif is_mixed or (is_runtime and "semver" in (one, other)):
-            self._add(f"compares {attribute.name} by {operator}, which fails for its type", advice)
+            self._report_fault(
+                f"compares {attribute.name} by {operator}, which fails for its type", advice
+            )
 
     def _type_of_function(self, node: Call) -> _Type:
         name = node.function
@@ -469,15 +471,15 @@ class _Checker:
         if isinstance(literal, Literal) and literal.type == "string":
             if name == "quantity" and isinstance(parse(literal.value), Malformed):
                 text = f"has the quantity {display(literal.value)}, which is none"
-                self._add(text, "write a number with a unit such as Gi")
+                self._report_fault(text, "write a number with a unit such as Gi")
             elif name == "semver" and not _SEMANTIC_VERSION_PATTERN.fullmatch(literal.value):
                 text = f"has the version {display(literal.value)}, which needs three numbers"
-                self._add(text, "write it as 8.0.0")
+                self._report_fault(text, "write it as 8.0.0")
         near = nearest_word(
             name[:63], (each for each in _FUNCTIONS if len(each) >= _MIN_MISSPELT_CHARACTERS)
         )
         if name not in _FUNCTIONS and near and abs(len(near) - len(name)) <= 1:
-            self._refuse(f"calls {name[:63]}(), which does not exist", f"write {near}()")
+            self._report_refusal(f"calls {name[:63]}(), which does not exist", f"write {near}()")
         return _FUNCTIONS.get(name, _ANY)
 
     def _type_of_bind(self, node: Call, scope: VariableTypes) -> _Type:
@@ -498,16 +500,16 @@ class _Checker:
             self._check_method_of_attribute(target, function)
         if function in _ORDERING_METHODS and len(kinds) == 1:
             if kinds[0] in _SCALAR_TYPES - {"quantity", "semver"}:
-                kind = "semver" if self._kind(target) == "semver" else "quantity"
+                kind = "semver" if self._kind_of(target) == "semver" else "quantity"
                 text = (
                     f"compares {_WORDS_BY_TYPE[kind]} with {_WORDS_BY_TYPE[kinds[0]]} by {function}"
                 )
-                self._refuse(text, _conversion_advice(kind))
+                self._report_refusal(text, _conversion_advice(kind))
             return _INT if function == "compareTo" else _BOOL
         if function in _STRING_TESTS and len(kinds) == 1:
             if kinds[0] in _SCALAR_TYPES - {"string"}:
                 text = f"calls {function} with {_WORDS_BY_TYPE[kinds[0]]}"
-                self._refuse(text, "write a text")
+                self._report_refusal(text, "write a text")
             return _BOOL
         methods = {"quantity": _QUANTITY_METHODS, "string": _STRING_METHODS}.get(target.kind, {})
         return methods.get(function, _ANY)
@@ -532,20 +534,20 @@ class _Checker:
         near = nearest_word(function[:63], methods)
         if function in others or near:
             advice = f"write {near}" if near else f"write one of {', '.join(sorted(methods))}"
-            self._refuse(
+            self._report_refusal(
                 f"calls {function[:63]} of {_WORDS_BY_TYPE[kind]}, which does not exist", advice
             )
 
     def _check_method_of_attribute(self, target: _Type, function: str) -> None:
-        kind = self._kind(target)
+        kind = self._kind_of(target)
         wrong = kind in ("int", "bool", "semver") and function in _STRING_TESTS
         if wrong or (kind in ("int", "bool", "string") and function in _ORDERING_METHODS):
             text = f"calls {function} of {target.name}, which is {_WORDS_BY_TYPE[kind]}"
-            self._add(text, _advice(kind, kind))
+            self._report_fault(text, _advice(kind, kind))
 
     # What is said.
 
-    def _kind(self, found: _Type) -> str:
+    def _kind_of(self, found: _Type) -> str:
         """The type of a value, for an attribute that of the driver's table."""
         if found.kind != "attribute":
             return found.kind
@@ -553,13 +555,13 @@ class _Checker:
         kind = driver.attributes.get(found.name or "", "") if driver else ""
         return {known.VERSION_TYPE: "semver", "": "any"}.get(kind, kind)
 
-    def _refuse(self, text: str, advice: str) -> None:
-        self._report(SelectorFault(text, advice, is_refused=True))
+    def _report_refusal(self, text: str, advice: str) -> None:
+        self._keep(SelectorFault(text, advice, is_refused=True))
 
-    def _add(self, text: str, advice: str) -> None:
-        self._report(SelectorFault(text, advice))
+    def _report_fault(self, text: str, advice: str) -> None:
+        self._keep(SelectorFault(text, advice))
 
-    def _report(self, fault: SelectorFault) -> None:
+    def _keep(self, fault: SelectorFault) -> None:
         if len(self.faults) < _MAX_FAULTS and fault not in self.faults:
             self.faults.append(fault)
 

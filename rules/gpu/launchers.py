@@ -174,10 +174,11 @@ _MAX_DIGITS = 6
 
 
 class CommandWord(NamedTuple):
-    """A word of a command, and the number of the text that it stands in.
+    """A word of a command.
 
-    `is_mention` if it may be part of a text that is written, and start nothing. `option` is what
-    it is the name of, with or without a value; empty if of no option.
+    - `number`: the index of the entry of `command` and `args` that it is in.
+    - `is_mention`: whether it may only be part of a text, as in an argument of `echo`.
+    - `option`: the option that the word names, without a value; empty if it names none.
     """
 
     text: str

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.gpu.claims import is_gpu_class, is_gpu_resource
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass, Inventory, NodeGroup, QuotaScope, ResourceQuota
@@ -22,9 +22,10 @@ MAX_GPU_SOURCES = 300
 def quota_keys_by_gpu_source(
     inventory: Inventory, profile: Profile
 ) -> Mapping[str, tuple[str, ...]]:
-    """By what pods get GPUs, for a message: the keys of quotas that limit it.
+    """The keys of quotas that limit GPUs, by what pods get them from: a resource or a device class.
 
-    Empty if there are more than MAX_GPU_SOURCES: a rule compares all of them with every quota.
+    Messages name these sources. Empty if there are more than MAX_GPU_SOURCES, because a rule
+    compares all of them with every quota.
     """
     return inventory.compute_once(_quota_keys_by_gpu_source, profile)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Edit, Path, rename
+from rules.base.text_matching import has_few_typos
 from rules.base.traits import NVIDIA_CARD
-from rules.base.words import has_few_typos
 from rules.finding import Fix
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.profile.profile import Profile

@@ -25,7 +25,7 @@ _SCRIPT_WORD_PATTERN = r"""
 # A text that is one word: nothing in it quotes, escapes or separates.
 _ONE_WORD_PATTERN = r"""[^\s"'\\]+"""
 # Programs whose arguments are texts, or names of programs that they do not start.
-_MENTIONING_PROGRAMS = frozenset({"echo", "printf", "pip", "pip3", "which"})
+_PROGRAMS_THAT_START_NONE = frozenset({"echo", "printf", "pip", "pip3", "which"})
 # How far back the beginning of a line is looked for
 _MAX_LINE_CHARACTERS = 1000
 
@@ -72,7 +72,7 @@ def _script_words(text: str) -> Iterator[ScriptWord]:
             yield ScriptWord(part.strip("\"'"), mentions or len(parts) > 1)
         name = match[0].lstrip("(;|&`$").rpartition("/")[2]
         ends = not parts or match[0].startswith(separators) or match[0].endswith(separators)
-        mentions = name in _MENTIONING_PROGRAMS or (mentions and not ends)
+        mentions = name in _PROGRAMS_THAT_START_NONE or (mentions and not ends)
 
 
 def _word_spans(text: str, start: int) -> Iterator[tuple[int, int]]:
@@ -139,14 +139,14 @@ class RunOption(NamedTuple):
     - `tool`: the command, such as `docker run`.
     - `name`, `value`: the option, or the variable that it sets; None if it only passes one on.
     - `is_variable`: whether `name` is a variable.
-    - `word`: the index of the word of the command that has the option, from 0.
+    - `word_index`: the index of the word of the command that has the option, from 0.
     """
 
     tool: str
     name: str
     value: str | None
     is_variable: bool
-    word: int
+    word_index: int
 
 
 class FoundOption(NamedTuple):
@@ -155,7 +155,7 @@ class FoundOption(NamedTuple):
     option: RunOption
     start: int
     end: int
-    command: int
+    command_start: int
 
 
 def find_run_options(text: str) -> Iterator[FoundOption]:
@@ -164,7 +164,7 @@ def find_run_options(text: str) -> Iterator[FoundOption]:
         return
     for words, spans in find_commands(text, _CONTAINER_TOOL_PATTERN):
         for option in run_options(words):
-            yield FoundOption(option, *spans[option.word], spans[0][0])
+            yield FoundOption(option, *spans[option.word_index], spans[0][0])
 
 
 def run_options(words: Sequence[str]) -> Iterator[RunOption]:
@@ -184,7 +184,7 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
         return
     command = f"{tool} {verb}"
     if tool == _NVIDIA_DOCKER:
-        yield RunOption(command, "--runtime", "nvidia", is_variable=False, word=first)
+        yield RunOption(command, "--runtime", "nvidia", is_variable=False, word_index=first)
     position += 1
     while position < len(words) and words[position].startswith("-") and words[position] != "--":
         word = words[position]
@@ -238,9 +238,11 @@ def is_gpu_device(text: str) -> bool:
 def _gpu_or_variable_option(command: str, name: str, value: str, index: int) -> RunOption | None:
     if name in _ENVIRONMENT_OPTIONS:
         variable, equals, text = value.partition("=")
-        return RunOption(command, variable, text if equals else None, is_variable=True, word=index)
+        return RunOption(
+            command, variable, text if equals else None, is_variable=True, word_index=index
+        )
     if name in _GPU_OPTIONS:
-        return RunOption(command, name, value, is_variable=False, word=index)
+        return RunOption(command, name, value, is_variable=False, word_index=index)
     return None
 
 
@@ -269,7 +271,7 @@ class KubectlNodeLabel(NamedTuple):
     value: str | None
     overwrites: bool
     span: Span
-    command: int
+    command_start: int
 
 
 def find_node_labels(text: str) -> Iterator[KubectlNodeLabel]:
@@ -296,7 +298,7 @@ class KubectlVariable(NamedTuple):
     name: str
     value: str
     span: Span
-    command: int
+    command_start: int
 
 
 def find_kubectl_variables(text: str) -> Iterator[KubectlVariable]:

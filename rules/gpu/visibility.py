@@ -61,7 +61,7 @@ def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
 
 # How runtimes read the alternatives to their variables: no word overrides a device beside it.
 ALTERNATIVE_VARIABLE = VisibleDevices(
-    "", "", (), hides=(VOID_VALUE, "none"), hidden_value=VOID_VALUE
+    "", "", (), hides=(VOID_VALUE, "none"), hiding_value=VOID_VALUE
 )
 
 

@@ -22,7 +22,7 @@ def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
 
 def hiding_value(container: Container, variable: str) -> str | None:
     """The value of `variable` that hides every device; None if its maker names none."""
-    return (container.profile.visible_variable(variable) or ALTERNATIVE_VARIABLE).hidden_value
+    return (container.profile.visible_variable(variable) or ALTERNATIVE_VARIABLE).hiding_value
 
 
 def hide_edits(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> tuple[Edit, ...]:

@@ -24,7 +24,7 @@ class HostMount(NamedTuple):
     volume: str
     path: str
     field: Path
-    read_only: bool
+    is_read_only: bool
 
     @property
     def key(self) -> str:
@@ -175,14 +175,12 @@ def is_passthrough_file(path: str) -> bool:
     return re.fullmatch(_PASSTHROUGH_PATTERN, path) is not None
 
 
-def is_helper_file(path: str) -> bool:
+def is_helper_device_file(path: str) -> bool:
     """Whether the cleaned `path` is a file that NVIDIA's driver needs beside that of a card."""
     return re.fullmatch(_HELPER_FILE_PATTERN, path) is not None
 
 
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108  # a path in a container, not a file that we make
-# Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
-_MAX_PATH_CHARACTERS = 4096
 
 
 class MemoryVolume(NamedTuple):
@@ -205,7 +203,7 @@ def shared_memory_mount(container: Container) -> Mapping[str, Any] | None:
     """The mount at /dev/shm, or at the directory above it; None if there is none."""
     for _, mount in container.mounts:
         path = as_text(mount.get("mountPath"))
-        if len(path) <= _MAX_PATH_CHARACTERS and _normalized(path) in {SHARED_MEMORY_PATH, "/dev"}:
+        if len(path) <= MAX_PATH_CHARACTERS and _normalized(path) in {SHARED_MEMORY_PATH, "/dev"}:
             return mount
     return None
 

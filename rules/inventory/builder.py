@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.inventory.inventory import (
     ADMIN_ACCESS_LABELS,
     SURVEY_NAME,
@@ -173,7 +173,7 @@ class VariableNames:
         self._patterns = tuple(patterns)
         self._exact = frozenset(name for name in self._patterns if "*" not in name)
 
-    def among(self, names: Iterable[str]) -> list[str]:
+    def read_among(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
 
         What a pattern stands for is read by few nodes only, and a tenant may choose its name.
@@ -214,7 +214,7 @@ class _RecordReader(NamedTuple):
 
 def _config_map(raw: Mapping[str, Any], variables: VariableNames) -> ConfigMap:
     data = as_object(raw.get("data"))
-    return ConfigMap({name: _cut_value(as_text(data[name])) for name in variables.among(data)})
+    return ConfigMap({name: _cut_value(as_text(data[name])) for name in variables.read_among(data)})
 
 
 def _cut_value(value: str) -> str:
@@ -387,7 +387,7 @@ class InventoryBuilder:
         else:
             self._incomplete.add(home)
 
-    def what_is_missing(self) -> str:
+    def message_about_missing_objects(self) -> str:
         """A message about objects for which there was no room; empty if there were none."""
         if not self._incomplete:
             return ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     pod_requests_gpu,
@@ -184,7 +184,7 @@ def placement_skip_reason(pod: Pod) -> str | None:
     """
     if reason := scheduler_skip_reason(pod):
         return reason
-    if pod.is_daemon or _pinned_by_daemon_set(pod):
+    if pod.is_daemon or _is_pinned_by_daemon_set(pod):
         return "a DaemonSet chooses its node"
     if pod.spec.get("schedulingGates"):
         return "a scheduling gate holds it"
@@ -199,20 +199,20 @@ def scheduler_skip_reason(pod: Pod) -> str | None:
     A scheduler places the pods of DaemonSets too. A pod that a scheduling gate holds must name its
     scheduler now: the name cannot change later.
     """
-    if has_placement_elsewhere(pod):
+    if may_be_placed_elsewhere(pod):
         return "its placement may be elsewhere"
     if pod.spec.get("nodeName"):
         return "it names its node"
     return None
 
 
-def has_placement_elsewhere(pod: Pod) -> bool:
+def may_be_placed_elsewhere(pod: Pod) -> bool:
     """Whether another object, or another part of it, may say where the pod runs."""
     is_custom = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
     return is_custom or pod.is_partial
 
 
-def _pinned_by_daemon_set(pod: Pod) -> bool:
+def _is_pinned_by_daemon_set(pod: Pod) -> bool:
     return any(
         field.get("key") == "metadata.name"
         for _, term in required_terms(pod)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base import traits
 from rules.base.json_values import Path, as_object, as_objects, as_text
-from rules.base.words import has_placeholder, matches_any
+from rules.base.text_matching import has_placeholder, matches_any
 from rules.inventory.inventory import NodeSurvey
 from rules.objects.pod import Pod
 from rules.profile.profile import NodeAffinity
@@ -251,7 +251,7 @@ def _demands_on_known_labels(
     return found
 
 
-def _compare_numbers(value: str | None, values: frozenset[str], sign: int) -> bool:
+def _is_number_beyond(value: str | None, values: frozenset[str], sign: int) -> bool:
     """Whether `value` is greater than the one of `values`, or less if `sign` is negative."""
     texts = (value or "", *values)
     if len(texts) != 2 or not all(map(_INTEGER_PATTERN.fullmatch, texts)):  # noqa: PLR2004
@@ -264,6 +264,6 @@ _MATCH_BY_OPERATOR: Mapping[str, Callable[[str | None, frozenset[str]], bool]] =
     "NotIn": lambda value, values: value not in values,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, values: _compare_numbers(value, values, 1),
-    "Lt": lambda value, values: _compare_numbers(value, values, -1),
+    "Gt": lambda value, values: _is_number_beyond(value, values, 1),
+    "Lt": lambda value, values: _is_number_beyond(value, values, -1),
 }

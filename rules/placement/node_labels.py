@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
 from rules.base.quantity import Quantity, parse
+from rules.base.text_matching import has_few_typos, has_placeholder, matches, nearest_word
 from rules.base.traits import NATIVE_TAINT_PREFIX
-from rules.base.words import has_few_typos, has_placeholder, matches, nearest_word
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import (

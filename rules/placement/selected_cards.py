@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rules.base.json_values import Json, as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
-from rules.base.words import has_placeholder
+from rules.base.text_matching import has_placeholder
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of, object_ref
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import REQUIRED_AFFINITY
@@ -85,7 +85,7 @@ class DeviceCount(NamedTuple):
     `label` says so, as `key: value`.
     """
 
-    largest: int
+    max_devices: int
     label: str
 
 
@@ -165,15 +165,15 @@ _MIG_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
 
 def selects_shared_cards(pod: Pod) -> bool:
     """Whether all nodes that `pod` may run on let several containers share a card."""
-    return _selects(pod, _SHARED_CARD_TESTS)
+    return _selects_by_labels(pod, _SHARED_CARD_TESTS)
 
 
 def selects_mig_cards(pod: Pod) -> bool:
     """Whether all nodes that `pod` may run on offer MIG devices as `nvidia.com/gpu`."""
-    return _selects(pod, _MIG_CARD_TESTS)
+    return _selects_by_labels(pod, _MIG_CARD_TESTS)
 
 
-def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
+def _selects_by_labels(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
     if not (pod.node_selector or pod.spec.get("affinity")):
         return False
     for label, divides in labels.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
-from rules.base.words import has_few_typos, has_placeholder, matches_any
+from rules.base.text_matching import has_few_typos, has_placeholder, matches_any
 from rules.finding import Finding, Findings
 from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
@@ -42,7 +42,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     tolerated = "" if value is None else str(value)
     if operator == "Equal":
         return taint.value is None or tolerated == taint.value or has_placeholder(tolerated)
-    return _compare_integers(operator, taint.value, tolerated)
+    return _integer_comparison_holds(operator, taint.value, tolerated)
 
 
 def is_tolerated(pod: Pod, taint: Taint) -> bool:
@@ -53,7 +53,7 @@ def is_tolerated(pod: Pod, taint: Taint) -> bool:
     return False
 
 
-def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
+def _integer_comparison_holds(operator: str, tainted: str | None, own: str) -> bool:
     if operator not in {"Lt", "Gt"} or not re.fullmatch(_INTEGER_PATTERN, own):
         return False
     if tainted is None:

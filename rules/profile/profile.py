@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rules.base.caching import BoundedCache
-from rules.base.words import matches, matches_any
+from rules.base.text_matching import matches, matches_any
 
 
 class Resource(NamedTuple):
@@ -43,7 +43,7 @@ class VisibleDevices(NamedTuple):
     - `driver_only` before any `all` means the libraries without a card;
     - a value of `hides` alone hides every card.
 
-    `hidden_value` is the value to write in order to hide every card; None if none is known.
+    `hiding_value` is the value to write in order to hide every card; None if none is known.
     `from_annotation` says that the maker tells users to refer to the annotation in which its
     scheduler records the chosen cards. The annotation is named after the requested resource.
     """
@@ -54,7 +54,7 @@ class VisibleDevices(NamedTuple):
     hides: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     driver_only: str = ""
-    hidden_value: str | None = None
+    hiding_value: str | None = None
     from_annotation: bool = False
 
 

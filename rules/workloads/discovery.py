@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text
+from rules.base.text_matching import matches_any
 from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, QUOTA
-from rules.base.words import matches_any
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
 from rules.objects.pod import Pod
@@ -71,10 +71,10 @@ def find_subjects(
             yield _view(raw, base, object_kind, owner, profile)
             continue
         if is_built_in:
-            found = PodSearch(owner, profile, base).template(raw, POD_TEMPLATE_PATHS[kind])
+            found = PodSearch(owner, profile, base).pod_in_template(raw, POD_TEMPLATE_PATHS[kind])
         else:
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
-            found = PodSearch(owner, profile, base).custom_resource(raw, layouts)
+            found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
         labels = _labels_of_maker(raw, kind if is_built_in else "")
         for subject in found:
             if isinstance(subject, Pod):

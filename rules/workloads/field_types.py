@@ -52,7 +52,7 @@ def _compile_types(types: Mapping[str, Any]) -> CompiledTypes:
 
 @cache
 def compiled_field_types(layout: PodLayout) -> CompiledTypes:
-    """`field_types_of(layout)` in the form that `conforms` takes."""
+    """`field_types_of(layout)` in the form that `conforms_to_types` takes."""
     return _compile_types(field_types_of(layout))
 
 
@@ -60,7 +60,7 @@ COMPILED_POD, COMPILED_METADATA = compiled_field_types(POD_SPEC), _compile_types
 _OBJECT_TYPES = frozenset({dict})
 
 
-def conforms(value: Any, types: CompiledTypes) -> bool:
+def conforms_to_types(value: Any, types: CompiledTypes) -> bool:
     """Whether `value` is an object without `type_errors`, which take longer to find.
 
     False may also mean an unusual value without errors.
@@ -77,9 +77,9 @@ def conforms(value: Any, types: CompiledTypes) -> bool:
             if not _OBJECT_TYPES.issuperset(map(type, child)):
                 return False
             for item in child if inside else ():
-                if not conforms(item, inside):
+                if not conforms_to_types(item, inside):
                     return False
-        elif inside and not conforms(child, inside):
+        elif inside and not conforms_to_types(child, inside):
             return False
     return True
 

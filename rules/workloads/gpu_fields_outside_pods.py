@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_text
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile

@@ -79,7 +79,7 @@ def _azure_fields(*place: str) -> NodeFields:
 
 
 def _kubeadm_fields(*place: str) -> tuple[NodeFields, ...]:
-    """Where the configuration of kubeadm inside of another object, at `place`, describes nodes."""
+    """Where a configuration of kubeadm describes nodes that is at `place` of another object."""
     made = (("joinConfiguration", _JOINING_NODE), ("initConfiguration", _FIRST_NODE))
     return tuple(
         fields._replace(base_path=(*place, name, _REGISTRATION_FIELD)) for name, fields in made

@@ -15,17 +15,17 @@ _KSERVE_CONTAINER = "main"
 
 
 class StatedSize(NamedTuple):
-    """How many GPUs of `container` are used: from `least` to `most`.
+    """How many GPUs of `container` are used: from `min_gpus` to `max_gpus`.
 
-    `text` is the field at `path` with its value, and `name` the framework that reads it.
+    `text` is the field at `path` with its value, and `framework` the one that reads it.
     """
 
-    name: str
+    framework: str
     text: str
     path: Path
     container: Container
-    least: int
-    most: int
+    min_gpus: int
+    max_gpus: int
 
 
 def stated_size(pod: Pod) -> StatedSize | None:

@@ -63,7 +63,7 @@ class ChangedFiles:
         }
         self._way_to_folder = cache(_links_on_the_way)
 
-    def has(self, name: str) -> bool:
+    def is_changed(self, name: str) -> bool:
         """Whether the file differs, or a link on the way to it, or the submodule it is in."""
         folder, base = os.path.split(name)
         *links, real_folder = self._way_to_folder(folder)
@@ -72,13 +72,13 @@ class ChangedFiles:
         changed = self._changed
         return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
 
-    def any_in(self, folder: str) -> bool:
+    def has_changes_in(self, folder: str) -> bool:
         """Whether a file in the folder, or below, differs or is gone."""
         inside = os.path.join(os.path.realpath(folder), "")
         if any(path.startswith(inside) for path in self._deleted_files):
             return True
         files = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
-        return any(map(self.has, files))
+        return any(map(self.is_changed, files))
 
     @cached_property
     def _deleted_files(self) -> set[str]:
@@ -169,26 +169,26 @@ def _without_filters() -> Iterator[str]:
 def changed_sources(
     tree: GitTree, before: Mapping[str, TreeEntry], exclude: Exclusion = EXCLUDE_NOTHING
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
-    """The manifests of `tree` that `before`, which has entries by path, does not have like this.
+    """The manifests of `tree` that are new or differ from `before`, and changed submodules.
 
-    So are changed submodules. The names are relative to the working folder; those that `exclude`
-    fits are left out.
+    `before` has the earlier entries by path. The names of the sources are relative to the working
+    folder; those that `exclude` leaves out are not among them.
     """
     for path in sorted(changed_paths(tree, before)):
         if _is_manifest(path) or tree.entries[path].mode == SUBMODULE_MODE:
             name = os.path.relpath(os.path.join(tree.root, path))
-            if not exclude.fits(name):
+            if not exclude.excludes(name):
                 yield _source(tree, path, name)
 
 
 def changed_paths(tree: GitTree, before: Mapping[str, TreeEntry]) -> set[str]:
-    """The paths of `tree` that `before` does not have like this.
+    """The paths of `tree` that are new or differ from `before`.
 
-    So are links if a link or file on their way has changed.
+    A link counts as changed too if a link on the way to its file, or the file, has changed.
     """
     changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
     links = (path for path, entry in tree.entries.items() if entry.mode == LINK_MODE)
-    ways = {path: tree.way(os.path.join(tree.root, path)) for path in links}
+    ways = {path: tree.links_and_file(os.path.join(tree.root, path)) for path in links}
     return changed | {path for path, way in ways.items() if not changed.isdisjoint(way)}
 
 
@@ -212,9 +212,9 @@ def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | Unr
 
 
 def is_as_staged(name: str) -> bool:
-    """Whether the file on disk is what is staged, by git's word, which may turn line breaks.
+    """Whether git takes the file on disk for what is staged, apart from line breaks that it turns.
 
-    No filter runs, so that a file with one is never as staged. Raises GitError.
+    No filter runs, so a file with a filter never counts as staged. Raises GitError.
     """
     arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF_COMMAND, "--", f":(literal){name}")
     return next(git_records(*arguments), None) is None
@@ -224,7 +224,10 @@ def is_as_staged(name: str) -> bool:
 
 
 class StagedFiles:
-    """The index of the repository around the working folder, which `before` was committed of."""
+    """What is staged in the repository around the working folder.
+
+    `tree` has the entries of the index, `before` those of the last commit.
+    """
 
     def __init__(self, tree: GitTree, before: Mapping[str, TreeEntry]) -> None:
         self.tree = tree
@@ -248,16 +251,16 @@ class StagedFiles:
             if not folders or any(is_inside(place, folder) for folder in folders):
                 yield source
 
-    def has(self, name: str) -> bool:
+    def is_changed(self, name: str) -> bool:
         """Whether the next commit would add, change or remove the file."""
-        return self.tree.target(name) in self._paths_to_commit
+        return self.tree.path_without_links(name) in self._paths_to_commit
 
-    def any_in(self, folder: str) -> bool:
+    def has_changes_in(self, folder: str) -> bool:
         """The same for a file in the folder, or below."""
-        inside = self.tree.target(folder)
+        inside = self.tree.path_without_links(folder)
         return inside is not None and self._any_below(inside)
 
-    def relative(self, names: Iterable[str]) -> list[str]:
+    def relative_names(self, names: Iterable[str]) -> list[str]:
         """The names from the working folder on, which a copy of it has too; others as they are."""
         root, here = self.tree.root, os.path.realpath(os.curdir)
         real = map(os.path.realpath, names)
@@ -271,7 +274,7 @@ class StagedFiles:
         nothing is copied. Raises GitError.
         """
         marked = {os.path.dirname(path) for path in self.tree.entries if _file_name(path) in names}
-        others = {self.tree.target(name) for name in also}
+        others = {self.tree.path_without_links(name) for name in also}
         if others.isdisjoint(self._paths_to_commit) and not any(map(self._any_below, marked)):
             marked = set()
         paths = [

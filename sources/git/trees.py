@@ -129,15 +129,15 @@ class GitTree:
 
     def real_path(self, path: str) -> str:
         """The absolute path without links, as far as they lead to something in the tree."""
-        return self._follow(path)[0]
+        return self._resolve_links(path)[0]
 
-    def way(self, path: str) -> list[str]:
+    def links_and_file(self, path: str) -> list[str]:
         """Each link on the way to the file at `path`, and the file itself, from the root on."""
-        place, links = self._follow(path)
+        place, links = self._resolve_links(path)
         end = self._path_in_tree(place)
         return links if end is None else [*links, end]
 
-    def _follow(self, path: str) -> tuple[str, list[str]]:
+    def _resolve_links(self, path: str) -> tuple[str, list[str]]:
         """The real path, and the links on the way to it."""
         links: list[str] = []
         inner = self._path_in_tree(path)
@@ -169,17 +169,17 @@ class GitTree:
 
     def is_file(self, path: str) -> bool:
         """Whether the tree has a regular file at `path`, perhaps at the end of links."""
-        return self._entry(path) is not None
+        return self._regular_file_entry(path) is not None
 
     def read(self, path: str, limit: int) -> bytes:
         """The content of a regular file, up to `limit` bytes. Raises OSError."""
-        entry = self._entry(path)
+        entry = self._regular_file_entry(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._blobs.read(entry.object, limit)
 
-    def target(self, path: str) -> str | None:
-        """Where the file at `path` is without links, from the root on; None if it is outside."""
+    def path_without_links(self, path: str) -> str | None:
+        """The path of the file from the root on, with links followed; None if it is outside."""
         return self._path_in_tree(self.real_path(path))
 
     def _path_in_tree(self, path: str) -> str | None:
@@ -205,16 +205,16 @@ class GitTree:
                 return part
         return None
 
-    def _entry(self, path: str) -> TreeEntry | None:
+    def _regular_file_entry(self, path: str) -> TreeEntry | None:
         """The regular file at `path`."""
-        inner = self.target(path)
+        inner = self.path_without_links(path)
         entry = None if inner is None else self.entries.get(inner)
         return None if entry is None or entry.mode in {LINK_MODE, SUBMODULE_MODE} else entry
 
 
 MAX_FILES = 20_000
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
-_TOO_MANY = (
+_TOO_MANY_MESSAGE = (
     f"what is staged there has more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB, "
     "so gpuward does not write it out to render it; leave --staged out"
 )
@@ -234,7 +234,7 @@ def working_copy(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
     with TemporaryDirectory(prefix="gpuward-") as folder:
         inside = os.path.join(folder, os.path.relpath(here, tree.root))
         os.makedirs(inside, exist_ok=True)
-        _write(tree, paths, folder)
+        _write_files(tree, paths, folder)
         os.chdir(inside)
         try:
             yield
@@ -242,7 +242,7 @@ def working_copy(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
             os.chdir(here)
 
 
-def _write(tree: GitTree, paths: Iterable[str], folder: str) -> None:
+def _write_files(tree: GitTree, paths: Iterable[str], folder: str) -> None:
     left = MAX_TOTAL_BYTES
     for number, path in enumerate(paths):
         place = os.path.normpath(os.path.join(tree.root, path))
@@ -252,7 +252,7 @@ def _write(tree: GitTree, paths: Iterable[str], folder: str) -> None:
             content = tree.read(place, MAX_BYTES + 1)
             left -= len(content)
             if number >= MAX_FILES or left < 0:
-                raise GitError(_TOO_MANY)
+                raise GitError(_TOO_MANY_MESSAGE)
             if len(content) <= MAX_BYTES:
                 _write_file(os.path.join(folder, os.path.relpath(place, tree.root)), content)
         except OSError as error:

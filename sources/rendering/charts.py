@@ -57,8 +57,8 @@ _REMEDY_BY_MESSAGE = {
 class ChartOptions(NamedTuple):
     """What the user gives to helm."""
 
-    values: tuple[str, ...] = ()
-    sets: tuple[str, ...] = ()
+    values_files: tuple[str, ...] = ()
+    set_values: tuple[str, ...] = ()
     kube_version: str = ""
     namespace: str = ""
 
@@ -66,13 +66,13 @@ class ChartOptions(NamedTuple):
 class RenderedChart(NamedTuple):
     """One rendering of the chart in `folder`; of its values files, later ones win.
 
-    `left_out` are dependencies that are switched off, and not in the chart.
+    `missing_dependencies` are dependencies that are switched off, and not in the chart.
     """
 
     source: Source
     folder: str
     values_files: tuple[str, ...]
-    left_out: tuple[str, ...] = ()
+    missing_dependencies: tuple[str, ...] = ()
 
 
 def is_library(folder: str) -> bool:
@@ -108,7 +108,7 @@ def _render_all(
 ) -> Iterator[RenderedChart | UnreadableSource]:
     """The renderings of the chart in `folder`, which helm reads in `place`."""
     file = os.path.join(folder, CHART_FILE)
-    of_ci = [] if options.values or options.sets else _ci_values_files(folder)
+    of_ci = [] if options.values_files or options.set_values else _ci_values_files(folder)
     if len(of_ci) > _MAX_CI_VALUES_FILES:
         why = (
             f"more than {_MAX_CI_VALUES_FILES} files ci/*-values.yaml: "
@@ -118,13 +118,13 @@ def _render_all(
         of_ci = []
     failed: UnreadableSource | None = None
     is_rendered = False
-    for values in (options.values, *((name,) for name in of_ci)):
+    for values in (options.values_files, *((name,) for name in of_ci)):
         if is_late(deadline):
             yield UnreadableSource(file, TOO_LONG_MESSAGE)
             break
-        rendered = _render(helm, folder, place, options._replace(values=values), deadline)
+        rendered = _render(helm, folder, place, options._replace(values_files=values), deadline)
         is_rendered = is_rendered or isinstance(rendered, RenderedChart)
-        if values == options.values and isinstance(rendered, UnreadableSource):
+        if values == options.values_files and isinstance(rendered, UnreadableSource):
             failed = rendered
         else:
             yield rendered
@@ -139,37 +139,37 @@ def _ci_values_files(folder: str) -> list[str]:
 def _render(
     helm: str, folder: str, place: str, options: ChartOptions, deadline: float
 ) -> RenderedChart | UnreadableSource:
-    if any("\n" in file or "\r" in file for file in options.values):
+    if any("\n" in file or "\r" in file for file in options.values_files):
         why = "a chart: a values file has a line break in its name, which helm does not take"
         return UnreadableSource(os.path.join(folder, CHART_FILE), why)
-    arguments = [f"--values={_as_csv_record(file)}" for file in options.values]
-    arguments += [f"--set={value}" for value in options.sets]
+    arguments = [f"--values={_as_csv_record(file)}" for file in options.values_files]
+    arguments += [f"--set={value}" for value in options.set_values]
     if options.kube_version:
         arguments.append(f"--kube-version={options.kube_version}")
     if options.namespace:
         arguments.append(f"--namespace={options.namespace}")
     command = shlex.join(["helm", "template", folder, *arguments])
-    left_out: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     try:
         text = run_program(
             [helm, "template", os.path.abspath(place), *arguments], deadline=deadline
         )
     except ProgramError as error:
         message = str(error)
-        left_out = missing_dependencies(message)
-        if not left_out and not options.namespace and "namespace" in message.lower():
+        absent = missing_dependencies(message)
+        if not absent and not options.namespace and "namespace" in message.lower():
             # Some charts refuse the namespace `default`, which is helm's.
             named = options._replace(namespace=_name(folder))
             return _render(helm, folder, place, named, deadline)
-        if not left_out:
+        if not absent:
             return _failure(folder, command, message)
         try:
-            text = _render_without(left_out, helm, folder, arguments, deadline)
+            text = _render_without(absent, helm, folder, arguments, deadline)
         except ProgramError as other:
             return _failure(folder, command, str(other))
     own = os.path.join(folder, "values.yaml")
     source = Source(command, text, is_rendering=True, folder=folder)
-    return RenderedChart(source, folder, (own, *options.values), left_out)
+    return RenderedChart(source, folder, (own, *options.values_files), absent)
 
 
 def _render_without(

@@ -39,22 +39,22 @@ class Kustomization(NamedTuple):
 
     - `folders`: those of the kustomizations that it includes.
     - `resources`, `patches`: the files that it names.
-    - `inline`: the patches written in it, each with its path in the file.
+    - `inline_patches`: the patches written in it, each with its path in the file.
     - `prefix`, `suffix`: what it puts around the names of objects.
-    - `remote`: something that is not in any folder here, so that kustomize would have to load it.
-    - `of_git`: a file of Git that it would read.
+    - `remote_address`: something that is in no folder here, which kustomize would have to load.
+    - `git_file_name`: a file of Git that it would read.
     """
 
     file: str
     folders: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
-    inline: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    inline_patches: tuple[tuple[tuple[str | int, ...], str], ...] = ()
     is_component: bool = False
-    remote: str = ""
+    remote_address: str = ""
     prefix: str = ""
     suffix: str = ""
-    of_git: str = ""
+    git_file_name: str = ""
 
     @property
     def folder(self) -> str:
@@ -79,7 +79,7 @@ def read_kustomization(file: str) -> Kustomization:
     """What the kustomization says."""
     raw = as_object(next(documents_in_file(DISK, file), None))
     folder = os.path.dirname(file)
-    folders, resources, remote = [], [], _first_address(raw)
+    folders, resources, remote_address = [], [], _first_address(raw)
     for field in _PART_FIELDS:
         for entry in filter(None, map(as_text, as_list(raw.get(field)))):
             path = os.path.normpath(os.path.join(folder, entry))
@@ -88,7 +88,7 @@ def read_kustomization(file: str) -> Kustomization:
             elif os.path.isfile(path):
                 resources.append(path)
             else:
-                remote = remote or entry
+                remote_address = remote_address or entry
     patches, inline = [], []
     for place, text in _patches(raw):
         name = os.path.normpath(os.path.join(folder, text))
@@ -99,7 +99,9 @@ def read_kustomization(file: str) -> Kustomization:
     is_component = raw.get("kind") == "Component"
     lists = (tuple(folders), tuple(resources), tuple(patches), tuple(inline))
     names = (as_text(raw.get("namePrefix")), as_text(raw.get("nameSuffix")))
-    return Kustomization(file, *lists, is_component, remote, *names, _name_of_git_file(raw, folder))
+    return Kustomization(
+        file, *lists, is_component, remote_address, *names, _name_of_git_file(raw, folder)
+    )
 
 
 def all_parts(top: Kustomization) -> tuple[Kustomization, ...]:
@@ -157,12 +159,13 @@ def render_kustomization(
     """The rendering of the first of `parts`, or why there is none by `deadline`."""
     top = parts[0]
     for part in parts:
-        if part.of_git:
-            why = f"a kustomization whose {display(part.of_git)} belongs to Git"
+        if part.git_file_name:
+            why = f"a kustomization whose {display(part.git_file_name)} belongs to Git"
             return UnreadableSource(part.file, f"{why}: gpuward renders nothing that reads it")
-        if part.remote:
-            why = f"a kustomization whose {part.remote} is not here, and gpuward loads nothing"
-            return UnreadableSource(part.file, f"{why} from elsewhere: put it into the repository")
+        if part.remote_address:
+            why = f"a kustomization whose {part.remote_address} is not here"
+            advice = "and gpuward loads nothing from elsewhere: put it into the repository"
+            return UnreadableSource(part.file, f"{why}, {advice}")
     try:
         program = find_program("kubectl", "kustomize")
         verb = "kustomize" if os.path.basename(program) == "kubectl" else "build"
@@ -240,7 +243,7 @@ class Renaming(NamedTuple):
         """The name of the object after it is rendered."""
         return name if kind in _KINDS_NOT_RENAMED else f"{self.prefix}{name}{self.suffix}"
 
-    def may_give(self, rendered: str) -> bool:
+    def may_result_in(self, rendered: str) -> bool:
         """Whether an object may be called `rendered` afterwards."""
         is_long = len(rendered) > len(self.prefix) + len(self.suffix)
         return is_long and rendered.startswith(self.prefix) and rendered.endswith(self.suffix)

@@ -45,9 +45,9 @@ class ProgramError(Exception):
 
 
 class _ProgramOutput(NamedTuple):
-    text: bytes
+    output: bytes
     errors: bytes
-    stopped: str
+    stop_reason: str
     """why the program was stopped; empty if it ended by itself"""
 
 
@@ -98,10 +98,10 @@ def run_program(
                 output = _read_output(process, max_seconds)
             finally:
                 _running_processes.discard(process)
-                if output.stopped:
+                if output.stop_reason:
                     _kill(process)
-        if output.stopped:
-            raise ProgramError(f"{os.path.basename(command[0])} was stopped: {output.stopped}")
+        if output.stop_reason:
+            raise ProgramError(f"{os.path.basename(command[0])} was stopped: {output.stop_reason}")
         if process.returncode:
             why = output.errors.decode(errors="replace").strip()
             if any(words in why for words in _OUT_OF_MEMORY_TEXTS):
@@ -112,7 +112,7 @@ def run_program(
                 )
             raise ProgramError(why or f"{command[0]} failed with status {process.returncode}")
         try:
-            return output.text.decode()
+            return output.output.decode()
         except UnicodeDecodeError as error:
             raise ProgramError(f"what it renders is not UTF-8 (byte {error.start})") from error
 

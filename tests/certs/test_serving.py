@@ -273,7 +273,7 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
 ) -> None:
     certificate = ServingCertificate(str(tmp_path), NAME)
     assert not certificate.reload()
-    assert not certificate.ready
+    assert not certificate.is_ready
     assert (certificate.not_after, certificate.expiry_seconds()) == (None, None)
     assert (certificate.fingerprint, certificate.names) == (None, ())
     loop = asyncio.get_running_loop()
@@ -283,7 +283,7 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
             await Connection(authority).open(port)
         write(tmp_path, leaf)
         assert certificate.reload()
-        assert certificate.ready
+        assert certificate.is_ready
         assert await served_fingerprint(port, authority) == fingerprint(leaf.certificate)
 
 
@@ -499,7 +499,7 @@ def test_a_certificate_that_expires_is_still_served_with_a_negative_expiry(
     certificate.reload()
     assert certificate.expiry_seconds() == pytest.approx(86400, abs=1)
     assert certificate.expiry_seconds(now + 2 * DAY) == pytest.approx(-86400, abs=1)
-    assert certificate.ready
+    assert certificate.is_ready
 
 
 def test_no_writable_file_system_is_needed(

@@ -94,7 +94,7 @@ def test_parts_have_the_findings_of_the_whole(tmp_path: Path, case: str) -> None
     cut, whole = (linted(file, in_parts=in_parts) for in_parts in (True, False))
     assert facts(cut) == facts(whole)
     assert len(facts(cut)) + cut.suppressed >= 60
-    for name in ("files", "objects", "pods", "suppressed", "remarks", "not_evaluated"):
+    for name in ("file_count", "objects", "pods", "suppressed", "remarks", "not_evaluated"):
         assert getattr(cut, name) == getattr(whole, name), name
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_cut_is_not_evaluated(tmp_path: Path, case: str) -> None:
     file.write_bytes(text.encode(errors="surrogateescape"))
     results = linted(file, in_parts=True)
     assert message in " ".join(failed.message for failed in results.not_evaluated)
-    assert results.status("error") == 3
+    assert results.exit_status("error") == 3
 
 
 WHOLE = {
@@ -174,4 +174,4 @@ def test_standard_input_is_read_in_parts() -> None:
 
     linter = Linter(default_policy(), Context(TODAY))
     linter.evaluate(large_files.split_large_inputs([StandardInput("<stdin>", read)]))
-    assert (linter.results.pods, linter.results.files) == (60, 1)
+    assert (linter.results.pods, linter.results.file_count) == (60, 1)

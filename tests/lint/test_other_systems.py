@@ -171,8 +171,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Windows:
     monkeypatch.setattr("sources.containment.os", made)
     functions: dict[str, Callable[..., Any]] = {
         "is_inside": is_inside,
-        "relative_to": relative_path_inside,
-        "parts": root_and_parts,
+        "relative_path_inside": relative_path_inside,
+        "root_and_parts": root_and_parts,
     }
     for name, function in functions.items():
         for module in (changes, trees):
@@ -203,11 +203,11 @@ def test_changed_files_are_found_on_windows(
     root = ntpath.normpath("C:/Users/me/repo")
     monkeypatch.setattr(changes, "repository_root", lambda: root)
     changed = changes.changed_since("main", ["C:\\Users\\me\\repo\\deploy"])
-    assert changed.has("a.yaml")
-    assert changed.has("..\\other\\b.yaml")
-    assert changed.has("C:\\Users\\me\\repo\\deploy\\a.yaml")
-    assert changed.has("new\\c.yaml")
-    assert not changed.has("b.yaml")
+    assert changed.is_changed("a.yaml")
+    assert changed.is_changed("..\\other\\b.yaml")
+    assert changed.is_changed("C:\\Users\\me\\repo\\deploy\\a.yaml")
+    assert changed.is_changed("new\\c.yaml")
+    assert not changed.is_changed("b.yaml")
     with pytest.raises(UsageError, match="outside of the repository"):
         changes.changed_since("main", ["D:\\elsewhere"])
 
@@ -217,9 +217,9 @@ def test_staged_files_are_found_on_windows(windows: Windows) -> None:
     entries = {"deploy/a.yaml": TreeEntry("100644", "1"), "base/b.yaml": TreeEntry("100644", "2")}
     tree = GitTree("C:\\Users\\me\\repo", entries, BlobReader())
     assert tree.is_file("a.yaml")
-    assert tree.target("..\\base\\b.yaml") == "base/b.yaml"
+    assert tree.path_without_links("..\\base\\b.yaml") == "base/b.yaml"
     assert tree.exists("C:\\users\\me\\repo\\base\\b.yaml".replace("users", "Users"))
-    assert tree.target("D:\\b.yaml") is None
+    assert tree.path_without_links("D:\\b.yaml") is None
 
 
 def test_a_hook_is_a_shell_script_also_where_lines_end_otherwise(

@@ -138,9 +138,9 @@ def test_an_approval_is_for_the_spec_that_was_read_alone() -> None:
     (message,) = {accept(read).message, accept(json.loads(json.dumps(read))).message}
     value = message.partition("gpuward.io/approved=")[2].partition(",")[0]
     approved = {**read, "metadata": {**read["metadata"], "labels": {"gpuward.io/approved": value}}}
-    assert accept(approved).accepted
+    assert accept(approved).is_accepted
     other_order = dict(sorted(read["spec"].items(), reverse=True))
-    assert accept({**approved, "spec": other_order}).accepted
+    assert accept({**approved, "spec": other_order}).is_accepted
     for change in ({"match": {"image": ["*"]}}, {"expires": "2030-06-18"}, {"reason": "other"}):
         changed = {**approved, "spec": {**read["spec"], **change}}
         assert accept(changed).reason is AcceptanceReason.NOT_APPROVED
@@ -152,7 +152,7 @@ def test_the_condition_says_whether_an_object_is_accepted_and_why(
     keys: dict[str, Any], reason: str, says: str
 ) -> None:
     found = accept(gpu_exception(**keys))
-    assert (found.reason.value, found.accepted) == (reason, reason == "Accepted")
+    assert (found.reason.value, found.is_accepted) == (reason, reason == "Accepted")
     assert says in found.message
     assert (found.exception is not None) is (reason in {"Accepted", "Ended"})
 
@@ -178,7 +178,7 @@ def test_the_number_of_accepted_objects_in_the_cluster_is_bounded() -> None:
     quota = {"rules": ["quota-fraction"]}
     objects = [gpu_exception(f"n{number // 10}", **quota) for number in range(MAX_ACCEPTED + 1)]
     found = [acceptance for _, acceptance in acceptances(objects, POLICY, TODAY)]
-    assert [a.accepted for a in found] == [True] * MAX_ACCEPTED + [False]
+    assert [a.is_accepted for a in found] == [True] * MAX_ACCEPTED + [False]
     assert found[-1].reason is AcceptanceReason.TOO_MANY
     assert found[-1].exception is None
 
@@ -196,7 +196,7 @@ ANY_JSON = st.recursive(
 def test_no_content_raises_an_error(metadata: Any, value: Any, key: str) -> None:
     raw = gpu_exception()
     for changed in ({**raw, "metadata": metadata}, {**raw, "spec": value}):
-        assert not accept(changed).accepted
+        assert not accept(changed).is_accepted
     accept(gpu_exception(**{key: value}))
 
 

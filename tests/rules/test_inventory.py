@@ -104,7 +104,7 @@ def test_an_inventory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = InventoryBuilder(VariableNames(["*"]))
     for name in ("a", "b", "b", "c"):
         builder.add("ConfigMap", "", "ml", name, config_map(name, "all"))
-    assert builder.what_is_missing().endswith("too many: in namespace ml")
+    assert builder.message_about_missing_objects().endswith("too many: in namespace ml")
     known = builder.inventory()
     assert known.find(ConfigMap, "b", "ml")
     assert known.find(ConfigMap, "c", "ml") is None
@@ -116,7 +116,7 @@ def test_no_namespace_takes_the_room_of_others(monkeypatch: pytest.MonkeyPatch) 
     for number in range(100):
         builder.add("ConfigMap", "", "flood", f"c{number}", config_map("c", "x" * 50))
     builder.add("ConfigMap", "", "ml", "settings", config_map("settings", "all"))
-    assert builder.what_is_missing().endswith("in namespace flood")
+    assert builder.message_about_missing_objects().endswith("in namespace flood")
     known = builder.inventory()
     assert 1 < len(known.all_in(ConfigMap, "flood")) < 30
     assert known.find(ConfigMap, "settings", "ml")
@@ -132,7 +132,7 @@ def test_many_namespaces_leave_room_for_other_objects_of_the_cluster(
         labels = allowed | {"team": f"t{number}"}
         builder.add("Namespace", "", "", f"ns{number}", {"metadata": {"labels": labels}})
     builder.add("RuntimeClass", "node.k8s.io", "", "gpus", {"handler": "nvidia"})
-    assert not builder.what_is_missing()
+    assert not builder.message_about_missing_objects()
     known = builder.inventory()
     assert known.find(Namespace, "ns99") == Namespace(allowed)
     assert known.find(RuntimeClass, "gpus")

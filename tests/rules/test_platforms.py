@@ -15,7 +15,7 @@ from policies.profiles import merged_profile
 from rules.placement.node_labels import values_without_wildcard
 from rules.profile.platforms.ack import (
     COMPUTING_POWER,
-    CONTAINER_OPTIMIZED,
+    CONTAINER_OPTIMIZED_SYSTEM,
     FEATURES,
     MEMORY_ISOLATION,
     REGISTERED_CLUSTER_SHARING,
@@ -57,8 +57,8 @@ YES, NO, UNKNOWN = Support.SUPPORTED, Support.UNSUPPORTED, Support.UNKNOWN
         (COMPUTING_POWER, "cgpu", "v1.0.4", NO),
         (COMPUTING_POWER, "ack-ai-installer", "1.2.0", NO),  # only later versions
         (COMPUTING_POWER, "ack-ai-installer", "1.2.1", YES),
-        (CONTAINER_OPTIMIZED, "ack-ai-installer", "v1.12.6", YES),
-        (CONTAINER_OPTIMIZED, "ack-ai-installer", "1.9.0", NO),
+        (CONTAINER_OPTIMIZED_SYSTEM, "ack-ai-installer", "v1.12.6", YES),
+        (CONTAINER_OPTIMIZED_SYSTEM, "ack-ai-installer", "1.9.0", NO),
         (REGISTERED_CLUSTER_SHARING, "kubernetes", "v1.22.0+k3s1", YES),
         (REGISTERED_CLUSTER_SHARING, "kubernetes", "v1.21.14-eks-1-21", NO),
         (REGISTERED_CLUSTER_SHARING, "kubernetes", "v1.22.0-rc.1", NO),  # precedes 1.22.0
@@ -206,13 +206,13 @@ def test_every_bulletin_has_a_source_and_a_newer_version_than_the_last() -> None
         assert advisory.source.url.startswith("https://nvidia.custhelp.com/")
     for before, after in pairwise(TOOLKIT_ADVISORIES):
         assert affecting_advisories([before], after.fixed_version) == []
-    assert TOOLKIT_ADVISORIES[-1].source.updated
+    assert TOOLKIT_ADVISORIES[-1].source.update_date
 
 
 def test_every_table_has_a_source_and_every_card_a_size() -> None:
     for card in CARDS:
         assert all(source.url.startswith("https://") for source in card.sources), card.model
-        assert any(source.read for source in card.sources), card.model
+        assert any(source.read_date for source in card.sources), card.model
     sources = [*(f.source for f in FEATURES), *(s for card in CARDS for s in card.sources)]
     assert all(source.publisher and source.title for source in sources)
     assert all(card.memory == tuple(sorted(set(card.memory))) for card in CARDS)

@@ -15,8 +15,8 @@ from policies.loading import default_policy
 from policies.profiles import ProfileError, built_in_profiles, merged_profile
 from policies.validation import policy_schema
 from rules.base.caching import MAX_ENTRIES
+from rules.base.text_matching import matches, matches_any
 from rules.base.traits import GPU_VARIABLE
-from rules.base.words import matches, matches_any
 from rules.engine.traits import variable_traits
 from rules.gpu.claims import is_gpu_class
 from rules.inventory.inventory import EMPTY_INVENTORY

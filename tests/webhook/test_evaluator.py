@@ -367,7 +367,7 @@ def test_the_head_of_a_review_has_everything_but_the_objects() -> None:
         "Pod",
         "CREATE",
     )
-    assert (head.object, head.old, head.size) == (None, None, len(LARGE_REVIEW))
+    assert (head.object, head.old, head.size_bytes) == (None, None, len(LARGE_REVIEW))
 
 
 def test_a_large_review_without_an_object_has_no_head() -> None:

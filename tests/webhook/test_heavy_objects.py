@@ -58,7 +58,7 @@ def calls_of(function: Callable[[], Any]) -> int:
 
 
 def check_work(new: Any, old: Any = None) -> None:
-    size = review(new, old).size
+    size = review(new, old).size_bytes
     for decide in (DENY.mutate, WARN.mutate, DENY.validate):
         calls = calls_of(partial(decide, new, old))
         assert calls < CALLS_PER_BYTE * size + FEW_CALLS

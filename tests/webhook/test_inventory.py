@@ -140,7 +140,7 @@ def test_a_part_that_is_missing_makes_nothing_known(mounted: Mounted, part: int)
     (mounted.folder / inventory_file_name(part)).unlink()
     mounted.policy.reload()
     assert mounted.policy.active.source.inventory == EMPTY_INVENTORY
-    assert not mounted.files.valid
+    assert not mounted.files.is_valid
 
 
 def test_what_was_checked_too_long_ago_is_not_known(mounted: Mounted) -> None:
@@ -148,7 +148,7 @@ def test_what_was_checked_too_long_ago_is_not_known(mounted: Mounted) -> None:
     mounted.now += STALE_SECONDS - 1
     mounted.policy.reload()
     assert mounted.files.inventory == KNOWN
-    assert not mounted.files.valid
+    assert not mounted.files.is_valid
     mounted.now += 2
     mounted.policy.reload()
     assert mounted.files.inventory == EMPTY_INVENTORY

@@ -72,7 +72,7 @@ def envelope_of(review: AdmissionReview) -> Envelope:
 
 def encode(review: AdmissionReview, decision: Decision, codec: Codec = CODEC) -> bytes:
     """The AdmissionReview with the `decision` about `review`."""
-    return PreparedResponse(decision, codec).to(envelope_of(review))
+    return PreparedResponse(decision, codec).for_envelope(envelope_of(review))
 
 
 class PreparedResponse:
@@ -92,7 +92,7 @@ class PreparedResponse:
             response["auditAnnotations"] = dict(decision.annotations)
         self._encoded = codec.dumps(response)[1:-1]
 
-    def to(self, envelope: Envelope) -> bytes:
+    def for_envelope(self, envelope: Envelope) -> bytes:
         """The AdmissionReview for the request in `envelope`."""
         dumps = self._codec.dumps
         response = b'"uid":%b,%b' % (dumps(envelope.uid), self._encoded)
@@ -124,7 +124,7 @@ class BugReport(NamedTuple):
     Such messages quote data of tenants.
     """
 
-    error: str
+    error_type: str
     traceback: Sequence[str]
 
 
@@ -161,10 +161,10 @@ class ReusableAnswer(NamedTuple):
     failures: Sequence[tuple[str, str]]
     details: str
 
-    def to(self, envelope: Envelope) -> Answer:
+    def for_envelope(self, envelope: Envelope) -> Answer:
         """The answer to the review in `envelope`."""
         return Answer(
-            self.response.to(envelope),
+            self.response.for_envelope(envelope),
             envelope,
             self.outcome,
             self.rule_outcomes,
@@ -200,7 +200,7 @@ def answer(
 
 def encode_answer(review: AdmissionReview, route: Route, decision: Decision) -> Answer:
     """The answer with a `decision` about `review`."""
-    return reusable_answer(route, decision).to(envelope_of(review))
+    return reusable_answer(route, decision).for_envelope(envelope_of(review))
 
 
 def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:

@@ -39,7 +39,7 @@ from webhook.admission.enforcement import (
     annotation_operations,
     decide_within_bounds,
     evaluate_request,
-    not_evaluated,
+    not_evaluated_decision,
     refuse,
 )
 from webhook.admission.messages import FIX_MISSING_MESSAGE, add_line, contact_line
@@ -92,12 +92,12 @@ class WorkloadDecider:
         by_rule = workload_outcomes(
             request.mode, remaining, denied, fixed, patched=bool(operations)
         )
-        verbs = {finding.identity: self._verb(request) for finding in refused}
+        verbs = {finding.identity: self._warning_prefix(request) for finding in refused}
         if denied and request.mode is Action.DENY:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
-    def _verb(self, request: AdmissionRequest) -> str:
+    def _warning_prefix(self, request: AdmissionRequest) -> str:
         """What will happen because of a finding for which pods will be refused."""
         if request.mode is Action.DENY:
             return PODS_REFUSED_PREFIX
@@ -116,7 +116,7 @@ class WorkloadDecider:
         causes = {
             (pod.stable_path, *cause)
             for pod in future_pods(request.object, profile, namespace)
-            for cause in self._refused(request, pod.manifest)
+            for cause in self._causes_of_refusal(request, pod.manifest)
         }
         return [
             finding
@@ -124,7 +124,9 @@ class WorkloadDecider:
             if (finding.stable_path, *_key_of_cause(finding)) in causes and not finding.api_refuses
         ]
 
-    def _refused(self, request: AdmissionRequest, pod: Json) -> Iterable[tuple[str, str, str]]:
+    def _causes_of_refusal(
+        self, request: AdmissionRequest, pod: Json
+    ) -> Iterable[tuple[str, str, str]]:
         """Why `pod` will be refused."""
         context = request.context._replace(operation="CREATE")
         remaining = fix(pod, self._rules, context, steps=request.steps).remaining.findings
@@ -178,7 +180,7 @@ class Decider:
         request = admission_request(review, mode, today, self._inventory)
         if request is None:
             return IGNORED_DECISION
-        return self._complete(decide_within_bounds(self._mutate, request, steps))
+        return self._with_reasons_and_contact(decide_within_bounds(self._mutate, request, steps))
 
     def validate(
         self,
@@ -194,9 +196,9 @@ class Decider:
         request = admission_request(review, mode, today, self._inventory)
         if request is None or not request.is_validated:
             return IGNORED_DECISION
-        return self._complete(decide_within_bounds(self._validate, request, steps))
+        return self._with_reasons_and_contact(decide_within_bounds(self._validate, request, steps))
 
-    def _complete(self, decision: Decision) -> Decision:
+    def _with_reasons_and_contact(self, decision: Decision) -> Decision:
         """`decision` with its reasons, and with whom to ask."""
         if decision.rule_outcomes and not decision.reasons:
             decision = decision._replace(reasons=reasons_of(decision, self._families))
@@ -238,7 +240,7 @@ class Decider:
         remaining, fixed, operations = result.remaining, result.fixed, result.operations
         if len(operations) > MAX_OPERATIONS:
             reason = f"its more than {MAX_OPERATIONS:,} faults"
-            return not_evaluated(request.review, request.mode, reason)
+            return not_evaluated_decision(request.review, request.mode, reason)
         if request.mode is not Action.DENY:
             operations = []
         elif only is None:

@@ -86,12 +86,18 @@ WORKLOAD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
 API_REFUSED = dict.fromkeys(Action, "api-refused")
 """By a finding's action, the outcome for what the API server itself refuses next."""
 
-FIXED, WOULD_BE_FIXED = "fixed", "would-be-fixed"
-EXCEPTED, NOT_EVALUATED = "excepted", "not-evaluated"
-FIX_OUTCOMES = (FIXED, WOULD_BE_FIXED)
+FIXED_OUTCOME, WOULD_BE_FIXED_OUTCOME = "fixed", "would-be-fixed"
+EXCEPTED_OUTCOME, NOT_EVALUATED_OUTCOME = "excepted", "not-evaluated"
+FIX_OUTCOMES = (FIXED_OUTCOME, WOULD_BE_FIXED_OUTCOME)
 RULE_OUTCOMES = frozenset(
     {
-        *(FIXED, WOULD_BE_FIXED, EXCEPTED, NOT_EVALUATED, "api-refused"),
+        *(
+            FIXED_OUTCOME,
+            WOULD_BE_FIXED_OUTCOME,
+            EXCEPTED_OUTCOME,
+            NOT_EVALUATED_OUTCOME,
+            "api-refused",
+        ),
         *("denied", "would-be-denied", "warned", "would-be-warned", "audited"),
     }
 )
@@ -112,9 +118,9 @@ def rule_outcomes(
     strongest: dict[str, Action] = {}
     for finding in findings:
         strongest[finding.rule] = max(finding.action, strongest.get(finding.rule, Action.OFF))
-    fix_outcome = FIXED if patched else WOULD_BE_FIXED
+    fix_outcome = FIXED_OUTCOME if patched else WOULD_BE_FIXED_OUTCOME
     return {
-        **dict.fromkeys(excepted, EXCEPTED),
+        **dict.fromkeys(excepted, EXCEPTED_OUTCOME),
         **{rule: outcome_by_action[action] for rule, action in strongest.items()},
         **{finding.rule: fix_outcome for finding in fixed},
     }

@@ -14,7 +14,7 @@ from rules.finding import Action, Finding
 from webhook.admission.decision import (
     CLEAN_DECISION,
     NO_TEXTS,
-    NOT_EVALUATED,
+    NOT_EVALUATED_OUTCOME,
     Decision,
     DecisionReason,
     Outcome,
@@ -56,7 +56,7 @@ _DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unre
 def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
     """Whether `manifest`, a new Pod, was applied from a file that `operations` contradict."""
     metadata = as_object(manifest.get("metadata"))
-    return _is_applied(metadata) and any(_contradicts(manifest, o) for o in operations)
+    return _is_applied(metadata) and any(_contradicts_manifest(manifest, o) for o in operations)
 
 
 def _is_applied(metadata: Mapping[str, Any]) -> bool:
@@ -67,7 +67,7 @@ def _is_applied(metadata: Mapping[str, Any]) -> bool:
     return any(manager.get("operation") == APPLY_OPERATION for _, manager in managers)
 
 
-def _contradicts(manifest: Any, operation: Operation) -> bool:
+def _contradicts_manifest(manifest: Any, operation: Operation) -> bool:
     if operation["op"] != "add":
         return True
     path = as_text(operation["path"])
@@ -159,16 +159,16 @@ MAX_OPERATIONS = 1_000
 
 def too_large_reason(request: AdmissionRequest) -> str:
     """Why the objects of the request are too large to be evaluated; empty if they are not."""
-    size = request.review.size
+    size = request.review.size_bytes
     return oversized_reason(request.object, size) or oversized_reason(request.old, size)
 
 
-def not_evaluated(
+def not_evaluated_decision(
     review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE_REASON
 ) -> Decision:
     """The decision about an object that is not evaluated, `because` of a bound or of time."""
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
-    reasons = (DecisionReason(because, NOT_EVALUATED),)
+    reasons = (DecisionReason(because, NOT_EVALUATED_OUTCOME),)
     if (review.is_pod or review.is_claim) and mode is Action.DENY:
         by_rule = {because: "denied"}
         return Decision(
@@ -180,7 +180,7 @@ def not_evaluated(
             reasons=reasons,
         )
     warnings = [] if mode is Action.AUDIT else [line]
-    by_rule = {because: NOT_EVALUATED}
+    by_rule = {because: NOT_EVALUATED_OUTCOME}
     return Decision(
         "not-evaluated",
         warnings=warnings,
@@ -210,7 +210,7 @@ def decide_within_bounds(
     # A pod that exists already may be labelled, however large it is.
     if request.is_pod and request.is_unchanged:
         return CLEAN_DECISION
-    return not_evaluated(request.review, request.mode, reason)
+    return not_evaluated_decision(request.review, request.mode, reason)
 
 
 def evaluate_request(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:

@@ -82,7 +82,7 @@ def admission_request(
     ):
         return None
     is_new = review.operation == "CREATE"
-    if not is_new and review.is_pod and _is_same_pod(raw, as_object(review.old)):
+    if not is_new and review.is_pod and _is_same_for_rules(raw, as_object(review.old)):
         return None  # such as one without a finalizer, which must always go
     operation: Literal["CREATE", "UPDATE"] = "CREATE" if is_new else "UPDATE"
     context = Context(today, review.namespace, review.user, operation, inventory=inventory)
@@ -99,7 +99,7 @@ def admission_request(
     return request._replace(context=context._replace(user=user))
 
 
-def _is_same_pod(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Whether an update leaves everything of a pod as it was that rules read.
 
     A pod that is being deleted keeps its GPU until it has ended, so it is evaluated like any other.

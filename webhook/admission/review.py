@@ -116,7 +116,7 @@ class AdmissionReview(NamedTuple):
 
     - `resource`: the plural name, with a subresource after a slash: `pods/ephemeralcontainers`.
     - `object`: the new object; `old`: the one that it replaces. Either may be None.
-    - `size`: the length of the whole review in bytes.
+    - `size_bytes`: the length of the whole review in bytes.
     """
 
     uid: str
@@ -131,7 +131,7 @@ class AdmissionReview(NamedTuple):
     object: Json
     old: Json
     dry_run: bool
-    size: int
+    size_bytes: int
 
     @property
     def is_pod(self) -> bool:
@@ -173,7 +173,7 @@ def decode_head(body: bytes) -> AdmissionReview:
     found = _OBJECT_KEY_PATTERN.search(body)
     if found is None:
         raise MalformedReviewError("the request has no object")
-    return decode(body[: found.start()] + b"}}")._replace(size=len(body))
+    return decode(body[: found.start()] + b"}}")._replace(size_bytes=len(body))
 
 
 def _parse_json(body: bytes, codec: Codec) -> Any:
@@ -211,7 +211,7 @@ def _review(version: str, request: dict[str, Any], size: int) -> AdmissionReview
         object=new,
         old=old,
         dry_run=request.get("dryRun") is True,
-        size=size,
+        size_bytes=size,
     )
 
 

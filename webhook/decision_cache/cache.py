@@ -44,9 +44,9 @@ class DecisionCache:
         """How many reviews were answered by a kept decision, and how many by a new one."""
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the decisions take."""
-        return self._answers.size + self._reader.size if self._decider else 0
+        return self._answers.kept_bytes + self._reader.kept_bytes if self._decider else 0
 
     def answer(
         self, decider: Decider, today: datetime.date, path: str, body: bytes
@@ -56,7 +56,7 @@ class DecisionCache:
         TooManyStepsError; MemoryError.
         """
         if decider is not self._decider or today != self._today:
-            self._forget(decider, today)
+            self._clear_for(decider, today)
         if len(body) > LARGE_OBJECT_BYTES:
             return None  # the long way compares it with the bounds
         reading = self._reader.read(path, body)
@@ -65,10 +65,10 @@ class DecisionCache:
         kept = self._answers.get((reading.head, reading.spec))
         if kept is not None:
             self.hits += 1
-            return kept.to(reading.envelope)
+            return kept.for_envelope(reading.envelope)
         return self._decide(decider, path, reading)
 
-    def _forget(self, decider: Decider, today: datetime.date) -> None:
+    def _clear_for(self, decider: Decider, today: datetime.date) -> None:
         half = self._max_bytes // 2
         self._reader = ReviewReader(decider, half)
         self._answers: BoundedMap[tuple[bytes, bytes], ReusableAnswer] = BoundedMap(half)
@@ -88,7 +88,7 @@ class DecisionCache:
         except Exception:  # noqa: BLE001  # the long way meets the same bug, and reports it
             return None
         found = reusable_answer(route, decision)
-        answer = found.to(envelope)
+        answer = found.for_envelope(envelope)
         if _names_a_placeholder(decision, answer):
             return None
         self.misses += 1

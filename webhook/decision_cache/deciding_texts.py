@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.json import Decoder, Encoder
 
 from rules.base.caching import BoundedCache
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.engine.relevant_names import (
     RULES_ABOUT_EVERY_IMAGE,
     is_launcher_image,
@@ -54,7 +54,7 @@ class BoundedMap(Generic[K, V]):
         self._young_bytes = self._old_bytes = 0
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the entries take."""
         return self._young_bytes + self._old_bytes
 
@@ -119,11 +119,11 @@ class SpecTexts:
         self._kept: BoundedMap[tuple[bytes, tuple[str, ...]], bytes] = BoundedMap(max_bytes)
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the texts take."""
-        return self._kept.size
+        return self._kept.kept_bytes
 
-    def text(self, spec: bytes, image_patterns: tuple[str, ...]) -> bytes | None:
+    def deciding_text(self, spec: bytes, image_patterns: tuple[str, ...]) -> bytes | None:
         """The part of `spec` on which the decision depends, as JSON.
 
         None if `spec` writes characters of names as escapes, for which the texts of two equal specs
@@ -143,7 +143,7 @@ class SpecTexts:
         is_read = self._refers_to_read_variable(spec)
         decoded, renamed = _decode_spec(spec, image_patterns, with_commands=is_read)
         if not is_read:
-            self._drop_values(decoded)
+            self._drop_irrelevant_values(decoded)
         text = _encoder.encode(decoded)
         if _REFERENCE_START in text:  # then any variable may matter
             text = _encoder.encode(_decode_spec(spec, image_patterns, with_commands=is_read)[0])
@@ -157,7 +157,7 @@ class SpecTexts:
         names = _REFERENCE_PATTERN.findall(spec) if _REFERENCE_START in spec else ()
         return any(self._read_variables[name.decode(errors="replace")] for name in names)
 
-    def _drop_values(self, spec: PodSpec) -> None:
+    def _drop_irrelevant_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
         for container in _containers(spec):
             if env := container.env:
@@ -270,11 +270,11 @@ class HeadTexts:
         self._kept: BoundedMap[_HeadKey, HeadText] = BoundedMap(max_bytes)
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the texts take."""
-        return self._kept.size
+        return self._kept.kept_bytes
 
-    def text(self, path: str, request: Request, namespace: str) -> HeadText | None:
+    def deciding_text(self, path: str, request: Request, namespace: str) -> HeadText | None:
         """The part of `request`, sent to `path`, on which the decision depends, without the spec.
 
         The exceptions for `namespace` apply to the pod. None if it has too many keys, or was made
@@ -300,7 +300,7 @@ class HeadTexts:
         owner_kind, owner_name = controller.kind or "", controller.name or ""
         for owner in owners or ():
             owner.name = UNSET
-        annotations, labels = self._read_part(annotations), self._read_part(labels)
+        annotations, labels = self._relevant_part(annotations), self._relevant_part(labels)
         metadata = ReadMetadata(*names, sent.namespace, annotations, labels, owners)
         text = _encoder.encode(Head(path, request.namespace, user, metadata))
         found = HeadText(text, owner_kind, owner_name)
@@ -309,7 +309,7 @@ class HeadTexts:
         self._kept.put(key, found, texts + _HEAD_ENTRY_BYTES)
         return found
 
-    def _read_part(self, texts: Texts) -> Texts:
+    def _relevant_part(self, texts: Texts) -> Texts:
         """The annotations or labels that matter, and whether there are others.
 
         A patch that removes the only one removes the whole map.

@@ -39,9 +39,9 @@ class ReviewReader:
         self._image_patterns = ImagePatterns(decider.rules)
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes are kept."""
-        return self._heads.size + self._specs.size
+        return self._heads.kept_bytes + self._specs.kept_bytes
 
     def read(self, path: str, body: bytes) -> PodReview | None:
         """The review in `body`, sent to `path`; None if it is no review of an ordinary new pod."""
@@ -54,10 +54,10 @@ class ReviewReader:
                 if manager.operation == APPLY_OPERATION:
                     return None
             namespace = _namespace_of(request)
-            head = self._heads.text(path, request, namespace)
+            head = self._heads.deciding_text(path, request, namespace)
             if head is None:
                 return None
-            spec = self._specs.text(bytes(pod.spec), self._image_patterns[namespace])
+            spec = self._specs.deciding_text(bytes(pod.spec), self._image_patterns[namespace])
             if spec is None:
                 return None
         except (MsgspecError, RecursionError, UnicodeDecodeError):
@@ -107,5 +107,5 @@ def review_of(reading: PodReview) -> AdmissionReview:
         object={"apiVersion": "v1", "kind": "Pod", "metadata": head["metadata"], "spec": spec},
         old=None,
         dry_run=False,
-        size=len(reading.head) + len(reading.spec),
+        size_bytes=len(reading.head) + len(reading.spec),
     )

@@ -37,7 +37,10 @@ _PIPE_SECONDS = 10
 
 
 class LateError(Exception):
-    """There is no answer in time. No TimeoutError: that is an OSError, as errors of a pipe are."""
+    """There is no answer in time.
+
+    It is not TimeoutError, because that is an OSError, as errors of a pipe are.
+    """
 
 
 class WorkerProcess:
@@ -188,14 +191,16 @@ class Evaluator:
     async def _answer_all(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while waiting := self._next():
+            while waiting := self._next_waiting_task():
                 if waiting.answer.done():  # its time was over while it waited
                     continue
                 if time.monotonic() > waiting.begin_before:
                     waiting.answer.set_exception(LateError())
                     continue
                 try:
-                    found = await loop.run_in_executor(self._thread, self._exchange, waiting.task)
+                    found = await loop.run_in_executor(
+                        self._thread, self._answer_with_retry, waiting.task
+                    )
                 except Exception as error:  # noqa: BLE001  # it is raised where the answer is awaited
                     if not waiting.answer.done():
                         waiting.answer.set_exception(error)
@@ -205,7 +210,7 @@ class Evaluator:
         finally:
             self._running = None
 
-    def _next(self) -> _WaitingTask | None:
+    def _next_waiting_task(self) -> _WaitingTask | None:
         """The first review of the tenant whose turn it is."""
         while self._queues:
             tenant = next(iter(self._queues))
@@ -216,21 +221,21 @@ class Evaluator:
             return waiting
         return None
 
-    def _exchange(self, task: EvaluationTask) -> Answer:
+    def _answer_with_retry(self, task: EvaluationTask) -> Answer:
         """Runs in the thread, so for one review at a time."""
         try:
-            return self._ask(task)
+            return self._ask_worker(task)
         except (EOFError, OSError):
             # A worker that has used much memory ends after its answer.
             self._forget_worker()
         try:
-            return self._ask(task)
+            return self._ask_worker(task)
         except (EOFError, OSError) as error:
             self._forget_worker()
             self.ended_workers += 1
             raise NotEvaluatedError("the memory that it takes") from error
 
-    def _ask(self, task: EvaluationTask) -> Answer:
+    def _ask_worker(self, task: EvaluationTask) -> Answer:
         if self._is_closed:
             raise LateError
         worker = self._worker = self._worker or WorkerProcess()

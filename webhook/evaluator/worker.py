@@ -133,5 +133,5 @@ class EvaluatorError(Exception):
     """The worker failed because of a bug in gpuward."""
 
     def __init__(self, bug: BugReport) -> None:
-        super().__init__(bug.error)
+        super().__init__(bug.error_type)
         self.bug = bug

@@ -62,7 +62,7 @@ class CertificateReloader:
 
     def _active_fields(self) -> dict[str, Any]:
         """The certificate that is served instead of a refused one, if there is any."""
-        return {"active": self._fingerprint()} if self._certificate.ready else {}
+        return {"active": self._fingerprint()} if self._certificate.is_ready else {}
 
     def _fingerprint(self) -> str:
         return (self._certificate.fingerprint or "")[:_FINGERPRINT_CHARACTERS]

@@ -57,12 +57,12 @@ class CheckedFiles(Generic[V]):
         self._checked_at = 0.0
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the files are used, and will be for half of `STALE_SECONDS` at least."""
-        return not self.error and self._age <= STALE_SECONDS / 2
+        return not self.error and self._age_seconds <= STALE_SECONDS / 2
 
     @property
-    def _age(self) -> float:
+    def _age_seconds(self) -> float:
         """The seconds since the files were checked. A time that lies ahead is as wrong."""
         return abs(self.clock() - self._checked_at)
 
@@ -82,7 +82,7 @@ class CheckedFiles(Generic[V]):
         if contents != self._contents:
             checked, self._parsed = self._parse(contents)
             self._contents, self._checked_at = contents, checked.timestamp()
-        if self._age > STALE_SECONDS:
+        if self._age_seconds > STALE_SECONDS:
             checked = datetime.datetime.fromtimestamp(self._checked_at, tz=datetime.UTC)
             raise ValueError(
                 f"it was checked at {checked:%Y-%m-%d %H:%M} UTC, which is too long ago"
@@ -127,9 +127,9 @@ class GpuExceptionsFile:
         return self._file.error or self._bug
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the file is used, and will be for a while."""
-        return not self._bug and self._file.valid
+        return not self._bug and self._file.is_valid
 
     def reload(self) -> bool:
         """Read the file again; whether other objects are to be used than before."""
@@ -185,9 +185,9 @@ class InventoryFiles:
         return self._files.used
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the files are used, and will be for a while."""
-        return self._files.valid
+        return self._files.is_valid
 
     def reload(self) -> bool:
         """Read the files again; whether something else is known than before."""

@@ -109,7 +109,7 @@ class PolicyReloader:
         return self._active
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether there is an active policy."""
         return self._active is not None
 
@@ -156,9 +156,9 @@ class PolicyReloader:
             content = read_policy_file(self._path)
         except PolicyError as error:
             self._pending = None
-            return self._fail(str(error))
+            return self._keep_after_failure(str(error))
         if content == self._content:
-            return self._keep()
+            return self._keep_active()
         if content != self._pending or content == self._failed:
             self._pending = content
             return ""
@@ -166,16 +166,16 @@ class PolicyReloader:
             self._activate(PolicySource(content, self._path, self._profiles))
         except PolicyError as error:
             self._failed = content
-            return self._fail(str(error))
+            return self._keep_after_failure(str(error))
         return "loaded"
 
-    def _keep(self) -> ReloadResult:
+    def _keep_active(self) -> ReloadResult:
         """The file holds the active policy, perhaps again after a faulty one."""
         self._pending, self._failed = None, None
         restored, self.last_error = bool(self.last_error), ""
         return "restored" if restored else ""
 
-    def _fail(self, reason: str) -> ReloadResult:
+    def _keep_after_failure(self, reason: str) -> ReloadResult:
         if reason == self.last_error:
             return ""
         self.last_error = reason

@@ -26,7 +26,7 @@ from webhook.admission.answer import (
     shorten_name,
 )
 from webhook.admission.decider import Decider
-from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated
+from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated_decision
 from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.decision_cache import new_decision_cache
 from webhook.evaluator.evaluator import EvaluationTask, Evaluator, NotEvaluatedError
@@ -102,7 +102,7 @@ class WebhookHandler:
         except Exception as error:  # noqa: BLE001  # the caller must not see details of our bugs
             self._metrics.count_internal_error()
             bug = error.bug if isinstance(error, EvaluatorError) else bug_of(error)
-            self._log.bug("not answered", bug)
+            self._log.write_bug("not answered", bug)
             response = error_response(HttpError(500, "internal", "gpuward failed"))
         if self.draining:
             response.force_close()
@@ -121,7 +121,7 @@ class WebhookHandler:
             found = self._answer_at_once(request.path, route, body)
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
-                found = await self._answer_elsewhere(request.path, route, body, deadline)
+                found = await self._answer_in_worker(request.path, route, body, deadline)
         except MalformedReviewError as error:
             raise HttpError(400, "malformed", str(error)) from error
         self._record(route, found, time.monotonic() - started)
@@ -153,10 +153,10 @@ class WebhookHandler:
             raise
         except Exception as error:  # noqa: BLE001  # the review is decided without the cache
             self._metrics.count_internal_error()
-            self._log.bug("cache failed", bug_of(error), path=path)
+            self._log.write_bug("cache failed", bug_of(error), path=path)
             return None
 
-    async def _answer_elsewhere(
+    async def _answer_in_worker(
         self, path: str, route: Route, body: bytes, deadline: float
     ) -> Answer:
         """The answer of the evaluator; that the object is not evaluated, if there is none."""
@@ -165,7 +165,7 @@ class WebhookHandler:
         try:
             return await self.evaluator.answer(task, tenant=head.namespace or head.user)
         except NotEvaluatedError as error:
-            decision = not_evaluated(head, route.mode, str(error), because=TIMEOUT_REASON)
+            decision = not_evaluated_decision(head, route.mode, str(error), because=TIMEOUT_REASON)
             decider = self._policy.active.decider
             return encode_answer(head, route, decider.with_contact(decision))
 
@@ -175,7 +175,7 @@ class WebhookHandler:
         if found.bug is not None:
             self._metrics.count_internal_error()
             uid = shorten_name(found.envelope.uid)
-            self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
+            self._log.write_bug("not evaluated", found.bug, uid=uid, path=route.webhook)
         if found.details:
             level = "error" if found.failures else "info"
             user = self._shown_user(found.envelope.user)

@@ -77,12 +77,12 @@ class BodyReader:
         self._limits = limits
         self.waiting = 0
         """How many requests wait for the rest of their body."""
-        self.large_bytes = 0
+        self.reserved_large_body_bytes = 0
         """How many bytes are reserved for large bodies that are being read."""
         self._empty = asyncio.Event()
         self._empty.set()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Return when no request waits for its body."""
         await self._empty.wait()
 
@@ -115,10 +115,10 @@ class BodyReader:
         large = size if size > limits.small_body_bytes else 0
         if self.waiting >= limits.in_flight:
             raise _too_many("in_flight", "requests")
-        if large and self.large_bytes + large > limits.large_bodies_bytes:
+        if large and self.reserved_large_body_bytes + large > limits.large_bodies_bytes:
             raise _too_many("large_bodies", "large bodies")
         self.waiting += 1
-        self.large_bytes += large
+        self.reserved_large_body_bytes += large
         self._empty.clear()
         try:
             async with asyncio.timeout(limits.read_seconds):
@@ -127,7 +127,7 @@ class BodyReader:
             raise HttpError(408, "slow", "the body took too long to arrive") from error
         finally:
             self.waiting -= 1
-            self.large_bytes -= large
+            self.reserved_large_body_bytes -= large
             if not self.waiting:
                 self._empty.set()
 

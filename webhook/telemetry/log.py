@@ -154,13 +154,13 @@ class Log:
             self._second, self._second_text = second, f"{moment:%Y-%m-%dT%H:%M:%S}"
         return f"{self._second_text}.{milliseconds % 1_000:03}+00:00"
 
-    def internal_error(self, event: str, error: BaseException, **fields: Any) -> None:
+    def write_internal_error(self, event: str, error: BaseException, **fields: Any) -> None:
         """Write one line about a bug that raised `error`."""
-        self.bug(event, bug_of(error), **fields)
+        self.write_bug(event, bug_of(error), **fields)
 
-    def bug(self, event: str, bug: BugReport, **fields: Any) -> None:
+    def write_bug(self, event: str, bug: BugReport, **fields: Any) -> None:
         """Write one line about a bug."""
-        self.write("error", event, error=bug.error, traceback=bug.traceback, **fields)
+        self.write("error", event, error=bug.error_type, traceback=bug.traceback, **fields)
 
     def capture_stdlib_logging(self) -> None:
         """Also write the warnings that libraries log by `logging`, in the same form."""

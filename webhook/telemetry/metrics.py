@@ -86,7 +86,7 @@ class ServerState(NamedTuple):
         int,
         MetricInfo(_Gauge, "waiting_requests", "Requests whose body has not arrived completely."),
     ]
-    large_bytes: Annotated[
+    reserved_large_body_bytes: Annotated[
         int,
         MetricInfo(
             _Gauge, "large_body_bytes", "Bytes reserved for large bodies that are being read."
@@ -166,7 +166,7 @@ class ServerState(NamedTuple):
     build: Mapping[str, str]
 
 
-_METRICS: dict[str, MetricInfo] = {
+_METRIC_INFO_BY_FIELD: dict[str, MetricInfo] = {
     field: hint.__metadata__[0]
     for field, hint in get_type_hints(ServerState, include_extras=True).items()
     if hasattr(hint, "__metadata__")
@@ -175,7 +175,7 @@ _METRICS: dict[str, MetricInfo] = {
 
 def state_metrics(state: ServerState) -> Iterator[Metric]:
     """The metrics of one scrape."""
-    for field, (kind, name, text) in _METRICS.items():
+    for field, (kind, name, text) in _METRIC_INFO_BY_FIELD.items():
         value = getattr(state, field)
         if value is not None:
             yield kind(f"gpuward_{name}", text, value)

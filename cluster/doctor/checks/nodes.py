@@ -15,8 +15,8 @@ from cluster.doctor.rows import Row, names, not_known, ok, wrong
 from cluster.source.objects import DAEMON_SETS, MUTATING, NODES, PODS, SLICES, VALIDATING, Object
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import as_object, as_text
+from rules.base.text_matching import matches_any
 from rules.base.traits import NODE, WEBHOOK_CONFIGURATION, satisfies
-from rules.base.words import matches_any
 from rules.engine.fixing import check
 from rules.finding import Action
 from rules.gpu.images import image_name, image_tag

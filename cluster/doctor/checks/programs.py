@@ -50,7 +50,7 @@ def _program(program: Program, image: str, subject: str) -> Row:
     version = image_tag(image)
     if parse_version(version) is None:
         return _without_version(image, subject)
-    compare = f"compare it with {program.releases}"
+    compare = f"compare it with {program.releases_url}"
     if not program.advisories:
         message = f"{program.title} is {version}, of which no requirement and no bulletin is known"
         return not_known(_VERSIONS, subject, message, compare)
@@ -66,7 +66,7 @@ def _program(program: Program, image: str, subject: str) -> Row:
         fixed = f"{others} or {newest.fixed_version}" if others else newest.fixed_version
         remedy = f"install {fixed}, or newer; see {newest.source.url}"
         return wrong(_VERSIONS, subject, message, remedy)
-    message = f"no bulletin up to {newest.source.updated} concerns {version} of {program.title}"
+    message = f"no bulletin up to {newest.source.update_date} concerns {version} of {program.title}"
     return ok(_VERSIONS, subject, message)
 
 
@@ -171,7 +171,7 @@ def _row(daemon_set: DaemonSet, image: str) -> Row:
         return not_known(
             _CONTAINER_TOOLKIT, daemon_set.subject, message, "wait until all pods are replaced"
         )
-    message = f"no bulletin up to {_NEWEST.source.updated} concerns {version}"
+    message = f"no bulletin up to {_NEWEST.source.update_date} concerns {version}"
     return ok(_CONTAINER_TOOLKIT, daemon_set.subject, message)
 
 

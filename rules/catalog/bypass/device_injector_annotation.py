@@ -55,7 +55,7 @@ from rules.gpu.volumes import (
     GPU_MAJOR_NUMBERS,
     clean_path,
     is_gpu_file,
-    is_helper_file,
+    is_helper_device_file,
 )
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -133,7 +133,7 @@ def _shows_all_gpus(path: str) -> bool:
 
 
 def _is_gpu_of_others(path: str, pod: Pod) -> bool:
-    return is_gpu_file(path) and not (is_helper_file(path) and pod_requests_gpu(pod))
+    return is_gpu_file(path) and not (is_helper_device_file(path) and pod_requests_gpu(pod))
 
 
 def _is_gpu_number(number: str) -> bool:

@@ -37,7 +37,7 @@ from rules.gpu.visibility import (
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+VISIBILITIES_WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -45,7 +45,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         for variable, known in visible_variables(container).items():
             if (
-                visibility(container, variable) in WITHOUT_DEVICES
+                visibility(container, variable) in VISIBILITIES_WITHOUT_DEVICES
                 and is_for_requested_gpu(known, container)
                 and uses_device_plugin(container)
             ):

@@ -180,12 +180,12 @@ def _revealed_directory(mount: HostMount) -> str:
     """The first directory that `mount` shows in whole or in part; empty if none, or for `/`."""
     known, above = (
         (EFFECTS_OF_READING, _FIRST_READABLE_PATH_BELOW)
-        if mount.read_only
+        if mount.is_read_only
         else (EFFECTS_BY_PATH, _FIRST_PATH_BELOW)
     )
     if mount.path in above:
         return above[mount.path]
-    if not mount.read_only and mount.path.startswith(_PCI_DEVICE_PREFIXES):
+    if not mount.is_read_only and mount.path.startswith(_PCI_DEVICE_PREFIXES):
         return f"{_PCI_PREFIX}*"
     return next((path for path in _directories_up(mount.path) if path in known), "")
 

@@ -78,7 +78,7 @@ def _finding_of_unread_commands(container: Container) -> Finding:
 
 def _run_options(command: Command) -> Iterator[tuple[Path, RunOption]]:
     for option in run_options(command.texts):
-        yield command.path(option.word), option
+        yield command.path(option.word_index), option
     for path, text in command:
         for found in find_run_options(text):
             yield path, found.option

@@ -29,8 +29,8 @@ References
 
 from collections.abc import Iterator
 
+from rules.base.text_matching import matches
 from rules.base.traits import GPU_VARIABLE
-from rules.base.words import matches
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     Visibility,

@@ -29,8 +29,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
+from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import CLAIM_OBJECT
-from rules.base.words import has_placeholder, nearest_word
 from rules.objects.kubernetes_objects import DeviceRequest
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 

@@ -27,8 +27,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import KNOWN_CLAIMS, RESOURCE_CLAIMS_OF_POD
-from rules.base.words import has_placeholder, nearest_word
 from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, TEMPLATE_NAME_FIELD, declared_claims
 from rules.inventory.inventory import Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.objects.container import POD_SPEC

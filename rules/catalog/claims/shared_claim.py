@@ -20,8 +20,8 @@ References
 """
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU_WORKLOAD
-from rules.base.words import has_placeholder
 from rules.gpu.claims import (
     CLAIM_NAME_FIELD,
     CLAIMS_FIELD,

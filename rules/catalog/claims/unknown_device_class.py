@@ -24,8 +24,8 @@ References
 from itertools import islice
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import has_few_typos, has_placeholder
 from rules.base.traits import CLAIM_OBJECT
-from rules.base.words import has_few_typos, has_placeholder
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass
 from rules.profile.platforms.device_attributes import VENDOR_CLASSES

@@ -36,8 +36,8 @@ References
 - kubernetes/autoscaler, `cluster-autoscaler/cloudprovider/aws/README.md` (the label on EKS)
 """
 
+from rules.base.text_matching import matches_any
 from rules.base.traits import NODE, NODE_POOL
-from rules.base.words import matches_any
 from rules.placement.gpu_nodes import is_gpu_label
 from rules.placement.node_labels import (
     NodeSettings,

@@ -16,8 +16,8 @@ References
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 """
 
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import NODE, NODE_POOL
-from rules.base.words import has_placeholder
 from rules.placement.node_labels import MODE_LABEL, PLACEMENT_LABEL, SHARING_MODES, labels_by_node
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 

@@ -33,8 +33,8 @@ from collections import Counter
 
 from rules.base.json_values import display
 from rules.base.quantity import invalid_count_reason, parse
+from rules.base.text_matching import matches_any
 from rules.base.traits import QUOTA
-from rules.base.words import matches_any
 from rules.gpu.amounts import api_refuses_count
 from rules.gpu.quotas import counts_claims
 from rules.gpu.resource_names import renaming_fix

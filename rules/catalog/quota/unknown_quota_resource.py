@@ -26,8 +26,8 @@ References
 from collections import Counter
 
 from rules.base.json_values import display
+from rules.base.text_matching import matches_any
 from rules.base.traits import QUOTA
-from rules.base.words import matches_any
 from rules.gpu.resource_names import misspelt_resources, renaming_fix
 from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule

@@ -81,10 +81,10 @@ def _exceeded_limit(
     if 1 <= max_devices < amount.value:
         limit = f"a node is expected to have at most {max_devices} devices"
         return limit, _advice(amount, max_devices)
-    if selected and resource.sharing == "whole" and selected.largest < amount.value:
+    if selected and resource.sharing == "whole" and selected.max_devices < amount.value:
         return (
-            f"a node with {display(selected.label)} has {selected.largest}",
-            f"ask for at most {selected.largest}, or select nodes with more",
+            f"a node with {display(selected.label)} has {selected.max_devices}",
+            f"ask for at most {selected.max_devices}, or select nodes with more",
         )
     return None
 

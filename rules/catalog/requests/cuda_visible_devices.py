@@ -19,8 +19,8 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
-from rules.base.words import has_placeholder
 from rules.gpu.devices import whole_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 

@@ -96,17 +96,17 @@ def _may_span_pods(pod: Pod) -> bool:
 
 def _findings_of_stated_size(stated: StatedSize) -> Findings:
     gpus = whole_gpus(stated.container)
-    if gpus is None or stated.least <= gpus <= stated.most:
+    if gpus is None or stated.min_gpus <= gpus <= stated.max_gpus:
         return
     name = request_of(stated.container).first_name
-    used, consequence = stated.most, "the rest stays idle"
-    if gpus < stated.least:
-        used = stated.least
-        consequence = f"{stated.name} counts on GPUs that it does not have"
+    used, consequence = stated.max_gpus, "the rest stays idle"
+    if gpus < stated.min_gpus:
+        used = stated.min_gpus
+        consequence = f"{stated.framework} counts on GPUs that it does not have"
     yield Finding(
         path=stated.path,
         key="parallel-size.stated",
-        message=f"{stated.name} is told to use {_gpus_words(used)} ({stated.text}), and "
+        message=f"{stated.framework} is told to use {_gpus_words(used)} ({stated.text}), and "
         f"{stated.container} asks for {gpus} of {display(name)}: {consequence}",
         container=stated.container,
         help="write the same number in both",

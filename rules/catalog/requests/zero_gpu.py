@@ -25,8 +25,8 @@ References
 
 from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
+from rules.base.text_matching import matches_any
 from rules.base.traits import UNUSUAL_AMOUNT
-from rules.base.words import matches_any
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

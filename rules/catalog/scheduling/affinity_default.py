@@ -45,7 +45,7 @@ from rules.placement.node_affinity import (
 from rules.profile.profile import NodeAffinity
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-WEIGHT = 1
+PREFERENCE_WEIGHT = 1
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -90,7 +90,10 @@ def _edits(pod: Pod, wanted: list[NodeAffinity]) -> tuple[Edit, ...]:
 
 
 def _preference(affinity: NodeAffinity) -> dict[str, Any]:
-    return {"weight": WEIGHT, "preference": {"matchExpressions": [expression_for(affinity)]}}
+    return {
+        "weight": PREFERENCE_WEIGHT,
+        "preference": {"matchExpressions": [expression_for(affinity)]},
+    }
 
 
 RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))

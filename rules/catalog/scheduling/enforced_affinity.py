@@ -35,7 +35,7 @@ from typing import Any
 
 from rules.base.json_values import Edit, Path, append, display, put
 from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
-from rules.placement.gpu_nodes import has_placement_elsewhere, matching_resource
+from rules.placement.gpu_nodes import matching_resource, may_be_placed_elsewhere
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
     REQUIRED_AFFINITY,
@@ -56,7 +56,7 @@ from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if it may run where an enforced affinity does not allow it."""
     wanted = [a for a in pod.profile.affinities if a.enforce and matching_resource(pod, a)]
-    if not wanted or pod.exists or has_placement_elsewhere(pod) or not has_writable_affinity(pod):
+    if not wanted or pod.exists or may_be_placed_elsewhere(pod) or not has_writable_affinity(pod):
         return
     if pod.spec.get("nodeName"):
         yield _finding(

@@ -28,8 +28,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU
-from rules.base.words import has_placeholder
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -47,7 +47,7 @@ _OPERATORS_WITHOUT_VALUES = frozenset({"Exists", "DoesNotExist"})
 _NUMERIC_OPERATORS = frozenset({"Gt", "Lt"})
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
-_REFUSED = "the API server refuses it"
+_REFUSED_WORDS = "the API server refuses it"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -78,7 +78,9 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _refused_finding(path: Path, key: str, what: str, advice: str) -> Finding:
-    return Finding(path=path, key=key, message=f"{what}: {_REFUSED}", help=advice, api_refuses=True)
+    return Finding(
+        path=path, key=key, message=f"{what}: {_REFUSED_WORDS}", help=advice, api_refuses=True
+    )
 
 
 def _toleration_faults(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

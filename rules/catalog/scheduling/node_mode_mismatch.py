@@ -26,8 +26,8 @@ from itertools import chain
 from typing import TypeAlias
 
 from rules.base.json_values import Path, display
+from rules.base.text_matching import matches_any
 from rules.base.traits import GPU_RESOURCE, NODE_SELECTION
-from rules.base.words import matches_any
 from rules.gpu.devices import requested_resources
 from rules.placement.node_labels import (
     allowed_values,

@@ -24,8 +24,8 @@ References
 """
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
-from rules.base.words import matches_any
 from rules.gpu.claims import OTHER_VENDOR, declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

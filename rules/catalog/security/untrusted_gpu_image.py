@@ -42,8 +42,8 @@ References
 from collections.abc import Iterable
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder, matches
 from rules.base.traits import GPU
-from rules.base.words import has_placeholder, matches
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import full_repository, has_digest
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

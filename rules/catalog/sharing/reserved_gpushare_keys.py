@@ -64,8 +64,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
+from rules.base.text_matching import matches_any
 from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_METADATA_KEY, GPU_VARIABLE, OLD_GPU_KEY
-from rules.base.words import matches_any
 from rules.finding import sha256_hex
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,

@@ -25,8 +25,8 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import matches_any
 from rules.base.traits import ALIYUN_PREFIX, SHARE
-from rules.base.words import matches_any
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

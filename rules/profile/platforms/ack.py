@@ -82,7 +82,7 @@ COMPUTING_POWER = Feature(
 )
 
 # The container-optimized edition of Alibaba Cloud Linux 3.
-CONTAINER_OPTIMIZED = Feature(
+CONTAINER_OPTIMIZED_SYSTEM = Feature(
     name="ack-container-optimized",
     title="isolation of GPU memory on the container-optimized edition of Alibaba Cloud Linux 3",
     source=SHARING_COMPONENT,
@@ -101,7 +101,12 @@ REGISTERED_CLUSTER_SHARING = Feature(
     ),
 )
 
-FEATURES = (MEMORY_ISOLATION, COMPUTING_POWER, CONTAINER_OPTIMIZED, REGISTERED_CLUSTER_SHARING)
+FEATURES = (
+    MEMORY_ISOLATION,
+    COMPUTING_POWER,
+    CONTAINER_OPTIMIZED_SYSTEM,
+    REGISTERED_CLUSTER_SHARING,
+)
 
 # What a node with the value of `ack.node.gpu.schedule` needs, whatever the cluster.
 _FEATURES_BY_MODE = MappingProxyType(
@@ -121,7 +126,7 @@ def features_of(mode: str, os_image: str, *, is_registered: bool) -> tuple[Featu
         return ()
     features = _FEATURES_BY_MODE[mode]
     if features and _is_container_optimized(os_image):
-        features = (*features, CONTAINER_OPTIMIZED)
+        features = (*features, CONTAINER_OPTIMIZED_SYSTEM)
     return (REGISTERED_CLUSTER_SHARING, *features) if is_registered else features
 
 

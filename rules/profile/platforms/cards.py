@@ -14,26 +14,26 @@ _NVIDIA_DOCS = "https://docs.nvidia.com"
 
 def _hugging_face_page(model: str) -> SourcePage:
     page = f"https://huggingface.co/hardware/{model.lower()}"
-    return SourcePage("Hugging Face", f"hardware, {model}", url=page, read=_READ_DATE)
+    return SourcePage("Hugging Face", f"hardware, {model}", url=page, read_date=_READ_DATE)
 
 
 _MIG_GUIDE = SourcePage(
     "NVIDIA",
     "MIG user guide, supported GPUs",
     url=f"{_NVIDIA_DOCS}/datacenter/tesla/mig-user-guide/supported-gpus.html",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 _GENMOL = SourcePage(
     "NVIDIA",
     "GenMol NIM, support matrix",
     url=f"{_NVIDIA_DOCS}/nim/bionemo/genmol/2.0.0/support-matrix.html",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 _VISION_MODELS = SourcePage(
     "NVIDIA",
     "NIM for vision language models, support matrix",
     url=f"{_NVIDIA_DOCS}/nim/vision-language-models/2.1.1-variant/support-matrix.html",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 _VGPU_H800 = SourcePage(
     "NVIDIA",
@@ -45,36 +45,36 @@ _COMPUTE_ENGINE = SourcePage(
     "Google Cloud",
     "Compute Engine, GPU machine types",
     url="https://cloud.google.com/compute/docs/gpus",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 _AZURE = "https://github.com/MicrosoftDocs/azure-docs/blob/main/articles/virtual-machines"
 _AZURE_ND = SourcePage(
-    "Microsoft Azure", "ND-series", "2020-02-03", f"{_AZURE}/nd-series.md", read=_READ_DATE
+    "Microsoft Azure", "ND-series", "2020-02-03", f"{_AZURE}/nd-series.md", read_date=_READ_DATE
 )
 _AZURE_NDV2 = SourcePage(
-    "Microsoft Azure", "NDv2-series", "2020-02-03", f"{_AZURE}/ndv2-series.md", read=_READ_DATE
+    "Microsoft Azure", "NDv2-series", "2020-02-03", f"{_AZURE}/ndv2-series.md", read_date=_READ_DATE
 )
 _P100_BRIEF = SourcePage(
     "NVIDIA",
     "Tesla P100 PCIe GPU accelerator, product brief PB-08248-001, in a copy",
     "2016-10-03",
     "https://manualmachine.com/pny/tcsp100m16gbpb/8129252-user-manual",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 _HARDWARE_TABLE = SourcePage(
     "Hugging Face",
     "huggingface.js, table of hardware",
     url="https://github.com/huggingface/huggingface.js/blob/main/packages/tasks/src/hardware.ts",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 _A2 = SourcePage(
-    "Cputronic", "NVIDIA A2", url="https://cputronic.com/pt/gpu/nvidia-a2", read=_READ_DATE
+    "Cputronic", "NVIDIA A2", url="https://cputronic.com/pt/gpu/nvidia-a2", read_date=_READ_DATE
 )
 _A800_PCIE = SourcePage(
     "Cputronic",
     "NVIDIA A800 PCIe 40 GB",
     url="https://cputronic.com/de/gpu/nvidia-a800-pcie-40-gb",
-    read=_READ_DATE,
+    read_date=_READ_DATE,
 )
 
 CARDS = (

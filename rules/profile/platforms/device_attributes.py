@@ -29,13 +29,14 @@ class Driver(NamedTuple):
     - `attributes`: the type of each; UNKNOWN_TYPE if it differs between releases.
     - `capacity`: the names of quantities.
     - `values`: all values that an attribute can have.
-    - `lacking`: by class, attributes that its devices never have, and the class whose devices do.
+    - `attributes_lacking_by_class`: for a device class, the attributes that its devices never have,
+      and the class whose devices have them.
     """
 
     attributes: Mapping[str, str]
     capacity: frozenset[str]
     values: Mapping[str, tuple[str, ...]] = {}
-    lacking: Mapping[str, tuple[frozenset[str], str]] = {}
+    attributes_lacking_by_class: Mapping[str, tuple[frozenset[str], str]] = {}
 
 
 _NVIDIA_STRINGS = (

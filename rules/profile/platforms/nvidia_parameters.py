@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_text, display
 from rules.base.quantity import Malformed, Quantity, parse
-from rules.base.words import has_placeholder, nearest_word
+from rules.base.text_matching import has_placeholder, nearest_word
 
 GROUP = "resource.nvidia.com"
 API_VERSION = f"{GROUP}/v1beta1"
@@ -27,7 +27,7 @@ STRATEGIES = (TIME_SLICING_STRATEGY, MPS_STRATEGY)
 # and `api/nvidia.com/resource/v1beta1/sharing.go` and `vfiodeviceconfig.go`.
 GATE_BY_STRATEGY = {TIME_SLICING_STRATEGY: "TimeSlicingSettings", MPS_STRATEGY: "MPSSupport"}
 GATE_BY_KIND = {"VfioDeviceConfig": "PassthroughSupport"}
-INTERVALS = ("Default", "Short", "Medium", "Long")
+TIME_SLICE_INTERVALS = ("Default", "Short", "Medium", "Long")
 SLICING_FIELD, MPS_FIELD = "timeSlicingConfig", "mpsConfig"
 SHARING_FIELDS = {
     GPU_KIND: ("strategy", SLICING_FIELD, MPS_FIELD),
@@ -117,7 +117,7 @@ def _faults_of_sharing(
             yield ParameterFault((*place, field), text, advice)
         elif field == SLICING_FIELD:
             yield from _unknown_fields(settings, ("interval",), (*place, field))
-            yield from _choice_faults(settings, "interval", INTERVALS, (*place, field))
+            yield from _choice_faults(settings, "interval", TIME_SLICE_INTERVALS, (*place, field))
         else:
             yield from _faults_of_mps(settings, (*place, field))
 

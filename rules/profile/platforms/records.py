@@ -14,16 +14,17 @@ Component: TypeAlias = Literal[
 class SourcePage(NamedTuple):
     """The page that a table is from.
 
-    `updated` is the date that the page gives as its last update (ISO 8601), empty if it gives none.
-    `url` is empty if the page is known by its title alone. `read` is the date on which the page was
-    read, empty if it is known by what others quote of it, or if nobody noted the date.
+    - `update_date`: when the page says that it was last updated (ISO 8601); empty if it does not.
+    - `url`: empty if the page is known by its title alone.
+    - `read_date`: when the page was read; empty if it is known only by what others quote of it, or
+      if nobody noted the date.
     """
 
     publisher: str
     title: str
-    updated: str = ""
+    update_date: str = ""
     url: str = ""
-    read: str = ""
+    read_date: str = ""
 
 
 class MinimumVersion(NamedTuple):
@@ -55,13 +56,13 @@ class Advisory(NamedTuple):
 class Program(NamedTuple):
     """A program of a GPU platform whose version the tag of its image states.
 
-    `images` are the last parts of repositories, whatever the registry. `releases` is where its
+    `images` are the last parts of repositories, whatever the registry. `releases_url` is where its
     versions are listed. Without `advisories` no bulletin about it is known.
     """
 
     title: str
     images: tuple[str, ...]
-    releases: str
+    releases_url: str
     advisories: tuple[Advisory, ...] = ()
 
 
