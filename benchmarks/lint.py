@@ -115,7 +115,7 @@ def throughput(name: str, files: list[Path]) -> None:
     def lint(linter: Linter) -> None:  # as `gpuward lint` does with these files
         given = [*inputs([str(file) for file in files])]
         if len(given) > 1:
-            linter.gather(given)
+            linter.gather_inventory(given)
         linter.evaluate(given)
 
     reduce_garbage_collection()

@@ -36,8 +36,8 @@ def new_authority(
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     # No two CAs share a subject, so a verifier never picks the wrong one of a bundle.
-    subject = _name(f"gpuward webhook CA {serial:x}"[:32])
-    builder = _builder(subject, subject, key, serial, now, now + lifetime)
+    subject = _x509_name(f"gpuward webhook CA {serial:x}"[:32])
+    builder = _certificate_builder(subject, subject, key, serial, now, now + lifetime)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(authority=True), critical=True)
     builder = builder.add_extension(_name_constraints(permitted_names), critical=True)
@@ -55,9 +55,9 @@ def sign_leaf(
     key = ec.generate_private_key(ec.SECP256R1())
     not_after = min(now + lifetime, issuer.not_valid_after_utc)
     # The names are in the extension, because a common name is limited to 64 characters.
-    subject = _name("gpuward serving certificate")
+    subject = _x509_name("gpuward serving certificate")
     serial = x509.random_serial_number()
-    builder = _builder(subject, issuer.subject, key, serial, now, not_after)
+    builder = _certificate_builder(subject, issuer.subject, key, serial, now, not_after)
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     for extension, critical in (
         (x509.BasicConstraints(ca=False, path_length=None), True),
@@ -85,7 +85,7 @@ def may_sign_for(authority: x509.Certificate, names: Sequence[str]) -> bool:
     )
 
 
-def _builder(
+def _certificate_builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
@@ -99,7 +99,7 @@ def _builder(
     return builder.add_extension(identifier, critical=False)
 
 
-def _name(text: str) -> x509.Name:
+def _x509_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 

@@ -70,7 +70,7 @@ def parse_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
         raise CertificateError("the certificate cannot be read") from None
 
 
-def bundle(certificates: Iterable[x509.Certificate]) -> bytes:
+def pem_bundle(certificates: Iterable[x509.Certificate]) -> bytes:
     """Return the PEM text of `certificates`, which does not depend on their order."""
     pems = {c.public_bytes(serialization.Encoding.PEM) for c in certificates}
     return b"".join(sorted(pems))
@@ -95,7 +95,7 @@ def is_issued_by(authority: x509.Certificate, certificate: x509.Certificate) -> 
     return True
 
 
-CERTIFICATE, KEY = "tls.crt", "tls.key"
+CERTIFICATE_FILE, KEY_FILE = "tls.crt", "tls.key"
 
 
 def validate_key_pair(
@@ -107,18 +107,18 @@ def validate_key_pair(
     its private key. The certificate must be for `server_name`, unless that is None. Raises
     CertificateError with the reason if a server must not use the certificate.
     """
-    for name, content in ((CERTIFICATE, certificate), (KEY, key)):
+    for name, content in ((CERTIFICATE_FILE, certificate), (KEY_FILE, key)):
         if not content.strip():
             raise CertificateError(f"{name} is empty")
     if not parse_certificates(certificate):
-        raise CertificateError(f"there is no certificate in {CERTIFICATE}")
+        raise CertificateError(f"there is no certificate in {CERTIFICATE_FILE}")
     leaf = parse_key_pair(certificate, key).certificate
     if not is_in_date(leaf, now):
         first, last = leaf.not_valid_before_utc, leaf.not_valid_after_utc
         word = "not valid before" if now < first else "expired at"
         raise CertificateError(f"{word} {(first if now < first else last).isoformat()}")
-    names = names_of(leaf)
-    if server_name is not None and not any(_covers(name, server_name) for name in names):
+    names = certificate_names(leaf)
+    if server_name is not None and not any(_covers_name(name, server_name) for name in names):
         covered = ", ".join(names) or "no name"
         raise CertificateError(f"the certificate is for {covered}, and not for {server_name}")
     if not _may_serve(leaf):
@@ -126,7 +126,7 @@ def validate_key_pair(
     return leaf
 
 
-def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+def certificate_names(certificate: x509.Certificate) -> tuple[str, ...]:
     """Return the DNS names and IP addresses that `certificate` is for.
 
     Raises CertificateError if its extension of names cannot be read.
@@ -141,7 +141,7 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     return (*names.get_values_for_type(x509.DNSName), *(str(address) for address in addresses))
 
 
-def _covers(pattern: str, name: str) -> bool:
+def _covers_name(pattern: str, name: str) -> bool:
     """Return whether a name in a certificate matches `name`; a wildcard matches one label."""
     pattern, name = pattern.lower(), name.lower()
     if pattern.startswith("*."):

@@ -28,12 +28,12 @@ from certs.authority import CA_LIFETIME, LEAF_LIFETIME, may_sign_for, new_author
 from certs.keypairs import (
     CertificateError,
     KeyPair,
+    certificate_names,
     fingerprint,
     is_in_date,
     is_issued_by,
-    names_of,
 )
-from certs.secrets import CertificateState, latest
+from certs.secrets import CertificateState, latest_time
 
 
 class RotationPolicy(NamedTuple):
@@ -67,7 +67,7 @@ class SecretKind(enum.Enum):
     SERVING = "serving"
 
 
-class Change(NamedTuple):
+class SecretChange(NamedTuple):
     """Write one Secret from `state`; `reason` is for the log."""
 
     secret: SecretKind
@@ -75,17 +75,19 @@ class Change(NamedTuple):
     reason: str
 
 
-_RENEWED_AT = 2 / 3  # of the lifetime
-_JITTER = 0.05  # of the lifetime, earlier, so that installations do not renew at the same time
-_MAX_RETIRED = 4  # exceeded only if the replicas can never be observed
+_RENEWAL_SHARE_OF_LIFETIME = 2 / 3  # of the lifetime
+_JITTER_SHARE_OF_LIFETIME = (
+    0.05  # of the lifetime, earlier, so that installations do not renew at the same time
+)
+_MAX_RETIRED_AUTHORITIES = 4  # exceeded only if the replicas can never be observed
 
 
-def decide(
+def next_change(
     state: CertificateState,
     observation: Observation,
     now: datetime.datetime,
     policy: RotationPolicy,
-) -> Change | None:
+) -> SecretChange | None:
     """The next Secret to write; None if there is nothing to do now.
 
     The caller makes the change, publishes the new bundle and calls this again with the new state.
@@ -103,12 +105,12 @@ def renewal_time(certificate: x509.Certificate) -> datetime.datetime:
     start = certificate.not_valid_before_utc
     life = certificate.not_valid_after_utc - start
     share = (certificate.serial_number % 1000) / 1000
-    return start + life * (_RENEWED_AT - _JITTER * share)
+    return start + life * (_RENEWAL_SHARE_OF_LIFETIME - _JITTER_SHARE_OF_LIFETIME * share)
 
 
 def _provide_successor(
     state: CertificateState, now: datetime.datetime, policy: RotationPolicy
-) -> Change | None:
+) -> SecretChange | None:
     signer = state.signer
     if _is_usable(state.successor, now, policy):
         needed = False
@@ -119,10 +121,10 @@ def _provide_successor(
     if needed:
         successor = new_authority(policy.names, now, policy.ca_lifetime)
         new = state._replace(successor=successor, is_persisted=True)
-        return Change(SecretKind.AUTHORITY, new, "a new authority will be published")
+        return SecretChange(SecretKind.AUTHORITY, new, "a new authority will be published")
     if not state.is_persisted:
         # An authority found only in the serving Secret must be stored before that is written.
-        return Change(
+        return SecretChange(
             SecretKind.AUTHORITY,
             state._replace(is_persisted=True),
             "an authority was found in the serving Secret",
@@ -135,7 +137,7 @@ def _promote(
     observation: Observation,
     now: datetime.datetime,
     policy: RotationPolicy,
-) -> Change | None:
+) -> SecretChange | None:
     successor = state.successor
     if successor is None or not _is_usable(successor, now, policy):
         return None
@@ -148,12 +150,12 @@ def _promote(
         return None
     retired, until = state.retired, state.retired_until
     if state.signer is not None:
-        retired = (*retired, state.signer.certificate)[-_MAX_RETIRED:]
+        retired = (*retired, state.signer.certificate)[-_MAX_RETIRED_AUTHORITIES:]
         leaf = state.leaf
         last = leaf.certificate.not_valid_after_utc if leaf else now + policy.leaf_lifetime
-        until = latest((until, last))
+        until = latest_time((until, last))
     new = state._replace(signer=successor, successor=None, retired=retired, retired_until=until)
-    return Change(SecretKind.AUTHORITY, new, "the new authority signs from now on")
+    return SecretChange(SecretKind.AUTHORITY, new, "the new authority signs from now on")
 
 
 def _sign(
@@ -161,7 +163,7 @@ def _sign(
     observation: Observation,
     now: datetime.datetime,
     policy: RotationPolicy,
-) -> Change | None:
+) -> SecretChange | None:
     signer, leaf = state.signer, state.leaf
     if signer is None or not _is_usable(signer, now, policy) or observation.published_for is None:
         return None
@@ -176,12 +178,12 @@ def _sign(
     else:
         return None
     signed = sign_leaf(signer, policy.names, now, policy.leaf_lifetime)
-    return Change(SecretKind.SERVING, state._replace(leaf=signed), reason)
+    return SecretChange(SecretKind.SERVING, state._replace(leaf=signed), reason)
 
 
 def _drop_retired(
     state: CertificateState, observation: Observation, now: datetime.datetime
-) -> Change | None:
+) -> SecretChange | None:
     signer, leaf = state.signer, state.leaf
     if not (state.retired and signer and leaf and observation.replicas):
         return None
@@ -192,7 +194,7 @@ def _drop_retired(
     if state.retired_until is not None and now <= state.retired_until:
         return None
     new = state._replace(retired=(), retired_until=None)
-    return Change(SecretKind.AUTHORITY, new, "no certificate of the old authority is in use")
+    return SecretChange(SecretKind.AUTHORITY, new, "no certificate of the old authority is in use")
 
 
 def _is_propagated(observation: Observation, policy: RotationPolicy) -> bool:
@@ -206,7 +208,7 @@ def _is_leaf_valid(state: CertificateState, now: datetime.datetime, policy: Rota
     if leaf is None or issuer is None or not is_in_date(issuer, now):
         return False
     try:
-        has_names = set(names_of(leaf.certificate)) >= set(policy.names)
+        has_names = set(certificate_names(leaf.certificate)) >= set(policy.names)
     except CertificateError:
         return False
     return has_names and is_in_date(leaf.certificate, now)

@@ -15,19 +15,19 @@ from typing import NamedTuple
 from cryptography import x509
 
 from certs.keypairs import (
-    CERTIFICATE,
-    KEY,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     CertificateError,
     KeyPair,
-    bundle,
     is_issued_by,
     parse_certificates,
     parse_key_pair,
+    pem_bundle,
 )
 
-CA, CA_KEY = "ca.crt", "ca.key"
-NEXT, NEXT_KEY = "next.crt", "next.key"
-RETIRED, RETIRED_UNTIL = "retired.crt", "retired-until"
+CA_FIELD, CA_KEY_FIELD = "ca.crt", "ca.key"
+NEXT_FIELD, NEXT_KEY_FIELD = "next.crt", "next.key"
+RETIRED_FIELD, RETIRED_UNTIL_FIELD = "retired.crt", "retired-until"
 
 
 class CertificateState(NamedTuple):
@@ -50,7 +50,7 @@ class CertificateState(NamedTuple):
 
     def issuer(self) -> x509.Certificate | None:
         """The trusted authority that signed the leaf."""
-        return _issuer(self.leaf, self.trusted)
+        return _issuer_among(self.leaf, self.trusted)
 
 
 def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> CertificateState:
@@ -59,19 +59,19 @@ def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> Cert
     An authority whose key is lost, or that only the serving Secret still has, counts as retired,
     because certificates that it signed are in use.
     """
-    signer = _key_pair(authority, CA, CA_KEY)
-    leaf = _key_pair(serving, CERTIFICATE, KEY)
-    retired = set(_certificates(authority, RETIRED))
-    found = set() if signer else set(_certificates(authority, CA))
-    successor = _key_pair(authority, NEXT, NEXT_KEY)
+    signer = _key_pair(authority, CA_FIELD, CA_KEY_FIELD)
+    leaf = _key_pair(serving, CERTIFICATE_FILE, KEY_FILE)
+    retired = set(_certificates(authority, RETIRED_FIELD))
+    found = set() if signer else set(_certificates(authority, CA_FIELD))
+    successor = _key_pair(authority, NEXT_FIELD, NEXT_KEY_FIELD)
     known = {pair.certificate for pair in (signer, successor) if pair} | retired | found
-    if _issuer(leaf, known) is None:
-        found |= {ca for ca in _certificates(serving, CA) if _issuer(leaf, [ca])}
-    until = _time(authority) or latest(ca.not_valid_after_utc for ca in retired)
+    if _issuer_among(leaf, known) is None:
+        found |= {ca for ca in _certificates(serving, CA_FIELD) if _issuer_among(leaf, [ca])}
+    until = _parse_retired_until(authority) or latest_time(ca.not_valid_after_utc for ca in retired)
     if found and leaf:
-        until = latest((until, leaf.certificate.not_valid_after_utc))
+        until = latest_time((until, leaf.certificate.not_valid_after_utc))
     elif found:
-        until = latest((until, *(ca.not_valid_after_utc for ca in found)))
+        until = latest_time((until, *(ca.not_valid_after_utc for ca in found)))
     trusted = tuple(sorted(retired | found, key=lambda ca: ca.not_valid_after_utc))
     state = CertificateState(signer, successor, trusted, until if trusted else None, leaf)
     present = {name: content for name, content in authority.items() if content}
@@ -82,15 +82,15 @@ def encode_authority(state: CertificateState) -> dict[str, bytes]:
     """The data of the authority's Secret."""
     data: dict[str, bytes] = {}
     for pair, certificate, key in (
-        (state.signer, CA, CA_KEY),
-        (state.successor, NEXT, NEXT_KEY),
+        (state.signer, CA_FIELD, CA_KEY_FIELD),
+        (state.successor, NEXT_FIELD, NEXT_KEY_FIELD),
     ):
         if pair:
             data |= {certificate: pair.certificate_pem, key: pair.key_pem}
     if state.retired:
-        data[RETIRED] = bundle(state.retired)
+        data[RETIRED_FIELD] = pem_bundle(state.retired)
         if state.retired_until:
-            data[RETIRED_UNTIL] = state.retired_until.isoformat().encode()
+            data[RETIRED_UNTIL_FIELD] = state.retired_until.isoformat().encode()
     return data
 
 
@@ -100,15 +100,21 @@ def encode_serving(state: CertificateState) -> dict[str, bytes]:
     if state.leaf is None or issuer is None:
         raise ValueError("there is no certificate of a known authority to write")
     leaf = state.leaf
-    return {CERTIFICATE: leaf.certificate_pem, KEY: leaf.key_pem, CA: bundle([issuer])}
+    return {
+        CERTIFICATE_FILE: leaf.certificate_pem,
+        KEY_FILE: leaf.key_pem,
+        CA_FIELD: pem_bundle([issuer]),
+    }
 
 
-def latest(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
+def latest_time(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
     """The latest of `times`; None if there is none."""
     return max((time for time in times if time is not None), default=None)
 
 
-def _issuer(leaf: KeyPair | None, among: Iterable[x509.Certificate]) -> x509.Certificate | None:
+def _issuer_among(
+    leaf: KeyPair | None, among: Iterable[x509.Certificate]
+) -> x509.Certificate | None:
     if leaf is None:
         return None
     return next((ca for ca in among if is_issued_by(ca, leaf.certificate)), None)
@@ -128,9 +134,9 @@ def _certificates(data: Mapping[str, bytes], name: str) -> tuple[x509.Certificat
         return ()
 
 
-def _time(data: Mapping[str, bytes]) -> datetime.datetime | None:
+def _parse_retired_until(data: Mapping[str, bytes]) -> datetime.datetime | None:
     try:
-        time = datetime.datetime.fromisoformat(data.get(RETIRED_UNTIL, b"").decode("ascii"))
+        time = datetime.datetime.fromisoformat(data.get(RETIRED_UNTIL_FIELD, b"").decode("ascii"))
     except ValueError:
         return None
     return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)

@@ -14,13 +14,13 @@ from cryptography import x509
 
 from certs.clock import utc_now
 from certs.keypairs import (
-    CERTIFICATE,
-    KEY,
+    CERTIFICATE_FILE,
+    KEY_FILE,
     CertificateError,
-    bundle,
+    certificate_names,
     fingerprint,
-    names_of,
     parse_certificates,
+    pem_bundle,
     validate_key_pair,
 )
 
@@ -55,7 +55,7 @@ def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> No
             context.load_cert_chain(path, password="")
     except (OSError, ValueError) as error:
         raise CertificateError(
-            f"the TLS library refuses the certificate: {_reason(error)}"
+            f"the TLS library refuses the certificate: {_error_reason(error)}"
         ) from None
 
 
@@ -71,12 +71,12 @@ def trust_clients(context: ssl.SSLContext, authorities: bytes) -> None:
     if not certificates:
         raise CertificateError("the client CA file has no certificate")
     try:
-        context.load_verify_locations(cadata=bundle(certificates).decode("ascii"))
+        context.load_verify_locations(cadata=pem_bundle(certificates).decode("ascii"))
     except (OSError, ValueError) as error:
-        raise CertificateError(f"the client CA is refused: {_reason(error)}") from None
+        raise CertificateError(f"the client CA is refused: {_error_reason(error)}") from None
 
 
-def _reason(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     """Return a short reason that quotes no key. `ssl.SSLError` is an OSError."""
     return getattr(error, "reason", None) or getattr(error, "strerror", None) or "not readable"
 
@@ -108,11 +108,11 @@ def _as_file(content: bytes) -> Iterator[str]:
 # gives the newest context to each new connection. Whether clients must present a certificate is a
 # setting of the base context, and cannot change while the server runs.
 
-_MAX_BYTES = 1024 * 1024  # the size of the largest Secret
-_ATTEMPTS = 3
+_MAX_FILE_BYTES = 1024 * 1024  # the size of the largest Secret
+_MAX_ATTEMPTS = 3
 
 
-class _Files(NamedTuple):
+class _CertificateFiles(NamedTuple):
     """The contents of the files, read once: the same bytes are validated and then served."""
 
     certificate: bytes
@@ -121,7 +121,7 @@ class _Files(NamedTuple):
 
 
 class _LoadedCertificate(NamedTuple):
-    files: _Files
+    files: _CertificateFiles
     certificate: x509.Certificate
     context: ssl.SSLContext
 
@@ -177,7 +177,7 @@ class ServingCertificate:
         return True
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether a certificate is loaded."""
         return self._loaded is not None
 
@@ -194,7 +194,7 @@ class ServingCertificate:
     @property
     def names(self) -> tuple[str, ...]:
         """The DNS names and IP addresses of the served certificate."""
-        return names_of(self._loaded.certificate) if self._loaded else ()
+        return certificate_names(self._loaded.certificate) if self._loaded else ()
 
     def expiry_seconds(self, now: datetime.datetime | None = None) -> float | None:
         """Return the seconds until the served certificate expires; negative if it has expired.
@@ -213,9 +213,9 @@ class ServingCertificate:
         connection.context = loaded.context
         return None
 
-    def _read(self) -> _Files:
-        names = (CERTIFICATE, KEY)
-        for _ in range(_ATTEMPTS):
+    def _read(self) -> _CertificateFiles:
+        names = (CERTIFICATE_FILE, KEY_FILE)
+        for _ in range(_MAX_ATTEMPTS):
             # The kubelet replaces a mounted Secret by switching the link ..data to a new folder. So
             # read the target of the link, and check afterwards that the link has not changed.
             folder = _versioned_folder(self._directory)
@@ -225,10 +225,10 @@ class ServingCertificate:
         else:
             raise CertificateError("the folder keeps changing")
         if self._client_ca is None:
-            return _Files(certificate, key, None)
-        return _Files(certificate, key, _read_file(self._client_ca, "the client CA"))
+            return _CertificateFiles(certificate, key, None)
+        return _CertificateFiles(certificate, key, _read_file(self._client_ca, "the client CA"))
 
-    def _load(self, files: _Files) -> _LoadedCertificate:
+    def _load(self, files: _CertificateFiles) -> _LoadedCertificate:
         leaf = validate_key_pair(files.certificate, files.key, self._server_name, self._clock())
         context = new_context(clients_verified=files.client_ca is not None)
         load_key_pair(context, files.certificate, files.key)
@@ -245,9 +245,9 @@ def _versioned_folder(directory: str) -> str:
 def _read_file(path: str, name: str) -> bytes:
     try:
         with open(path, "rb") as stream:
-            content = stream.read(_MAX_BYTES + 1)
+            content = stream.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise CertificateError(f"{name}: {(error.strerror or str(error)).lower()}") from None
-    if len(content) > _MAX_BYTES:
+    if len(content) > _MAX_FILE_BYTES:
         raise CertificateError(f"{name} is larger than a Secret can be")
     return content

@@ -6,9 +6,9 @@ import datetime
 
 # As the alert GpuwardCertificateExpiresSoon: whoever renews certificates by themselves does so when
 # a third of the lifetime is left.
-_SOON = datetime.timedelta(days=14)
-_SOON_OF_LIFETIME = 14 / 90
-_UNITS = (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+_SOON_PERIOD = datetime.timedelta(days=14)
+_SOON_SHARE_OF_LIFETIME = 14 / 90
+_SECONDS_BY_UNIT = (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 
 
 def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> bool:
@@ -16,7 +16,7 @@ def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime
 
     It is in its last 14 days, or the last 14 ninetieths of a lifetime of less than 90 days.
     """
-    return end - now < min(_SOON, (end - start) * _SOON_OF_LIFETIME)
+    return end - now < min(_SOON_PERIOD, (end - start) * _SOON_SHARE_OF_LIFETIME)
 
 
 def expiry_text(end: datetime.datetime, now: datetime.datetime) -> str:
@@ -25,5 +25,7 @@ def expiry_text(end: datetime.datetime, now: datetime.datetime) -> str:
     if seconds < 0:
         return f"has expired at {end:%Y-%m-%d %H:%M} UTC"
     # At least two of a unit, so that it is never one.
-    unit, size = next(((u, s) for u, s in _UNITS if seconds >= 2 * s), _UNITS[-1])
+    unit, size = next(
+        ((u, s) for u, s in _SECONDS_BY_UNIT if seconds >= 2 * s), _SECONDS_BY_UNIT[-1]
+    )
     return f"expires in {seconds // size} {unit}, at {end:%Y-%m-%d %H:%M} UTC"

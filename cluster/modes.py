@@ -16,7 +16,7 @@ from cluster.source.options import add_connection_options, open_connection
 from cluster.source.registered import is_own, registered_mode
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
-from lint.options import add_policy
+from lint.options import add_policy_options
 from policies.loading import POLICY_FILE, PolicyError, parse_policy
 from policies.policy import Policy
 from reports.formats import many, some
@@ -106,7 +106,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="write it also where mode deny would refuse something, or where that is not known",
     )
     add_connection_options(made)
-    add_policy(made.add_argument_group("rules"))
+    add_policy_options(made.add_argument_group("rules"))
     return made
 
 

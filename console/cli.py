@@ -16,7 +16,7 @@ from cluster.source.options import add_connection_options, open_connection
 from console.export import export
 from console.server import Console
 from console.state import FOLLOWED, ClusterState, state_of, state_of_files
-from lint.options import add_policy
+from lint.options import add_policy_options
 from policies.loading import PolicyError
 from sources.policy_file import FoundPolicy, PolicyChoice
 from terminal import CommandParser, printable, write_error
@@ -51,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
         "- for standard input; repeatable",
     )
     where.add_argument("--demo", action="store_true", help="show a small made-up cluster")
-    add_policy(made.add_argument_group("rules"))
+    add_policy_options(made.add_argument_group("rules"))
     serving = made.add_argument_group("serving")
     serving.add_argument(
         "--port",

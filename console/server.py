@@ -22,8 +22,8 @@ from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, no
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
 from reports.explain import explanation
-from reports.findings import RULES
-from reports.formats import rule_page as manual_page
+from reports.findings import RULE_BY_NAME
+from reports.formats import rule_page_url as manual_page
 
 NAVIGATION = (
     ("/", "GPUs"),
@@ -308,7 +308,7 @@ class Console:
             "page": page,
             "manual": manual_page(name),
         }
-        text = explanation(RULES[name])
+        text = explanation(RULE_BY_NAME[name])
         return Answer(
             lambda: {**rules.as_document(page.row), "explanation": text}, "rule.html", values
         )

@@ -33,7 +33,7 @@ from console.pages.findings import FixPreview, fix_preview
 from console.store import ObjectStore
 from policies.loading import default_policy
 from policies.policy import Policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from reports.findings import LocatedFinding
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.context import Context
@@ -239,7 +239,7 @@ class ClusterState:
     @property
     def profiles(self) -> Sequence[str]:
         """What a manifest can be evaluated by: the policy in force, or a built-in profile."""
-        return ("", *built_in())
+        return ("", *built_in_profiles())
 
     def policy_for(self, profile: str) -> Policy:
         """The policy in force; with the name of a profile, the default policy for that."""

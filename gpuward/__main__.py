@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         if error.name == "yaml._yaml":
-            sys.stderr.write(f"gpuward {verb} needs {_LIBYAML}\n")
+            sys.stderr.write(f"gpuward {verb} needs {_LIBYAML_ADVICE}\n")
             return 2
         package = (error.name or "").partition(".")[0]
         if not package or os.path.isdir(os.path.join(home, package)):
@@ -55,7 +55,7 @@ def complete_for_kubectl() -> int:
     return complete(sys.argv[1:])
 
 
-_LIBYAML = (
+_LIBYAML_ADVICE = (
     "PyYAML's extension for libyaml, which this installation of PyYAML lacks: "
     "`python -m pip install --force-reinstall --only-binary :all: PyYAML` installs it, "
     "on systems for which PyYAML publishes a wheel"

@@ -19,8 +19,8 @@ from terminal import CommandParser
 
 SHELLS = ("bash", "zsh", "fish")
 # Cobra's directives: what the shell does with the proposals.
-_FILES_TOO, _NO_FILES = ":0", ":4"
-_PATHS = ("PATH", "FILE", "DIR")
+_WITH_FILES_DIRECTIVE, _WITHOUT_FILES_DIRECTIVE = ":0", ":4"
+_PATH_METAVARS = ("PATH", "FILE", "DIR")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -39,17 +39,17 @@ def main(arguments: list[str]) -> int:
     import shtab  # noqa: PLC0415  # an extra
 
     parser = parsers.make_parser()
-    _complete_files(parser, shtab.FILE)
+    _mark_file_arguments(parser, shtab.FILE)
     sys.stdout.write(shtab.complete(parser, shell) + "\n")
     return 0
 
 
-def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+def _mark_file_arguments(parser: argparse.ArgumentParser, files: Any) -> None:
     """Have shells propose `files` for paths; zsh then also proposes the options beside them."""
     for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for inner in action.choices.values():
-                _complete_files(inner, files)
+                _mark_file_arguments(inner, files)
         elif action.metavar in {"PATH", "FILE"}:
             action.complete = files  # type: ignore[attr-defined]  # which shtab reads
 
@@ -59,7 +59,10 @@ def complete(arguments: list[str]) -> int:
     *words, prefix = arguments or [""]
     found = _proposals(words, prefix)
     lines = [f"{name}\t{what}" if what else name for name, what in (found or {}).items()]
-    sys.stdout.write("\n".join((*lines, _FILES_TOO if found is None else _NO_FILES)) + "\n")
+    sys.stdout.write(
+        "\n".join((*lines, _WITH_FILES_DIRECTIVE if found is None else _WITHOUT_FILES_DIRECTIVE))
+        + "\n"
+    )
     return 0
 
 
@@ -71,14 +74,14 @@ def _proposals(words: list[str], prefix: str) -> Mapping[str, str] | None:
     parser = parsers.command_parser(words[0]) if words[0] in COMMANDS else None
     if parser is None:
         return {}
-    parser, rest = _innermost(parser, words[1:])
+    parser, rest = _innermost_parser(parser, words[1:])
     option = next((a for a in parser._actions if rest and rest[-1] in a.option_strings), None)  # noqa: SLF001  # argparse has no other way to ask
     if option is not None and option.nargs != 0:
-        return _values(option, prefix)
+        return _values_of_option(option, prefix)
     if prefix.startswith("-"):
         return _words_with_prefix(_options(parser), prefix)
     positional = _next_positional(parser, rest)
-    return _values(positional, prefix) if positional else {}
+    return _values_of_option(positional, prefix) if positional else {}
 
 
 def _next_positional(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Action | None:
@@ -95,21 +98,21 @@ def _next_positional(parser: argparse.ArgumentParser, words: list[str]) -> argpa
     return None
 
 
-def _innermost(
+def _innermost_parser(
     parser: argparse.ArgumentParser, words: list[str]
 ) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser of the verb that the words name, and the words after it."""
     for number, word in enumerate(words):
         for action in parser._actions:  # noqa: SLF001  # the same
             if isinstance(action, argparse._SubParsersAction) and word in action.choices:  # noqa: SLF001  # the same
-                return _innermost(action.choices[word], words[number + 1 :])
+                return _innermost_parser(action.choices[word], words[number + 1 :])
     return parser, words
 
 
-def _values(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
+def _values_of_option(action: argparse.Action, prefix: str) -> Mapping[str, str] | None:
     if action.choices is not None:
         return _words_with_prefix(((str(choice), "") for choice in action.choices), prefix)
-    return None if action.metavar in _PATHS else {}
+    return None if action.metavar in _PATH_METAVARS else {}
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from gpuward.commands import COMMANDS
 from gpuward.parsers import command_parser
 from terminal import CommandParser
 
-_WIDTH = "78"  # columns of a manual page
+_HELP_WIDTH = "78"  # columns of a manual page
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,12 +26,12 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Print the page; the exit status."""
     make_parser().parse_args(arguments)
-    os.environ["COLUMNS"] = _WIDTH  # which argparse reads
-    sys.stdout.write("\n".join(_page()) + "\n")
+    os.environ["COLUMNS"] = _HELP_WIDTH  # which argparse reads
+    sys.stdout.write("\n".join(_manual_lines()) + "\n")
     return 0
 
 
-def _page() -> Iterator[str]:
+def _manual_lines() -> Iterator[str]:
     yield f'.TH GPUWARD 1 "" "gpuward {__version__}"'
     yield from (".SH NAME", "gpuward \\- admission controller and policy linter for GPUs")
     yield from (".SH SYNOPSIS", ".B gpuward", "COMMAND ...", ".SH COMMANDS")
@@ -42,7 +42,7 @@ def _page() -> Iterator[str]:
         if parser:
             yield f".SH GPUWARD {name.upper()}"
             yield from _help(parser)
-            for verb, inner in _verbs(parser):
+            for verb, inner in _subcommands(parser):
                 yield f'.SS "gpuward {name} {verb}"'
                 yield from _help(inner)
 
@@ -51,7 +51,7 @@ def _help(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield from (".nf", *map(_escaped, parser.format_help().splitlines()), ".fi")
 
 
-def _verbs(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def _subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             yield from action.choices.items()

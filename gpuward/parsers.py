@@ -9,7 +9,7 @@ from gpuward.commands import COMMANDS
 from terminal import CommandParser
 
 # The modules that make the parsers, where that is not the module of the command.
-_MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.options"}
+_PARSER_MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.options"}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -28,13 +28,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 def command_parser(name: str) -> argparse.ArgumentParser | None:
     """The parser of the command `name`; None if its extra is not installed."""
-    module = _MODULES.get(name, COMMANDS[name][0])
+    module = _PARSER_MODULES.get(name, COMMANDS[name][0])
     try:
         loaded = import_module(module)
     except ModuleNotFoundError:
         return None
     if module == "lint.options":
-        parser: argparse.ArgumentParser = loaded.parser(f"gpuward {name}")
+        parser: argparse.ArgumentParser = loaded.lint_parser(f"gpuward {name}")
     else:
         parser = loaded.make_parser()
     return parser

@@ -16,9 +16,10 @@ from kubeyaml.model import (
     YamlError,
     line_and_column,
 )
-from kubeyaml.reader import Reader, read, split
+from kubeyaml.reader import CachedReader, read, split
 
 __all__ = [
+    "CachedReader",
     "Chunk",
     "Document",
     "Duplicate",
@@ -28,7 +29,6 @@ __all__ = [
     "Limits",
     "Lines",
     "Place",
-    "Reader",
     "YamlError",
     "decode",
     "line_and_column",

@@ -16,17 +16,17 @@ from kubeyaml.events import (
     block_scalar_end,
     empty_value_start,
     events_of,
-    explain,
+    explain_error,
 )
 from kubeyaml.model import Duplicate, LimitError, Limits, RawPlace, YamlError
 from kubeyaml.scalars import (
     MERGE_TAG,
     NUMBER_STARTS,
-    WORDS,
+    RESOLVED_WORDS,
     Scalar,
     json_value,
     key_text,
-    number,
+    parse_number,
     resolve,
     resolve_tagged,
 )
@@ -34,7 +34,7 @@ from kubeyaml.scalars import (
 # Merge mappings into others by the key `<<`, as go-yaml does.
 
 # Where a RawPlace has these.
-_STYLE, _INSIDE = 4, 6
+_STYLE_INDEX, _INSIDE_INDEX = 4, 6
 
 
 class MergeKey(str):
@@ -45,7 +45,7 @@ class MergeKey(str):
     __hash__ = object.__hash__
 
 
-def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> None:
+def merge_entries(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> None:
     """Replace each MergeKey by the entries of its mappings. As in go-yaml, later entries win.
 
     `base` is the offset of the chunk in the file.
@@ -57,7 +57,7 @@ def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> Non
         if type(key) is not MergeKey:
             values[key], places[key] = value, place
             continue
-        style, inside = place[_STYLE], place[_INSIDE]
+        style, inside = place[_STYLE_INDEX], place[_INSIDE_INDEX]
         sources: list[tuple[Any, Any]] = [(value, place)]
         if isinstance(inside, list) and style != "alias":
             sources = list(zip(value, inside, strict=True))
@@ -67,7 +67,7 @@ def merge(values: dict[str, Any], places: dict[str, RawPlace], base: int) -> Non
                 message = "the value of << must be a mapping or a list of mappings"
                 raise YamlError(message, source_place[0] + base)
             values.update(source)
-            for name, inner in source_place[_INSIDE].items():
+            for name, inner in source_place[_INSIDE_INDEX].items():
                 start, end, key_start, key_end, own_style, _, children = inner
                 places[name] = (start, end, key_start, key_end, own_style, "merge", children)
 
@@ -76,9 +76,9 @@ ScalarEvent, AliasEvent = yaml.ScalarEvent, yaml.AliasEvent
 MappingStartEvent, MappingEndEvent = yaml.MappingStartEvent, yaml.MappingEndEvent
 SequenceEndEvent = yaml.SequenceEndEvent
 
-_STYLES: Final = {"": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"}
+_STYLE_NAMES: Final = {"": "plain", "'": "single", '"': "double", "|": "literal", ">": "folded"}
 _BLOCK_STYLES: Final = frozenset("|>")
-_ODD_KEYS: Final = frozenset((*WORDS, "<<"))
+_NON_STRING_KEYS: Final = frozenset((*RESOLVED_WORDS, "<<"))
 
 
 class _Anchor:
@@ -131,7 +131,7 @@ class Composer:
             next_event()  # the end of the document
             event = next_event()
         except PARSER_ERRORS as problem:
-            raise explain(problem, event, self._text, self.base) from problem
+            raise explain_error(problem, event, self._text, self.base) from problem
         if type(event) is yaml.DocumentStartEvent:
             raise self._refusal("kubectl ignores this second document; start it with ---", event)
 
@@ -152,18 +152,18 @@ class Composer:
         value, style, note = event.value, event.style, ""
         start, end = event.start_mark.index, event.end_mark.index
         if event.tag is not None or event.anchor is not None:
-            value, note = json_value(self._resolve(event)), _note(event)
+            value, note = json_value(self._resolve(event)), _note_of(event)
         elif not style:
-            if value in WORDS:
+            if value in RESOLVED_WORDS:
                 if not value:
                     start = end = empty_value_start(self._text, start, key_end)
-                value = WORDS[value]
+                value = RESOLVED_WORDS[value]
             elif value[0] in NUMBER_STARTS:
-                value = json_value(number(value))
+                value = json_value(parse_number(value))
         if style and style in "|>":
             end = block_scalar_end(self._text, start, end)
         self._end = end
-        return value, (start, end, key_start, key_end, _STYLES[style], note, None)
+        return value, (start, end, key_start, key_end, _STYLE_NAMES[style], note, None)
 
     # Two methods that do the same: Python is faster where all events are of one class.
     def _mapping(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
@@ -171,11 +171,11 @@ class Composer:
         places: dict[str, RawPlace] = {}
         start, style, note = event.start_mark.index, "block", ""
         if len(self._path) >= self._deepest:
-            self._descend(len(self._path) + 1, event)
+            self._check_depth(len(self._path) + 1, event)
         if event.anchor is None and event.tag is None:
             closing = self._fill_mapping(values, places, event)
         else:
-            closing, note = self._fill_noted(values, places, event, self._fill_mapping)
+            closing, note = self._fill_with_note(values, places, event, self._fill_mapping)
         if event.flow_style:
             style = self._end_flow(closing)
         return values, (start, self._end, key_start, key_end, style, note, places)
@@ -185,11 +185,11 @@ class Composer:
         places: list[RawPlace] = []
         start, style, note = event.start_mark.index, "block", ""
         if len(self._path) >= self._deepest:
-            self._descend(len(self._path) + 1, event)
+            self._check_depth(len(self._path) + 1, event)
         if event.anchor is None and event.tag is None:
             closing = self._fill_list(values, places, event)
         else:
-            closing, note = self._fill_noted(values, places, event, self._fill_list)
+            closing, note = self._fill_with_note(values, places, event, self._fill_list)
         if event.flow_style:
             style = self._end_flow(closing)
         return values, (start, self._end, key_start, key_end, style, note, places)
@@ -218,7 +218,9 @@ class Composer:
                     if (
                         event.tag is not None
                         or event.anchor is not None
-                        or (not event.style and (key in _ODD_KEYS or key[0] in NUMBER_STARTS))
+                        or (
+                            not event.style and (key in _NON_STRING_KEYS or key[0] in NUMBER_STARTS)
+                        )
                     ):
                         key = self._odd_key(event)
                         has_merge |= type(key) is MergeKey
@@ -226,7 +228,7 @@ class Composer:
                 if key in values:
                     # Merges depend on the order of the entries, so the new entry must be the last.
                     del values[key]
-                    place = (*map(_plain_step, path), key)
+                    place = (*map(_builtin_step, path), key)
                     self.duplicates.append(Duplicate(place, key_start + self.base))
                 event = next_event()
                 kind = type(event)
@@ -237,13 +239,13 @@ class Composer:
                         event.tag is not None
                         or event.anchor is not None
                         or (style := event.style) in _BLOCK_STYLES
-                        or (not style and (value in WORDS or value[0] in NUMBER_STARTS))
+                        or (not style and (value in RESOLVED_WORDS or value[0] in NUMBER_STARTS))
                     ):
                         values[key], places[key] = self._scalar(event, key_start, key_end)
                         continue
                     start, self._end = event.start_mark.index, (end := event.end_mark.index)
                     values[key] = value
-                    places[key] = (start, end, key_start, key_end, _STYLES[style], "", None)
+                    places[key] = (start, end, key_start, key_end, _STYLE_NAMES[style], "", None)
                 else:
                     path.append(key)
                     values[key], places[key] = self._node(event, key_start, key_end)
@@ -251,7 +253,7 @@ class Composer:
         except ValueError as problem:
             raise self._refusal(str(problem), event) from problem
         if has_merge:
-            merge(values, places, self.base)
+            merge_entries(values, places, self.base)
         return event
 
     def _fill_list(self, values: list[Any], places: list[RawPlace], event: Any) -> Any:
@@ -272,12 +274,12 @@ class Composer:
             raise self._refusal(str(problem), event) from problem
         return event
 
-    def _fill_noted(
+    def _fill_with_note(
         self, values: Any, places: Any, event: Any, fill: Callable[..., Any]
     ) -> tuple[Any, str]:
         """Do the same by `fill` for a collection with a tag or an anchor; return its note, too."""
         if event.anchor is None:
-            return fill(values, places, event), _note(event)
+            return fill(values, places, event), _note_of(event)
         anchor = self._anchors[event.anchor] = _Anchor(values, places)
         nodes, alias_nodes, deepest = self._nodes, self._alias_nodes, self._deepest
         self._deepest = depth = len(self._path) + 1
@@ -285,21 +287,21 @@ class Composer:
         anchor.nodes = self._nodes - nodes + self._alias_nodes - alias_nodes
         anchor.height = self._deepest - depth + 1
         self._deepest = max(self._deepest, deepest)
-        return closing, _note(event)
+        return closing, _note_of(event)
 
     def _alias(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
-        anchor = self._target(event)
+        anchor = self._alias_target(event)
         start = event.start_mark.index
         self._end = end = event.end_mark.index
         self._alias_nodes += anchor.nodes
         if self._alias_nodes > self._limits.max_alias_nodes:
             message = f"aliases add more than {self._limits.max_alias_nodes} nodes"
             raise LimitError(message, start + self.base)
-        self._descend(len(self._path) + anchor.height, event)
+        self._check_depth(len(self._path) + anchor.height, event)
         value = json_value(anchor.value) if anchor.inside is None else anchor.value
         return value, (start, end, key_start, key_end, "alias", "alias", anchor.inside)
 
-    def _target(self, event: Any) -> _Anchor:
+    def _alias_target(self, event: Any) -> _Anchor:
         anchor = self._anchors.get(event.anchor)
         if anchor is None or not anchor.nodes:
             why = "this alias has no anchor before it, or is inside its own anchor"
@@ -307,7 +309,7 @@ class Composer:
         return anchor
 
     def _alias_key(self, event: Any) -> str:
-        anchor = self._target(event) if isinstance(event, AliasEvent) else None
+        anchor = self._alias_target(event) if isinstance(event, AliasEvent) else None
         if anchor is None or anchor.inside is not None:
             raise self._refusal("a mapping or list cannot be a key", event)
         return key_text(anchor.value)
@@ -328,7 +330,7 @@ class Composer:
             self._anchors[event.anchor] = _Anchor(value, None, nodes=1)
         return value
 
-    def _descend(self, depth: int, event: Any) -> None:
+    def _check_depth(self, depth: int, event: Any) -> None:
         if depth > self._deepest:
             self._deepest = depth
             if depth > self._limits.max_depth:
@@ -343,11 +345,11 @@ class Composer:
         return YamlError(message, event.start_mark.index + self.base)
 
 
-def _note(event: Any) -> str:
+def _note_of(event: Any) -> str:
     if event.anchor is not None:
         return "anchor"
     return "" if event.tag is None else "tag"
 
 
-def _plain_step(step: str | int) -> str | int:
+def _builtin_step(step: str | int) -> str | int:
     return step if type(step) is int else str(step)

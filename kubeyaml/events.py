@@ -15,12 +15,12 @@ from kubeyaml.model import LimitError, YamlError
 # stays the same, and is taken out of the values again.
 
 # In a run of backslashes, each pair is one escaped backslash.
-_ESCAPES: Final = r"\\\\|(\\)'"
+_ESCAPES_PATTERN: Final = r"\\\\|(\\)'"
 # Of the characters that Unicode leaves to private use.
-_CANDIDATES: Final = range(0xE000, 0xE040)
+_MARKER_CANDIDATES: Final = range(0xE000, 0xE040)
 
 
-def mark_quotes(text: str) -> tuple[str, str]:
+def mark_escaped_quotes(text: str) -> tuple[str, str]:
     r"""A character that is not in `text`, and `text` with it in place of the backslash of `\'`.
 
     The character is empty if the text has no such escape, and if no character is free: libyaml
@@ -29,17 +29,19 @@ def mark_quotes(text: str) -> tuple[str, str]:
     marker = _unused_character(text) if "\\'" in text else ""
     if not marker:
         return "", text
-    return marker, re.sub(_ESCAPES, lambda match: f"{marker}'" if match[1] else match[0], text)
+    return marker, re.sub(
+        _ESCAPES_PATTERN, lambda match: f"{marker}'" if match[1] else match[0], text
+    )
 
 
 def _unused_character(text: str) -> str:
     # An escape such as `\ue000` would bring the character into a value.
     present, lower = set(text), text.lower()
-    free = (c for c in _CANDIDATES if chr(c) not in present and f"{c:x}" not in lower)
+    free = (c for c in _MARKER_CANDIDATES if chr(c) not in present and f"{c:x}" not in lower)
     return next(map(chr, free), "")
 
 
-def unmark(event: Any, marker: str) -> Any:
+def unmark_scalar(event: Any, marker: str) -> Any:
     """The scalar `event` with the value that it has in the text as written."""
     if marker in event.value:
         event.value = event.value.replace(marker, "" if event.style == '"' else "\\")
@@ -57,7 +59,7 @@ def events_of(text: str, base: int) -> NextEvent:
     # libyaml compares each of these directives with all directives before it.
     if "%" in text and text.count("%TAG") > _MAX_TAG_DIRECTIVES:
         raise LimitError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", base)
-    marker, marked = mark_quotes(text)
+    marker, marked = mark_escaped_quotes(text)
     next_event: NextEvent = CParser(marked).get_event
     if marker:
         next_event = _unmarked(next_event, marker)
@@ -67,7 +69,7 @@ def events_of(text: str, base: int) -> NextEvent:
 def _unmarked(next_event: NextEvent, marker: str) -> NextEvent:
     def unmarked() -> Any:
         event = next_event()
-        return unmark(event, marker) if isinstance(event, yaml.ScalarEvent) else event
+        return unmark_scalar(event, marker) if isinstance(event, yaml.ScalarEvent) else event
 
     return unmarked
 
@@ -94,7 +96,7 @@ def _refuse_question_mark(event: Any, base: int) -> None:
         raise YamlError(message, event.start_mark.index + base)
 
 
-def explain(problem: Exception, event: Any, text: str, base: int) -> YamlError:
+def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlError:
     """Why `text` is refused, and where: at the last `event`, if the problem does not say."""
     index = event.start_mark.index if event else 0
     message = str(problem)
@@ -113,9 +115,9 @@ def explain(problem: Exception, event: Any, text: str, base: int) -> YamlError:
 
 # The spans of scalars where libyaml's marks are wrong. All offsets count from the text's start.
 
-_COLON: Final = re.compile(r"(?:\s|(?<=\s)#.*)*+:")
-_KEEP_BREAKS: Final = re.compile(r"(?:[!&]\S*|\s|#.*)*+[|>][0-9]*\+")
-_BREAKS: Final = "\r\n\x85\u2028\u2029"
+_COLON_PATTERN: Final = re.compile(r"(?:\s|(?<=\s)#.*)*+:")
+_KEEP_BREAKS_PATTERN: Final = re.compile(r"(?:[!&]\S*|\s|#.*)*+[|>][0-9]*\+")
+_LINE_BREAKS: Final = "\r\n\x85\u2028\u2029"
 
 
 def empty_value_start(text: str, start: int, key_end: int) -> int:
@@ -126,13 +128,13 @@ def empty_value_start(text: str, start: int, key_end: int) -> int:
     in_place = start > key_end and text[start - 1] == ":"
     if in_place or key_end < 0:
         return start
-    colon = _COLON.match(text, key_end)
+    colon = _COLON_PATTERN.match(text, key_end)
     return colon.end() if colon else key_end
 
 
 def block_scalar_end(text: str, start: int, end: int) -> int:
     """Return the end of a block scalar; libyaml reports the end of the blank lines after it."""
     body = text[start:end]
-    if _KEEP_BREAKS.match(body):
+    if _KEEP_BREAKS_PATTERN.match(body):
         return start + len(body.removesuffix("\n").removesuffix("\r"))
-    return start + len(body.rstrip(_BREAKS))
+    return start + len(body.rstrip(_LINE_BREAKS))

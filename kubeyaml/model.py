@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 Path = tuple[str | int, ...]
 # For how many offsets of a text its lines are counted, before a table is made.
-_MAX_COUNTS = 10
+_MAX_COUNTED_OFFSETS = 10
 
 
 class YamlError(Exception):
@@ -169,9 +169,9 @@ class Lines:
             starts.pop()
         return starts
 
-    def at(self, offset: int) -> tuple[int, int]:
+    def line_and_column(self, offset: int) -> tuple[int, int]:
         """Return the line and the column of the character at `offset`, both from 1."""
-        if self._counts < _MAX_COUNTS:
+        if self._counts < _MAX_COUNTED_OFFSETS:
             self._counts += 1
             return line_and_column(self._text, offset)
         line = bisect_right(self._starts, offset)

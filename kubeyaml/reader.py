@@ -15,8 +15,8 @@ from kubeyaml.model import Chunk, Document, Limits, Place, YamlError
 DEFAULT_LIMITS: Final = Limits()
 BYTE_ORDER_MARK: Final = "\ufeff"
 _SEPARATOR: Final = "---"
-_JSON: Final = json.JSONDecoder()
-_JSON_START: Final = re.compile(r"\s*\{")
+_JSON_DECODER: Final = json.JSONDecoder()
+_JSON_START_PATTERN: Final = re.compile(r"\s*\{")
 
 
 def split(text: str) -> Iterator[Chunk]:
@@ -78,9 +78,9 @@ def _split_json(chunk: Chunk) -> Iterator[Chunk]:
 def _ends_of_json_objects(text: str) -> Iterator[int]:
     """The end of each JSON object that the text begins with."""
     end = 0
-    while (match := _JSON_START.match(text, end)) is not None:
+    while (match := _JSON_START_PATTERN.match(text, end)) is not None:
         try:
-            _, end = _JSON.raw_decode(text, match.end() - 1)
+            _, end = _JSON_DECODER.raw_decode(text, match.end() - 1)
         except (ValueError, RecursionError):
             return
         yield end
@@ -92,10 +92,10 @@ def read(chunk: Chunk, limits: Limits = DEFAULT_LIMITS) -> Document | None:
     Raises YamlError if kubectl would refuse the text, if the document exceeds `limits`, and if a
     second document follows a `...` line: kubectl ignores that document silently.
     """
-    return _document(chunk, _composed(chunk, limits))
+    return _document_of(chunk, _run_composer(chunk, limits))
 
 
-def _composed(chunk: Chunk, limits: Limits) -> Composer:
+def _run_composer(chunk: Chunk, limits: Limits) -> Composer:
     """The composer that has read the chunk. Raises YamlError."""
     if chunk.error is not None:
         raise chunk.error
@@ -105,7 +105,7 @@ def _composed(chunk: Chunk, limits: Limits) -> Composer:
     return composer
 
 
-def _document(chunk: Chunk, composer: Composer) -> Document | None:
+def _document_of(chunk: Chunk, composer: Composer) -> Document | None:
     """The document of a chunk, whose text the composer has read here or elsewhere."""
     if composer.place is None:
         return None
@@ -119,7 +119,7 @@ def _document(chunk: Chunk, composer: Composer) -> Document | None:
     return Document(composer.value, place, chunk.start, end, chunk.line, duplicates)
 
 
-class Reader:
+class CachedReader:
     """Reads chunks as `read` does, and equal ones once: what it returns shares their values.
 
     Renderings of one base have most of their text in common. The memory is for up to `size`
@@ -134,8 +134,8 @@ class Reader:
         """The document of a chunk, or None if it has none. Raises YamlError."""
         composer = self._known.get(chunk.text) if chunk.error is None else None
         if composer is None:
-            composer = _composed(chunk, DEFAULT_LIMITS)
+            composer = _run_composer(chunk, DEFAULT_LIMITS)
             if len(chunk.text) <= self._left:
                 self._left -= len(chunk.text)
                 self._known[chunk.text] = composer
-        return _document(chunk, composer)
+        return _document_of(chunk, composer)

@@ -11,7 +11,7 @@ from kubeyaml.model import Json
 from kubeyaml.scalars import resolve
 
 
-class _Dumper(yaml.SafeDumper):
+class _YamlDumper(yaml.SafeDumper):
     """PyYAML's, with more quotes, and without anchors for equal values."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # as PyYAML calls it
@@ -27,14 +27,14 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represent_text)
+_YamlDumper.add_representer(str, _represent_text)
 
 
-def write(value: Json, *, flow: bool = False, width: int = 100) -> str:
+def write_yaml(value: Json, *, flow: bool = False, width: int = 100) -> str:
     """Return `value` as YAML, in flow style or in block style, with lines of about `width`."""
     text: str = yaml.dump(
         value,
-        Dumper=_Dumper,
+        Dumper=_YamlDumper,
         default_flow_style=flow,
         sort_keys=False,
         allow_unicode=True,

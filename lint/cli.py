@@ -10,27 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import reduce_garbage_collection
-from lint.options import parser
-from lint.run import find_policies, paths_of, run
+from lint.options import lint_parser
+from lint.run import find_policies, paths_to_lint, run_linter
 from policies.loading import PolicyError
-from reports.formats import WITH_EDITS, Style, Writer
+from reports.formats import FORMATS_WITH_EDITS, ReportStyle, WriteReport
 from reports.results import InputNotEvaluated, Results
 from sources.sources import DISK, UsageError
 from terminal import printable, use_color, use_hyperlinks, write_error
 
 if TYPE_CHECKING:
-    from lint.fix.output import Mode
+    from lint.fix.output import FixOutput
     from sources.git.changes import StagedFiles
 
 
 def main(arguments: list[str]) -> int:
     """Run `gpuward lint ARGUMENTS`; the exit status."""
-    return _run(parser("gpuward lint").parse_args(arguments))
+    return _run(lint_parser("gpuward lint").parse_args(arguments))
 
 
 def fix(arguments: list[str]) -> int:
     """Run `gpuward fix ARGUMENTS`, which is `gpuward lint --fix`; the exit status."""
-    return _run(parser("gpuward fix").parse_args(arguments))
+    return _run(lint_parser("gpuward fix").parse_args(arguments))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -44,51 +44,55 @@ def _run(options: argparse.Namespace) -> int:
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
-    paths = paths_of(options)
+    paths = paths_to_lint(options)
     if options.output and (options.diff or options.patch):
         why = "--diff and --patch show changes instead of a report"
         raise UsageError(f"{why}: leave --output out, or write it into a file with --report")
-    mode = None
+    fix_output = None
     if (options.fix or options.diff) and not options.patch:
-        modes = import_module("lint.fix.output")
-        mode = modes.start(paths, out, diff=options.diff, staged=options.staged)
-        out = mode.report
+        output = import_module("lint.fix.output")
+        fix_output = output.choose_fix_output(paths, out, diff=options.diff, staged=options.staged)
+        out = fix_output.report
     staged = (
         import_module("sources.git.changes").staged_files() if options.staged else nullcontext()
     )
-    with (mode and mode.streams) or nullcontext(), staged as files:
-        return _evaluate(options, paths, mode, files, out, started)
+    with (fix_output and fix_output.streams) or nullcontext(), staged as files:
+        return _evaluate(options, paths, fix_output, files, out, started)
 
 
 def _evaluate(
     options: argparse.Namespace,
     paths: list[str],
-    mode: Mode | None,
+    fix_output: FixOutput | None,
     staged: StagedFiles | None,
     out: TextIO,
     started: float,
 ) -> int:
-    """Evaluate `paths`, fix them as `mode` says, and report to `out`; the exit status."""
+    """Evaluate `paths`, fix them as `fix_output` says, and report to `out`; the exit status."""
     policies = find_policies(options, paths, staged.tree if staged else DISK)
-    outputs = import_module("reports.outputs").plan(options, paths) if options.reports else None
+    outputs = (
+        import_module("reports.outputs").plan_outputs(options, paths) if options.reports else None
+    )
     baseline = None
     if options.baseline:
-        baseline = import_module("lint.baseline.matching").load(options.baseline)
+        baseline = import_module("lint.baseline.matching").load_baseline(options.baseline)
     formats = outputs.formats if outputs else {options.output}
     notes = options.notes or options.fail_on == "note"
     suggest = None
-    if WITH_EDITS & formats and not mode:
-        suggest = import_module("lint.fix.suggestions").suggester(notes=notes)
-    done = run(options, paths, mode, staged, suggest, policies)
+    if FORMATS_WITH_EDITS & formats and not fix_output:
+        suggest = import_module("lint.fix.suggestions").edit_suggester(notes=notes)
+    done = run_linter(options, paths, fix_output, staged, suggest, policies)
     results = done.results
     if baseline:
-        baseline.accept(results, done.policy_of, done.today, done.wanted)
+        baseline.drop_accepted(results, done.policy_of, done.today, done.is_wanted_rule)
     results.seconds = time.perf_counter() - started
     # Most commits have no manifest.
     is_partial = options.staged or options.changed_since
-    if results.nothing_to_evaluate and (options.require_input or not (is_partial or options.quiet)):
-        _report_nothing(results, paths, required=options.require_input)
-    style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
+    if results.reason_nothing_evaluated and (
+        options.require_input or not (is_partial or options.quiet)
+    ):
+        _report_nothing_evaluated(results, paths, required=options.require_input)
+    style = ReportStyle(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
@@ -96,25 +100,25 @@ def _evaluate(
             import_module("lint.preview").write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
-        form = outputs.on_standard_output if outputs else options.output or "text"
-        writer: Writer = import_module(f"reports.formats.{form}").write
+        form = outputs.standard_output_format if outputs else options.output or "text"
+        writer: WriteReport = import_module(f"reports.formats.{form}").write
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
         writer(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:
         return 2
-    status = results.status(options.fail_on)
+    status = results.exit_status(options.fail_on)
     if staged and results.fixed and not options.diff:
         write_error("gpuward", "the fixes are not staged: review them, and `git add` them")
         return status or 1
     return status
 
 
-def _report_nothing(results: Results, paths: list[str], *, required: bool) -> None:
+def _report_nothing_evaluated(results: Results, paths: list[str], *, required: bool) -> None:
     """Say that there was nothing to evaluate: as input not evaluated if it is `required`.
 
     Otherwise it is a note on standard error, where it disturbs no report.
     """
-    what, names = results.nothing_to_evaluate, " ".join(paths)
+    what, names = results.reason_nothing_evaluated, " ".join(paths)
     if required:
         results.not_evaluated.append(InputNotEvaluated(names, 0, 0, what))
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from lint.linter import RULE_NAMES, Linter
 from lint.suppressions import Suppression, Suppressions, comments_in_text, find_suppressions
-from reports.findings import LocatedFinding, ReportedFinding, SuppressedFinding, reported
+from reports.findings import LocatedFinding, ReportedFinding, SuppressedFinding, to_reported_finding
 from reports.results import InputNotEvaluated, Remark
 from rules.base.json_values import Path
 from rules.container_files import (
@@ -24,34 +24,34 @@ from sources.container_files import (
     DOCKERFILE,
     MARKDOWN,
     SHELL,
+    ContainerFileError,
     LocatedSetting,
-    UnreadableError,
     compose_settings,
+    container_file_kind,
     dockerfile_settings,
     is_ci_file,
-    kind_of,
     script_settings,
 )
 from sources.embedded_manifests import manifests_in_markdown, manifests_in_script
 from sources.kubectl_commands import objects_of_commands
 from sources.manifests import File, Span
-from sources.sources import Source, UnreadFile
+from sources.sources import InputFile, Source
 
-_RULES_OF = {
+_RULES_BY_FILE_KIND = {
     DOCKERFILE: (image_visible_devices.RULE.name,),
     COMPOSE: (compose_gpu.RULE.name,),
     SHELL: (run_gpu.RULE.name, node_mode_by_kubectl.RULE.name),
 }
-_EMBEDDING = {SHELL: manifests_in_script, MARKDOWN: manifests_in_markdown}
+_MANIFESTS_BY_FILE_KIND = {SHELL: manifests_in_script, MARKDOWN: manifests_in_markdown}
 # What a command sets can be at fault by itself, whatever else the node has.
-_ABOUT_CHANGES = ("unknown-node-mode", "unknown-node-taint")
-_OBJECT_KINDS = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
+_RULES_ABOUT_CHANGES = ("unknown-node-mode", "unknown-node-taint")
+_OBJECT_KIND_BY_FILE_KIND = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", SHELL: "Script"}
 
 
-def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
+def evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None:
     """Add to the linter's results what is found in `files`."""
     for file in files:
-        chosen = linter.choose(file.name)
+        chosen = linter.use_policy_of(file.name)
         active = map(chosen.policy.activate, RULES)
         rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
         about_objects = {active.rule.name: active for active in chosen.rules.rules}
@@ -59,11 +59,11 @@ def evaluate(linter: Linter, files: Iterable[UnreadFile]) -> None:
         if not isinstance(source, Source):
             linter.results.not_evaluated.append(InputNotEvaluated(file.name, 0, 0, source.why))
             continue
-        kind = kind_of(file.name)
+        kind = container_file_kind(file.name)
         linter.results.file_names.append(file.name)
         linter.results.container_files += 1
         wanted = linter.wanted
-        own = [rules[name] for name in _RULES_OF.get(kind, ()) if name in rules]
+        own = [rules[name] for name in _RULES_BY_FILE_KIND.get(kind, ()) if name in rules]
         own = [active for active in own if wanted is None or wanted(active.rule.name)]
         _FileEvaluation(linter, File(source), kind, own, about_objects).run()
 
@@ -93,8 +93,8 @@ class _FileEvaluation:
     def run(self) -> None:
         """Add what the rules say to the results."""
         results, name = self._linter.results, self._file.source.name
-        if self._kind in _EMBEDDING:
-            manifests = list(_EMBEDDING[self._kind](self._file.source))
+        if self._kind in _MANIFESTS_BY_FILE_KIND:
+            manifests = list(_MANIFESTS_BY_FILE_KIND[self._kind](self._file.source))
             self._linter.evaluate_embedded(manifests)
             self._embedded = [manifest.lines for manifest in manifests]
         if self._kind == SHELL:
@@ -104,11 +104,11 @@ class _FileEvaluation:
                 for active in self._rules:
                     if isinstance(placed.setting, active.rule.subject):
                         self._evaluate(placed, active)
-        except UnreadableError as error:
+        except ContainerFileError as error:
             line, column = self._file.position(error.offset)
             results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
         for comments in self._comments.values():
-            for comment, message in comments.faults(RULE_NAMES):
+            for comment, message in comments.comment_faults(RULE_NAMES):
                 line, column = self._file.position(comment.start)
                 results.remarks.append(Remark("warning", name, line, column, message))
 
@@ -116,19 +116,21 @@ class _FileEvaluation:
         """Add what is wrong with the objects that commands of kubectl make or change."""
         for made in objects_of_commands(self._file.source.text):
             for finding in self._linter.check_object(made.manifest).findings:
-                if made.is_change and finding.rule not in _ABOUT_CHANGES:
+                if made.is_change and finding.rule not in _RULES_ABOUT_CHANGES:
                     continue
-                shown = reported(finding)._replace(fix="", fixable=False)
-                span, comments, paths = self._place_in_text(*made.place(finding.path), made.span[0])
+                shown = to_reported_finding(finding)._replace(fix="", fixable=False)
+                span, comments, paths = self._place_in_text(
+                    *made.span_of_path(finding.path), made.span[0]
+                )
                 active = self._rules_about_objects[finding.rule]
-                self._add(shown, span, comments, paths, active)
+                self._add_finding(shown, span, comments, paths, active)
 
     def _settings(self) -> Iterator[LocatedSetting]:
         text, name = self._file.source.text, self._file.source.name
         profile = self._linter.policy.profile
         if self._kind == MARKDOWN:
             return iter(())
-        ref = ObjectRef(_OBJECT_KINDS[self._kind], "", "", name)
+        ref = ObjectRef(_OBJECT_KIND_BY_FILE_KIND[self._kind], "", "", name)
         if self._kind == DOCKERFILE:
             return dockerfile_settings(text, ref, profile)
         if self._kind == COMPOSE:
@@ -141,9 +143,9 @@ class _FileEvaluation:
             action = min(found.action, active.action)
             finding = found.with_rule(active.rule.name, setting, action, fixable=False)
             span, comments, paths = self._place(placed)
-            self._add(reported(finding), span, comments, paths, active)
+            self._add_finding(to_reported_finding(finding), span, comments, paths, active)
 
-    def _add(
+    def _add_finding(
         self,
         shown: ReportedFinding,
         span: Span,
@@ -165,11 +167,11 @@ class _FileEvaluation:
         """Where the setting is, the comments around it, and the paths that may be covered."""
         document = placed.document
         if document is None:
-            return self._place_in_text(placed.start, placed.end, placed.statement)
+            return self._place_in_text(placed.start, placed.end, placed.statement_start)
         if document.start not in self._comments:
             found = find_suppressions(self._file, document, document.end)
             self._comments[document.start] = found
-        span = self._file.locate(document, placed.path)
+        span = self._file.span_of_path(document, placed.path)
         return span, self._comments[document.start], [placed.path]
 
     def _place_in_text(
@@ -188,7 +190,7 @@ def _covering_comment(
 ) -> Suppression | None:
     """The comment that covers one of `paths`; None if none does."""
     for path in paths:
-        if comment := comments.covering(path, active):
+        if comment := comments.comment_covering(path, active):
             comment.used.add(active.rule.name)
             return comment
     return None

@@ -7,7 +7,7 @@ from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
 from policies.policy import Policy
 from reports.findings import SuggestedEdit
-from reports.results import InputNotEvaluated, oversized_object, too_large
+from reports.results import InputNotEvaluated, oversized_object, too_large_object
 from rules.base.json_values import Json, as_object
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.evaluation import EvaluationResult
@@ -23,14 +23,14 @@ class FilePolicy(NamedTuple):
     """The policy for a file, its rules as they act, and the name of its own file, if it has one.
 
     `namespace`, if not None, is where it puts objects that name none. Equal policies of a run have
-    the same `key`. `cluster` is the one that the file is for; empty if it may be for any.
+    the same `equality_key`. `cluster` is the one that the file is for; empty if it may be for any.
     """
 
     policy: Policy
     rules: RuleSet
     file: str
     namespace: str | None = None
-    key: object = None
+    equality_key: object = None
     cluster: tuple[tuple[str, int], ...] = ()
 
 
@@ -38,12 +38,12 @@ class EvaluatedDocument(NamedTuple):
     """A document, its comments that suppress rules, and what the rules say about it."""
 
     document: Document
-    objects: int
+    object_count: int
     comments: Suppressions
     result: EvaluationResult
 
 
-Item: TypeAlias = EvaluatedDocument | UnparsedDocument | InputNotEvaluated
+DocumentResult: TypeAlias = EvaluatedDocument | UnparsedDocument | InputNotEvaluated
 
 
 class Evaluator:
@@ -53,7 +53,7 @@ class Evaluator:
         self._rules = rules
         self._context = context
 
-    def evaluate_file(self, file: File) -> Iterator[Item]:
+    def evaluate_file(self, file: File) -> Iterator[DocumentResult]:
         """Every document of the file that has an object of Kubernetes, one at a time."""
         for document in file.manifests():
             if isinstance(document, UnparsedDocument):
@@ -72,7 +72,7 @@ class Evaluator:
             result = check(document.value, self._rules, self._context, comments.suppresses, steps)
         except TooManyStepsError:
             why = "its size: the rules take too many steps"
-            return too_large(file, document, (), why)
+            return too_large_object(file, document, (), why)
         return EvaluatedDocument(document, objects, comments, result)
 
     def fix(self, evaluated: EvaluatedDocument, only: Finding | None = None) -> FixResult:
@@ -82,20 +82,20 @@ class Evaluator:
         """
         comments = evaluated.comments
         suppress = comments.suppresses if comments.comments else suppress_nothing
-        steps = StepLimit(MAX_STEPS * evaluated.objects)
+        steps = StepLimit(MAX_STEPS * evaluated.object_count)
         manifest = evaluated.document.value
-        chosen = suppress if only is None else _all_but(only, suppress)
+        chosen = suppress if only is None else _suppress_all_but(only, suppress)
         checked = evaluated.result
         return fix(manifest, self._rules, self._context, chosen, steps=steps, checked=checked)
 
 
-Suggest: TypeAlias = Callable[
+SuggestEdits: TypeAlias = Callable[
     [File, Evaluator, EvaluatedDocument], Iterable[tuple[SuggestedEdit, ...]]
 ]
 """The edits for each finding of a document, in their order: `lint.fix.suggestions`."""
 
 
-def _all_but(only: Finding, suppress: Suppress) -> Suppress:
+def _suppress_all_but(only: Finding, suppress: Suppress) -> Suppress:
     """Suppresses what `suppress` does, and every other finding than `only`."""
 
     def is_suppressed(finding: Finding, active: ActiveRule) -> bool:

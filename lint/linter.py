@@ -9,33 +9,33 @@ from importlib import import_module
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
-from lint.evaluation import EvaluatedDocument, Evaluator, FilePolicy, Item, Suggest
+from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
 from lint.preview import Preview, add_preview
 from lint.remarks import (
-    check_gpu_exceptions,
+    add_gpu_exception_remarks,
+    component_remarks,
     exception_remarks,
-    excuses,
-    remarks,
+    key_and_comment_remarks,
     unread_remarks,
     values_remarks,
 )
 from lint.suppressions import Suppressions
 from policies.policy import Policy
-from reports.findings import RULES, SuppressedFinding, locate_finding
+from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
 from reports.results import (
     InputNotEvaluated,
     Results,
-    failed_rules,
-    malformed_fields,
+    inputs_with_failed_rules,
+    inputs_with_malformed_fields,
     report_unparsed,
-    report_unread,
+    report_unread_inputs,
 )
 from rules.base.json_values import Json, as_object
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
-from rules.inventory.inventory import EMPTY, KINDS, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, Inventory
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -47,14 +47,14 @@ from sources.sources import (
     DISK,
     FileTree,
     Input,
+    InputFile,
     SkippedFile,
     Source,
     StandardInput,
     UnreadableSource,
-    UnreadFile,
 )
 
-RULE_NAMES = frozenset(RULES)
+RULE_NAMES = frozenset(RULE_BY_NAME)
 
 
 def reduce_garbage_collection() -> None:
@@ -68,7 +68,7 @@ class FileFixer(Protocol):
 
     def fix_file(
         self, file: File, evaluator: Evaluator, results: Results
-    ) -> Iterator[tuple[File, Item]]:
+    ) -> Iterator[tuple[File, DocumentResult]]:
         """The documents of `file` after their fixes."""
 
 
@@ -76,7 +76,7 @@ UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]
 """The file and the exceptions of each policy that was used."""
 
 
-class Partial(NamedTuple):
+class PartialResults(NamedTuple):
     """What was found in some of the inputs of a run."""
 
     results: Results
@@ -107,7 +107,7 @@ class Linter:
         preview: bool = False,
         fixer: FileFixer | None = None,
         tree: FileTree = DISK,
-        suggest: Suggest | None = None,
+        suggest: SuggestEdits | None = None,
         policies: Policies | None = None,
         select: Callable[[Policy], RuleSet] = Policy.rule_set,
         wanted: Callable[[str], bool] | None = None,
@@ -138,13 +138,13 @@ class Linter:
     def _rules(self) -> RuleSet:
         return self._current.rules
 
-    def choose(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+    def use_policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
         """Take the policy of `policy_of` for what is evaluated from now on; the same policy.
 
         Raises PolicyError.
         """
         self._current = current = self.policy_of(name, is_folder=is_folder)
-        self._used.setdefault(current.key, (current.file, current.policy.exceptions))
+        self._used.setdefault(current.equality_key, (current.file, current.policy.exceptions))
         return current
 
     def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
@@ -155,20 +155,20 @@ class Linter:
         if self._policies is None:
             return self._default
         found = self._policies.find(name if is_folder else os.path.dirname(name), name)
-        known = self._known.get(found.key)
+        known = self._known.get(found.equality_key)
         if known is None:
             default = self._default
             is_known = found.policy is default.policy  # and its rules take time to choose
             rules = default.rules if is_known else self._select(found.policy)
             known = FilePolicy(found.policy, rules, *found[1:])
-            self._known[found.key] = known
+            self._known[found.equality_key] = known
         return known
 
     def policy_of_file(self, name: str) -> Policy:
         """The policy for the file called `name`. Raises PolicyError."""
         return self.policy_of(name).policy
 
-    def gather(self, inputs: Iterable[Input]) -> None:
+    def gather_inventory(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text.
 
         Files of one cluster are known to its files alone; files that may be for any, to all.
@@ -187,7 +187,7 @@ class Linter:
     def evaluate(self, inputs: Iterable[Input]) -> None:
         """Evaluate every input and add the findings to the results."""
         for given in inputs:
-            item = given.read() if isinstance(given, UnreadFile | StandardInput) else given
+            item = given.read() if isinstance(given, InputFile | StandardInput) else given
             if isinstance(item, Source):
                 if item.is_rendering:
                     self.results.renderings += 1
@@ -215,14 +215,14 @@ class Linter:
         self._used_exceptions |= result.used_exceptions
         return result
 
-    def take(self) -> Partial:
+    def take_results(self) -> PartialResults:
         """What has been found since the last call; the linter forgets it."""
-        taken = Partial(self.results, self._owners, self._used_exceptions, self._used)
+        taken = PartialResults(self.results, self._owners, self._used_exceptions, self._used)
         self.results, self._owners = Results(), Owners()
         self._used_exceptions, self._used = set(), {}
         return taken
 
-    def add(self, partial: Partial) -> None:
+    def add_results(self, partial: PartialResults) -> None:
         """Add what another linter of the same run has found."""
         self.results.add(partial.results)
         self._owners.update(partial.owners)
@@ -244,12 +244,12 @@ class Linter:
     def _evaluate_file(self, file: File) -> None:
         source = file.source
         place = source.folder if source.is_rendering else source.name
-        namespace = self.choose(place, is_folder=source.is_rendering).namespace
+        namespace = self.use_policy_of(place, is_folder=source.is_rendering).namespace
         name, context = source.name, self.context
         if namespace and not context.namespace:
             context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
-            self.results.skipped.extend(self._kustomizations.passed_over_by(name))
+            self.results.skipped.extend(self._kustomizations.skipped_files_of(name))
             context = self._kustomizations.context_of(name, context)
         try:
             context = context._replace(inventory=self._inventory_for(file.source))
@@ -280,15 +280,17 @@ class Linter:
         known = self._inventories.get(self._current.cluster)
         if known is None or source.is_rendering:
             has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
-            known = self._inventory_of((source,), self._rules.profile) if has_some else EMPTY
-        return known.seen_from(source.home) if known else EMPTY
+            known = (
+                self._inventory_of((source,), self._rules.profile) if has_some else EMPTY_INVENTORY
+            )
+        return known.for_unnamed_namespace(source.namespace_stand_in) if known else EMPTY_INVENTORY
 
     def _inventory_of(self, inputs: Iterable[Input], profile: Profile) -> Inventory:
-        gather = import_module("lint.manifest_inventory").gather
+        gather_inventory = import_module("lint.manifest_inventory").gather_inventory
         run = (self.results, profile, self.context, self._kustomizations)
-        return gather(inputs, *run)  # type: ignore[no-any-return]
+        return gather_inventory(inputs, *run)  # type: ignore[no-any-return]
 
-    def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, Item]]:
+    def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, DocumentResult]]:
         if self._fixer and not file.source.is_embedded:
             return self._fixer.fix_file(file, evaluator, self.results)
         return ((file, item) for item in evaluator.evaluate_file(file))
@@ -302,8 +304,8 @@ class Linter:
             self._owners.add(raw, context.namespace)
         # Without a policy file it is not known what the cluster allows.
         known = self.policy if self._current.file else None
-        check_gpu_exceptions(results, file, document, listed, policy=known, context=context)
-        results.objects += item.objects
+        add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
+        results.objects += item.object_count
         results.pods += result.pods
         results.components += result.components
         results.other_objects += result.other_objects
@@ -314,12 +316,14 @@ class Linter:
         for finding, edits in zip(result.findings, chain(suggested, repeat(())), strict=False):
             located = locate_finding(file, document, finding)
             results.findings.append(located._replace(edits=edits) if edits else located)
-        for finding, reason in item.comments.suppressed():
+        for finding, reason in item.comments.suppressed_findings():
             located = locate_finding(file, document, finding)
             results.suppressed_findings.append(SuppressedFinding(located, reason))
-        report_unread(results, file.source, malformed_fields(file, document, result))
-        results.not_evaluated += failed_rules(file, document, result)
+        report_unread_inputs(
+            results, file.source, inputs_with_malformed_fields(file, document, result)
+        )
+        results.not_evaluated += inputs_with_failed_rules(file, document, result)
         comments = item.comments if self.wanted is None else Suppressions([])
-        results.remarks += remarks(file, document, comments, RULE_NAMES)
-        results.remarks += excuses(file, document, result)
+        results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
+        results.remarks += component_remarks(file, document, result)
         results.remarks += unread_remarks(file, document, self._rules.profile)

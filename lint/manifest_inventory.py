@@ -16,19 +16,19 @@ from typing import Any
 from kubeyaml import YamlError, read, split
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.inventory.builder import MIG_CONFIGS
-from rules.inventory.inventory import EMPTY, KINDS, ConfigMap, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, ConfigMap, Inventory
 from rules.placement.node_labels import GPU_MEM
-from rules.placement.selected_cards import add_shares
+from rules.placement.selected_cards import add_shares_to_inventory
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from sources.kustomization_files import Kustomizations
-from sources.sources import DISK, LARGE, MAX_BYTES, Input, Source, UnreadFile
+from sources.sources import DISK, LARGE_BYTES, MAX_BYTES, Input, InputFile, Source
 
 _CONFIG_MAP = ConfigMap.__name__
 
 
-def gather(
+def gather_inventory(
     inputs: Iterable[Input],
     results: Results,
     profile: Profile,
@@ -39,21 +39,21 @@ def gather(
 
     Standard input is left out, which can be read only once.
     """
-    gatherer = _Gatherer(profile, context, kustomizations)
+    gatherer = _InventoryGatherer(profile, context, kustomizations)
     try:
-        for source in _texts(inputs, gatherer.may_matter):
+        for source in _relevant_sources(inputs, gatherer.may_matter):
             gatherer.add(source)
     except Exception as error:  # noqa: BLE001  # a bug of ours must not hide what rules find without
         why = f"please report it: {type(error).__name__}: {error}"
         why = f"gpuward itself failed to read what objects refer to, {why}"
         results.not_evaluated.append(InputNotEvaluated("", 0, 0, why))
-        return EMPTY
-    if missing := gatherer.builder.what_is_missing():
+        return EMPTY_INVENTORY
+    if missing := gatherer.builder.message_about_missing_objects():
         results.remarks.append(Remark("warning", "", 1, 1, missing))
     return gatherer.builder.inventory()
 
 
-class _Gatherer:
+class _InventoryGatherer:
     def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
         variables = (*profile.visible_devices, *profile.alternative_variables)
         self._variables = frozenset(name.partition("*")[0] for name in variables)
@@ -69,7 +69,7 @@ class _Gatherer:
         # Most ConfigMaps have nothing that matters.
         words = (*self._variables, MIG_CONFIGS)
         is_read = self._config_map(text) and any(word in text for word in words)
-        return bool(is_read) or _may_share(text)
+        return bool(is_read) or _may_share_cards(text)
 
     def add(self, source: Source) -> None:
         context = self._context
@@ -85,12 +85,14 @@ class _Gatherer:
             except YamlError:
                 continue  # the linter reports it
             if document is not None:
-                add_objects(self.builder, document.value, context.namespace, source.home)
-                if _may_share(chunk.text):
-                    add_shares(self.builder, document.value, context.namespace)
+                add_objects(
+                    self.builder, document.value, context.namespace, source.namespace_stand_in
+                )
+                if _may_share_cards(chunk.text):
+                    add_shares_to_inventory(self.builder, document.value, context.namespace)
 
 
-def _may_share(text: str) -> bool:
+def _may_share_cards(text: str) -> bool:
     """Whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
     return GPU_MEM in text and "nodeSelector" in text
 
@@ -103,28 +105,32 @@ def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
     return re.compile(rf"""kind["']?\s*:\s*["']?(?:{"|".join(sorted(kinds))})""").search
 
 
-def _texts(inputs: Iterable[Input], may_matter: Callable[[str], bool]) -> Iterator[Source]:
+def _relevant_sources(
+    inputs: Iterable[Input], may_matter: Callable[[str], bool]
+) -> Iterator[Source]:
     """The inputs that can be read twice, as far as their text may matter."""
     for given in inputs:
-        if isinstance(given, UnreadFile):
-            yield from _texts_of_file(given, may_matter)
+        if isinstance(given, InputFile):
+            yield from _relevant_sources_of_file(given, may_matter)
         elif isinstance(given, Source) and may_matter(given.text):
             yield given
 
 
-def _texts_of_file(given: UnreadFile, may_matter: Callable[[str], bool]) -> Iterator[Source]:
+def _relevant_sources_of_file(
+    given: InputFile, may_matter: Callable[[str], bool]
+) -> Iterator[Source]:
     try:
         status = os.stat(given.name)
         if not stat.S_ISREG(status.st_mode):
             return
-        if status.st_size >= LARGE:
-            parts = import_module("sources.large_files").in_parts((given,))
+        if status.st_size >= LARGE_BYTES:
+            parts = import_module("sources.large_files").split_large_inputs((given,))
             yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
             return
         content = DISK.read(given.name, MAX_BYTES + 1)
     except OSError:
         return  # the linter reports it
     if may_matter(content.decode(errors="replace")) and given.refusal() is None:
-        source = given.source(content)
+        source = given.to_source(content)
         if isinstance(source, Source):
             yield source

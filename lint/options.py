@@ -11,8 +11,8 @@ from reports.formats import FORMATS
 from sources.sources import STANDARD_INPUT
 from terminal import CommandParser
 
-# The options of `gpuward lint` that commands lack which only have those of `add_inputs`.
-DEFAULTS: dict[str, Any] = {
+# The options of `gpuward lint` that commands lack which only have those of `add_input_options`.
+DEFAULTS_OF_LINT_OPTIONS: dict[str, Any] = {
     "staged": False,
     "changed_since": None,
     "fix": False,
@@ -25,13 +25,13 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add what says which files are linted, and by which policy; returns the group of these."""
     group = made.add_argument_group("input")
     group.add_argument(
         "paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin"
     )
-    add_policy(group)
+    add_policy_options(group)
     group.add_argument("--namespace", "-n", help="where objects go that name no namespace")
     group.add_argument(
         "--exclude",
@@ -55,7 +55,7 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--jobs",
         "-j",
         metavar="N",
-        type=_positive,
+        type=_positive_integer,
         help="processes for more than a few files; default: one for each processor, at most 8",
     )
     group.add_argument(
@@ -70,11 +70,11 @@ def add_inputs(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         help="also lint files that are no manifests: dockerfile, compose, shell, markdown, or "
         "several of them with commas",
     )
-    _add_rendering(made.add_argument_group("charts and kustomizations"))
+    _add_rendering_options(made.add_argument_group("charts and kustomizations"))
     return group
 
 
-def add_policy(group: argparse._ArgumentGroup) -> None:
+def add_policy_options(group: argparse._ArgumentGroup) -> None:
     """Add what says which policy is used."""
     group.add_argument(
         "--policy",
@@ -96,14 +96,14 @@ def add_policy(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _positive(text: str) -> int:
+def _positive_integer(text: str) -> int:
     number = int(text)
     if number < 1:
         raise ValueError(text)
     return number
 
 
-def add_selection(made: argparse._MutuallyExclusiveGroup) -> None:
+def add_selection_options(made: argparse._MutuallyExclusiveGroup) -> None:
     """Add what chooses files by their history in Git."""
     made.add_argument(
         "--staged",
@@ -117,7 +117,7 @@ def add_selection(made: argparse._MutuallyExclusiveGroup) -> None:
     )
 
 
-def _add_rendering(made: argparse._ArgumentGroup) -> None:
+def _add_rendering_options(made: argparse._ArgumentGroup) -> None:
     made.add_argument(
         "--render",
         action="store_true",
@@ -162,7 +162,7 @@ with --fix, the findings that count are those that remain
 """
 
 
-def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
+def lint_parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     """The parser of the command line of `gpuward lint`, and of `gpuward fix`, which fixes."""
     is_fix = prog.endswith("fix")
     made = CommandParser(
@@ -174,11 +174,11 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     )
     made.set_defaults(fix=is_fix)
     # Every option is in a group: argparse prepares to print help for each that is not.
-    add_selection(add_inputs(made).add_mutually_exclusive_group())
-    _add_choice(made.add_argument_group("rules"))
-    _add_fixes(made.add_argument_group("fixes"), is_fix=is_fix)
+    add_selection_options(add_input_options(made).add_mutually_exclusive_group())
+    _add_rule_options(made.add_argument_group("rules"))
+    _add_fix_options(made.add_argument_group("fixes"), is_fix=is_fix)
     reports = made.add_argument_group("report")
-    add_reports(reports)
+    add_report_options(reports)
     made.set_defaults(fail_on=None)  # which a policy may say
     reports.add_argument(
         "--baseline",
@@ -198,7 +198,7 @@ def parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     return made
 
 
-def add_reports(made: argparse._ArgumentGroup, views: Iterable[str] = ()) -> None:
+def add_report_options(made: argparse._ArgumentGroup, views: Iterable[str] = ()) -> None:
     """Add what says which reports are written, what they have, and the exit status.
 
     `views` are more words for `--output`.
@@ -235,7 +235,7 @@ def add_reports(made: argparse._ArgumentGroup, views: Iterable[str] = ()) -> Non
     made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
 
 
-def _add_choice(made: argparse._ArgumentGroup) -> None:
+def _add_rule_options(made: argparse._ArgumentGroup) -> None:
     for option, what in (("--select", "only"), ("--ignore", "do not")):
         made.add_argument(
             option,
@@ -246,7 +246,7 @@ def _add_choice(made: argparse._ArgumentGroup) -> None:
         )
 
 
-def _add_fixes(made: argparse._ArgumentGroup, *, is_fix: bool) -> None:
+def _add_fix_options(made: argparse._ArgumentGroup, *, is_fix: bool) -> None:
     fix_help = argparse.SUPPRESS if is_fix else "write fixes into the files: gpuward fix"
     made.add_argument("--fix", action="store_true", default=is_fix, help=fix_help)
     shown = made.add_mutually_exclusive_group()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
 from lint.evaluation import EvaluatedDocument, Evaluator
-from reports.results import Results, too_large
+from reports.results import Results, too_large_object
 from rules.base.json_values import Json, Operation, as_object, pointer
 from rules.engine.bounds import TooManyStepsError
 from rules.finding import Action, Finding
@@ -35,7 +35,7 @@ def add_preview(
         fixed = evaluator.fix(item)
     except TooManyStepsError:
         why = "its size: the fixes take too many steps"
-        results.not_evaluated.append(too_large(file, item.document, (), why))
+        results.not_evaluated.append(too_large_object(file, item.document, (), why))
         return
     refused = [f for f in fixed.remaining.findings if f.action is Action.DENY]
     previews.append(Preview(file.source.name, value, fixed.manifest, fixed.operations, refused))
@@ -51,14 +51,14 @@ def write_patch(out: TextIO, previews: Iterable[Preview]) -> None:
         if preview.operations or preview.refused:
             entry = {
                 "file": preview.file,
-                "object": _title(preview.before),
+                "object": _object_title(preview.before),
                 "patch": preview.operations,
-                "refused": [_refusal(finding) for finding in preview.refused],
+                "refused": [_refusal_record(finding) for finding in preview.refused],
             }
             out.write(json.dumps(entry) + "\n")
 
 
-def _refusal(finding: Finding) -> dict[str, str]:
+def _refusal_record(finding: Finding) -> dict[str, str]:
     return {
         "rule": finding.rule,
         "container": finding.container_name,
@@ -68,7 +68,7 @@ def _refusal(finding: Finding) -> dict[str, str]:
     }
 
 
-def _title(manifest: Json) -> str:
+def _object_title(manifest: Json) -> str:
     raw = as_object(manifest)
     metadata = as_object(raw.get("metadata"))
     names = (metadata.get("namespace"), metadata.get("name"))

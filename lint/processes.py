@@ -18,19 +18,21 @@ from multiprocessing.connection import wait
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
-from lint.linter import Linter, Partial
+from lint.linter import Linter, PartialResults
 from reports.results import InputNotEvaluated
-from sources.large_files import in_parts
+from sources.large_files import split_large_inputs
 from sources.sources import Input, Source
 
 # Evaluate many files in several processes: the option `--jobs`.
 #
 # The results are those of one process, in the same order.
 
-_WAITING = 3  # batches for each process, whose results may wait for those of an earlier one
-_ENDED = "a process of gpuward ended here, perhaps for want of memory; try --jobs 1"
+_MAX_WAITING_BATCHES = (
+    3  # batches for each process, whose results may wait for those of an earlier one
+)
+_PROCESS_ENDED_REASON = "a process of gpuward ended here, perhaps for want of memory; try --jobs 1"
 
-_Work = tuple[Sequence[Input], "Future[Partial]"]
+_SubmittedBatch = tuple[Sequence[Input], "Future[PartialResults]"]
 _linter: Linter
 
 
@@ -59,12 +61,12 @@ def evaluate_in_processes(
     evaluated.
     """
     context = multiprocessing.get_context(start_method())
-    pool = ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(linter,))
-    waiting: deque[_Work] = deque()
+    pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(linter,))
+    waiting: deque[_SubmittedBatch] = deque()
     try:
         for batch in batches:
             waiting.append((batch, _submit(pool, batch)))
-            if len(waiting) > jobs * _WAITING:
+            if len(waiting) > jobs * _MAX_WAITING_BATCHES:
                 _collect(linter, *waiting.popleft())
                 yield
         while waiting:
@@ -74,28 +76,30 @@ def evaluate_in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-def _submit(pool: ProcessPoolExecutor, batch: Sequence[Input]) -> Future[Partial]:
+def _submit(pool: ProcessPoolExecutor, batch: Sequence[Input]) -> Future[PartialResults]:
     try:
         return pool.submit(_evaluate, batch)
     except BrokenProcessPool as error:
-        failed: Future[Partial] = Future()
+        failed: Future[PartialResults] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _collect(linter: Linter, batch: Sequence[Input], future: Future[Partial]) -> None:
+def _collect(linter: Linter, batch: Sequence[Input], future: Future[PartialResults]) -> None:
     try:
-        linter.add(future.result())
+        linter.add_results(future.result())
     except BrokenProcessPool:
         for item in batch:
-            linter.results.not_evaluated.append(InputNotEvaluated(item.name, 0, 0, _ENDED))
+            linter.results.not_evaluated.append(
+                InputNotEvaluated(item.name, 0, 0, _PROCESS_ENDED_REASON)
+            )
 
 
-def _begin(linter: Linter) -> None:
+def _start_worker(linter: Linter) -> None:
     """In a new process: take the linter over, and end with the process that has begun this one."""
     global _linter  # noqa: PLW0603  # a process of the pool has no other place for it
     _linter = linter
-    linter.take()  # the first process has these results
+    linter.take_results()  # the first process has these results
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -107,17 +111,17 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _evaluate(batch: Sequence[Input]) -> Partial:
+def _evaluate(batch: Sequence[Input]) -> PartialResults:
     _linter.evaluate(batch)
-    return _linter.take()
+    return _linter.take_results()
 
 
 T = TypeVar("T")
 
-_DELAY = 1.0  # seconds before the bar is shown
-_INTERVAL = 0.1
-_WIDTH = 30
-_ERASE = "\r\x1b[K"
+_DELAY_SECONDS = 1.0  # seconds before the bar is shown
+_INTERVAL_SECONDS = 0.1
+_BAR_WIDTH = 30
+_ERASE_LINE = "\r\x1b[K"
 
 
 class Progress:
@@ -131,7 +135,7 @@ class Progress:
         self._what = what
         self._done = 0
         self._is_shown = False
-        self._next = time.monotonic() + _DELAY
+        self._next = time.monotonic() + _DELAY_SECONDS
         self._is_on = (
             sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         )
@@ -141,9 +145,9 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._is_shown:
-            self._write(_ERASE)
+            self._write(_ERASE_LINE)
 
-    def count(self, inputs: Iterable[T]) -> Iterator[T]:
+    def counted(self, inputs: Iterable[T]) -> Iterator[T]:
         """`inputs`, each counted as done when the next one is asked for."""
         for item in inputs:
             yield item
@@ -153,25 +157,27 @@ class Progress:
         """Show how many are done, if it is time to."""
         if not self._is_on or time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + _INTERVAL
+        self._next = time.monotonic() + _INTERVAL_SECONDS
         self._is_shown = True
         done = f"{self._done:,}"
         if self._total is not None:
-            full = _WIDTH * self._done // self._total
-            bar = "#" * full + "." * (_WIDTH - full)
+            full = _BAR_WIDTH * self._done // self._total
+            bar = "#" * full + "." * (_BAR_WIDTH - full)
             done = f"[{bar}] {done} of {self._total:,}"
-        self._write(f"{_ERASE}gpuward: {done} {self._what}")
+        self._write(f"{_ERASE_LINE}gpuward: {done} {self._what}")
 
     def _write(self, text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
-_BATCH = 32  # inputs
-_MAX_LENGTH = 1 << 20  # characters
-_BATCHES_HERE = 4  # take about as long as other processes take to start
-_MOST_JOBS = 61  # of which Windows can wait for the end
-_MAX_JOBS = 8  # unless the user asks for more: each takes memory, and CI shares its machines
+_BATCH_SIZE = 32  # inputs
+_MAX_BATCH_CHARACTERS = 1 << 20  # characters
+_BATCHES_IN_THIS_PROCESS = 4  # take about as long as other processes take to start
+_MAX_JOBS = 61  # of which Windows can wait for the end
+_DEFAULT_MAX_JOBS = (
+    8  # unless the user asks for more: each takes memory, and CI shares its machines
+)
 
 
 def evaluate_many(linter: Linter, inputs: Sequence[Input], jobs: int | None) -> None:
@@ -181,20 +187,20 @@ def evaluate_many(linter: Linter, inputs: Sequence[Input], jobs: int | None) -> 
     are evaluated in this process, so that few of them need no other.
     """
     with Progress(len(inputs)) as progress:
-        batches = _batches(in_parts(progress.count(inputs)))
-        for batch in islice(batches, _BATCHES_HERE):
+        batches = _batches(split_large_inputs(progress.counted(inputs)))
+        for batch in islice(batches, _BATCHES_IN_THIS_PROCESS):
             linter.evaluate(batch)
             progress.show()
         if (following := next(batches, None)) is None:
             return
-        for _ in _evaluations(linter, chain((following,), batches), jobs):
+        for _ in _evaluate_batches(linter, chain((following,), batches), jobs):
             progress.show()
 
 
-def _evaluations(
+def _evaluate_batches(
     linter: Linter, batches: Iterable[Sequence[Input]], jobs: int | None
 ) -> Iterator[None]:
-    jobs = min(jobs or min(_processors(), _MAX_JOBS), _MOST_JOBS)
+    jobs = min(jobs or min(_processor_count(), _DEFAULT_MAX_JOBS), _MAX_JOBS)
     if jobs > 1:
         yield from evaluate_in_processes(linter, batches, jobs)
         return
@@ -210,14 +216,14 @@ def _batches(inputs: Iterable[Input]) -> Iterator[list[Input]]:
     for item in inputs:
         batch.append(item)
         length += len(item.text) if isinstance(item, Source) else 0
-        if len(batch) == _BATCH or length > _MAX_LENGTH:
+        if len(batch) == _BATCH_SIZE or length > _MAX_BATCH_CHARACTERS:
             yield batch
             batch, length = [], 0
     if batch:
         yield batch
 
 
-def _processors() -> int:
+def _processor_count() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

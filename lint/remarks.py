@@ -16,11 +16,11 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.gpu_fields_outside_pods import fields_in_values, gpu_fields_outside_pods
+from rules.workloads.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
 from sources.manifests import File
 
 
-def remarks(
+def key_and_comment_remarks(
     file: File, document: Document, comments: Suppressions, rules: frozenset[str]
 ) -> Iterator[Remark]:
     """Keys that are there twice, and comments that do not suppress what they name.
@@ -36,7 +36,7 @@ def remarks(
             "the file"
         )
         yield Remark("warning", name, line, column, message)
-    for comment, message in comments.faults(rules):
+    for comment, message in comments.comment_faults(rules):
         line, column = file.position(comment.start)
         yield Remark("warning", name, line, column, message)
 
@@ -63,24 +63,31 @@ def values_remarks(
         why = "in values that no rendering here uses: lint their chart with these --values"
     for document in file.values():
         yield from _remarks_about_fields(
-            file, document, fields_in_values(document.value, profile), why
+            file, document, gpu_fields_in_values(document.value, profile), why
         )
 
 
 def _remarks_about_fields(
     file: File, document: Document, fields: Iterable[tuple[Path, str]], why: str
 ) -> list[Remark]:
-    spans = ((file.locate(document, path), name) for path, name in fields)
+    spans = ((file.span_of_path(document, path), name) for path, name in fields)
     return [
-        Remark("note", file.source.name, span.line, span.column, f"{name} is {why}", is_shown=True)
+        Remark(
+            "note",
+            file.source.name,
+            span.line,
+            span.column,
+            f"{name} is {why}",
+            is_always_shown=True,
+        )
         for span, name in sorted((span, display(name)) for span, name in spans)
     ]
 
 
-def excuses(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:
+def component_remarks(file: File, document: Document, result: EvaluationResult) -> Iterator[Remark]:
     """The components of the GPU platform, for which rules are not run."""
     for path, rules in result.excused:
-        span = file.locate(document, path)
+        span = file.span_of_path(document, path)
         what = f"does not run {', '.join(rules)}" if rules else "runs no rule"
         message = f"gpuward {what} for this pod, because it is a component of the GPU platform"
         yield Remark("note", file.source.name, span.line, span.column, message)
@@ -101,7 +108,7 @@ def exception_remarks(
         if exception in reported:
             continue
         reported.add(exception)
-        if exception.expired(today):
+        if exception.has_expired(today):
             level, what = "warning", f"expired on {exception.expires}"
         elif exception not in used:
             level, what = "note", "accepted nothing in these files"
@@ -111,10 +118,10 @@ def exception_remarks(
         yield Remark(level, file, 1, 1, message)
 
 
-_LEVELS = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
+_LEVEL_BY_REASON = {"Ended": "warning", "NotApproved": "note"}  # the others are errors
 
 
-def check_gpu_exceptions(
+def add_gpu_exception_remarks(
     results: Results,
     file: File,
     document: Document,
@@ -134,21 +141,28 @@ def check_gpu_exceptions(
             namespace = as_text(metadata.get("namespace")) or context.namespace or "default"
             known = {**raw, "metadata": {**metadata, "namespace": namespace}}
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
-            for level, place, text in _problems(known, policy, context):
-                span = file.locate(document, (*path, *place))
+            for level, place, text in _gpu_exception_problems(known, policy, context):
+                span = file.span_of_path(document, (*path, *place))
                 where = (file.source.name, span.line, span.column)
                 results.remarks.append(Remark(level, *where, f"{name}: {text}"))
 
 
-def _problems(
+def _gpu_exception_problems(
     raw: Mapping[str, Any], policy: Policy | None, context: Context
 ) -> Iterator[tuple[str, Path, str]]:
     """The level, the path and the text of each problem."""
-    from policies.gpu_exceptions import Reason, acceptance, find_problems  # noqa: PLC0415  # few files have one
+    from policies.gpu_exceptions import AcceptanceReason, acceptance, find_gpu_exception_problems  # noqa: PLC0415  # few files have one
 
-    own = list(find_problems(raw))
+    own = list(find_gpu_exception_problems(raw))
     yield from (("error", path, text) for path, text in own)
     found = acceptance(raw, policy.gpu_exception_limits if policy else (), context.today)
-    is_known = policy is not None or found.reason in {Reason.ENDED, Reason.TOO_LARGE}
-    if is_known and not own and not found.accepted:
-        yield _LEVELS.get(found.reason.value, "error"), ("spec",), f"not accepted: {found.message}"
+    is_known = policy is not None or found.reason in {
+        AcceptanceReason.ENDED,
+        AcceptanceReason.TOO_LARGE,
+    }
+    if is_known and not own and not found.is_accepted:
+        yield (
+            _LEVEL_BY_REASON.get(found.reason.value, "error"),
+            ("spec",),
+            f"not accepted: {found.message}",
+        )

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
-from lint.options import add_policy
+from lint.options import add_policy_options
 from lint.redaction import MAX_TEXTS, TooManyTextsError, redact
 from policies.loading import PolicyError
 from policies.policy import Policy
-from reports.findings import LEVELS
+from reports.findings import LEVEL_BY_ACTION
 from rules.base.json_values import Json, as_object, pointer
 from rules.engine.fixing import check
 from rules.engine.rule_set import RuleSet
@@ -25,7 +25,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import flatten_lists
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import PolicyChoice
-from sources.sources import Source, StandardInput, UnreadFile
+from sources.sources import InputFile, Source, StandardInput
 from terminal import CommandParser, write_error
 
 MAX_OBJECTS = 20
@@ -51,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         help="do not replace names and values that contain this word; repeatable",
     )
-    add_policy(made.add_argument_group("rules"))
+    add_policy_options(made.add_argument_group("rules"))
     return made
 
 
@@ -100,7 +100,7 @@ def _few_objects(name: str) -> list[Json]:
 
 
 def _objects(name: str) -> Iterator[Json]:
-    given = StandardInput("-", sys.stdin.buffer.read) if name == "-" else UnreadFile(name, name)
+    given = StandardInput("-", sys.stdin.buffer.read) if name == "-" else InputFile(name, name)
     source = given.read()
     if not isinstance(source, Source):
         raise _RefusedError(f"{name}: {source.why}")
@@ -127,7 +127,9 @@ def _reports(objects: list[Json], rules: RuleSet, keep: list[str]) -> Iterator[d
 def _findings(manifest: Json, rules: RuleSet, context: Context) -> list[tuple[str, str, str]]:
     """The level, the rule and the field of each finding."""
     result = check(manifest, rules, context)
-    found = [(LEVELS[each.action], each.rule, pointer(each.path)) for each in result.findings]
+    found = [
+        (LEVEL_BY_ACTION[each.action], each.rule, pointer(each.path)) for each in result.findings
+    ]
     failed = [("failed", failure.rule, failure.error) for failure in result.failures]
     return found + failed
 

@@ -11,9 +11,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from lint.evaluation import Suggest
-from lint.file_options import apply, only, wanted_rules
+from lint.evaluation import SuggestEdits
 from lint.linter import Linter
+from lint.policy_options import apply_policy_options, restrict_rules, wanted_rules
 from lint.preview import Preview
 from policies.policy import Policy
 from reports.results import Remark, Results
@@ -26,37 +26,37 @@ from sources.sources import DISK, STANDARD_INPUT, FileTree, Input, UsageError, m
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from lint.fix.output import Mode
+    from lint.fix.output import FixOutput
     from sources.container_files import ContainerFiles
     from sources.git.changes import ChangedFiles, StagedFiles
 
 
-_FEW = 128  # files
+_MAX_FILES_IN_ONE_PROCESS = 128  # files
 _REPLACED = "--profile replaces the profiles in perPath too: leave it out to lint several clusters"
 
 
-class Run(NamedTuple):
+class LintRun(NamedTuple):
     """What a run found; `policy_of` says by which policy a file was evaluated.
 
-    `wanted` are the rules that were evaluated; None for all.
+    `is_wanted_rule` says which rules were evaluated; None for all.
     """
 
     results: Results
     policy_of: Callable[[str], Policy]
     today: datetime.date
     previews: list[Preview]
-    wanted: Callable[[str], bool] | None = None
+    is_wanted_rule: Callable[[str], bool] | None = None
 
 
-def run(
+def run_linter(
     options: argparse.Namespace,
     paths: list[str],
-    mode: Mode | None = None,
+    fix_output: FixOutput | None = None,
     staged: StagedFiles | None = None,
-    suggest: Suggest | None = None,
+    suggest: SuggestEdits | None = None,
     policies: Policies | None = None,
-) -> Run:
-    """Evaluate `paths`, or what is `staged` there, and fix it as `mode` says.
+) -> LintRun:
+    """Evaluate `paths`, or what is `staged` there, and fix it as `fix_output` says.
 
     `suggest` finds the edits that fix each finding, if a report wants them. `policies` are those
     of `find_policies`, if that was called already.
@@ -68,14 +68,14 @@ def run(
     policies = policies or find_policies(options, paths, tree)
     policy, policy_file, *_ = policies.find("", "")
     wanted = wanted_rules(options.select, options.ignore)
-    select = _selection(options, wanted)
+    select = _rule_set_chooser(options, wanted)
     linter = Linter(
         policy,
         Context(today=today, namespace=options.namespace),
         rules=select(policy),
         policy_file=policy_file,
         preview=options.patch,
-        fixer=mode.fixer if mode else None,
+        fixer=fix_output.fixer if fix_output else None,
         tree=tree,
         suggest=suggest,
         policies=policies,
@@ -85,45 +85,45 @@ def run(
     exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
-    is_wanted = changed.has if changed else None
+    is_wanted = changed.is_changed if changed else None
     given: Iterator[Input]
     if staged:
         given = staged.sources(paths, exclude)
     else:
-        given = _inputs(options, paths, exclude, mode, is_wanted)
+        given = _inputs(options, paths, exclude, fix_output, is_wanted)
     if others:
         given = (item for item in given if item.name not in others)
     if options.render or options.values or options.sets or options.kube_version:
         files = [*given]
         _load_policies(policies, files)
-        linter.gather(files)
-        evaluate = import_module("lint.rendering.renderer").evaluate
-        evaluate(linter, files, paths, exclude, options, staged or changed)
+        linter.gather_inventory(files)
+        renderer = import_module("lint.rendering.renderer")
+        renderer.evaluate_renderings(linter, files, paths, exclude, options, staged or changed)
     elif staged:
-        linter.gather(staged.sources(paths, exclude))
+        linter.gather_inventory(staged.sources(paths, exclude))
         linter.evaluate(given)
     else:
         files = [*given]
         _load_policies(policies, files)
         if len(files) > 1:
-            linter.gather(files)
+            linter.gather_inventory(files)
         # What is written needs whole files, and one process: files may be links to each other.
-        if mode or options.patch or not _are_many(files):
+        if fix_output or options.patch or not _need_processes(files):
             linter.evaluate(files)
         else:
             import_module("lint.processes").evaluate_many(linter, files, options.jobs)
     if others:
-        evaluate = import_module("lint.container_file_rules").evaluate
-        evaluate(linter, others.find(paths, exclude, is_wanted))
+        rules = import_module("lint.container_file_rules")
+        rules.evaluate_container_files(linter, others.find_files(paths, exclude, is_wanted))
     linter.finish()
     linter.results.remarks += (
-        Remark("note", "", 0, 0, text, is_shown=True) for text in exclude.notes
+        Remark("note", "", 0, 0, text, is_always_shown=True) for text in exclude.notes
     )
     linter.results.remarks += (
-        Remark("note", file, 1, 1, _REPLACED, is_shown=True) for file in policies.replaced
+        Remark("note", file, 1, 1, _REPLACED, is_always_shown=True) for file in policies.replaced
     )
     linter.results.has_ignored = exclude.has_ignored
-    return Run(linter.results, linter.policy_of_file, today, linter.previews, wanted)
+    return LintRun(linter.results, linter.policy_of_file, today, linter.previews, wanted)
 
 
 def find_policies(options: argparse.Namespace, paths: list[str], tree: FileTree = DISK) -> Policies:
@@ -133,7 +133,7 @@ def find_policies(options: argparse.Namespace, paths: list[str], tree: FileTree 
     """
     choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
     policies = Policies(choice)
-    apply(options, policies, paths)
+    apply_policy_options(options, policies, paths)
     return policies
 
 
@@ -143,9 +143,9 @@ def _load_policies(policies: Policies, files: list[Input]) -> None:
         policies.find(os.path.dirname(item.name), item.name)
 
 
-def _are_many(given: list[Input]) -> bool:
+def _need_processes(given: list[Input]) -> bool:
     """Whether it takes longer to evaluate `given` than to start processes, or much memory."""
-    if len(given) > _FEW:
+    if len(given) > _MAX_FILES_IN_ONE_PROCESS:
         return True
     return any(map(may_be_large, given))
 
@@ -168,11 +168,11 @@ def _inputs(
     options: argparse.Namespace,
     paths: list[str],
     exclude: Exclusion,
-    mode: Mode | None,
-    wanted: Callable[[str], bool] | None,
+    fix_output: FixOutput | None,
+    is_wanted: Callable[[str], bool] | None,
 ) -> Iterator[Input]:
-    read_stdin = mode.streams.read if mode and mode.streams else None
-    return inputs(paths, exclude, options.stdin_filename, read_stdin, wanted)
+    read_stdin = fix_output.streams.read if fix_output and fix_output.streams else None
+    return inputs(paths, exclude, options.stdin_filename, read_stdin, is_wanted)
 
 
 def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFiles | None:
@@ -196,22 +196,22 @@ def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
     return chosen
 
 
-def paths_of(options: argparse.Namespace) -> list[str]:
+def paths_to_lint(options: argparse.Namespace) -> list[str]:
     """The paths that the user names, or what is read without any.
 
     Raises UsageError if that is standard input and it is a terminal or empty, or if standard input
     has a name and is not read.
     """
-    paths = _paths_of(options)
+    paths = _paths_to_lint(options)
     if options.stdin_filename != STANDARD_INPUT and "-" not in paths:
         raise UsageError("--stdin-filename names standard input: add - to what is linted")
     return paths
 
 
-_GIVE = "give a file or folder, or - for standard input"
+_GIVE_PATH_ADVICE = "give a file or folder, or - for standard input"
 
 
-def _paths_of(options: argparse.Namespace) -> list[str]:
+def _paths_to_lint(options: argparse.Namespace) -> list[str]:
     if options.paths:
         paths: list[str] = options.paths
         return paths
@@ -220,36 +220,42 @@ def _paths_of(options: argparse.Namespace) -> list[str]:
     if options.changed_since:
         return ["."]
     if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError(f"nothing to lint: {_GIVE}")
+        raise UsageError(f"nothing to lint: {_GIVE_PATH_ADVICE}")
     if not cast("BufferedReader", sys.stdin.buffer).peek(1):
-        raise UsageError(f"nothing to lint: no path, and standard input is empty: {_GIVE}")
+        raise UsageError(
+            f"nothing to lint: no path, and standard input is empty: {_GIVE_PATH_ADVICE}"
+        )
     return ["-"]
 
 
-def _selection(
-    options: argparse.Namespace, wanted: Callable[[str], bool] | None
+def _rule_set_chooser(
+    options: argparse.Namespace, is_wanted_rule: Callable[[str], bool] | None
 ) -> Callable[[Policy], RuleSet]:
-    """What gives the `wanted` rules of a policy, with the fixes that the user has chosen."""
+    """Makes the rule set of a policy: the wanted rules, with the fixes that the user has chosen."""
     names, unsafe = options.rules, options.unsafe_fixes
     if not names and not unsafe:
-        return Policy.rule_set if wanted is None else partial(_only, wanted)
+        return (
+            Policy.rule_set
+            if is_wanted_rule is None
+            else partial(_restricted_rule_set, is_wanted_rule)
+        )
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
     select_fixes = import_module("lint.fix.fixer").select_fixes
-    return partial(_with_fixes, select_fixes, names, wanted, unsafe=unsafe)
+    return partial(_rule_set_with_fixes, select_fixes, names, is_wanted_rule, unsafe=unsafe)
 
 
-def _with_fixes(
+def _rule_set_with_fixes(
     select_fixes: Callable[..., RuleSet],
     names: list[str],
-    wanted: Callable[[str], bool] | None,
+    is_wanted_rule: Callable[[str], bool] | None,
     policy: Policy,
     *,
     unsafe: bool,
 ) -> RuleSet:
-    return select_fixes(only(policy.rule_set(), wanted), names, unsafe=unsafe)
+    return select_fixes(restrict_rules(policy.rule_set(), is_wanted_rule), names, unsafe=unsafe)
 
 
-def _only(wanted: Callable[[str], bool], policy: Policy) -> RuleSet:
-    return only(policy.rule_set(), wanted)
+def _restricted_rule_set(is_wanted_rule: Callable[[str], bool], policy: Policy) -> RuleSet:
+    return restrict_rules(policy.rule_set(), is_wanted_rule)

@@ -13,14 +13,16 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from kubeyaml import Document, Place
-from policies.problems import suggestion
+from policies.problems import suggestion_suffix
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
 from sources.manifests import File
 
-_COMMENT = r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
-_WORD = "gpuward:"
+_COMMENT_PATTERN = (
+    r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
+)
+_COMMENT_WORD = "gpuward:"
 
 
 class Suppression:
@@ -48,14 +50,14 @@ class Suppressions:
 
     def suppresses(self, finding: Finding, active: ActiveRule) -> bool:
         """Whether a comment covers `finding`; the engine asks this of each one."""
-        comment = self.covering(finding.path, active)
+        comment = self.comment_covering(finding.path, active)
         if comment is None:
             return False
         comment.used.add(finding.rule)
         comment.suppressed.setdefault((finding.identity, finding.path), finding)
         return True
 
-    def covering(self, path: Path, active: ActiveRule) -> Suppression | None:
+    def comment_covering(self, path: Path, active: ActiveRule) -> Suppression | None:
         """The comment that suppresses what the rule finds at `path`; None if none may."""
         rule = active.rule.name
         for depth in range(len(path) + 1) if self._covering else ():
@@ -66,13 +68,13 @@ class Suppressions:
                 comment.refused.add(rule)
         return None
 
-    def suppressed(self) -> Iterator[tuple[Finding, str]]:
+    def suppressed_findings(self) -> Iterator[tuple[Finding, str]]:
         """Each finding that a comment has suppressed, and the comment's reason."""
         for comment in self.comments:
             for finding in comment.suppressed.values():
                 yield finding, comment.reason
 
-    def faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
+    def comment_faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
         """What is wrong with the comments, once all findings have been asked about."""
         for comment in self.comments:
             if not comment.rules or not comment.reason:
@@ -80,7 +82,7 @@ class Suppressions:
                 continue
             for rule in comment.rules:
                 if rule not in known:
-                    yield comment, f"there is no rule {rule!r}{suggestion(rule, known)}"
+                    yield comment, f"there is no rule {rule!r}{suggestion_suffix(rule, known)}"
                 elif rule in comment.refused:
                     yield comment, f"the policy does not allow a comment to suppress {rule}"
                 elif rule not in comment.used:
@@ -90,14 +92,14 @@ class Suppressions:
 def find_suppressions(file: File, document: Document, end: int) -> Suppressions:
     """The comments in `document`, which ends before the offset `end`."""
     text = file.source.text
-    if text.find(_WORD, document.start, end) < 0:
+    if text.find(_COMMENT_WORD, document.start, end) < 0:
         return Suppressions([])
     outline = _DocumentOutline(file, document)
     found = []
-    for match in re.compile(_COMMENT).finditer(text, document.start, end):
+    for match in re.compile(_COMMENT_PATTERN).finditer(text, document.start, end):
         if not outline.is_inside_text(match.start()):
             rules = tuple(name.strip() for name in (match[1] or "").split(",") if name.strip())
-            covers = outline.covered_by(match.start())
+            covers = outline.path_covered_by(match.start())
             found.append(Suppression(match.start(), covers, rules, match[2].strip()))
     return Suppressions(found)
 
@@ -111,7 +113,7 @@ def comments_in_text(file: File, without: Iterable[range] = ()) -> Suppressions:
     text = file.source.text
     left_out = {line for lines in without for line in lines}
     found = []
-    for match in re.finditer(_COMMENT, text):
+    for match in re.finditer(_COMMENT_PATTERN, text):
         line = file.position(match.start())[0]
         if line in left_out:
             continue
@@ -129,7 +131,7 @@ class _DocumentOutline:
         self._file = file
         self._beginnings: dict[int, Path] = {}
         texts = set()
-        for path, place in _places(document.place):
+        for path, place in _places_with_paths(document.place):
             start = place.key_start if place.key_start >= 0 else place.start
             self._beginnings.setdefault(file.position(start)[0], path)
             texts.add((place.key_start, place.key_end))
@@ -143,7 +145,7 @@ class _DocumentOutline:
         index = bisect_right(self._texts, (offset, offset)) - 1
         return any(start <= offset < end for start, end in self._texts[max(index, 0) : index + 2])
 
-    def covered_by(self, comment: int) -> Path:
+    def path_covered_by(self, comment: int) -> Path:
         """The path of the outermost node that begins on the comment's line, or on the next one."""
         text, line = self._file.source.text, self._file.position(comment)[0]
         if not text[text.rfind("\n", 0, comment) + 1 : comment].strip():
@@ -157,7 +159,7 @@ class _DocumentOutline:
         return self._beginnings[self._lines[line_index]]
 
 
-def _places(place: Place) -> Iterator[tuple[Path, Place]]:
+def _places_with_paths(place: Place) -> Iterator[tuple[Path, Place]]:
     """Every node's place with its path, parents first."""
     waiting: list[tuple[Path, Place]] = [((), place)]
     for path, current in waiting:

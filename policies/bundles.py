@@ -17,16 +17,16 @@ from rules.rule import Rule
 
 BUNDLES = ("essential", "recommended", "strict", "ack")
 
-_STRICT_ACTIONS = {Action.WARN: "deny", Action.AUDIT: "warn"}
+_STRICT_ACTION_BY_DEFAULT = {Action.WARN: "deny", Action.AUDIT: "warn"}
 # Rules that `strict` treats unlike others with the same default action. None: as by default.
-_OTHER_STRICT_ACTIONS = {
+_STRICT_ACTION_BY_RULE = {
     "no-fitting-node": None,  # may no longer be true when it is said
     "affinity-default": None,  # a note about what admission sets
     "toleration-default": None,  # the same
     "idle-gpu-holder": None,  # people work in such pods
     "shared-memory-exceeds-limit": "warn",  # nobody can mean it
 }
-_REFUSED_ON_ACK = (
+_RULES_REFUSED_ON_ACK = (
     "mixed-families",
     "node-mode-mismatch",
     "unknown-node-label-value",
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
     source: str = ""
 
 
-class Base(NamedTuple):
+class ExtendedPolicy(NamedTuple):
     """A policy in a file that another policy extends."""
 
     name: str
@@ -61,7 +61,7 @@ def bundle(name: str) -> Mapping[str, Any]:
     """Return the bundle called `name`, one of `BUNDLES`, as a policy."""
     head = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
     if name == "ack":
-        refused = {rule: {"action": "deny"} for rule in _REFUSED_ON_ACK}
+        refused = {rule: {"action": "deny"} for rule in _RULES_REFUSED_ON_ACK}
         return {**head, "profiles": ["ack"], "rules": refused}
     settings_in: dict[str, Callable[[Rule[Any]], dict[str, Any]]] = {
         "essential": _essential_settings,
@@ -83,8 +83,8 @@ def _strict_settings(rule: Rule[Any]) -> dict[str, Any]:
     No comment lifts what protects others.
     """
     is_off_hygiene = rule.family == "hygiene" and rule.action is Action.OFF
-    usual = "audit" if is_off_hygiene else _STRICT_ACTIONS.get(rule.action)
-    action = _OTHER_STRICT_ACTIONS.get(rule.name, usual)
+    usual = "audit" if is_off_hygiene else _STRICT_ACTION_BY_DEFAULT.get(rule.action)
+    action = _STRICT_ACTION_BY_RULE.get(rule.name, usual)
     settings: dict[str, Any] = {} if action is None else {"action": action}
     return settings | ({"suppressible": False} if rule.family in SECURITY_FAMILIES else {})
 
@@ -97,34 +97,38 @@ def rule_settings(raw: Mapping[str, Any]) -> dict[str, dict[tuple[str, ...], Set
     """
     merged: dict[str, dict[tuple[str, ...], Setting]] = {}
     for entry in raw.get("extends", ()):
-        if isinstance(entry, Base):
+        if isinstance(entry, ExtendedPolicy):
             for rule, values in rule_settings(entry.raw).items():
                 known = merged.setdefault(rule, {})
                 for path, setting in values.items():
                     known[path] = setting._replace(source=setting.source or entry.name)
         elif entry in BUNDLES:  # a file that has not been read is not
-            _add(merged, bundle(entry), f"bundle {entry}")
-    _add(merged, raw, "")
+            _add_rule_settings(merged, bundle(entry), f"bundle {entry}")
+    _add_rule_settings(merged, raw, "")
     return merged
 
 
-def _add(
+def _add_rule_settings(
     merged: dict[str, dict[tuple[str, ...], Setting]], layer: Mapping[str, Any], source: str
 ) -> None:
     for rule, settings in layer.get("rules", {}).items():
         values = merged.setdefault(rule, {})
-        for path, value in _values(settings):
+        for path, value in _values_by_path(settings):
             values[path] = Setting(value, source)
 
 
-def missing_profiles(raw: Mapping[str, Any], profile: Profile) -> Iterator[tuple[int, str]]:
+def entries_with_missing_profiles(
+    raw: Mapping[str, Any], profile: Profile
+) -> Iterator[tuple[int, str]]:
     """Yield each entry of `extends` that is for profiles which `profile` does not contain.
 
     It is the index of the entry, and what is wrong.
     """
     for index, name in enumerate(raw.get("extends", ())):
-        if isinstance(name, Base):
-            yield from ((index, message) for _, message in missing_profiles(name.raw, profile))
+        if isinstance(name, ExtendedPolicy):
+            yield from (
+                (index, message) for _, message in entries_with_missing_profiles(name.raw, profile)
+            )
             continue
         wanted = bundle(name).get("profiles")
         if wanted and not set(merged_profile(wanted).active) <= set(profile.active):
@@ -132,7 +136,7 @@ def missing_profiles(raw: Mapping[str, Any], profile: Profile) -> Iterator[tuple
             yield index, f"the bundle {name} is for the profile {names}: add profiles: [{names}]"
 
 
-def _values(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _values_by_path(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in settings.items():
         if key == "options":
             yield from ((("options", option), given) for option, given in value.items())

@@ -31,16 +31,16 @@ from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.profile.context import Context
 
-EXPECTED, CIRCUMSTANCES = ".expected.yaml", ".case.yaml"
-_CIRCUMSTANCES = ("policy", "rules", "namespace", "user", "operation", "today")
+EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX = ".expected.yaml", ".case.yaml"
+_CIRCUMSTANCE_KEYS = ("policy", "rules", "namespace", "user", "operation", "today")
 # Keys of `tests/cases` in gpuward's own repository, which say where a case applies.
-_SCOPES = ("pod_only", "built_in_only")
-_RESULTS = ("findings", "fixed", "refused")
-_KEYS = ("rule", "action", "path", "container", "key", "message", "help", "fix", "safe")
+_SCOPE_KEYS = ("pod_only", "built_in_only")
+_RESULT_KEYS = ("findings", "fixed", "refused")
+_FINDING_KEYS = ("rule", "action", "path", "container", "key", "message", "help", "fix", "safe")
 _OPERATIONS = ("CREATE", "UPDATE")
 _TYPES = {"policy": dict, "rules": list, "namespace": str, "user": str}
 _TYPE_WORDS = {dict: "an object", list: "a list", str: "text"}
-MAX_BYTES = 10 * 1024 * 1024
+MAX_CASE_BYTES = 10 * 1024 * 1024
 
 
 class CaseError(ValueError):
@@ -57,7 +57,7 @@ class Case:
     @property
     def expected_file(self) -> str:
         """The file with the expected result."""
-        return self._stem + EXPECTED
+        return self._stem + EXPECTED_SUFFIX
 
     @property
     def manifest(self) -> Json:
@@ -65,16 +65,16 @@ class Case:
 
         Several documents are the items of a List.
         """
-        first, *others = _documents(self.file)
+        first, *others = _read_documents(self.file)
         return {"apiVersion": "v1", "kind": "List", "items": [first, *others]} if others else first
 
     @cached_property
     def circumstances(self) -> Mapping[str, Any]:
         """The content of NAME.case.yaml. Raises CaseError."""
-        file = self._stem + CIRCUMSTANCES
+        file = self._stem + CIRCUMSTANCES_SUFFIX
         if not os.path.exists(file):
             return {}
-        given = _mapping(file, (*_CIRCUMSTANCES, *_SCOPES))
+        given = _read_mapping(file, (*_CIRCUMSTANCE_KEYS, *_SCOPE_KEYS))
         for key, expected in _TYPES.items():
             if not isinstance(given.get(key, expected()), expected):
                 raise CaseError(f"{file}: {key} should be {_TYPE_WORDS[expected]}")
@@ -85,12 +85,12 @@ class Case:
     @cached_property
     def expected(self) -> Mapping[str, Any]:
         """The expected result. Raises CaseError."""
-        expected = _mapping(self.expected_file, _RESULTS)
+        expected = _read_mapping(self.expected_file, _RESULT_KEYS)
         findings = expected.get("findings")
         if not isinstance(findings, list) or not all(isinstance(f, dict) for f in findings):
             raise CaseError(f"{self.expected_file}: findings should be a list of findings")
         for finding in findings:
-            _refuse_unknown(self.expected_file, finding, _KEYS)
+            _refuse_unknown(self.expected_file, finding, _FINDING_KEYS)
         return expected
 
     def context(self, today: datetime.date) -> Context:
@@ -99,7 +99,7 @@ class Case:
         try:
             day = datetime.date.fromisoformat(given["today"]) if "today" in given else today
         except (TypeError, ValueError) as error:
-            raise CaseError(f"{self._stem}{CIRCUMSTANCES}: today: {error}") from error
+            raise CaseError(f"{self._stem}{CIRCUMSTANCES_SUFFIX}: today: {error}") from error
         return Context(
             today=day,
             namespace=given.get("namespace"),
@@ -107,7 +107,7 @@ class Case:
             operation=given.get("operation"),
         )
 
-    def result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
+    def actual_result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
         """What `rules` find in the manifest and make of it, as expected files say it.
 
         Raises CaseError if a file cannot be read, or a rule fails.
@@ -143,7 +143,7 @@ def describe_finding(finding: Finding) -> dict[str, Any]:
 
 def read_yaml(file: str) -> Json:
     """The only document in `file`. Raises CaseError."""
-    first, *others = _documents(file)
+    first, *others = _read_documents(file)
     if others:
         raise CaseError(
             f"{file}: has {len(others) + 1} documents; only a manifest may have several"
@@ -151,15 +151,15 @@ def read_yaml(file: str) -> Json:
     return first
 
 
-def _documents(file: str) -> list[Json]:
+def _read_documents(file: str) -> list[Json]:
     """The documents in `file`, at least one. Raises CaseError."""
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
             raise CaseError(f"{file}: not a regular file")
         with open(file, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise CaseError(f"{file}: larger than {MAX_BYTES >> 20} MiB")
+            content = stream.read(MAX_CASE_BYTES + 1)
+        if len(content) > MAX_CASE_BYTES:
+            raise CaseError(f"{file}: larger than {MAX_CASE_BYTES >> 20} MiB")
         documents = [d for chunk in split(decode(content)) if (d := read(chunk)) is not None]
     except OSError as error:
         raise CaseError(f"{file}: {(error.strerror or str(error)).lower()}") from error
@@ -170,7 +170,7 @@ def _documents(file: str) -> list[Json]:
     return [document.value for document in documents]
 
 
-def _mapping(file: str, known: Iterable[str]) -> Mapping[str, Any]:
+def _read_mapping(file: str, known: Iterable[str]) -> Mapping[str, Any]:
     value = read_yaml(file)
     if not isinstance(value, dict):
         raise CaseError(f"{file}: should be an object with the keys {', '.join(known)}")
@@ -188,7 +188,9 @@ def _refuse_unknown(file: str, value: Mapping[str, Any], known: Iterable[str]) -
 _STABLE_KEYS = ("rule", "action", "path", "container", "key")
 
 
-def differences(expected: Mapping[str, Any], got: Mapping[str, Any], manifest: Json) -> list[str]:
+def difference_lines(
+    expected: Mapping[str, Any], got: Mapping[str, Any], manifest: Json
+) -> list[str]:
     """Return the lines that say where `got` is not as `expected`; none if it is.
 
     Both are about `manifest`. What is expected and missing begins with `-`, and what is there and
@@ -197,8 +199,8 @@ def differences(expected: Mapping[str, Any], got: Mapping[str, Any], manifest: J
     lines = [*_findings(expected["findings"], got["findings"])]
     if "refused" in expected and expected["refused"] is not got["refused"]:
         lines += [
-            f"- refused: {_short(expected['refused'])}",
-            f"+ refused: {_short(got['refused'])}",
+            f"- refused: {_as_json(expected['refused'])}",
+            f"+ refused: {_as_json(got['refused'])}",
         ]
     if "fixed" in expected and expected["fixed"] != got["fixed"]:
         # Where nothing is fixed, the manifest stays as it is.
@@ -227,12 +229,12 @@ def _findings(expected: list[dict[str, Any]], got: list[dict[str, Any]]) -> Iter
         else:
             left.remove(partner)
     for wanted in missing:
-        yield f"- finding: {_short(wanted)}"
+        yield f"- finding: {_as_json(wanted)}"
     for unexpected in left:
         # Only what the expectations speak of, so that the two lines can be compared.
         keys = {key for wanted in missing for key in wanted} | set(_STABLE_KEYS)
-        yield f"+ finding: {_short({k: v for k, v in unexpected.items() if k in keys and v})}"
+        yield f"+ finding: {_as_json({k: v for k, v in unexpected.items() if k in keys and v})}"
 
 
-def _short(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.inventory.inventory import VERSION, Inventory, from_json, to_json
+from rules.inventory.inventory import FORMAT_VERSION, Inventory, from_json, to_json
 
 
 class CheckedContent(NamedTuple):
@@ -21,7 +21,7 @@ class CheckedContent(NamedTuple):
     raw: Mapping[str, Any]
 
 
-def parse_checked(content: bytes, most: int) -> CheckedContent:
+def parse_checked_content(content: bytes, most: int) -> CheckedContent:
     """The object in `content`, which may have `most` bytes. ValueError says what is wrong."""
     if len(content) > most:
         raise ValueError(f"it has more than {most:,} bytes")
@@ -49,8 +49,8 @@ def format_time(checked_at: datetime.datetime) -> str:
 
 MAX_PART_BYTES = 1_000_000  # of a part: a ConfigMap holds little more
 MAX_PARTS = 16
-_FILLED = 0.8  # of all parts: they are not filled alike
-_LEVELS = 3  # of objects around a record: kind, namespace and name
+_FILLED_SHARE = 0.8  # of all parts: they are not filled alike
+_RECORD_LEVELS = 3  # of objects around a record: kind, namespace and name
 
 
 class CheckedInventory(NamedTuple):
@@ -60,7 +60,7 @@ class CheckedInventory(NamedTuple):
     inventory: Inventory
 
 
-def file_name(part: int) -> str:
+def inventory_file_name(part: int) -> str:
     """The name of the file with a part of an inventory, counted from 0."""
     return f"inventory-{part}.json"
 
@@ -75,12 +75,12 @@ def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
     for kind, homes in to_json(checked.inventory).items():
         for home, names in homes.items():
             for name, record in names.items():
-                share = shares[_part_of(f"{kind}/{home}/{name}", parts)]
+                share = shares[_part_number(f"{kind}/{home}/{name}", parts)]
                 share.setdefault(kind, {}).setdefault(home, {})[name] = record
     time = format_time(checked.checked_at)
     texts = []
     for number, share in enumerate(shares):
-        head = {"version": VERSION, "checkedAt": time, "part": number, "parts": parts}
+        head = {"version": FORMAT_VERSION, "checkedAt": time, "part": number, "parts": parts}
         texts.append(json.dumps({**head, "records": share}, separators=(",", ":")))
     largest = max(len(text.encode()) for text in texts)
     if largest > MAX_PART_BYTES:
@@ -99,7 +99,7 @@ def without_largest_namespaces(inventory: Inventory, parts: int) -> tuple[Invent
     for homes in to_json(inventory).values():
         for home, names in homes.items():
             sizes[home] += len(json.dumps(names).encode())
-    excess = sum(sizes.values()) - _FILLED * parts * MAX_PART_BYTES
+    excess = sum(sizes.values()) - _FILLED_SHARE * parts * MAX_PART_BYTES
     left_out: list[str] = []
     for home, size in sizes.most_common():
         if excess <= 0:
@@ -124,46 +124,46 @@ def parse_inventory(contents: Sequence[bytes]) -> CheckedInventory:
         raise ValueError("parts of it are missing, or are of another inventory")
     records: dict[str, Any] = {}
     for file in files:
-        _add(file.records, records, _LEVELS)
+        _add_records(file.records, records, _RECORD_LEVELS)
     return CheckedInventory(min(file.checked_at for file in files), from_json(records))
 
 
-class _File(NamedTuple):
+class _InventoryPart(NamedTuple):
     part: int
     parts: int
     checked_at: datetime.datetime
     records: Any
 
 
-def _parse(content: bytes) -> _File:
-    time, raw = parse_checked(content, MAX_PART_BYTES)
-    if raw.get("version") != VERSION:
-        raise ValueError(f"its version is {raw.get('version')!r}, and not {VERSION}")
+def _parse(content: bytes) -> _InventoryPart:
+    time, raw = parse_checked_content(content, MAX_PART_BYTES)
+    if raw.get("version") != FORMAT_VERSION:
+        raise ValueError(f"its version is {raw.get('version')!r}, and not {FORMAT_VERSION}")
     part, parts = raw.get("part"), raw.get("parts")
     if type(part) is not int or type(parts) is not int:
         raise ValueError("part or parts is no number")
-    return _File(part, parts, time, raw.get("records"))
+    return _InventoryPart(part, parts, time, raw.get("records"))
 
 
-def _part_of(place: str, parts: int) -> int:
+def _part_number(place: str, parts: int) -> int:
     """The part in which a record stays while the number of parts does."""
     return int.from_bytes(hashlib.sha256(place.encode()).digest()[:8]) % parts
 
 
-def _add(share: Any, records: dict[str, Any], levels: int) -> None:
+def _add_records(share: Any, records: dict[str, Any], levels: int) -> None:
     if not isinstance(share, dict):
         raise ValueError("records is no object of objects")  # noqa: TRY004  # of JSON
     for key, value in share.items():
         if levels == 1 or key not in records:
             records[key] = value
         else:
-            _add(value, records[key], levels - 1)
+            _add_records(value, records[key], levels - 1)
 
 
 EXCEPTIONS_FILE = "exceptions.json"
 """The name of the file, also as the key of the chart's ConfigMap."""
 MAX_EXCEPTIONS_BYTES = 1 << 20  # the most that a ConfigMap can have
-_METADATA = ("namespace", "name", "creationTimestamp")
+_DECIDING_METADATA = ("namespace", "name", "creationTimestamp")
 
 
 class ExceptionsFile(NamedTuple):
@@ -185,7 +185,7 @@ def format_exceptions(file: ExceptionsFile) -> str:
 def deciding_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a GpuException that decide whether it is accepted, and its name."""
     metadata = as_object(raw.get("metadata"))
-    kept = {key: metadata[key] for key in _METADATA if key in metadata}
+    kept = {key: metadata[key] for key in _DECIDING_METADATA if key in metadata}
     approval = as_object(metadata.get("labels")).get(APPROVAL_LABEL)
     labels = {} if approval is None else {"labels": {APPROVAL_LABEL: approval}}
     return {"metadata": {**kept, **labels}, "spec": raw.get("spec")}
@@ -193,7 +193,7 @@ def deciding_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse_exceptions(content: bytes) -> ExceptionsFile:
     """The file in `content`; nobody has checked its objects. ValueError says what is wrong."""
-    checked, raw = parse_checked(content, MAX_EXCEPTIONS_BYTES)
+    checked, raw = parse_checked_content(content, MAX_EXCEPTIONS_BYTES)
     items = raw.get("items")
     if isinstance(items, list) and len(items) > MAX_ACCEPTED:
         raise ValueError(f"it has {len(items)} items; the controller writes at most {MAX_ACCEPTED}")

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from policies.bundles import rule_settings
-from policies.policy import FOLDER, Policy
+from policies.policy import FOLDER_KEY, Policy
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule
 from rules.finding import FixScope
 
 # What the policy's key voidEveryContainer sets is no option of a rule for users.
-_NO_OPTION = "every_container"
-_SETTING_OF_POLICY = {
+_HIDDEN_OPTION = "every_container"
+_FIELD_BY_KEY = {
     "catalog": "catalog",
     "onRuleError": "on_rule_error",
     "workloads": "workloads",
@@ -23,9 +23,9 @@ _SETTING_OF_POLICY = {
     "docsUrl": "docs_url",
     "nag": "nag",
 }
-_LISTS = ("exceptions", "gpuExceptions")
+_EXCEPTION_KEYS = ("exceptions", "gpuExceptions")
 
-Position = Callable[[Path], str]
+DescribePosition = Callable[[Path], str]
 """Takes a path in the policy, and returns FILE:LINE."""
 
 
@@ -40,7 +40,7 @@ class EffectiveRule(NamedTuple):
 
 
 def effective_rules(
-    policy: Policy, raw: Mapping[str, Any], position: Position
+    policy: Policy, raw: Mapping[str, Any], position: DescribePosition
 ) -> Iterator[EffectiveRule]:
     """Yield every rule of the catalog by family and name, also those that are off.
 
@@ -52,10 +52,12 @@ def effective_rules(
         sources = {}
         for path, setting in given.get(rule.name, {}).items():
             sources[path[-1]] = setting.source or position(("rules", rule.name, *path))
-        settings = _settings(active)
+        settings = _settings_of_rule(active)
         listed = policy.rules.get(rule.name)
         wanted = rule.action if listed is None or listed.action is None else listed.action
-        if active.action is not wanted or (active.scope is FixScope.NONE and "fix" not in sources):
+        if active.action is not wanted or (
+            active.fix_scope is FixScope.NONE and "fix" not in sources
+        ):
             sources["action"] = sources["fix"] = f"newer than catalog {policy.catalog}"
         yield EffectiveRule(active, settings, sources)
 
@@ -67,22 +69,22 @@ def effective_policy(
 
     A policy with this content acts as the given one.
     """
-    named = {key: getattr(policy, field) for key, field in _SETTING_OF_POLICY.items()}
+    named = {key: getattr(policy, field) for key, field in _FIELD_BY_KEY.items()}
     return {
         "apiVersion": "gpuward.io/v1",
         "kind": "Policy",
         "profiles": raw.get("profiles", ["nvidia"]),
         **{key: value for key, value in named.items() if value not in {None, ""}},
         "rules": {rule.active.rule.name: rule.settings for rule in rules},
-        **{key: raw[key] for key in _LISTS if key in raw},
-        **_for_files(raw),
+        **{key: raw[key] for key in _EXCEPTION_KEYS if key in raw},
+        **_settings_for_files(raw),
     }
 
 
-def _for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _settings_for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
     """What only the linter reads."""
     entries = [
-        {key: value for key, value in entry.items() if key != FOLDER}
+        {key: value for key, value in entry.items() if key != FOLDER_KEY}
         for entry in raw.get("perPath", ())
     ]
     return {
@@ -91,15 +93,15 @@ def _for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settings(active: ActiveRule) -> dict[str, Any]:
+def _settings_of_rule(active: ActiveRule) -> dict[str, Any]:
     settings: dict[str, Any] = {"action": active.action.word}
-    if active.scope is not FixScope.SAFE:
-        settings["fix"] = active.scope is FixScope.ALL
+    if active.fix_scope is not FixScope.SAFE:
+        settings["fix"] = active.fix_scope is FixScope.ALL
     if not active.suppressible:
         settings["suppressible"] = False
     options = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in active.options.items()
-        if key != _NO_OPTION
+        if key != _HIDDEN_OPTION
     }
     return {**settings, "options": options} if options else settings

@@ -5,18 +5,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from policies.bundles import BUNDLES, Base
-from policies.policy import FOLDER
+from policies.bundles import BUNDLES, ExtendedPolicy
+from policies.policy import FOLDER_KEY
 
 ReadFile = Callable[[str], bytes]
-MAX_FILES = 10
-_ENTRY = re.compile(r"(?P<path>[^@]+?)(?:@sha256:(?P<digest>[0-9a-f]{64}))?")
-_LISTS = ("exceptions", "gpuExceptions", "perPath")
+MAX_EXTENDED_FILES = 10
+_ENTRY_PATTERN = re.compile(r"(?P<path>[^@]+?)(?:@sha256:(?P<digest>[0-9a-f]{64}))?")
+_MERGED_LISTS = ("exceptions", "gpuExceptions", "perPath")
 # What is about one file alone, and not about those that extend it.
-_OWN = {"apiVersion", "kind", "extends", "rules", "lint"}
+_KEYS_OF_ONE_FILE = {"apiVersion", "kind", "extends", "rules", "lint"}
 
 
-class BaseError(ValueError):
+class ExtendsError(ValueError):
     """A file that a policy extends and that cannot be used.
 
     `index` is its place in `extends`. The message says why; it has lines of its own if that is
@@ -28,19 +28,19 @@ class BaseError(ValueError):
         self.index = index
 
 
-class Extended(NamedTuple):
+class ExtendsEntry(NamedTuple):
     """An entry of `extends` that names a file; `digest` is empty if any content will do."""
 
     path: str
     digest: str
 
 
-def extended_file(entry: str) -> Extended | None:
+def parse_extends_entry(entry: str) -> ExtendsEntry | None:
     """The file that the entry of `extends` names; None for a bundle."""
-    match = _ENTRY.fullmatch(entry)
+    match = _ENTRY_PATTERN.fullmatch(entry)
     if entry in BUNDLES or match is None or not re.search(r"/|\.ya?ml\Z", match["path"]):
         return None
-    return Extended(match["path"], match["digest"] or "")
+    return ExtendsEntry(match["path"], match["digest"] or "")
 
 
 def digest_of(content: bytes) -> str:
@@ -50,7 +50,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def resolved(
+def with_extended_files(
     raw: Mapping[str, Any],
     name: str,
     read_raw: Callable[[str, bytes, tuple[str, ...]], Mapping[str, Any]],
@@ -59,27 +59,29 @@ def resolved(
 ) -> dict[str, Any]:
     """The policy `raw`, the content of the file `name`, with what it has of files that it extends.
 
-    In `extends`, a `Base` takes the place of each file. `read_raw` gives the resolved policy in the
-    content of such a file, by its name and those of the files that lead to it.
+    In `extends`, an `ExtendedPolicy` takes the place of each file. `read_raw` gives the resolved
+    policy in the content of such a file, by its name and those of the files that lead to it.
 
     Raises BaseError.
     """
     seen = (*seen, os.path.normpath(name))
     extends: list[Any] = []
     for index, entry in enumerate(raw.get("extends", ())):
-        file = extended_file(entry)
+        file = parse_extends_entry(entry)
         if file is None:
             extends.append(entry)
             continue
         path = os.path.normpath(os.path.join(os.path.dirname(name), file.path))
-        if path in seen or len(seen) > MAX_FILES:
-            raise BaseError(f"{path} extends itself, or more than {MAX_FILES} files in turn", index)
+        if path in seen or len(seen) > MAX_EXTENDED_FILES:
+            raise ExtendsError(
+                f"{path} extends itself, or more than {MAX_EXTENDED_FILES} files in turn", index
+            )
         try:
             content = read_file(path)
             _compare_digest(path, content, file.digest)
-            extends.append(Base(path, read_raw(path, content, seen)))
+            extends.append(ExtendedPolicy(path, read_raw(path, content, seen)))
         except ValueError as error:  # so are all errors about policies
-            raise BaseError(str(error), index) from error
+            raise ExtendsError(str(error), index) from error
     return _merged(raw, extends, os.path.dirname(name))
 
 
@@ -95,18 +97,18 @@ def _merged(raw: Mapping[str, Any], extends: list[Any], folder: str) -> dict[str
     """What `raw` and its bases say, apart from rules: lists are added, and of others the last."""
     merged: dict[str, Any] = {}
     for base in extends:
-        for key, value in base.raw.items() if isinstance(base, Base) else ():
-            if key in _LISTS:
+        for key, value in base.raw.items() if isinstance(base, ExtendedPolicy) else ():
+            if key in _MERGED_LISTS:
                 merged[key] = [*merged.get(key, ()), *value]
-            elif key not in _OWN:
+            elif key not in _KEYS_OF_ONE_FILE:
                 merged[key] = value
     for key, value in raw.items():
-        if key in _LISTS:
-            merged[key] = [*merged.get(key, ()), *_placed(value, folder, key)]
+        if key in _MERGED_LISTS:
+            merged[key] = [*merged.get(key, ()), *_with_folder(value, folder, key)]
         elif key != "extends":
             merged[key] = value
     return {**merged, "extends": extends} if extends else merged
 
 
-def _placed(entries: list[Any], folder: str, key: str) -> list[Any]:
-    return [{**entry, FOLDER: folder} for entry in entries] if key == "perPath" else entries
+def _with_folder(entries: list[Any], folder: str, key: str) -> list[Any]:
+    return [{**entry, FOLDER_KEY: folder} for entry in entries] if key == "perPath" else entries

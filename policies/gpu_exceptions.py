@@ -18,7 +18,7 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from policies.exceptions import RULES, exception_problems, to_exception
+from policies.exceptions import RULE_BY_NAME, exception_problems, to_exception
 from policies.policy import GpuExceptionLimits, Policy
 from policies.problems import Problem, schema_problems
 from rules.base.json_values import as_object, as_text, pointer
@@ -26,16 +26,16 @@ from rules.engine.rule_set import PolicyException
 
 APPROVAL_LABEL = "gpuward.io/approved"
 """It approves a GpuException whose `spec_hash` is its value. Only approvers may set it."""
-MAX_IN_NAMESPACE = 20
+MAX_COUNTED_IN_NAMESPACE = 20
 MAX_ACCEPTED = 400
 MAX_SPEC_CHARACTERS = 2_048
 HINT_DAYS = 14
 """For so many days, refusals say that an exception has ended."""
 _MAX_PROBLEMS = 3
-_NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAMESPACE_PATTERN = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-class Reason(enum.Enum):
+class AcceptanceReason(enum.Enum):
     """The reason of the condition `Accepted`."""
 
     ACCEPTED = "Accepted"
@@ -54,14 +54,14 @@ class Acceptance(NamedTuple):
     `exception` is there if it is accepted, or ended lately: then refusals name the day.
     """
 
-    reason: Reason
+    reason: AcceptanceReason
     message: str
     exception: PolicyException | None = None
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """Whether the exception applies."""
-        return self.reason is Reason.ACCEPTED
+        return self.reason is AcceptanceReason.ACCEPTED
 
 
 def acceptances(
@@ -69,27 +69,27 @@ def acceptances(
 ) -> Iterator[tuple[Mapping[str, Any], Acceptance]]:
     """Each GpuException with its acceptance by `policy` on the day `today`, in the given order.
 
-    Of each namespace the first `MAX_IN_NAMESPACE` count, of all the first `MAX_ACCEPTED` that are
-    accepted or have ended lately.
+    Of each namespace the first `MAX_COUNTED_IN_NAMESPACE` count, of all the first `MAX_ACCEPTED`
+    that are accepted or have ended lately.
     """
     in_namespace: Counter[str] = Counter()
     room = MAX_ACCEPTED
     for raw in objects:
         namespace = as_text(as_object(raw.get("metadata")).get("namespace"))
         in_namespace[namespace] += 1
-        if in_namespace[namespace] > MAX_IN_NAMESPACE:
+        if in_namespace[namespace] > MAX_COUNTED_IN_NAMESPACE:
             message = (
-                f"a namespace may have {MAX_IN_NAMESPACE} GpuExceptions, and the first by name "
-                "count: delete those that have ended"
+                f"a namespace may have {MAX_COUNTED_IN_NAMESPACE} GpuExceptions, "
+                "and the first by name count: delete those that have ended"
             )
-            yield raw, Acceptance(Reason.TOO_MANY, message)
+            yield raw, Acceptance(AcceptanceReason.TOO_MANY, message)
             continue
         found = acceptance(raw, policy.gpu_exception_limits, today)
         if found.exception is not None:
             room -= 1
             if room < 0:
                 message = f"the cluster has more than {MAX_ACCEPTED} accepted GpuExceptions"
-                found = Acceptance(Reason.TOO_MANY, message)
+                found = Acceptance(AcceptanceReason.TOO_MANY, message)
         yield raw, found
 
 
@@ -99,27 +99,28 @@ def acceptance(
     """Whether `limits` accept the GpuException `raw` on the day `today`, apart from others."""
     if len(json.dumps(raw.get("spec"))) > MAX_SPEC_CHARACTERS:
         message = f"spec has more than {MAX_SPEC_CHARACTERS} characters as JSON"
-        return Acceptance(Reason.TOO_LARGE, message)
+        return Acceptance(AcceptanceReason.TOO_LARGE, message)
     problems = [
-        f"{pointer(path)}: {text}" for path, text in islice(find_problems(raw), _MAX_PROBLEMS)
+        f"{pointer(path)}: {text}"
+        for path, text in islice(find_gpu_exception_problems(raw), _MAX_PROBLEMS)
     ]
     if problems:
-        return Acceptance(Reason.INVALID, "; ".join(problems))
+        return Acceptance(AcceptanceReason.INVALID, "; ".join(problems))
     exception = to_exception(_as_policy_exception(raw))
-    obstacle = _obstacle(raw, exception, tuple(limits), today)
-    if exception.expires is None or not exception.expired(today):
-        return obstacle or _acceptance(exception)
+    obstacle = _reason_to_refuse(raw, exception, tuple(limits), today)
+    if exception.expires is None or not exception.has_expired(today):
+        return obstacle or _accepted(exception)
     is_hint = obstacle is None and (today - exception.expires).days <= HINT_DAYS
     message = f"it ended after {exception.expires}"
-    return Acceptance(Reason.ENDED, message, exception if is_hint else None)
+    return Acceptance(AcceptanceReason.ENDED, message, exception if is_hint else None)
 
 
-def _acceptance(exception: PolicyException) -> Acceptance:
+def _accepted(exception: PolicyException) -> Acceptance:
     message = f"findings of {', '.join(exception.rules)} are accepted until {exception.expires}"
-    return Acceptance(Reason.ACCEPTED, message, exception)
+    return Acceptance(AcceptanceReason.ACCEPTED, message, exception)
 
 
-def _obstacle(
+def _reason_to_refuse(
     raw: Mapping[str, Any],
     exception: PolicyException,
     limits: tuple[GpuExceptionLimits, ...],
@@ -134,20 +135,22 @@ def _obstacle(
     # A day of creation that lies ahead cannot be right, and would let the exception last longer.
     begin = min(_creation_day(metadata) or today, today)
     needs_approval = False
-    superseded = {other: rule for rule in exception.rules for other in RULES[rule].supersedes}
+    superseded = {
+        other: rule for rule in exception.rules for other in RULE_BY_NAME[rule].supersedes
+    }
     for rule in (*exception.rules, *superseded):
         found = [one for one in limits if one.covers(rule, namespace)]
         if not found:
             message = f"the policy allows no GpuExceptions to {rule} in the namespace {namespace}"
             if rule not in exception.rules:
                 message += f", and one to {superseded[rule]} would silence that rule too"
-            return Acceptance(Reason.NOT_ALLOWED, message)
-        longest = max(one.longest_days for one in found)
-        fitting = [one for one in found if expires <= begin + datetime.timedelta(one.longest_days)]
+            return Acceptance(AcceptanceReason.NOT_ALLOWED, message)
+        longest = max(one.max_days for one in found)
+        fitting = [one for one in found if expires <= begin + datetime.timedelta(one.max_days)]
         if not fitting:
             last = begin + datetime.timedelta(longest)
             message = f"an exception to {rule} of {begin} may last {longest} days, until {last}"
-            return Acceptance(Reason.TOO_LONG, message)
+            return Acceptance(AcceptanceReason.TOO_LONG, message)
         needs_approval |= all(one.needs_approval for one in fitting)
     approval, needed = as_object(metadata.get("labels")).get(APPROVAL_LABEL), spec_hash(raw)
     if not needs_approval or approval == needed:
@@ -155,7 +158,7 @@ def _obstacle(
     message = f"it needs the label {APPROVAL_LABEL}={needed}, which only approvers may set"
     if approval is not None:
         message = f"its label {APPROVAL_LABEL} does not approve this spec: {message}"
-    return Acceptance(Reason.NOT_APPROVED, message)
+    return Acceptance(AcceptanceReason.NOT_APPROVED, message)
 
 
 def spec_hash(raw: Mapping[str, Any]) -> str:
@@ -167,17 +170,17 @@ def spec_hash(raw: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]  # a label has at most 63 characters
 
 
-def find_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def find_gpu_exception_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong with the GpuException `raw` by itself: paths, and messages for the user."""
     import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a GpuException
 
     is_valid = True
-    for error in jsonschema.Draft202012Validator(schema()).iter_errors(raw):
+    for error in jsonschema.Draft202012Validator(gpu_exception_schema()).iter_errors(raw):
         is_valid = False
         yield from schema_problems(error)
     metadata = as_object(raw.get("metadata"))
     # The namespace becomes a pattern, in which a star would match others.
-    if not _NAMESPACE.fullmatch(as_text(metadata.get("namespace"))):
+    if not _NAMESPACE_PATTERN.fullmatch(as_text(metadata.get("namespace"))):
         yield ("metadata",), "namespace: this should be the name of a namespace"
         return
     if is_valid:
@@ -199,7 +202,7 @@ def _creation_day(metadata: Mapping[str, Any]) -> datetime.date | None:
 
 
 @cache
-def schema() -> Mapping[str, Any]:
+def gpu_exception_schema() -> Mapping[str, Any]:
     """The schema of a GpuException, in the words that JSON Schema and Kubernetes share."""
     path = os.path.join(os.path.dirname(__file__), "gpu-exception.schema.json")
     with open(path, encoding="utf-8") as file:

@@ -18,9 +18,9 @@ from kubeyaml import (
     read,
     split,
 )
-from policies.bundles import Setting, missing_profiles, rule_settings
+from policies.bundles import Setting, entries_with_missing_profiles, rule_settings
 from policies.exceptions import as_patterns, to_exception, to_gpu_exception_limits
-from policies.policy import FOLDER, LoadedPolicy, PathSettings, Policy, RuleSettings
+from policies.policy import FOLDER_KEY, LoadedPolicy, PathSettings, Policy, RuleSettings
 from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object
@@ -29,10 +29,10 @@ from rules.finding import Action
 if TYPE_CHECKING:
     from policies.files import ReadFile
 
-MAX_CHARACTERS = 1 << 20
+MAX_POLICY_CHARACTERS = 1 << 20
 MAX_PROBLEMS = 20
-MAX_CHUNKS = 100
-_LIMITS = Limits(max_depth=30, max_nodes=100_000, max_alias_nodes=10_000)
+MAX_DOCUMENTS = 100
+_YAML_LIMITS = Limits(max_depth=30, max_nodes=100_000, max_alias_nodes=10_000)
 
 
 class PolicyError(ValueError):
@@ -60,19 +60,19 @@ def load_policy(
     that the policy extends; without it, that is an error. Raises PolicyError if the text is not a
     valid policy; each line of the message begins with `name:line:column`.
     """
-    return load_with_bases(text, name, profiles, read_file).policy
+    return load_policy_and_raw(text, name, profiles, read_file).policy
 
 
-def load_with_bases(
+def load_policy_and_raw(
     text: str, name: str, profiles: Iterable[str] = (), read_file: ReadFile | None = None
 ) -> LoadedPolicy:
     """The same, with the YAML of the policy. Raises PolicyError."""
     document = parse_document(text, name)
-    raw = _resolved(document, text, name, read_file)
+    raw = _raw_with_extended_files(document, text, name, read_file)
     problems: list[Problem]
     try:
-        policy = _policy(raw, list(profiles))
-        missing = missing_profiles(raw, policy.profile)
+        policy = _policy_from_raw(raw, list(profiles))
+        missing = entries_with_missing_profiles(raw, policy.profile)
         problems = [(("extends", index), message) for index, message in missing]
     except ProfileError as error:
         problems = [(("profiles",), str(error))]
@@ -81,7 +81,7 @@ def load_with_bases(
     raise _policy_error(problems, document, text, name)
 
 
-def _resolved(
+def _raw_with_extended_files(
     document: Document,
     text: str,
     name: str,
@@ -90,21 +90,25 @@ def _resolved(
 ) -> Mapping[str, Any]:
     """The YAML of the policy with what it has of files that it extends. Raises PolicyError."""
     # Import them only if there is a policy.
-    from policies.files import BaseError, resolved  # noqa: PLC0415
-    from policies.validation import find_problems  # noqa: PLC0415
+    from policies.files import ExtendsError, with_extended_files  # noqa: PLC0415
+    from policies.validation import find_policy_problems  # noqa: PLC0415
 
     raw: Any = document.value
-    problems = [*islice(chain(_duplicates(document), find_problems(raw)), MAX_PROBLEMS + 1)]
+    problems = [
+        *islice(
+            chain(_duplicate_key_problems(document), find_policy_problems(raw)), MAX_PROBLEMS + 1
+        )
+    ]
     if problems:
         raise _policy_error(problems, document, text, name)
 
     def read_raw(path: str, content: bytes, seen: tuple[str, ...]) -> Mapping[str, Any]:
         inner = decode_policy(content, path)
-        return _resolved(parse_document(inner, path), inner, path, read_file, seen)
+        return _raw_with_extended_files(parse_document(inner, path), inner, path, read_file, seen)
 
     try:
-        return resolved(raw, name, read_raw, read_file or _refuse_file, seen)
-    except BaseError as error:
+        return with_extended_files(raw, name, read_raw, read_file or _refuse_file, seen)
+    except ExtendsError as error:
         first, *others = str(error).split("\n")
         found = _policy_error([(("extends", error.index), first)], document, text, name)
         raise PolicyError("\n".join([str(found), *others])) from error
@@ -129,21 +133,23 @@ def parse_document(text: str, name: str) -> Document:
 
     Raises PolicyError if the text is too long, is not YAML, or has not just one document.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise PolicyError(f"{name}: a policy may have at most {MAX_CHARACTERS} characters")
+    if len(text) > MAX_POLICY_CHARACTERS:
+        raise PolicyError(f"{name}: a policy may have at most {MAX_POLICY_CHARACTERS} characters")
     try:
-        documents = [d for chunk in islice(split(text), MAX_CHUNKS) if (d := read(chunk, _LIMITS))]
+        documents = [
+            d for chunk in islice(split(text), MAX_DOCUMENTS) if (d := read(chunk, _YAML_LIMITS))
+        ]
     except YamlError as error:
         raise PolicyError(_with_position(text, name, error.offset, error.message)) from error
     if not documents:
-        raise PolicyError(f"{name}: the file is empty; a policy begins with\n{_BEGINNING}")
+        raise PolicyError(f"{name}: the file is empty; a policy begins with\n{_POLICY_HEAD}")
     if len(documents) > 1:
         message = "a second document: a policy file has one, so merge them or use a file for each"
         raise PolicyError(_with_position(text, name, documents[1].place.start, message))
     return documents[0]
 
 
-_BEGINNING = "apiVersion: gpuward.io/v1\nkind: Policy"
+_POLICY_HEAD = "apiVersion: gpuward.io/v1\nkind: Policy"
 
 
 def _with_position(text: str, name: str, offset: int, message: str) -> str:
@@ -163,34 +169,34 @@ def offset_of(document: Document, path: Path) -> int:
     return place.key_start if place.key_start >= 0 else place.start
 
 
-def _duplicates(document: Document) -> Iterator[tuple[Path, str]]:
+def _duplicate_key_problems(document: Document) -> Iterator[tuple[Path, str]]:
     for duplicate in document.duplicates:
         yield duplicate.path, f"the key {duplicate.path[-1]!r} is here twice"
 
 
-def _rules(raw: Mapping[str, Any]) -> dict[str, RuleSettings]:
-    return {name: _settings(values) for name, values in rule_settings(raw).items()}
+def _settings_by_rule(raw: Mapping[str, Any]) -> dict[str, RuleSettings]:
+    return {name: _settings_from_values(values) for name, values in rule_settings(raw).items()}
 
 
 def _path_settings(raw: Mapping[str, Any], profiles: list[str]) -> PathSettings:
     listed = raw.get("profiles")
     return PathSettings(
-        paths=as_patterns(raw["paths"]),
-        folder=raw.get(FOLDER, ""),
+        path_patterns=as_patterns(raw["paths"]),
+        folder=raw.get(FOLDER_KEY, ""),
         profile=merged_profile(listed) if listed and not profiles else None,
         namespace=raw.get("namespace"),
-        rules=_rules(raw),
+        rules=_settings_by_rule(raw),
         exceptions=tuple(to_exception({"match": {}, **e}) for e in raw.get("exceptions", ())),
         has_profiles=bool(listed),
     )
 
 
-def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
+def _policy_from_raw(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
     listed = raw.get("profiles", ["nvidia"])
     custom = [profile for profile in listed if not isinstance(profile, str)]
     policy = Policy(
         profile=merged_profile(profiles, custom) if profiles else merged_profile(listed),
-        rules=_rules(raw),
+        rules=_settings_by_rule(raw),
         exceptions=tuple(to_exception(e) for e in raw.get("exceptions", [])),
         gpu_exception_limits=tuple(
             to_gpu_exception_limits(d) for d in raw.get("gpuExceptions", [])
@@ -209,7 +215,7 @@ def _policy(raw: Mapping[str, Any], profiles: list[str]) -> Policy:
     )
 
 
-def _settings(values: Mapping[tuple[str, ...], Setting]) -> RuleSettings:
+def _settings_from_values(values: Mapping[tuple[str, ...], Setting]) -> RuleSettings:
     plain = {path[0]: given.value for path, given in values.items() if len(path) == 1}
     options = {path[1]: given.value for path, given in values.items() if len(path) > 1}
     return RuleSettings(
@@ -222,30 +228,30 @@ def _settings(values: Mapping[tuple[str, ...], Setting]) -> RuleSettings:
 
 POLICY_FILE = "gpuward.yaml"
 """The name of a policy file, also as a key of the chart's ConfigMap."""
-MAX_BYTES = 4 * MAX_CHARACTERS  # UTF-8 has at most 4 bytes a character
+MAX_POLICY_BYTES = 4 * MAX_POLICY_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 
 def read_policy_file(path: str, name: str = "") -> bytes:
     """Return the content of the file at `path`, which errors call `name`.
 
     Raises PolicyError if the file cannot be read, is not a regular file, or is larger than
-    `MAX_BYTES`.
+    `MAX_POLICY_BYTES`.
     """
     name = name or path
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise PolicyError(f"{name}: not a regular file")
         with open(path, "rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            content = stream.read(MAX_POLICY_BYTES + 1)
     except OSError as error:
         raise PolicyError(f"{name}: {(error.strerror or str(error)).lower()}") from error
-    return refuse_too_large(name, content)
+    return refuse_large_content(name, content)
 
 
-def refuse_too_large(path: str, content: bytes) -> bytes:
-    """Return `content`, or raise PolicyError if it is larger than `MAX_BYTES`."""
-    if len(content) > MAX_BYTES:
-        raise PolicyError(f"{path}: a policy may have at most {MAX_CHARACTERS} characters")
+def refuse_large_content(path: str, content: bytes) -> bytes:
+    """Return `content`, or raise PolicyError if it is larger than `MAX_POLICY_BYTES`."""
+    if len(content) > MAX_POLICY_BYTES:
+        raise PolicyError(f"{path}: a policy may have at most {MAX_POLICY_CHARACTERS} characters")
     return content
 
 
@@ -290,11 +296,11 @@ def load_policy_or_config_map(
     """
     if file is None:
         return default_policy(profiles)
-    content, name = policy_content(file, read_file)
+    content, name = read_policy_content(file, read_file)
     return parse_policy(content, name, profiles, read_file)
 
 
-def policy_content(
+def read_policy_content(
     file: str, read_file: Callable[[str], bytes] = read_policy_file
 ) -> tuple[bytes, str]:
     """Return the policy in `file` or in the ConfigMap that it has, and the name to call it by.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.catalog.index import CATALOG
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope
@@ -16,7 +16,7 @@ SECURITY_FAMILIES = ("bypass", "security", "sharing")
 """Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
 
 
-FOLDER = "folder"
+FOLDER_KEY = "folder"
 """The key that says, in an entry of `perPath` that was read, in which folder its policy is."""
 
 
@@ -41,13 +41,13 @@ class RuleSettings(NamedTuple):
 class GpuExceptionLimits(NamedTuple):
     """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
 
-    Each lasts at most `longest_days` from the day on which it was created. With `needs_approval`,
+    Each lasts at most `max_days` from the day on which it was created. With `needs_approval`,
     somebody with the right to approve it must have done so.
     """
 
     rules: tuple[str, ...]
     namespaces: tuple[str, ...]
-    longest_days: int
+    max_days: int
     needs_approval: bool = True
 
     def covers(self, rule: str, namespace: str) -> bool:
@@ -56,14 +56,14 @@ class GpuExceptionLimits(NamedTuple):
 
 
 class PathSettings(NamedTuple):
-    """What a policy in `folder` says for the files that fit one of the patterns `paths`.
+    """What a policy in `folder` says for the files that fit one of `path_patterns`.
 
-    They are from the folder of the policy on. What is None, or empty, stays as in the policy.
+    The patterns are relative to `folder`. A setting that is None or empty stays as in the policy.
     `has_profiles` says that it names profiles, whether or not the command line replaces them: the
     files are those of a cluster of their own.
     """
 
-    paths: tuple[str, ...]
+    path_patterns: tuple[str, ...]
     folder: str
     profile: Profile | None = None
     namespace: str | None = None
@@ -117,7 +117,9 @@ class Policy(NamedTuple):
         settings = self.rules.get(rule.name, RuleSettings())
         action = rule.action if settings.action is None else settings.action
         scope = {None: FixScope.SAFE, False: FixScope.NONE, True: FixScope.ALL}[settings.fix]
-        if self.catalog is not None and parse_version(rule.since) > parse_version(self.catalog):
+        if self.catalog is not None and parse_catalog_version(rule.since) > parse_catalog_version(
+            self.catalog
+        ):
             action, scope = min(action, Action.AUDIT), FixScope.NONE
         options, needs = {**rule.options, **settings.options}, rule.needs
         if "every_container" in rule.options:
@@ -126,7 +128,7 @@ class Policy(NamedTuple):
         return ActiveRule(rule, action, scope, options, settings.suppressible, needs)
 
 
-def parse_version(text: str) -> tuple[int, ...]:
+def parse_catalog_version(text: str) -> tuple[int, ...]:
     """A dotted version for comparison, 1 as good as 1.0; ValueError if it is none."""
     parts = [int(part) for part in text.split(".")]
     while parts and not parts[-1]:

@@ -28,7 +28,7 @@ _TYPE_WORDS = {
     "integer": "a whole number",
 }
 # What the patterns and lengths of the schemas require, by the key of the value.
-_EXPECTED_FORMS = {
+_EXPECTED_FORM_BY_KEY = {
     "catalog": 'a version such as "0.1"',
     "contact": "one line of at most 200 characters",
     "docsUrl": "an address such as https://wiki.example.com/gpus, of at most 500 characters",
@@ -39,7 +39,7 @@ _EXPECTED_FORMS = {
 # The patterns of list items, which have no key: namespaces and service accounts.
 _NAME_OR_PATTERN = "a name, or a pattern with a part of a name"
 # What a keyword with one value requires.
-_REQUIRED = {
+_REQUIREMENT_BY_KEYWORD = {
     "const": "{}",
     "maximum": "at most {}",
     "minimum": "at least {}",
@@ -53,8 +53,8 @@ def schema_problems(error: Any) -> Iterator[Problem]:
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", ()))
         for key in sorted(set(error.instance) - set(known)):
-            yield (*path, key), f"unknown key {key!r}{suggestion(key, known)}"
-    elif error.validator == "oneOf" and (enum := _enum_among(error.context)):
+            yield (*path, key), f"unknown key {key!r}{suggestion_suffix(key, known)}"
+    elif error.validator == "oneOf" and (enum := _enum_cause(error.context)):
         yield from schema_problems(enum)
     elif error.validator == "oneOf" and error.context:
         # Explain the branch with the right type; else the one whose error lies deepest.
@@ -68,7 +68,7 @@ def schema_problems(error: Any) -> Iterator[Problem]:
         yield path, _explanation(error, str(path[-1]) if path else "policy")
 
 
-def _enum_among(causes: Iterable[Any]) -> Any:
+def _enum_cause(causes: Iterable[Any]) -> Any:
     """The cause that lists the words which are right; None if none does."""
     return next((cause for cause in causes if cause.validator == "enum"), None)
 
@@ -87,16 +87,17 @@ def _explanation(error: Any, key: str) -> str:
         if isinstance(value, bool):
             hint = "; quote it, because YAML reads off and on as booleans"
         else:
-            hint = suggestion(str(value), expected)
+            hint = suggestion_suffix(str(value), expected)
         return f"this should be one of {', '.join(expected)} and {actual}{hint}"
-    if error.validator in _REQUIRED:
-        return f"this should be {_REQUIRED[error.validator].format(expected)} and {actual}"
+    if error.validator in _REQUIREMENT_BY_KEYWORD:
+        requirement = _REQUIREMENT_BY_KEYWORD[error.validator].format(expected)
+        return f"this should be {requirement} and {actual}"
     if error.validator in {"pattern", "maxLength"}:
-        return f"this should be {_EXPECTED_FORMS.get(key, _NAME_OR_PATTERN)} and {actual}"
+        return f"this should be {_EXPECTED_FORM_BY_KEY.get(key, _NAME_OR_PATTERN)} and {actual}"
     return "this must not be empty"  # the only other keywords of the schemas are minima of 1
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion_suffix(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown `word`: empty if no known word is similar."""
     hint = did_you_mean(word, known)
     return hint and f"; {hint}"

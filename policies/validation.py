@@ -15,14 +15,14 @@ from policies.exceptions import (
     gpu_exception_limit_problems,
     path_exception_problems,
 )
-from policies.policy import parse_version
-from policies.problems import Problem, schema_problems, suggestion
+from policies.policy import parse_catalog_version
+from policies.problems import Problem, schema_problems, suggestion_suffix
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG
 from rules.rule import Rule
 
-_RULES: Mapping[str, Rule[Any]] = {rule.name: rule for rule in ALL_RULES}
+_RULE_BY_NAME: Mapping[str, Rule[Any]] = {rule.name: rule for rule in ALL_RULES}
 _OPTION_TYPES = {
     tuple: "a list of texts",
     bool: "true or false",
@@ -30,42 +30,42 @@ _OPTION_TYPES = {
     str: "text",
 }
 # Rules without options that users look for: the key of a profile that has what the rule goes by.
-_PROFILE_FACTS = {
+_PROFILE_KEY_BY_RULE = {
     **dict.fromkeys(("scheduler-name", "scheduler-mismatch"), "schedulers"),
     **dict.fromkeys(("toleration-default", "toleration-mismatch"), "taints"),
     "affinity-default": "affinities",
 }
-_IMAGES = "untrusted-gpu-image"
+_IMAGE_RULE = "untrusted-gpu-image"
 # Rules that find nothing until one of their options is set.
-_WITH_OPTIONS = (_IMAGES, "gpu-namespace")
+_RULES_NEEDING_OPTIONS = (_IMAGE_RULE, "gpu-namespace")
 # Images without a registry are completed before they are compared; patterns are not, because
 # `ubuntu` and `pytorch/*` would have to be completed in different ways.
-_REPOSITORY = re.compile(r"(?:[^/]*[.:*\]][^/]*|localhost)(?:/[^/:@]+)*/?")
+_REPOSITORY_PATTERN = re.compile(r"(?:[^/]*[.:*\]][^/]*|localhost)(?:/[^/:@]+)*/?")
 
 
 @cache
-def schema() -> Mapping[str, Any]:
+def policy_schema() -> Mapping[str, Any]:
     """Return the JSON Schema of a policy, from policy.schema.json."""
     content = File(__file__).with_name("policy.schema.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = json.loads(content)
     return loaded
 
 
-def find_problems(raw: Any) -> Iterator[Problem]:
+def find_policy_problems(raw: Any) -> Iterator[Problem]:
     """Yield the problems of a policy: the path of each one, and its message."""
     import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a policy
 
     is_valid = True
-    for error in jsonschema.Draft202012Validator(schema()).iter_errors(raw):
+    for error in jsonschema.Draft202012Validator(policy_schema()).iter_errors(raw):
         is_valid = False
         yield from schema_problems(error)
     if is_valid:
-        yield from _bad_catalog(raw.get("catalog"))
-        yield from _bad_rules(raw.get("rules", {}))
-        yield from _unset_options(raw)
-        yield from _bad_images(raw)
-        yield from _bad_components(raw.get("profiles", ()))
-        yield from _bad_path_settings(raw.get("perPath", ()))
+        yield from _catalog_problems(raw.get("catalog"))
+        yield from _rule_problems(raw.get("rules", {}))
+        yield from _unset_option_problems(raw)
+        yield from _image_problems(raw)
+        yield from _component_problems(raw.get("profiles", ()))
+        yield from _path_settings_problems(raw.get("perPath", ()))
         for index, exception in enumerate(raw.get("exceptions", [])):
             yield from exception_problems(exception, ("exceptions", index))
         protected = {
@@ -78,62 +78,65 @@ def find_problems(raw: Any) -> Iterator[Problem]:
             yield from gpu_exception_limit_problems(limits, protected, path)
 
 
-def _bad_catalog(catalog: str | None) -> Iterator[Problem]:
-    known = sorted({rule.since for rule in CATALOG}, key=parse_version)
-    if catalog is not None and not parse_version(known[0]) <= parse_version(
+def _catalog_problems(catalog: str | None) -> Iterator[Problem]:
+    known = sorted({rule.since for rule in CATALOG}, key=parse_catalog_version)
+    if catalog is not None and not parse_catalog_version(known[0]) <= parse_catalog_version(
         catalog
-    ) <= parse_version(known[-1]):
+    ) <= parse_catalog_version(known[-1]):
         yield ("catalog",), f"there is no catalog {catalog}; this gpuward knows {known[-1]}"
 
 
-def _bad_rules(rules: Mapping[str, Any]) -> Iterator[Problem]:
+def _rule_problems(rules: Mapping[str, Any]) -> Iterator[Problem]:
     for name, settings in rules.items():
-        if name not in _RULES:
-            yield ("rules", name), f"there is no rule {name!r}{suggestion(name, _RULES)}"
+        if name not in _RULE_BY_NAME:
+            yield (
+                ("rules", name),
+                f"there is no rule {name!r}{suggestion_suffix(name, _RULE_BY_NAME)}",
+            )
             continue
         # The policy key voidEveryContainer sets every_container.
-        known = {k: v for k, v in _RULES[name].options.items() if k != "every_container"}
+        known = {k: v for k, v in _RULE_BY_NAME[name].options.items() if k != "every_container"}
         for option, value in settings.get("options", {}).items():
             path: Path = ("rules", name, "options", option)
             if option not in known:
-                hint = suggestion(option, known) or f"; it has {', '.join(known) or 'none'}"
-                if fact := _PROFILE_FACTS.get(name):
+                hint = suggestion_suffix(option, known) or f"; it has {', '.join(known) or 'none'}"
+                if fact := _PROFILE_KEY_BY_RULE.get(name):
                     hint = (
                         f": {fact} belong in a profile, such as "
                         f"profiles: [{{name: our-cluster, extends: [nvidia], {fact}: […]}}]"
                     )
                 yield path, f"{name} has no option {option!r}{hint}"
-            elif not _same_type(value, known[option]):
+            elif not _has_option_type(value, known[option]):
                 expected = _OPTION_TYPES.get(type(known[option]), "a number")
                 yield path, f"the option {option!r} should be {expected} and is {display(value)}"
 
 
-def _bad_path_settings(entries: Any) -> Iterator[Problem]:
+def _path_settings_problems(entries: Any) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
         path: Path = ("perPath", index)
-        for place, message in _bad_rules(entry.get("rules", {})):
+        for place, message in _rule_problems(entry.get("rules", {})):
             yield (*path, *place), message
-        for place, message in _bad_components(entry.get("profiles", ())):
+        for place, message in _component_problems(entry.get("profiles", ())):
             yield (*path, *place), message
         for number, exception in enumerate(entry.get("exceptions", ())):
             place = (*path, "exceptions", number)
             yield from path_exception_problems(exception, place)
 
 
-def _bad_components(profiles: Any) -> Iterator[Problem]:
+def _component_problems(profiles: Any) -> Iterator[Problem]:
     for index, profile in enumerate(profiles):
         for number, component in enumerate(as_object(profile).get("components", ())):
             for position, name in enumerate(component.get("rules", ())):
-                if name not in _RULES:
+                if name not in _RULE_BY_NAME:
                     path = ("profiles", index, "components", number, "rules", position)
-                    yield path, f"there is no rule {name!r}{suggestion(name, _RULES)}"
+                    yield path, f"there is no rule {name!r}{suggestion_suffix(name, _RULE_BY_NAME)}"
 
 
-def _unset_options(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _unset_option_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """The rules that are on, and find nothing because no option of theirs is set."""
-    for name in _WITH_OPTIONS:
+    for name in _RULES_NEEDING_OPTIONS:
         given = {path: setting.value for path, setting in rule_settings(raw).get(name, {}).items()}
-        options = _RULES[name].options
+        options = _RULE_BY_NAME[name].options
         is_set = any(given.get(("options", option)) for option in options)
         if given.get(("action",), "off") != "off" and not is_set:
             which = "one of its options is set" if len(options) > 1 else "its option is set"
@@ -141,14 +144,14 @@ def _unset_options(raw: Mapping[str, Any]) -> Iterator[Problem]:
             yield ("rules", name), message
 
 
-def _bad_images(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _image_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """What would fit no image."""
-    repositories = raw.get("rules", {}).get(_IMAGES, {}).get("options", {}).get("repositories")
+    repositories = raw.get("rules", {}).get(_IMAGE_RULE, {}).get("options", {}).get("repositories")
     for index, pattern in enumerate(repositories if isinstance(repositories, list) else ()):
         if isinstance(pattern, str) and not (
-            _REPOSITORY.fullmatch(pattern) and pattern == pattern.lower()
+            _REPOSITORY_PATTERN.fullmatch(pattern) and pattern == pattern.lower()
         ):
-            path = ("rules", _IMAGES, "options", "repositories", index)
+            path = ("rules", _IMAGE_RULE, "options", "repositories", index)
             yield (
                 path,
                 (
@@ -159,7 +162,7 @@ def _bad_images(raw: Mapping[str, Any]) -> Iterator[Problem]:
             )
 
 
-def _same_type(value: Any, default: Any) -> bool:
+def _has_option_type(value: Any, default: Any) -> bool:
     if isinstance(default, tuple):
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return type(value) is type(default) or (type(value) is int and isinstance(default, float))

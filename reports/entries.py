@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from reports.findings import LEVELS, LocatedFinding
-from reports.formats import Style, affected, rule_page, why_not_fixed
+from reports.findings import LEVEL_BY_ACTION, LocatedFinding
+from reports.formats import ReportStyle, affected_objects_text, rule_page_url, why_not_fixed
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 from terminal import printable
@@ -39,14 +39,14 @@ def fingerprint(identity: str) -> str:
     return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
 
 
-NOT_EVALUATED = "not-evaluated"
-NOT_FIXED = "not-fixed"
-NOT_WRITTEN = "not-written"
-REMARK = "remark"
-_NO_RULES = (NOT_EVALUATED, NOT_FIXED, NOT_WRITTEN, REMARK)
+NOT_EVALUATED_CODE = "not-evaluated"
+NOT_FIXED_CODE = "not-fixed"
+NOT_WRITTEN_CODE = "not-written"
+REMARK_CODE = "remark"
+_CODES_WITHOUT_RULE = (NOT_EVALUATED_CODE, NOT_FIXED_CODE, NOT_WRITTEN_CODE, REMARK_CODE)
 
 
-class Entry(NamedTuple):
+class ReportEntry(NamedTuple):
     """One thing to report, with every control character of its texts escaped.
 
     - `level`: error, warning or note.
@@ -80,52 +80,56 @@ class Entry(NamedTuple):
     @property
     def page(self) -> str:
         """The address of the rule's page; empty if there is no rule."""
-        return "" if self.code in _NO_RULES else rule_page(self.code)
+        return "" if self.code in _CODES_WITHOUT_RULE else rule_page_url(self.code)
 
 
-def entries(results: Results, style: Style) -> Iterator[Entry]:
+def entries(results: Results, style: ReportStyle) -> Iterator[ReportEntry]:
     """Findings first, notes only if the style asks for them, then all that no rule reports."""
     for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
         if located.level != "note" or style.notes:
-            yield finding_entry(located, mark)
-    yield from other_entries(results, style)
+            yield entry_of_finding(located, mark)
+    yield from entries_beside_findings(results, style)
 
 
-def other_entries(results: Results, style: Style) -> Iterator[Entry]:
+def entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[ReportEntry]:
     """Remarks, and what could not be evaluated, fixed or written, each with its own fingerprint."""
     seen: Counter[str] = Counter()
-    for entry in _other_entries(results, style):
+    for entry in _entries_beside_findings(results, style):
         seen[entry.fingerprint] += 1
         number = seen[entry.fingerprint]
         again = fingerprint(f"{entry.fingerprint}|{number}") if number > 1 else entry.fingerprint
         yield entry._replace(fingerprint=again)
 
 
-def _other_entries(results: Results, style: Style) -> Iterator[Entry]:
+def _entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[ReportEntry]:
     for remark in results.remarks:
         if remark.level != "note" or style.notes:
-            yield _entry(remark.level, REMARK, remark[1:4], remark.message)
+            yield _make_entry(remark.level, REMARK_CODE, remark[1:4], remark.message)
     for failed in results.not_evaluated:
-        yield _entry("error", NOT_EVALUATED, failed[:3], f"not evaluated: {failed.message}")
+        yield _make_entry(
+            "error", NOT_EVALUATED_CODE, failed[:3], f"not evaluated: {failed.message}"
+        )
     for left in results.not_fixed:
         message = f"not fixed: {why_not_fixed(left)}"
-        yield _entry("warning", NOT_FIXED, left[:3], message, "; ".join(left.by_hand))
+        yield _make_entry(
+            "warning", NOT_FIXED_CODE, left[:3], message, "; ".join(left.edits_by_hand)
+        )
     for failed in results.not_written:
-        yield _entry("error", NOT_WRITTEN, failed[:3], f"not written: {failed.message}")
+        yield _make_entry("error", NOT_WRITTEN_CODE, failed[:3], f"not written: {failed.message}")
 
 
-def title(found: Iterable[Entry]) -> str:
+def level_counts_text(found: Iterable[ReportEntry]) -> str:
     """How many entries there are of each level, in words."""
     levels = [entry.level for entry in found]
-    counts = ((levels.count(level), level) for level in LEVELS.values())
+    counts = ((levels.count(level), level) for level in LEVEL_BY_ACTION.values())
     parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]
     return ", ".join(parts) or "no findings"
 
 
-def finding_entry(located: LocatedFinding, mark: str) -> Entry:
+def entry_of_finding(located: LocatedFinding, mark: str) -> ReportEntry:
     """The entry of one finding with its fingerprint."""
     finding, span, excerpt = located.finding, located.span, located.excerpt
-    return Entry(
+    return ReportEntry(
         level=located.level,
         code=finding.rule,
         file=relative_path(located.file),
@@ -133,19 +137,19 @@ def finding_entry(located: LocatedFinding, mark: str) -> Entry:
         column=span.column,
         end_line=excerpt.end_line,
         end_column=excerpt.end_column,
-        object=printable(affected(located)),
+        object=printable(affected_objects_text(located)),
         message=printable(finding.message),
         help=printable(finding.help),
         fingerprint=mark,
     )
 
 
-def _entry(
+def _make_entry(
     level: str, code: str, where: tuple[str, int, int], message: str, advice: str = ""
-) -> Entry:
+) -> ReportEntry:
     file, line, column = where
     path = relative_path(file)
-    return Entry(
+    return ReportEntry(
         level=level,
         code=code,
         file=path,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from policies.problems import did_you_mean
-from reports.findings import LEVELS
+from reports.findings import LEVEL_BY_ACTION
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
@@ -49,7 +49,9 @@ def _family(name: str, members: Sequence[Rule[Any]]) -> str:
 def explanation(rule: Rule[Any]) -> str:
     """The whole text about `rule`, as shown to people and written into the manual."""
     action = rule.action
-    lead = "off" if action is Action.OFF else f"{action.word} ({LEVELS[action]} when linting)"
+    lead = (
+        "off" if action is Action.OFF else f"{action.word} ({LEVEL_BY_ACTION[action]} when linting)"
+    )
     parts = [f"{rule.name}: {rule.summary}", f"By default: {lead}. Since catalog {rule.since}."]
     for heading, text in rule.documentation.items():
         if heading and text:

@@ -10,9 +10,9 @@ from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
 from sources.manifests import Excerpt, File, Span
 
-RULES = {rule.name: rule for rule in ALL_RULES}
-LEVELS = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
-ACTIONS = {level: action for action, level in LEVELS.items()}
+RULE_BY_NAME = {rule.name: rule for rule in ALL_RULES}
+LEVEL_BY_ACTION = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
+ACTION_BY_LEVEL = {level: action for action, level in LEVEL_BY_ACTION.items()}
 
 
 class ReportedFinding(NamedTuple):
@@ -47,7 +47,7 @@ class ReportedFinding(NamedTuple):
         return object_identity_of(self.object)
 
 
-def reported(finding: Finding) -> ReportedFinding:
+def to_reported_finding(finding: Finding) -> ReportedFinding:
     """`finding` without its manifest."""
     return ReportedFinding(
         rule=finding.rule,
@@ -95,7 +95,7 @@ class LocatedFinding(NamedTuple):
     span: Span
     excerpt: Excerpt
     owner: ObjectRef | None = None
-    objects: int = 1
+    object_count: int = 1
     rendered_by: str = ""
     rendered_line: int = 0
     edits: tuple[SuggestedEdit, ...] = ()
@@ -103,12 +103,12 @@ class LocatedFinding(NamedTuple):
     @property
     def rule(self) -> Rule[Any]:
         """The rule that makes the finding."""
-        return RULES[self.finding.rule]
+        return RULE_BY_NAME[self.finding.rule]
 
     @property
     def level(self) -> str:
         """error, warning or note."""
-        return LEVELS[self.finding.action]
+        return LEVEL_BY_ACTION[self.finding.action]
 
     @property
     def pointer(self) -> str:
@@ -137,10 +137,10 @@ class SuppressedFinding(NamedTuple):
 
 def locate_finding(file: File, document: Document, finding: Finding) -> LocatedFinding:
     """`finding` about `document` with its place in `file`."""
-    span = file.locate(document, finding.path)
-    shown, part, path = reported(finding), file.source.part, finding.path
+    span = file.span_of_path(document, finding.path)
+    shown, part, path = to_reported_finding(finding), file.source.part, finding.path
     if part and path[:1] == ("items",) and isinstance(path[1], int):
-        shown = shown._replace(path=("items", path[1] + part.items, *path[2:]))
+        shown = shown._replace(path=("items", path[1] + part.item_offset, *path[2:]))
     if file.source.is_embedded:
         shown = shown._replace(fix="", fixable=False)
     return LocatedFinding(shown, file.source.name, span, file.excerpt(span), finding.object)

@@ -9,14 +9,14 @@ from importlib import import_module
 from io import StringIO
 from typing import NamedTuple
 
-from reports.formats import FORMATS, Style, Writer
+from reports.formats import FORMATS, ReportStyle, WriteReport
 from reports.results import Results
 from sources.manifests import File
-from sources.sources import ENDINGS, Source, UnreadFile, UsageError
+from sources.sources import MANIFEST_ENDINGS, InputFile, Source, UsageError
 from terminal import write_error
 
 _STANDARD_OUTPUT = "-"
-_OTHER = "name another file"
+_OTHER_FILE_ADVICE = "name another file"
 
 
 class Output(NamedTuple):
@@ -30,14 +30,14 @@ class Outputs(NamedTuple):
     """The reports that go to files, and the format of the report on standard output."""
 
     files: list[Output]
-    on_standard_output: str
+    standard_output_format: str
 
     @property
     def formats(self) -> set[str]:
         """The formats of all reports."""
-        return {self.on_standard_output, *(output.format for output in self.files)}
+        return {self.standard_output_format, *(output.format for output in self.files)}
 
-    def write(self, results: Results, style: Style) -> bool:
+    def write(self, results: Results, style: ReportStyle) -> bool:
         """Write each report into its file; whether all could be written.
 
         One that cannot be written is an error on standard error; the others are still written.
@@ -46,7 +46,7 @@ class Outputs(NamedTuple):
         return all(written)
 
 
-def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
+def plan_outputs(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
     """The reports that the options ask for, if `paths` are linted.
 
     Raises UsageError for a value of `--report` that is no FORMAT=FILE, a file that is named twice,
@@ -56,15 +56,19 @@ def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
     files = []
     used = {os.path.realpath(path): "is a file to lint" for path in paths if os.path.isfile(path)}
     for value in options.reports:
-        output = _parse(value)
+        output = _parse_output(value)
         is_file = output.file != _STANDARD_OUTPUT
         target = os.path.realpath(output.file) if is_file else _STANDARD_OUTPUT
         if target in used:
-            raise UsageError(f"--report {value}: {output.file} {used[target]}; {_OTHER}")
+            raise UsageError(
+                f"--report {value}: {output.file} {used[target]}; {_OTHER_FILE_ADVICE}"
+            )
         used[target] = "has another report"
         if is_file:
-            if _holds_manifest(target):
-                raise UsageError(f"--report {value}: {output.file} holds a manifest; {_OTHER}")
+            if _may_hold_manifest(target):
+                raise UsageError(
+                    f"--report {value}: {output.file} holds a manifest; {_OTHER_FILE_ADVICE}"
+                )
             files.append(output)
         elif options.output or options.diff or options.patch:
             raise UsageError(
@@ -75,20 +79,20 @@ def plan(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
     return Outputs(files, form)
 
 
-def _holds_manifest(file: str) -> bool:
+def _may_hold_manifest(file: str) -> bool:
     """Whether there is a file that a folder of manifests may have, and no report of an earlier run.
 
     What cannot be parsed may be a manifest that somebody is writing.
     """
-    if not file.lower().endswith(ENDINGS) or not os.path.isfile(file):
+    if not file.lower().endswith(MANIFEST_ENDINGS) or not os.path.isfile(file):
         return False
-    source = UnreadFile(file, file).read()
+    source = InputFile(file, file).read()
     if isinstance(source, Source):
         return next(File(source).manifests(), None) is not None
     return True
 
 
-def _parse(value: str) -> Output:
+def _parse_output(value: str) -> Output:
     form, _, file = value.partition("=")
     if form not in FORMATS or not file:
         raise UsageError(
@@ -98,8 +102,8 @@ def _parse(value: str) -> Output:
     return Output(form, file)
 
 
-def _write(output: Output, results: Results, style: Style) -> bool:
-    writer: Writer = import_module(f"reports.formats.{output.format}").write
+def _write(output: Output, results: Results, style: ReportStyle) -> bool:
+    writer: WriteReport = import_module(f"reports.formats.{output.format}").write
     text = StringIO()
     writer(text, results, style)
     try:

@@ -10,9 +10,11 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import ObjectRef, group_of, object_ref
 
 # As Kubernetes does by itself, Deployment to ReplicaSet to Pod; and as controllers on top of it do.
-_MAX_LEVELS = 10
-_MAX_NAME = 253  # characters; API servers accept longer names of owners, but of no object
-_POD_TEMPLATE_HASH = "pod-template-hash"
+_MAX_OWNER_LEVELS = 10
+_MAX_NAME_CHARACTERS = (
+    253  # characters; API servers accept longer names of owners, but of no object
+)
+_POD_TEMPLATE_HASH_LABEL = "pod-template-hash"
 
 
 class Owners:
@@ -38,26 +40,26 @@ class Owners:
         for _, reference in references:
             kind, name = as_text(reference.get("kind")), as_text(reference.get("name"))
             owner = ObjectRef(kind, group_of(reference), ref.namespace, name)
-            can_exist = name and max(map(len, owner)) <= _MAX_NAME
+            can_exist = name and max(map(len, owner)) <= _MAX_NAME_CHARACTERS
             # The owner of a static pod is its Node.
             if reference.get("controller") is True and kind != "Node" and can_exist:
                 self._controllers[ref] = owner
                 self._presume_deployment(owner, metadata)
 
     def _presume_deployment(self, owner: ObjectRef, metadata: Mapping[str, Any]) -> None:
-        revision = as_text(as_object(metadata.get("labels")).get(_POD_TEMPLATE_HASH))
+        revision = as_text(as_object(metadata.get("labels")).get(_POD_TEMPLATE_HASH_LABEL))
         if owner.kind == "ReplicaSet" and revision and owner.name.endswith(f"-{revision}"):
             name = owner.name.removesuffix(f"-{revision}")
             self._presumed[owner] = owner._replace(kind="Deployment", name=name)
 
     def top_owner(self, ref: ObjectRef) -> tuple[ObjectRef, int]:
         """The object at the end of the chain of controllers, and the length of the chain."""
-        for length in range(_MAX_LEVELS):
+        for length in range(_MAX_OWNER_LEVELS):
             owner = self._controllers.get(ref) or self._presumed.get(ref)
             if owner is None:
                 return ref, length
             ref = owner
-        return ref, _MAX_LEVELS
+        return ref, _MAX_OWNER_LEVELS
 
     def merge(self, findings: Iterable[LocatedFinding]) -> list[LocatedFinding]:
         """`findings` with each fault once for each owner in a file, in the order of the first.
@@ -73,16 +75,16 @@ class Owners:
         # The objects next to the owner that have the fault: pods below them only repeat it.
         nearest: dict[tuple[Any, ...], tuple[int, tuple[Any, ...]]] = {}
         for located, distance in owned:
-            fault = _fault(located)
+            fault = _key_of_fault(located)
             if fault not in nearest or distance < nearest[fault][0]:
-                nearest[fault] = distance, _place(located, distance)
+                nearest[fault] = distance, _key_of_place(located, distance)
         groups: dict[tuple[Any, ...], list[tuple[LocatedFinding, int]]] = {}
         for located, distance in owned:
-            fault = _fault(located)
+            fault = _key_of_fault(located)
             lowest, place = nearest[fault]
-            place = _place(located, distance) if distance == lowest else place
+            place = _key_of_place(located, distance) if distance == lowest else place
             groups.setdefault((*fault, *place), []).append((located, distance))
-        return [_representative(group) for group in groups.values()]
+        return [_merged_finding(group) for group in groups.values()]
 
     def _with_owner(self, located: LocatedFinding) -> tuple[LocatedFinding, int]:
         ref = located.finding.object
@@ -92,23 +94,23 @@ class Owners:
         return located._replace(owner=owner), distance
 
 
-def _fault(located: LocatedFinding) -> tuple[Any, ...]:
+def _key_of_fault(located: LocatedFinding) -> tuple[Any, ...]:
     finding = located.finding
     file = located.file
     return file, located.owner, finding.rule, finding.container_name, finding.key
 
 
-def _place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
+def _key_of_place(located: LocatedFinding, distance: int) -> tuple[Any, ...]:
     finding = located.finding
     if distance == 0:
         return located.file, located.span.line, located.span.column, finding.path
     return finding.object and finding.object.kind, finding.stable_path
 
 
-def _representative(group: list[tuple[LocatedFinding, int]]) -> LocatedFinding:
+def _merged_finding(group: list[tuple[LocatedFinding, int]]) -> LocatedFinding:
     best, _ = max(group, key=lambda member: (member[0].finding.action, -member[1]))
     objects: dict[ObjectRef | None, int] = {}
     for located, _ in group:  # of which some may stand for several after an earlier merge
         ref = located.finding.object
-        objects[ref] = max(objects.get(ref, 0), located.objects)
-    return best._replace(objects=sum(objects.values()))
+        objects[ref] = max(objects.get(ref, 0), located.object_count)
+    return best._replace(object_count=sum(objects.values()))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kubeyaml import Document
-from reports.findings import ACTIONS, LocatedFinding, ReportedFinding, SuppressedFinding
+from reports.findings import ACTION_BY_LEVEL, LocatedFinding, ReportedFinding, SuppressedFinding
 from rules.base.json_values import Path, as_object
 from rules.engine.bounds import oversized_reason
 from rules.engine.evaluation import EvaluationResult
@@ -15,11 +15,11 @@ from sources.sources import SkippedFile, Source
 
 MAX_FINDINGS = 100_000
 """More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
-_TOO_MANY = (
+_TOO_MANY_MESSAGE = (
     "more findings than {:,} in this run: from here on none is reported; lint fewer files at once, "
     "or accept what is known with a baseline"
 )
-_SKIPPED = "; the report names what was skipped"
+_SKIPPED_SUFFIX = "; the report names what was skipped"
 _IGNORED = "; what Git ignores was left out, and --no-gitignore lints it"
 
 
@@ -31,12 +31,12 @@ class Remark(NamedTuple):
     line: int
     column: int
     message: str
-    is_shown: bool = False
+    is_always_shown: bool = False
     """whether texts have it without `--notes` although it is a note"""
 
     def is_visible(self, *, notes: bool) -> bool:
         """Whether a text has the remark, which has all `notes` or not."""
-        return notes or self.is_shown or self.level != "note"
+        return notes or self.is_always_shown or self.level != "note"
 
 
 class InputNotEvaluated(NamedTuple):
@@ -55,7 +55,7 @@ class FixedFinding(NamedTuple):
     finding: ReportedFinding
 
 
-class NotFixed(NamedTuple):
+class UnfixedDocument(NamedTuple):
     """A document whose fixes cannot be written, and how to make them by hand."""
 
     file: str
@@ -63,7 +63,7 @@ class NotFixed(NamedTuple):
     column: int
     rules: tuple[str, ...]
     reason: str
-    by_hand: tuple[str, ...]
+    edits_by_hand: tuple[str, ...]
 
 
 class Results:
@@ -75,7 +75,7 @@ class Results:
         self.skipped: list[SkippedFile] = []
         self.not_evaluated: list[InputNotEvaluated] = []
         self.fixed: list[FixedFinding] = []
-        self.not_fixed: list[NotFixed] = []
+        self.not_fixed: list[UnfixedDocument] = []
         self.not_written: list[InputNotEvaluated] = []
         self.file_names: list[str] = []
         self.renderings = 0
@@ -107,13 +107,13 @@ class Results:
             return
         first = self.findings[MAX_FINDINGS]
         del self.findings[MAX_FINDINGS:]
-        why = _TOO_MANY.format(MAX_FINDINGS)
+        why = _TOO_MANY_MESSAGE.format(MAX_FINDINGS)
         if not any(item.message == why for item in self.not_evaluated):
             span = first.span
             self.not_evaluated.append(InputNotEvaluated(first.file, span.line, span.column, why))
 
     @property
-    def files(self) -> int:
+    def file_count(self) -> int:
         """How many files were read."""
         return len(self.file_names)
 
@@ -123,12 +123,12 @@ class Results:
         return levels.count(level) + sum(1 for remark in self.remarks if remark.level == level)
 
     @property
-    def fixable(self) -> int:
+    def fixable_count(self) -> int:
         """How many findings can be fixed under this policy."""
         return sum(1 for located in self.findings if located.finding.fixable)
 
     @property
-    def nothing_to_evaluate(self) -> str:
+    def reason_nothing_evaluated(self) -> str:
         """Why there was nothing to evaluate; empty if there was something, readable or not."""
         evaluated = self.pods or self.other_objects or self.gpu_exceptions
         if evaluated or self.container_files or self.not_evaluated:
@@ -138,19 +138,21 @@ class Results:
             found = f"{self.objects} Kubernetes object{'s'[self.objects == 1 :]}, "
             found += "none of which rules are about"
         ignored = _IGNORED if self.has_ignored else ""
-        return f"nothing to evaluate: {found}{_SKIPPED if self.skipped else ''}{ignored}"
+        return f"nothing to evaluate: {found}{_SKIPPED_SUFFIX if self.skipped else ''}{ignored}"
 
-    def status(self, fail_on: str) -> int:
+    def exit_status(self, fail_on: str) -> int:
         """3 if something was not evaluated or written, 1 if a finding reaches `fail_on`, else 0."""
         if self.not_evaluated or self.not_written:
             return 3
         worst = [located.finding.action for located in self.findings]
-        worst += [ACTIONS[remark.level] for remark in self.remarks]
-        return int(any(action >= ACTIONS[fail_on] for action in worst))
+        worst += [ACTION_BY_LEVEL[remark.level] for remark in self.remarks]
+        return int(any(action >= ACTION_BY_LEVEL[fail_on] for action in worst))
 
 
-TEMPLATE = "a chart's template: lint the chart with --render"
-_NOT_RENDERED = "a file of a chart that helm does not render by itself; a template may include it"
+TEMPLATE_REASON = "a chart's template: lint the chart with --render"
+_NOT_RENDERED_REASON = (
+    "a file of a chart that helm does not render by itself; a template may include it"
+)
 
 
 def report_unparsed(
@@ -162,17 +164,19 @@ def report_unparsed(
     """
     why = document.why
     if document.is_template:
-        skipped = SkippedFile(source.name, _NOT_RENDERED if renders else TEMPLATE)
+        skipped = SkippedFile(source.name, _NOT_RENDERED_REASON if renders else TEMPLATE_REASON)
         if not source.is_named:
             if skipped not in results.skipped[-1:]:
                 results.skipped.append(skipped)
             return
-        why = f"{TEMPLATE} ({why})"
+        why = f"{TEMPLATE_REASON} ({why})"
     where = (source.name, document.line, document.column)
-    report_unread(results, source, [InputNotEvaluated(*where, why)])
+    report_unread_inputs(results, source, [InputNotEvaluated(*where, why)])
 
 
-def report_unread(results: Results, source: Source, inputs: Iterable[InputNotEvaluated]) -> None:
+def report_unread_inputs(
+    results: Results, source: Source, inputs: Iterable[InputNotEvaluated]
+) -> None:
     """Report what of `source` is no YAML, or has other types than Kubernetes gives its fields.
 
     A manifest in a text or a script is often a pattern with something to fill in: there it is a
@@ -196,29 +200,29 @@ def oversized_object(file: File, document: Document, profile: Profile) -> InputN
     for raw, path in flatten_lists(as_object(document.value), ()):
         why = oversized_reason(raw, size)
         if why and next(find_subjects({**raw}, profile), None) is not None:
-            return too_large(file, document, path, why)
+            return too_large_object(file, document, path, why)
     return None
 
 
-def too_large(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
+def too_large_object(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
     """The object at `path`, which is not evaluated because of `why`."""
-    span = file.locate(document, path)
+    span = file.span_of_path(document, path)
     why = f"gpuward cannot evaluate this object because of {why}"
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
-def malformed_fields(
+def inputs_with_malformed_fields(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The fields that rules could not read."""
     name = file.source.name
     for field in result.malformed_fields:
-        span = file.locate(document, field.path)
+        span = file.span_of_path(document, field.path)
         why = f"{field.object}: {field.why}"
         yield InputNotEvaluated(name, span.line, span.column, why)
 
 
-def failed_rules(
+def inputs_with_failed_rules(
     file: File, document: Document, result: EvaluationResult
 ) -> Iterator[InputNotEvaluated]:
     """The rules that failed."""

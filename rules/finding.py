@@ -12,7 +12,7 @@ from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 
 # Tenants choose names, and an identity is made for every finding.
-_MAX_PART = 1024
+_MAX_PART_CHARACTERS = 1024
 
 
 class Action(enum.IntEnum):
@@ -173,13 +173,13 @@ def object_identity_of(ref: ObjectRef | None) -> str:
 
 def _abbreviate(text: str) -> str:
     """`text` itself, or a short text in place of one that is longer than any valid name."""
-    if len(text) <= _MAX_PART:
+    if len(text) <= _MAX_PART_CHARACTERS:
         return text
-    short = digest(text)
-    return f"{text[: _MAX_PART - len(short)]}{short}"
+    short = sha256_hex(text)
+    return f"{text[: _MAX_PART_CHARACTERS - len(short)]}{short}"
 
 
-def digest(text: str) -> str:
+def sha256_hex(text: str) -> str:
     """The SHA-256 of `text`, in 64 hexadecimal digits."""
     import hashlib  # noqa: PLC0415  # it loads OpenSSL, and few findings need it
 

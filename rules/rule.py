@@ -54,7 +54,7 @@ class Rule(NamedTuple, Generic[S]):
     @property
     def documentation(self) -> Mapping[str, str]:
         """The docstring of the rule's module, by heading."""
-        return sections(load_module(self).__doc__ or "")
+        return sections_of_docstring(load_module(self).__doc__ or "")
 
 
 def load_module(rule: Rule[Any]) -> ModuleType:
@@ -62,7 +62,7 @@ def load_module(rule: Rule[Any]) -> ModuleType:
     return import_module(rule.check.__module__)
 
 
-class CheckOfModule:
+class LazyCheck:
     """The check of the rule in `module`, which is imported at the first call.
 
     If that fails, it raises the same error at every call, and imports nothing again.
@@ -126,7 +126,7 @@ def define_rule(
     title = (sys.modules[check.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
     # A sentence begins with a capital; a name such as CUDA_VISIBLE_DEVICES keeps its own.
     summary = title if title[1:2].isupper() else title[:1].lower() + title[1:]
-    name, subject = _name_of(check.__module__), next(iter(get_type_hints(check).values()))
+    name, subject = _rule_name(check.__module__), next(iter(get_type_hints(check).values()))
     more = (supersedes, options, needs_resources)
     return Rule(name, summary, subject, action, since, check, needs, *more)
 
@@ -135,15 +135,15 @@ def indexed_rule(
     module: str, summary: str, *, subject: type[Any] = Pod, **fields: Any
 ) -> Rule[Any]:
     """The same rule as that of `module`, which is not imported: an entry of the index."""
-    check = CheckOfModule(module)
-    return Rule(name=_name_of(module), summary=summary, subject=subject, check=check, **fields)
+    check = LazyCheck(module)
+    return Rule(name=_rule_name(module), summary=summary, subject=subject, check=check, **fields)
 
 
-def _name_of(module: str) -> str:
+def _rule_name(module: str) -> str:
     return module.rpartition(".")[2].replace("_", "-")
 
 
-def sections(docstring: str) -> Mapping[str, str]:
+def sections_of_docstring(docstring: str) -> Mapping[str, str]:
     """The text below each heading (a line underlined with dashes) of a rule's docstring."""
     found: dict[str, list[str]] = {"": []}
     current = found[""]

@@ -13,9 +13,9 @@ from rules.base.json_values import Path, as_object, as_objects, as_text
 from rules.gpu.images import is_cuda_image
 from rules.gpu.scripts import (
     RunOption,
+    find_kubectl_variables,
     find_node_labels,
     find_run_options,
-    find_set_variables,
     gives_gpu,
     is_gpu_device,
     run_options,
@@ -24,10 +24,15 @@ from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 from sources.paths import Exclusion, walk
-from sources.sources import UnreadFile, UsageError
+from sources.sources import InputFile, UsageError
 
-DOCKERFILE, COMPOSE, SHELL, MARKDOWN = KINDS = ("dockerfile", "compose", "shell", "markdown")
-_PATTERNS = {
+DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
+    "dockerfile",
+    "compose",
+    "shell",
+    "markdown",
+)
+_FILE_NAME_PATTERN_BY_KIND = {
     DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
     COMPOSE: re.compile(r"(.+[.-])?compose([.-].+)?\.ya?ml"),
     SHELL: re.compile(
@@ -39,10 +44,12 @@ _PATTERNS = {
 _CI_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".gitlab", ".buildkite")
 
 
-def kind_of(name: str) -> str:
+def container_file_kind(name: str) -> str:
     """The kind of the file called `name`, empty for every other file."""
     base = os.path.basename(name).lower()
-    kinds = (kind for kind, pattern in _PATTERNS.items() if pattern.fullmatch(base))
+    kinds = (
+        kind for kind, pattern in _FILE_NAME_PATTERN_BY_KIND.items() if pattern.fullmatch(base)
+    )
     return next(kinds, SHELL if is_ci_file(name) else "")
 
 
@@ -51,7 +58,7 @@ def is_ci_file(name: str) -> bool:
     folder = os.path.dirname(os.path.abspath(name)).replace(os.sep, "/") + "/"
     base = os.path.basename(name).lower()
     is_in_folder = any(f"/{known}/" in folder for known in _CI_FOLDERS)
-    is_known = is_in_folder or _PATTERNS[SHELL].fullmatch(base) is not None
+    is_known = is_in_folder or _FILE_NAME_PATTERN_BY_KIND[SHELL].fullmatch(base) is not None
     return is_known and base.endswith((".yaml", ".yml"))
 
 
@@ -61,19 +68,21 @@ class ContainerFiles:
     def __init__(self, kinds: str) -> None:
         """`kinds` are words with commas. Raises UsageError for one that is unknown."""
         self._kinds = set(kinds.split(","))
-        if unknown := sorted(self._kinds.difference(KINDS)):
-            raise UsageError(f"--also {unknown[0]}: the kinds are {', '.join(KINDS)}")
+        if unknown := sorted(self._kinds.difference(CONTAINER_FILE_KINDS)):
+            raise UsageError(
+                f"--also {unknown[0]}: the kinds are {', '.join(CONTAINER_FILE_KINDS)}"
+            )
 
     def __contains__(self, name: str) -> bool:
         """Whether the file called `name` is of one of the kinds."""
-        return kind_of(name) in self._kinds
+        return container_file_kind(name) in self._kinds
 
-    def find(
+    def find_files(
         self,
         paths: Iterable[str],
         exclude: Exclusion,
         is_wanted: Callable[[str], bool] | None = None,
-    ) -> Iterator[UnreadFile]:
+    ) -> Iterator[InputFile]:
         """The files at `paths`, each once.
 
         Of hidden folders, only those of CI systems are looked into.
@@ -83,20 +92,20 @@ class ContainerFiles:
             for name in _files(path, exclude) if os.path.isdir(path) else [path]:
                 if name in seen or name not in self or (is_wanted and not is_wanted(name)):
                     continue
-                if not exclude.fits(name):
+                if not exclude.excludes(name):
                     seen.add(name)
-                    yield UnreadFile(name, path)
+                    yield InputFile(name, path)
 
 
 def _files(root: str, exclude: Exclusion) -> Iterator[str]:
     for here, folders, files in walk(root, exclude):
         inside = os.path.relpath(here, root).replace(os.sep, "/")
-        folders[:] = (name for name in folders if _is_visited(f"{inside}/{name}"))
+        folders[:] = (name for name in folders if _should_visit(f"{inside}/{name}"))
         for name in files:
             yield os.path.normpath(os.path.join(here, name))
 
 
-def _is_visited(folder: str) -> bool:
+def _should_visit(folder: str) -> bool:
     """Whether the files in `folder`, or some below it, may be looked at."""
     parts = folder.removeprefix("./").split("/")
     hidden = next((i for i, part in enumerate(parts) if part.startswith(".")), None)
@@ -109,19 +118,19 @@ def _is_visited(folder: str) -> bool:
 class LocatedSetting(NamedTuple):
     """A setting, and the offsets of its text.
 
-    `statement` is where the instruction or the command begins that it is a part of. In YAML,
+    `statement_start` is where the instruction or the command begins that it is a part of. In YAML,
     `document` and `path` say where it is instead.
     """
 
     setting: ContainerSetting | LabelCommand
     start: int = 0
     end: int = 0
-    statement: int = 0
+    statement_start: int = 0
     document: Document | None = None
     path: Path = ()
 
 
-class UnreadableError(Exception):
+class ContainerFileError(Exception):
     """A file that cannot be read; the message is the reason, `offset` where it is."""
 
     def __init__(self, reason: str, offset: int = 0) -> None:
@@ -129,7 +138,7 @@ class UnreadableError(Exception):
         self.offset = offset
 
 
-_RESERVED = ("deploy", "resources", "reservations")
+_DEVICES_PATH = ("deploy", "resources", "reservations")
 
 
 def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
@@ -140,17 +149,17 @@ def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[L
             services = as_object(document.value).get("services") if document else None
             for name, raw in as_object(services).items():
                 holder = f'service "{name}"'
-                for path, key, value in _settings(as_object(raw)):
+                for path, key, value in _settings_of_service(as_object(raw)):
                     known = profile.visible_variable(key)
                     if known or path[0] != "environment":
                         setting = ContainerSetting(file, holder, key, value, known)
                         place: Path = ("services", name, *path)
                         yield LocatedSetting(setting, document=document, path=place)
     except YamlError as error:
-        raise UnreadableError(error.message, error.offset) from error
+        raise ContainerFileError(error.message, error.offset) from error
 
 
-def _settings(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str | None]]:
+def _settings_of_service(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str | None]]:
     """The path, the name and the value of each setting that may give a GPU."""
     if gpus := service.get("gpus"):
         yield ("gpus",), "gpus", as_text(gpus)
@@ -164,22 +173,22 @@ def _settings(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str | Non
         if is_gpu_device(source):
             yield ("devices", index), "devices", source
     reserved: Any = service
-    for key in _RESERVED:
+    for key in _DEVICES_PATH:
         reserved = as_object(as_object(reserved).get(key))
     for index, entry in as_objects(reserved.get("devices")):
-        if _is_gpu(entry):
-            yield (*_RESERVED, "devices", index), "deploy.resources.reservations.devices", ""
-    yield from _environment(service.get("environment"))
+        if _is_gpu_device(entry):
+            yield (*_DEVICES_PATH, "devices", index), "deploy.resources.reservations.devices", ""
+    yield from _environment_entries(service.get("environment"))
 
 
-def _is_gpu(device: Mapping[str, Any]) -> bool:
+def _is_gpu_device(device: Mapping[str, Any]) -> bool:
     capabilities = device.get("capabilities")
     words = capabilities if isinstance(capabilities, list) else []
     driver = as_text(device.get("driver"))
     return "gpu" in words or "nvidia" in driver or any("gpu" in as_text(w) for w in words)
 
 
-def _environment(raw: Any) -> Iterator[tuple[Path, str, str | None]]:
+def _environment_entries(raw: Any) -> Iterator[tuple[Path, str, str | None]]:
     if isinstance(raw, list):
         for index, entry in enumerate(raw):
             name, equals, value = as_text(entry).partition("=")
@@ -188,11 +197,11 @@ def _environment(raw: Any) -> Iterator[tuple[Path, str, str | None]]:
         yield ("environment", name), name, None if value is None else str(value)
 
 
-_VARIABLE = re.compile(
+_VARIABLE_PATTERN = re.compile(
     r"^[ \t]*(?:-[ \t]+)?[\"']?(\w+_VISIBLE_\w+)[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
 )
 # `container: {options: --gpus all}` of GitHub's jobs
-_OPTIONS = re.compile(r"^[ \t]*options[ \t]*:[ \t]*[\"']?([^\n\"'#]*)", re.MULTILINE)
+_OPTIONS_PATTERN = re.compile(r"^[ \t]*options[ \t]*:[ \t]*[\"']?([^\n\"'#]*)", re.MULTILINE)
 
 
 def script_settings(
@@ -201,26 +210,26 @@ def script_settings(
     """The options of commands in `text` that concern GPUs, and if it `is_ci` also its variables."""
     for found in find_run_options(text):
         if setting := _setting(found.option, file, profile):
-            yield LocatedSetting(setting, found.start, found.end, found.command)
+            yield LocatedSetting(setting, found.start, found.end, found.command_start)
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
-        yield LocatedSetting(command, *label.span, label.command)
-    for name, value, span, begin in find_set_variables(text):
+        yield LocatedSetting(command, *label.span, label.command_start)
+    for name, value, span, begin in find_kubectl_variables(text):
         if known := profile.visible_variable(name):
             setting = ContainerSetting(file, "`kubectl set env`", name, value, known)
             yield LocatedSetting(setting, *span, begin)
     if is_ci:
-        yield from _job_settings(text, file, profile)
+        yield from _settings_of_ci_jobs(text, file, profile)
 
 
-def _job_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
+def _settings_of_ci_jobs(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
     """What a CI system gives the containers of its jobs."""
-    for match in _VARIABLE.finditer(text):
+    for match in _VARIABLE_PATTERN.finditer(text):
         known = profile.visible_variable(match[1])
         if known:
             setting = ContainerSetting(file, "a job", match[1], match[2], known)
             yield LocatedSetting(setting, match.start(1), match.end(), match.start(1))
-    for match in _OPTIONS.finditer(text):
+    for match in _OPTIONS_PATTERN.finditer(text):
         for option in run_options(["docker", "run", *match[1].split()]):
             if job := _setting(option._replace(tool="a job"), file, profile):
                 yield LocatedSetting(job, *match.span(1), match.start(1))
@@ -240,15 +249,15 @@ def _setting(option: RunOption, file: ObjectRef, profile: Profile) -> ContainerS
 # No package that is still maintained reads Dockerfiles without a program of another language, and
 # little is needed: https://docs.docker.com/reference/dockerfile/
 
-_ESCAPE = re.compile(r"#\s*escape\s*=\s*([\\`])", re.IGNORECASE)
-_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
-_WITH_HEREDOC = ("RUN", "COPY", "ADD")
+_ESCAPE_DIRECTIVE_PATTERN = re.compile(r"#\s*escape\s*=\s*([\\`])", re.IGNORECASE)
+_HEREDOC_PATTERN = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+_INSTRUCTIONS_WITH_HEREDOC = ("RUN", "COPY", "ADD")
 
 
 class Instruction(NamedTuple):
     """An instruction; `offsets` are where its lines begin in `text` and in the file."""
 
-    word: str
+    keyword: str
     text: str
     offsets: list[tuple[int, int]]
 
@@ -257,7 +266,7 @@ class Instruction(NamedTuple):
         """The offset in the file at which the instruction begins."""
         return self.offsets[0][1]
 
-    def place(self, index: int) -> int:
+    def file_offset(self, index: int) -> int:
         """The offset in the file of the character at `index` of `text`."""
         at, start = self.offsets[bisect_right(self.offsets, index, key=lambda pair: pair[0]) - 1]
         return start + index - at
@@ -265,7 +274,7 @@ class Instruction(NamedTuple):
 
 def instructions(text: str) -> Iterator[Instruction]:
     """The instructions of a Dockerfile, without comments, and without here-documents."""
-    first = _ESCAPE.match(text)
+    first = _ESCAPE_DIRECTIVE_PATTERN.match(text)
     escape = first[1] if first else "\\"
     parts: list[str] = []
     offsets: list[tuple[int, int]] = []
@@ -289,8 +298,8 @@ def instructions(text: str) -> Iterator[Instruction]:
         if not is_continued:
             instruction = _instruction(parts, offsets)
             yield instruction
-            if instruction.word in _WITH_HEREDOC:
-                waiting = [match[2] for match in _HEREDOC.finditer(instruction.text)]
+            if instruction.keyword in _INSTRUCTIONS_WITH_HEREDOC:
+                waiting = [match[2] for match in _HEREDOC_PATTERN.finditer(instruction.text)]
             parts, offsets, length = [], [], 0
     if parts:
         yield _instruction(parts, offsets)
@@ -301,46 +310,46 @@ def _instruction(parts: list[str], offsets: list[tuple[int, int]]) -> Instructio
     return Instruction(next(iter(text.split(maxsplit=1)), "").upper(), text, offsets)
 
 
-_PAIR = re.compile(r"([\w.-]+)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")
-_LEGACY = re.compile(r"\s*([\w.-]+)\s+(.*)")
-_ARG = re.compile(r"([\w.-]+)(?:=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*))?")
-_REFERENCE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})")
-_USED = re.compile(r"--(?:from=|mount=\S{0,300}?\bfrom=)([^\s,]+)")
+_ENV_PAIR_PATTERN = re.compile(r"([\w.-]+)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)")
+_LEGACY_ENV_PATTERN = re.compile(r"\s*([\w.-]+)\s+(.*)")
+_ARG_PATTERN = re.compile(r"([\w.-]+)(?:=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|\S*))?")
+_REFERENCE_PATTERN = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})")
+_USED_STAGE_PATTERN = re.compile(r"--(?:from=|mount=\S{0,300}?\bfrom=)([^\s,]+)")
 # Far more than any Dockerfile has, and bounds what a hostile one may cost.
 _MAX_INSTRUCTIONS = 5_000
 _MAX_VARIABLES = 2_000
 _MAX_STAGES = 200
-_MAX_REFERENCES_IN = 1_000  # characters of a value in which references are replaced
-_MAX_VALUE = 4_097
+_MAX_EXPANDED_CHARACTERS = 1_000  # characters of a value in which references are replaced
+_MAX_VALUE_CHARACTERS = 4_097
 
 
-class _Value(NamedTuple):
+class _EnvValue(NamedTuple):
     """A variable's value, None if nobody can know it, and where it is set."""
 
     value: str | None
     start: int
     end: int
-    statement: int
+    statement_start: int
 
 
-class _Stage:
+class _BuildStage:
     """One stage of a build: what it has inherited, and what its instructions add."""
 
-    def __init__(self, name: str, base: _Stage | None = None) -> None:
+    def __init__(self, name: str, base: _BuildStage | None = None) -> None:
         self.name = name
-        self.environment: dict[str, _Value] = dict(base.environment) if base else {}
+        self.environment: dict[str, _EnvValue] = dict(base.environment) if base else {}
         self.arguments: dict[str, str | None] = {}
         self.is_used = False
 
     def expand(self, text: str) -> str | None:
         """`text` with its references replaced; None if it depends on what nobody can know."""
         text = _unquoted(text)
-        if len(text) > _MAX_REFERENCES_IN:
-            return text[:_MAX_VALUE]
+        if len(text) > _MAX_EXPANDED_CHARACTERS:
+            return text[:_MAX_VALUE_CHARACTERS]
         unknown = []
 
         def replace(match: re.Match[str]) -> str:
-            value = self._value(match[1] or match[2])
+            value = self._variable_value(match[1] or match[2])
             operator, other = match[3] or "", match[4] or ""
             if operator:
                 return (value or other) if operator.endswith("-") else other * bool(value)
@@ -348,71 +357,76 @@ class _Stage:
                 unknown.append(match)
             return value or ""
 
-        expanded = _REFERENCE.sub(replace, text)[:_MAX_VALUE]
+        expanded = _REFERENCE_PATTERN.sub(replace, text)[:_MAX_VALUE_CHARACTERS]
         return None if unknown else expanded
 
-    def _value(self, name: str) -> str | None:
+    def _variable_value(self, name: str) -> str | None:
         known = self.environment.get(name)
         return known.value if known else self.arguments.get(name, "")
 
 
-class _Build:
+class _DockerfileBuild:
     """The stages of a Dockerfile."""
 
     def __init__(self) -> None:
-        self.stages: list[_Stage] = []
-        self._start = _Stage("")  # has the arguments above the first stage
-        self._by_name: dict[str, _Stage] = {}
+        self.stages: list[_BuildStage] = []
+        self._start = _BuildStage("")  # has the arguments above the first stage
+        self._by_name: dict[str, _BuildStage] = {}
         self._variables = 0
 
     def add(self, instruction: Instruction) -> None:
         """Read the next instruction. Raises UnreadableError."""
         stage = self.stages[-1] if self.stages else self._start
-        if instruction.word == "FROM":
+        if instruction.keyword == "FROM":
             self._begin_stage(instruction)
-        elif instruction.word == "ARG":
-            for match in _ARG.finditer(instruction.text, len("ARG")):
-                self._count(instruction)
+        elif instruction.keyword == "ARG":
+            for match in _ARG_PATTERN.finditer(instruction.text, len("ARG")):
+                self._count_variable(instruction)
                 default = None if match[2] is None else stage.expand(match[2])
                 outer = None if stage is self._start else self._start.arguments.get(match[1])
                 stage.arguments[match[1]] = outer if default is None else default
-        elif instruction.word == "ENV" and self.stages:
+        elif instruction.keyword == "ENV" and self.stages:
             values = dict(self._variables_of(stage, instruction))
             stage.environment.update(values)  # within one instruction they do not see each other
-        elif instruction.word in ("COPY", "RUN", "ADD"):
-            for match in _USED.finditer(instruction.text):
+        elif instruction.keyword in ("COPY", "RUN", "ADD"):
+            for match in _USED_STAGE_PATTERN.finditer(instruction.text):
                 if used := self._by_name.get(match[1].lower()):
                     used.is_used = True
 
     def _begin_stage(self, instruction: Instruction) -> None:
         if len(self.stages) >= _MAX_STAGES:
-            raise UnreadableError(f"it has more than {_MAX_STAGES} stages", instruction.start)
+            raise ContainerFileError(f"it has more than {_MAX_STAGES} stages", instruction.start)
         words = [word for word in instruction.text.split()[1:] if not word.startswith("--")]
         image = self._start.expand(words[0]) if words else ""
         base = self._by_name.get((image or "").lower())
         if base:
             base.is_used = True
         name = words[2] if [word.lower() for word in words[1:2]] == ["as"] and words[2:] else ""
-        stage = _Stage(name, base)
+        stage = _BuildStage(name, base)
         self._by_name[str(len(self.stages))] = stage
         if name:
             self._by_name[name.lower()] = stage
         self.stages.append(stage)
 
     def _variables_of(
-        self, stage: _Stage, instruction: Instruction
-    ) -> Iterator[tuple[str, _Value]]:
+        self, stage: _BuildStage, instruction: Instruction
+    ) -> Iterator[tuple[str, _EnvValue]]:
         first = next(iter(instruction.text.split(maxsplit=2)[1:2]), "")
-        pattern = _PAIR if "=" in first else _LEGACY
+        pattern = _ENV_PAIR_PATTERN if "=" in first else _LEGACY_ENV_PATTERN
         for match in pattern.finditer(instruction.text, len("ENV")):
-            self._count(instruction)
-            start, end = instruction.place(match.start(1)), instruction.place(match.end() - 1) + 1
-            yield match[1], _Value(stage.expand(match[2]), start, end, instruction.start)
+            self._count_variable(instruction)
+            start, end = (
+                instruction.file_offset(match.start(1)),
+                instruction.file_offset(match.end() - 1) + 1,
+            )
+            yield match[1], _EnvValue(stage.expand(match[2]), start, end, instruction.start)
 
-    def _count(self, instruction: Instruction) -> None:
+    def _count_variable(self, instruction: Instruction) -> None:
         self._variables += 1
         if self._variables > _MAX_VARIABLES:
-            raise UnreadableError(f"it has more than {_MAX_VARIABLES} variables", instruction.start)
+            raise ContainerFileError(
+                f"it has more than {_MAX_VARIABLES} variables", instruction.start
+            )
 
 
 def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
@@ -421,11 +435,11 @@ def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterato
     These are those of the last stage, and of stages that no other stage uses. Raises
     UnreadableError for a file that is too large.
     """
-    build = _Build()
+    build = _DockerfileBuild()
     for number, instruction in enumerate(instructions(text)):
         if number >= _MAX_INSTRUCTIONS:
             why = f"it has more than {_MAX_INSTRUCTIONS} instructions"
-            raise UnreadableError(why, instruction.start)
+            raise ContainerFileError(why, instruction.start)
         build.add(instruction)
     stages = build.stages
     seen = set()
@@ -439,7 +453,7 @@ def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterato
             if known and value.start not in seen:
                 seen.add(value.start)
                 setting = ContainerSetting(file, holder, name, value.value, known)
-                yield LocatedSetting(setting, value.start, value.end, value.statement)
+                yield LocatedSetting(setting, value.start, value.end, value.statement_start)
 
 
 def _unquoted(text: str) -> str:

@@ -18,7 +18,7 @@ def is_inside(path: str, folder: str, flavour: ModuleType = os.path) -> bool:
     return same
 
 
-def relative_to(path: str, folder: str, flavour: ModuleType = os.path) -> str | None:
+def relative_path_inside(path: str, folder: str, flavour: ModuleType = os.path) -> str | None:
     """`path` from `folder` on, with slashes as Git writes it; None if it is outside.
 
     It is empty for the folder itself.
@@ -31,7 +31,7 @@ def relative_to(path: str, folder: str, flavour: ModuleType = os.path) -> str | 
     return "" if relative == "." else relative
 
 
-def parts(path: str, flavour: ModuleType = os.path) -> tuple[str, list[str]]:
+def root_and_parts(path: str, flavour: ModuleType = os.path) -> tuple[str, list[str]]:
     """The root that an absolute `path` begins with, empty if it is relative, and its parts.
 
     Windows writes where a link leads with a prefix, which is left out.

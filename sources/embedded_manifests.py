@@ -7,25 +7,25 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sources.sources import Part, Source
+from sources.sources import Source, SourcePart
 
-_FENCE = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
-_OF_MANIFESTS = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
-_OF_SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session"})
-_HEREDOC = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
-_MAX_LINE = 1_000  # characters of a line in which a here-document may begin
+_FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
+_MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
+_SHELL_LANGUAGES = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session"})
+_HEREDOC_PATTERN = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
+_MAX_LINE_CHARACTERS = 1_000  # characters of a line in which a here-document may begin
 # Blocks show all kinds of YAML. An object of Kubernetes has both.
-_API_VERSION = re.compile(r"^[ \t>]*\"?apiVersion\"?[ \t]*:", re.MULTILINE)
-_KIND = re.compile(r"^[ \t>]*(?:- )?\"?kind\"?[ \t]*:", re.MULTILINE)
+_API_VERSION_PATTERN = re.compile(r"^[ \t>]*\"?apiVersion\"?[ \t]*:", re.MULTILINE)
+_KIND_PATTERN = re.compile(r"^[ \t>]*(?:- )?\"?kind\"?[ \t]*:", re.MULTILINE)
 
 
-class _Block(NamedTuple):
+class _TextBlock(NamedTuple):
     """Lines of a text: the number of the first one, from 0, and those up to the end of the block.
 
     `language` is the one that a code block of Markdown states.
     """
 
-    first: int
+    first_line: int
     lines: list[str]
     language: str = ""
 
@@ -34,24 +34,26 @@ def manifests_in_markdown(source: Source) -> Iterator[Source]:
     """The manifests in the code blocks of `source`, and in here-documents of its shell blocks."""
     for block in _code_blocks(source.text.splitlines(keepends=True)):
         language = block.language.lower()
-        if language in _OF_MANIFESTS:
-            yield from _manifest(source, block)
-        elif language in _OF_SHELLS:
+        if language in _MANIFEST_LANGUAGES:
+            yield from _manifest_in_block(source, block)
+        elif language in _SHELL_LANGUAGES:
             for inner in _heredocs(block.lines):
-                yield from _manifest(source, inner._replace(first=block.first + inner.first))
+                yield from _manifest_in_block(
+                    source, inner._replace(first_line=block.first_line + inner.first_line)
+                )
 
 
 def manifests_in_script(source: Source) -> Iterator[Source]:
     """The manifests in the here-documents of the script `source`."""
     if "<<" in source.text:
         for block in _heredocs(source.text.splitlines(keepends=True)):
-            yield from _manifest(source, block)
+            yield from _manifest_in_block(source, block)
 
 
-def _manifest(source: Source, block: _Block) -> Iterator[Source]:
+def _manifest_in_block(source: Source, block: _TextBlock) -> Iterator[Source]:
     text = "".join(map(_without_tabs, block.lines))
-    if _API_VERSION.search(text) and _KIND.search(text):
-        part = Part(lines=block.first)
+    if _API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text):
+        part = SourcePart(line_offset=block.first_line)
         yield Source(source.name, text, is_embedded=True, part=part)
 
 
@@ -65,15 +67,15 @@ def _without_tabs(line: str) -> str:
     return " " * len(indent) + content if "\t" in indent or ">" in indent else line
 
 
-def _code_blocks(lines: list[str]) -> Iterator[_Block]:
-    block: _Block | None = None
+def _code_blocks(lines: list[str]) -> Iterator[_TextBlock]:
+    block: _TextBlock | None = None
     fence = ""
     for number, line in enumerate(lines):
         if block is None:
-            if opening := _FENCE.match(line):
+            if opening := _FENCE_PATTERN.match(line):
                 fence = opening["fence"]
-                block = _Block(number + 1, [], opening["language"])
-        elif _closes(line, fence):
+                block = _TextBlock(number + 1, [], opening["language"])
+        elif _closes_fence(line, fence):
             yield block
             block = None
         else:
@@ -82,23 +84,25 @@ def _code_blocks(lines: list[str]) -> Iterator[_Block]:
         yield block
 
 
-def _closes(line: str, fence: str) -> bool:
+def _closes_fence(line: str, fence: str) -> bool:
     content = line.strip(" \t>\r\n")
     return content.startswith(fence) and not content.strip(fence[0])
 
 
-def _heredocs(lines: list[str]) -> Iterator[_Block]:
-    block: _Block | None = None
+def _heredocs(lines: list[str]) -> Iterator[_TextBlock]:
+    block: _TextBlock | None = None
     waiting: list[str] = []  # the words that end here-documents
     for number, line in enumerate(lines):
         if not waiting:
             if "<<" in line and not line.lstrip().startswith("#"):
-                waiting = [match[2] for match in _HEREDOC.finditer(line[:_MAX_LINE])]
-                block = _Block(number + 1, [])
+                waiting = [
+                    match[2] for match in _HEREDOC_PATTERN.finditer(line[:_MAX_LINE_CHARACTERS])
+                ]
+                block = _TextBlock(number + 1, [])
         elif line.strip() == waiting[0]:
             waiting.pop(0)
             if block is not None:
                 yield block
-            block = _Block(number + 1, [])
+            block = _TextBlock(number + 1, [])
         elif block is not None:
             block.lines.append(line)

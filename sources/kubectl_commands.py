@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object
-from rules.gpu.scripts import KUBECTL, Span, find_commands
+from rules.gpu.scripts import KUBECTL_PATTERN, Span, find_commands
 
 # Options of kubectl, and of these commands, that take no word.
 _FLAGS = frozenset(
@@ -18,30 +18,33 @@ _FLAGS = frozenset(
 )
 _FLAG_LETTERS = frozenset("itqh")
 _FULL_NAMES = {"-n": "--namespace", "-l": "--labels"}
-_QUOTAS = ("quota", "resourcequota", "resourcequotas")
-_NODES = ("node", "nodes", "no")
+_QUOTA_RESOURCE_NAMES = ("quota", "resourcequota", "resourcequotas")
+_NODE_RESOURCE_NAMES = ("node", "nodes", "no")
 
 
 class CommandObject(NamedTuple):
     """An object that a command makes.
 
-    `places` are the offsets of the words that the values at these paths are from; what they do not
-    have is from the whole command, at `span`. `is_change` says that the command only changes the
-    object, which has more than is known.
+    - `span_by_path`: the span of the word that the value at a path is from.
+    - `span`: the span of the whole command, which all other values are from.
+    - `is_change`: the command changes an object that exists, whose other fields are unknown.
     """
 
     manifest: dict[str, Any]
-    places: dict[Path, Span]
+    span_by_path: dict[Path, Span]
     span: Span
     is_change: bool = False
 
-    def place(self, path: Path) -> Span:
+    def span_of_path(self, path: Path) -> Span:
         """Where the value at `path` is from."""
         lengths = range(len(path), 0, -1)
-        return next((self.places[path[:n]] for n in lengths if path[:n] in self.places), self.span)
+        return next(
+            (self.span_by_path[path[:n]] for n in lengths if path[:n] in self.span_by_path),
+            self.span,
+        )
 
 
-class _Arguments:
+class _CommandArguments:
     """The words of a command: options with their values, and the others."""
 
     def __init__(self, words: Sequence[str], spans: Sequence[Span]) -> None:
@@ -84,13 +87,13 @@ def objects_of_commands(text: str) -> Iterator[CommandObject]:
     """
     if "kubectl" not in text and "oc " not in text:
         return
-    for words, spans in find_commands(text, KUBECTL):
-        arguments = _Arguments(words, spans)
+    for words, spans in find_commands(text, KUBECTL_PATTERN):
+        arguments = _CommandArguments(words, spans)
         verbs = [word for word, _ in arguments.plain[:2]]
         span = (spans[0][0], spans[-1][1])
         if verbs[:1] == ["run"] and len(verbs) > 1:
             yield _pod(arguments, span, text)
-        elif verbs[:1] == ["create"] and verbs[1:] and verbs[1] in _QUOTAS:
+        elif verbs[:1] == ["create"] and verbs[1:] and verbs[1] in _QUOTA_RESOURCE_NAMES:
             yield _quota(arguments, span)
         elif _changes_node(verbs):
             yield _node(arguments, verbs[0], span)
@@ -98,10 +101,10 @@ def objects_of_commands(text: str) -> Iterator[CommandObject]:
 
 def _changes_node(verbs: Sequence[str]) -> bool:
     is_known = len(verbs) > 1 and verbs[0] in ("label", "taint")
-    return is_known and verbs[1].partition("/")[0] in _NODES
+    return is_known and verbs[1].partition("/")[0] in _NODE_RESOURCE_NAMES
 
 
-def _metadata(arguments: _Arguments, position: int) -> dict[str, Any]:
+def _metadata(arguments: _CommandArguments, position: int) -> dict[str, Any]:
     plain = arguments.plain
     metadata = {"name": plain[position][0] if position < len(plain) else ""}
     if namespace := arguments.value("--namespace"):
@@ -109,11 +112,11 @@ def _metadata(arguments: _Arguments, position: int) -> dict[str, Any]:
     return metadata
 
 
-def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
+def _pod(arguments: _CommandArguments, span: Span, text: str) -> CommandObject:
     metadata = _metadata(arguments, 1)
     for option, field in (("--labels", "labels"), ("--annotations", "annotations")):
         texts = (value for name, value, _ in arguments.options if name == option)
-        if pairs := _pairs(",".join(texts)):
+        if pairs := _parse_pairs(",".join(texts)):
             metadata[field] = pairs
     container: dict[str, Any] = {"name": metadata["name"], "image": arguments.value("--image")}
     path: Path = ("spec", "containers", 0)
@@ -134,7 +137,7 @@ def _pod(arguments: _Arguments, span: Span, text: str) -> CommandObject:
     manifest["spec"] = {"containers": [container]}
     overrides = _overrides(text, arguments.span("--overrides", (0, 0)))
     if overrides:
-        manifest = _merge(manifest, overrides)
+        manifest = _apply_merge_patch(manifest, overrides)
         place = arguments.span("--overrides", span)
         places = {} if "containers" in as_object(overrides.get("spec")) else places
         places |= dict.fromkeys((("spec",), ("metadata",)), place)
@@ -150,29 +153,29 @@ def _overrides(text: str, span: Span) -> Mapping[str, Any]:
         return {}
 
 
-def _merge(value: Any, patch: Any) -> Any:
+def _apply_merge_patch(value: Any, patch: Any) -> Any:
     """`value` with the JSON merge patch (RFC 7386), which kubectl applies by default."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}
     for name, inner in patch.items():
-        merged[name] = _merge(merged.get(name), inner)
+        merged[name] = _apply_merge_patch(merged.get(name), inner)
     return {name: inner for name, inner in merged.items() if inner is not None}
 
 
-def _quota(arguments: _Arguments, span: Span) -> CommandObject:
+def _quota(arguments: _CommandArguments, span: Span) -> CommandObject:
     hard: dict[str, str] = {}
     places: dict[Path, Span] = {}
     for name, value, where in arguments.options:
         if name == "--hard":
-            for key, amount in _pairs(value).items():
+            for key, amount in _parse_pairs(value).items():
                 hard[key] = amount
                 places["spec", "hard", key] = where
     manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _metadata(arguments, 2)}
     return CommandObject({**manifest, "spec": {"hard": hard}}, places, span)
 
 
-def _node(arguments: _Arguments, verb: str, span: Span) -> CommandObject:
+def _node(arguments: _CommandArguments, verb: str, span: Span) -> CommandObject:
     """A node with the labels or the taints that the command sets."""
     metadata: dict[str, Any] = {"name": ""}
     labels: dict[str, str] = {}
@@ -195,6 +198,6 @@ def _node(arguments: _Arguments, verb: str, span: Span) -> CommandObject:
     return CommandObject({**manifest, "spec": {"taints": taints}}, places, span, is_change=True)
 
 
-def _pairs(text: str) -> dict[str, str]:
+def _parse_pairs(text: str) -> dict[str, str]:
     pairs = (part.partition("=") for part in text.split(",") if part)
     return {name: value for name, _, value in pairs}

@@ -14,8 +14,8 @@ from rules.base.traits import KEY_WORDS
 from rules.gpu.images import is_cuda_image
 from rules.profile.context import Context
 from sources.sources import (
-    ENDINGS,
-    KUSTOMIZATIONS,
+    KUSTOMIZATION_FILES,
+    MANIFEST_ENDINGS,
     MAX_BYTES,
     STANDARD_INPUT,
     FileTree,
@@ -24,7 +24,7 @@ from sources.sources import (
 
 # What these make or change cannot be known without rendering. Fields that are not here, such as
 # `namePrefix`, `namespace`, `replicas` and `configMapGenerator`, change nothing that gives a GPU.
-_ALWAYS = (
+_FIELDS_NEEDING_RENDERING = (
     "commonAnnotations",
     "components",
     "configurations",
@@ -39,11 +39,11 @@ _ALWAYS = (
 
 def fields_about_gpus(kustomization: Mapping[str, Any]) -> tuple[str, ...]:
     """The fields of `kustomization` that may give a pod a GPU, or take one away."""
-    return tuple(sorted(_fields(kustomization)))
+    return tuple(sorted(_fields_needing_rendering(kustomization)))
 
 
-def _fields(raw: Mapping[str, Any]) -> Iterator[str]:
-    yield from (field for field in _ALWAYS if raw.get(field))
+def _fields_needing_rendering(raw: Mapping[str, Any]) -> Iterator[str]:
+    yield from (field for field in _FIELDS_NEEDING_RENDERING if raw.get(field))
     if _has_gpu_key(raw.get("commonLabels")):
         yield "commonLabels"
     # With `fields`, labels become entries of any map, such as a nodeSelector or limits.
@@ -66,19 +66,19 @@ def _is_about_gpus(image: Mapping[str, Any]) -> bool:
     return bool(as_text(image.get("newName"))) or is_cuda_image(f"{name}:{tag}{suffix}")
 
 
-RENDER = "lint its folder with --render"
+RENDER_ADVICE = "lint its folder with --render"
 
 
-class Kustomization(NamedTuple):
+class KustomizationContent(NamedTuple):
     """What one kustomization says.
 
-    Its paths are absolute. `inline` counts the patches written in it; `fields` are those by which
-    it makes or changes objects in other ways.
+    Its paths are absolute. `inline_patch_count` counts the patches written in it; `fields` are
+    those by which it makes or changes objects in other ways.
     """
 
     resources: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
-    inline: int = 0
+    inline_patch_count: int = 0
     fields: tuple[str, ...] = ()
 
 
@@ -115,15 +115,15 @@ class Kustomizations:
             above = os.path.dirname(folder)
             if above != folder and not os.path.exists(os.path.join(folder, ".git")):
                 known = self._patches_around(above)
-            for name in KUSTOMIZATIONS:
+            for name in KUSTOMIZATION_FILES:
                 own = self._read(os.path.join(folder, name))
                 known |= frozenset(own.patches) - frozenset(own.resources)
             self._patches[folder] = known
         return known
 
-    def passed_over_by(self, name: str) -> Iterator[SkippedFile]:
+    def skipped_files_of(self, name: str) -> Iterator[SkippedFile]:
         """What the file `name`, if it is a kustomization, names and the linter cannot evaluate."""
-        if os.path.basename(name) not in KUSTOMIZATIONS:
+        if os.path.basename(name) not in KUSTOMIZATION_FILES:
             return
         real = self._tree.real_path(name)
         own = self._read(real)
@@ -132,24 +132,26 @@ class Kustomizations:
             shown = os.path.join(os.path.dirname(name), inner)
             if not self._tree.is_file(path):
                 continue
-            if not path.lower().endswith(ENDINGS):
+            if not path.lower().endswith(MANIFEST_ENDINGS):
                 why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
                 yield SkippedFile(os.path.normpath(shown), why)
             elif path in own.patches and self._is_json_patch(path):
-                yield SkippedFile(os.path.normpath(shown), f"a JSON patch of {name}: {RENDER}")
-        if own.inline:
-            yield SkippedFile(name, f"its patches that are written in it: {RENDER}")
+                yield SkippedFile(
+                    os.path.normpath(shown), f"a JSON patch of {name}: {RENDER_ADVICE}"
+                )
+        if own.inline_patch_count:
+            yield SkippedFile(name, f"its patches that are written in it: {RENDER_ADVICE}")
         if own.fields:
             fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
-            yield SkippedFile(name, f"it makes or changes objects by {fields}: {RENDER}")
+            yield SkippedFile(name, f"it makes or changes objects by {fields}: {RENDER_ADVICE}")
 
     def _is_json_patch(self, path: str) -> bool:
-        return isinstance(next(documents(self._tree, path), None), list)
+        return isinstance(next(documents_in_file(self._tree, path), None), list)
 
-    def _read(self, path: str) -> Kustomization:
+    def _read(self, path: str) -> KustomizationContent:
         if not self._tree.is_file(path):
-            return Kustomization()
-        raw = as_object(next(documents(self._tree, path), None))
+            return KustomizationContent()
+        raw = as_object(next(documents_in_file(self._tree, path), None))
         entries = [as_text(entry) for entry in as_list(raw.get("patchesStrategicMerge"))]
         inline = 0
         for field in ("patches", "patchesJson6902"):
@@ -160,7 +162,7 @@ class Kustomizations:
         resources = (as_text(entry) for entry in as_list(raw.get("resources")))
         folder = os.path.dirname(path)
         paths = (self._paths(folder, resources), self._paths(folder, entries))
-        return Kustomization(*paths, inline, fields_about_gpus(raw))
+        return KustomizationContent(*paths, inline, fields_about_gpus(raw))
 
     def _paths(self, folder: str, entries: Iterable[str]) -> tuple[str, ...]:
         """The absolute paths of `entries`, which may also be texts of several lines."""
@@ -168,7 +170,7 @@ class Kustomizations:
         return tuple(self._tree.real_path(os.path.join(folder, name)) for name in names)
 
 
-def documents(tree: FileTree, path: str) -> Iterator[Any]:
+def documents_in_file(tree: FileTree, path: str) -> Iterator[Any]:
     """The values in the file at `path` of `tree`, up to what cannot be read."""
     try:
         content = tree.read(path, MAX_BYTES + 1)

@@ -10,18 +10,18 @@ from typing import Any
 
 from kubeyaml import Chunk, YamlError, read
 from sources.sources import (
-    LARGE,
+    LARGE_BYTES,
     MAX_BYTES,
     Input,
-    Part,
+    InputFile,
     Source,
+    SourcePart,
     StandardInput,
     UnreadableSource,
-    UnreadFile,
     may_be_large,
 )
 
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class TooLargeError(Exception):
@@ -50,7 +50,7 @@ class TextStream:
         blocks = [self.text]
         length = len(self.text)
         while length < size and not self.is_complete:
-            content = self._read(_BLOCK)
+            content = self._read(_BLOCK_BYTES)
             self._left -= len(content)
             if self._left < 0:
                 raise TooLargeError
@@ -68,11 +68,11 @@ class TextStream:
         return taken
 
 
-PART = 1 << 19
+PART_CHARACTERS = 1 << 19
 """Characters of a part: enough that a part costs little more than its items."""
-MAX_HEAD = 1 << 16
+MAX_HEAD_CHARACTERS = 1 << 16
 """The most characters before the items of a List, and after them."""
-OWN_LINES = 3
+ADDED_LINES = 3
 """The lines above the items in each part, which no file has."""
 
 
@@ -89,9 +89,9 @@ def check_kind(value: Any, assumed: str) -> None:
         raise ListError(f"the kind {kind} comes after the items: write it before them")
 
 
-_SPACE = re.compile(r"[\s,]*")
-_KEY = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
-_JSON = json.JSONDecoder()
+_SPACE_PATTERN = re.compile(r"[\s,]*")
+_KEY_PATTERN = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
+_JSON_DECODER = json.JSONDecoder()
 
 
 class JsonList:
@@ -110,7 +110,7 @@ class JsonList:
         at = len(text) - len(text.lstrip("\ufeff \t\r\n"))
         if not text.startswith("{", at):
             return None
-        head, at = _members(text, at + 1)
+        head, at = _json_members(text, at + 1)
         if head is None or not text.startswith("[", at):
             return None
         found = cls(stream, head)
@@ -122,8 +122,8 @@ class JsonList:
         taken = 0
         while True:
             self._skip()
-            lines = self._stream.line - OWN_LINES - 1
-            part = Part(lines, OWN_LINES + 1, self._stream.columns, taken)
+            lines = self._stream.line - ADDED_LINES - 1
+            part = SourcePart(lines, ADDED_LINES + 1, self._stream.columns, taken)
             text, items = self._take_items()
             if items:
                 kind = json.dumps(self._kind or "List")
@@ -137,24 +137,24 @@ class JsonList:
     def _skip(self) -> None:
         """Take space and a comma."""
         while True:
-            self._stream.fill(PART)
-            match = _SPACE.match(self._stream.text)
+            self._stream.fill(PART_CHARACTERS)
+            match = _SPACE_PATTERN.match(self._stream.text)
             self._stream.take(match.end() if match else 0)
             if self._stream.text or self._stream.is_complete:
                 return
 
     def _take_items(self) -> tuple[str, int]:
         """Some complete items; none if the array ends here."""
-        size = 2 * PART
+        size = 2 * PART_CHARACTERS
         end = items = 0
-        while end < PART:
+        while end < PART_CHARACTERS:
             text = self._stream.text
-            match = _SPACE.match(text, end)
+            match = _SPACE_PATTERN.match(text, end)
             start = match.end() if match else end
             if text.startswith("]", start):
                 break
             try:
-                _, end = _JSON.raw_decode(text, start)
+                _, end = _JSON_DECODER.raw_decode(text, start)
                 items += 1
             except RecursionError:
                 raise ListError("an item that is nested too deeply") from None
@@ -168,8 +168,8 @@ class JsonList:
         return self._stream.take(end), items
 
     def _check_tail(self) -> None:
-        self._stream.fill(MAX_HEAD)
-        tail, at = _members(self._stream.text, 1)
+        self._stream.fill(MAX_HEAD_CHARACTERS)
+        tail, at = _json_members(self._stream.text, 1)
         if tail is not None and ("items" in tail or self._stream.text.startswith("[", at)):
             raise ListError("the key 'items' is here twice")
         if tail is None or not self._stream.text.startswith("}", at):
@@ -178,22 +178,22 @@ class JsonList:
         check_kind({**self._head, **tail}, self._kind)
 
 
-def _members(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
+def _json_members(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
     """The members of a JSON object from `at` to its end or to its array `items`, and where that is.
 
     None in place of the members if they cannot be read.
     """
     members: dict[str, Any] = {}
-    while match := _KEY.match(text, at):
+    while match := _KEY_PATTERN.match(text, at):
         at = match.end()
         try:
             key = json.loads(match[1])
             if key == "items" and text.startswith("[", at):
                 return members, at
-            members[key], at = _JSON.raw_decode(text, at)
+            members[key], at = _JSON_DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             return None, at
-    space = _SPACE.match(text, at)
+    space = _SPACE_PATTERN.match(text, at)
     return members, space.end() if space else at
 
 
@@ -203,8 +203,8 @@ def _members(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
 # item, as in a quoted text over several lines, both parts are no YAML, and are reported as not
 # evaluated.
 
-_ITEMS = re.compile(r"^items:[ \t]*(?:#[^\n]*)?\r?\n", re.MULTILINE)
-_FIRST = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-[ \t\r\n]")
+_ITEMS_PATTERN = re.compile(r"^items:[ \t]*(?:#[^\n]*)?\r?\n", re.MULTILINE)
+_FIRST_ITEM_PATTERN = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-[ \t\r\n]")
 
 
 class YamlList:
@@ -213,7 +213,7 @@ class YamlList:
     def __init__(self, stream: TextStream, head: str, indent: int) -> None:
         self._stream = stream
         self._head = head
-        self._kind = _kind_in(head)
+        self._kind = _kind_in_head(head)
         width = f" {{{indent}}}"
         self._item = re.compile(rf"^{width}-(?=[ \t\r\n])", re.MULTILINE)
         inside = rf"{width}(?: |-[ \t\r\n])|[ \t]*(?:#|\r?\n)"
@@ -222,8 +222,8 @@ class YamlList:
     @classmethod
     def begin(cls, stream: TextStream) -> YamlList | None:
         """The List; None if the document is none that can be cut. Nothing is taken then."""
-        match = _ITEMS.search(stream.text, 0, MAX_HEAD)
-        first = match and _FIRST.match(stream.text, match.end())
+        match = _ITEMS_PATTERN.search(stream.text, 0, MAX_HEAD_CHARACTERS)
+        first = match and _FIRST_ITEM_PATTERN.match(stream.text, match.end())
         if not match or not first:
             return None
         head = stream.text[: match.start()]
@@ -245,7 +245,7 @@ class YamlList:
             text, is_last = self._take_items()
             items = len(self._item.findall(text))
             prefix = f"apiVersion: v1\nkind: {self._kind or 'List'}\nitems:\n"
-            part = Part(line - OWN_LINES - 1, OWN_LINES + 1, items=taken)
+            part = SourcePart(line - ADDED_LINES - 1, ADDED_LINES + 1, item_offset=taken)
             if items:
                 yield Source(name, prefix + text, part=part)
             taken += items
@@ -255,7 +255,7 @@ class YamlList:
 
     def _take_items(self) -> tuple[str, bool]:
         """The text of some items, and whether they are the last ones."""
-        size = 2 * PART
+        size = 2 * PART_CHARACTERS
         while True:
             self._stream.fill(size)
             text = self._stream.text
@@ -265,7 +265,7 @@ class YamlList:
             if end or is_whole:
                 return self._stream.take(end.start() if end else stop), True
             *_, last = [match.start() for match in self._item.finditer(text, 0, stop)] or [0]
-            if last := _before_notes(text, last):
+            if last := _start_of_comments_above(text, last):
                 return self._stream.take(last), False
             if size > MAX_BYTES:
                 raise ListError(f"an item larger than {MAX_BYTES >> 20} MiB")
@@ -273,15 +273,15 @@ class YamlList:
 
     def _check_tail(self) -> None:
         """What comes after the items must belong to the same List."""
-        self._stream.fill(MAX_HEAD)
+        self._stream.fill(MAX_HEAD_CHARACTERS)
         text = self._stream.text
-        end = 0 if text.startswith("---") else text.find("\n---", 0, MAX_HEAD) + 1
+        end = 0 if text.startswith("---") else text.find("\n---", 0, MAX_HEAD_CHARACTERS) + 1
         if end == 0 and not text.startswith("---"):
             end = len(text)
             if not self._stream.is_complete:
                 raise ListError("too much text after the items of a List")
         tail = self._stream.take(end)
-        if _ITEMS.search(tail):
+        if _ITEMS_PATTERN.search(tail):
             raise ListError("the key 'items' is here twice")
         try:
             document = read(Chunk(self._head + tail))
@@ -290,7 +290,7 @@ class YamlList:
         check_kind(document.value if document else None, self._kind)
 
 
-def _before_notes(text: str, start: int) -> int:
+def _start_of_comments_above(text: str, start: int) -> int:
     """Where the comments and empty lines above the line at `start` begin."""
     while start:
         above = text.rfind("\n", 0, start - 1) + 1
@@ -300,46 +300,48 @@ def _before_notes(text: str, start: int) -> int:
     return start
 
 
-def _kind_in(head: str) -> str:
+def _kind_in_head(head: str) -> str:
     document = read(Chunk(head))
     kind = document.value.get("kind") if document and isinstance(document.value, dict) else None
     return kind if isinstance(kind, str) else ""
 
 
-MAX_STREAM = 1 << 30
-_ANCHOR = re.compile(rb"(?:[:?-][ \t\r\n]+|[\[{,][ \t]*)&\w")
+MAX_STREAM_BYTES = 1 << 30
+_ANCHOR_PATTERN = re.compile(rb"(?:[:?-][ \t\r\n]+|[\[{,][ \t]*)&\w")
 
 
-def in_parts(inputs: Iterable[Input]) -> Iterator[Input]:
+def split_large_inputs(inputs: Iterable[Input]) -> Iterator[Input]:
     """`inputs` with several sources in place of a large one."""
     for given in inputs:
         if isinstance(given, StandardInput):
-            yield from _cut(given, given.stream)
-        elif isinstance(given, UnreadFile) and may_be_large(given):
-            yield from _cut_file(given)
+            yield from _split_input(given, given.stream)
+        elif isinstance(given, InputFile) and may_be_large(given):
+            yield from _split_file(given)
         else:
             yield given
 
 
-def _cut_file(given: UnreadFile) -> Iterator[Input]:
+def _split_file(given: InputFile) -> Iterator[Input]:
     if (refused := given.refusal()) is not None:
         yield refused
         return
     try:
         with open(given.name, "rb") as file:
-            yield from _cut(given, file.read)
+            yield from _split_input(given, file.read)
     except OSError as error:
         yield UnreadableSource(given.name, (error.strerror or str(error)).lower())
 
 
-def _cut(given: UnreadFile | StandardInput, read: Callable[[int], bytes]) -> Iterator[Input]:
+def _split_input(given: InputFile | StandardInput, read: Callable[[int], bytes]) -> Iterator[Input]:
     head = read(MAX_BYTES + 1)
     is_small = len(head) <= MAX_BYTES
-    if len(head) < LARGE or (is_small and (_ANCHOR.search(head) or b"apiVersion" not in head)):
-        yield given.source(head)
+    if len(head) < LARGE_BYTES or (
+        is_small and (_ANCHOR_PATTERN.search(head) or b"apiVersion" not in head)
+    ):
+        yield given.to_source(head)
         return
     rest = iter((head,))
-    stream = TextStream(lambda size: next(rest, b"") or read(size), MAX_STREAM)
+    stream = TextStream(lambda size: next(rest, b"") or read(size), MAX_STREAM_BYTES)
     found = 0
     try:
         for source in _sources(given.name, stream):
@@ -349,32 +351,35 @@ def _cut(given: UnreadFile | StandardInput, read: Callable[[int], bytes]) -> Ite
     except UnicodeDecodeError:
         yield UnreadableSource(given.name, "not UTF-8")
     except TooLargeError:
-        yield UnreadableSource(given.name, f"the part beyond {MAX_STREAM >> 20} MiB")
+        yield UnreadableSource(given.name, f"the part beyond {MAX_STREAM_BYTES >> 20} MiB")
     except ListError as error:
         if not found and is_small:
-            yield given.source(head)
+            yield given.to_source(head)
         else:
             yield UnreadableSource(given.name, f"from line {stream.line} on: {error}")
 
 
 def _sources(name: str, stream: TextStream) -> Iterator[Source]:
     while True:
-        stream.fill(LARGE)
+        stream.fill(LARGE_BYTES)
         if not stream.text:
             return
         end = _end_of_documents(stream)
         if end:
-            part = Part(lines=stream.line - 1)
+            part = SourcePart(line_offset=stream.line - 1)
             yield Source(name, stream.take(end), part=part)
             continue
         found = YamlList.begin(stream) or JsonList.begin(stream)
         if found is None:
-            raise ListError(f"a document larger than {LARGE >> 20} MiB that is no List")
+            raise ListError(f"a document larger than {LARGE_BYTES >> 20} MiB that is no List")
         yield from found.parts(name)
 
 
 def _end_of_documents(stream: TextStream) -> int:
     """How much of the text is whole documents, as much as makes a part; 0 for none."""
     text = stream.text
-    end = text.find("\n---", PART, LARGE) + 1 or text.rfind("\n---", 1, PART) + 1
-    return end or (len(text) if stream.is_complete and len(text) < LARGE else 0)
+    end = (
+        text.find("\n---", PART_CHARACTERS, LARGE_BYTES) + 1
+        or text.rfind("\n---", 1, PART_CHARACTERS) + 1
+    )
+    return end or (len(text) if stream.is_complete and len(text) < LARGE_BYTES else 0)

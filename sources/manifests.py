@@ -13,10 +13,10 @@ from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, read,
 from rules.base.json_values import Path
 from sources.sources import Source, has_placeholder
 
-_EXCERPT = 120  # characters
+_EXCERPT_CHARACTERS = 120  # characters
 _LINES_AROUND = 2
 # How far the lines around are searched; longer ones are hardly for people.
-_MAX_LINE = 1_000  # characters
+_MAX_LINE_CHARACTERS = 1_000  # characters
 # To count the bytes before a column takes time; a longer line is hardly for people.
 _MAX_BYTE_COLUMN = 10_000
 
@@ -54,9 +54,9 @@ class Excerpt(NamedTuple):
 def excerpt_at(text: str, span: Span) -> Excerpt:
     """What `text` has at `span`. The work does not grow with the length of lines."""
     line_start = span.start - span.column + 1
-    start = max(line_start, span.start - _EXCERPT // 2)
-    line_end = text.find("\n", span.start, start + _EXCERPT)
-    piece = text[start : line_end if line_end >= 0 else start + _EXCERPT].rstrip("\r")
+    start = max(line_start, span.start - _EXCERPT_CHARACTERS // 2)
+    line_end = text.find("\n", span.start, start + _EXCERPT_CHARACTERS)
+    piece = text[start : line_end if line_end >= 0 else start + _EXCERPT_CHARACTERS].rstrip("\r")
     inside = text[span.start : span.end]
     last = inside.rfind("\n")
     return Excerpt(
@@ -74,18 +74,20 @@ def excerpt_at(text: str, span: Span) -> Excerpt:
 
 def _lines_before(text: str, start: int) -> tuple[str, ...]:
     """The lines above the line that begins at `start`."""
-    first = max(0, start - _MAX_LINE)
+    first = max(0, start - _MAX_LINE_CHARACTERS)
     lines = text[first:start].rsplit("\n", _LINES_AROUND + 1)[:-1]
-    return tuple(line[:_EXCERPT].rstrip("\r") for line in lines[first > 0 :][-_LINES_AROUND:])
+    return tuple(
+        line[:_EXCERPT_CHARACTERS].rstrip("\r") for line in lines[first > 0 :][-_LINES_AROUND:]
+    )
 
 
 def _lines_after(text: str, offset: int) -> tuple[str, ...]:
     """The lines below the line of `offset`."""
-    stop = offset + _MAX_LINE
+    stop = offset + _MAX_LINE_CHARACTERS
     lines = text[offset:stop].split("\n", _LINES_AROUND + 1)
     if stop < len(text) or not lines[-1]:
         lines.pop()
-    return tuple(line[:_EXCERPT].rstrip("\r") for line in lines[1 : _LINES_AROUND + 1])
+    return tuple(line[:_EXCERPT_CHARACTERS].rstrip("\r") for line in lines[1 : _LINES_AROUND + 1])
 
 
 def _byte_column(text: str, offset: int) -> int:
@@ -98,9 +100,9 @@ def _byte_column(text: str, offset: int) -> int:
 
 
 MAX_DOCUMENTS = 20_000
-_TEMPLATE_ELSEWHERE = "a template outside a chart's templates: lint what it renders to"
+_TEMPLATE_ELSEWHERE_REASON = "a template outside a chart's templates: lint what it renders to"
 # Two escapes that make one character; an escaped backslash is stepped over.
-_PAIR = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+_SURROGATE_PAIR_PATTERN = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 
 
 # How much longer than the character the two escapes are.
@@ -124,7 +126,9 @@ class File:
         self.original = source
         # JSON writes what lies beyond 16 bits as two escapes, which YAML has no place for.
         if source.text.lstrip().startswith(("{", "[")):
-            source = source._replace(text=re.sub(_PAIR, _join_surrogates, source.text))
+            source = source._replace(
+                text=re.sub(_SURROGATE_PAIR_PATTERN, _join_surrogates, source.text)
+            )
         self.source = source
         self._shift = 0
 
@@ -142,11 +146,11 @@ class File:
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the column of an offset, both from 1."""
-        line, column = self._lines.at(offset + self._shift)
+        line, column = self._lines.line_and_column(offset + self._shift)
         part = self.source.part
         if part is None:
             return line, column
-        return line + part.lines, column + part.columns * (line == part.line)
+        return line + part.line_offset, column + part.column_offset * (line == part.line)
 
     def line_start(self, number: int) -> int:
         """The offset of the line `number`, from 1; the end of the text if it has fewer lines."""
@@ -161,8 +165,8 @@ class File:
         part = self.source.part
         if part is None:
             return excerpt_at(self.source.text, span)
-        above = span.line - part.lines - part.line
-        columns = 0 if above else part.columns
+        above = span.line - part.line_offset - part.line
+        columns = 0 if above else part.column_offset
         excerpt = excerpt_at(self.source.text, span._replace(column=span.column - columns))
         before = excerpt.before[max(0, len(excerpt.before) - above) :]
         if not columns:
@@ -179,7 +183,7 @@ class File:
         """The offsets of characters that the original writes as two escapes."""
         joined: list[int] = []
         if self.source.text != self.original.text:
-            for pair in re.finditer(_PAIR, self.original.text):
+            for pair in re.finditer(_SURROGATE_PAIR_PATTERN, self.original.text):
                 if pair[1]:
                     joined.append(pair.start() - _ESCAPES_LENGTH * len(joined))
         return joined
@@ -208,7 +212,7 @@ class File:
             here = text[text.rfind("\n", 0, offset) + 1 :].partition("\n")[0]
             # What YAML says of the placeholder itself explains nothing.
             detail = "" if has_placeholder(here) else f" ({why})"
-            why = _TEMPLATE_ELSEWHERE + detail
+            why = _TEMPLATE_ELSEWHERE_REASON + detail
         return UnparsedDocument(
             *self.position(offset),
             why,
@@ -227,7 +231,7 @@ class File:
             if document is not None and not _is_kubernetes(document.value):
                 yield document
 
-    def locate(self, document: Document, path: Path) -> Span:
+    def span_of_path(self, document: Document, path: Path) -> Span:
         """The position of `path`, or of its nearest parent that exists.
 
         It is the value of a scalar, and the key of a collection or a parent.

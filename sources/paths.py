@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 
-from sources.containment import relative_to
+from sources.containment import relative_path_inside
 from sources.sources import (
-    ENDINGS,
-    KUSTOMIZATIONS,
+    KUSTOMIZATION_FILES,
+    MANIFEST_ENDINGS,
     STANDARD_INPUT,
     Input,
+    InputFile,
     SkippedSource,
     StandardInput,
     UnreadableSource,
-    UnreadFile,
     UsageError,
 )
 
@@ -42,14 +42,14 @@ class Exclusion:
         self.notes: dict[str, None] = {}
         """What the user should know about it, each text once."""
 
-    def fits(self, name: str) -> bool:
+    def excludes(self, name: str) -> bool:
         """Whether a pattern fits the file `name`."""
         if any(is_excluded(name, pattern) for pattern in self._patterns):
             return True
         if not self._policy_patterns:
             return False
         path = os.path.normpath(os.path.join(self._here, name))
-        inside = relative_to(path, self._policy_folder)
+        inside = relative_path_inside(path, self._policy_folder)
         return inside is not None and any(
             is_excluded(inside, pattern) for pattern in self._policy_patterns
         )
@@ -86,13 +86,13 @@ def _is_in_repository(folder: str) -> bool:
     return True
 
 
-EVERYTHING = Exclusion()
+EXCLUDE_NOTHING = Exclusion()
 """Leaves nothing out."""
 
 
 def inputs(
     paths: Iterable[str],
-    exclude: Exclusion = EVERYTHING,
+    exclude: Exclusion = EXCLUDE_NOTHING,
     stdin_name: str = STANDARD_INPUT,
     read_stdin: Callable[[int], bytes] | None = None,
     is_wanted: Callable[[str], bool] | None = None,
@@ -115,7 +115,7 @@ def inputs(
             elif name not in seen:
                 seen.add(name)
                 if is_wanted is None or is_wanted(name):
-                    yield UnreadFile(name, path)
+                    yield InputFile(name, path)
 
 
 def is_excluded(name: str, pattern: str) -> bool:
@@ -128,13 +128,13 @@ def is_excluded(name: str, pattern: str) -> bool:
 
 
 def files_at(
-    path: str, exclude: Exclusion = EVERYTHING
+    path: str, exclude: Exclusion = EXCLUDE_NOTHING
 ) -> Iterator[str | SkippedSource | UnreadableSource]:
     """The names of the files at `path`: a file, or all in a folder or that fit a glob."""
     if os.path.isdir(path):
         yield from _files_in_folder(path, exclude)
     elif os.path.lexists(path):
-        if not exclude.fits(path):
+        if not exclude.excludes(path):
             yield path
     else:
         import glob  # noqa: PLC0415  # most users name files and folders
@@ -147,11 +147,11 @@ def files_at(
         fixed = next(n for n, part in enumerate(parts) if glob.has_magic(part))
         ignored = exclude.ignored_in(os.sep.join(parts[:fixed]) or (os.sep if fixed else "."))
         for name in found:
-            if not _is_within(name, ignored):
+            if not _is_within_any(name, ignored):
                 yield from files_at(name, exclude)
 
 
-def _is_within(name: str, places: frozenset[str]) -> bool:
+def _is_within_any(name: str, places: frozenset[str]) -> bool:
     """Whether `name`, or a folder that it is in, is one of `places`."""
     name = os.path.normpath(name)
     while name not in places:
@@ -170,12 +170,12 @@ def _files_in_folder(
         folders[:] = (name for name in folders if not name.startswith("."))
         for name in folders:
             place = os.path.join(here, name)
-            if os.path.islink(place) and not exclude.fits(place):
+            if os.path.islink(place) and not exclude.excludes(place):
                 yield SkippedSource(place, "a link to a folder: name it to lint it")
         for name in files:
-            if name.lower().endswith(ENDINGS) or name in KUSTOMIZATIONS:
+            if name.lower().endswith(MANIFEST_ENDINGS) or name in KUSTOMIZATION_FILES:
                 path = os.path.normpath(os.path.join(here, name))
-                if not exclude.fits(path):
+                if not exclude.excludes(path):
                     yield path
     for error in closed:
         yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())
@@ -193,10 +193,10 @@ def walk(
         folders.sort()
         files.sort()
         if ignored:
-            folders[:] = _without(folders, here, ignored)
-            files[:] = _without(files, here, ignored)
+            folders[:] = _names_not_in(folders, here, ignored)
+            files[:] = _names_not_in(files, here, ignored)
         yield here, folders, files
 
 
-def _without(names: Iterable[str], here: str, places: frozenset[str]) -> list[str]:
+def _names_not_in(names: Iterable[str], here: str, places: frozenset[str]) -> list[str]:
     return [name for name in names if os.path.normpath(os.path.join(here, name)) not in places]

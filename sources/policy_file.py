@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from policies.loading import (
-    MAX_BYTES,
+    MAX_POLICY_BYTES,
     POLICY_FILE,
     PolicyError,
     load_policy_or_config_map,
     read_policy_file,
-    refuse_too_large,
+    refuse_large_content,
 )
 from policies.policy import Policy
-from sources.containment import is_inside, relative_to
+from sources.containment import is_inside, relative_path_inside
 from sources.paths import is_excluded
 from sources.sources import DISK, FileTree
 
@@ -22,14 +22,14 @@ class FoundPolicy(NamedTuple):
     """The policy for a file, and the name of its own file, which is empty for the default policy.
 
     `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
-    run have the same `key`. `cluster` are the settings per path that have profiles of their own:
-    files with equal ones are of one cluster, and those without any may be of each.
+    run have the same `equality_key`. `cluster` are the settings per path that have profiles of
+    their own: files with equal ones are of one cluster, and those without any may be of each.
     """
 
     policy: Policy
     file: str
     namespace: str | None = None
-    key: object = None
+    equality_key: object = None
     cluster: tuple[tuple[str, int], ...] = ()
 
 
@@ -38,7 +38,7 @@ class PolicyOfFile(NamedTuple):
 
     file: str
     policy: Policy
-    applied: tuple[int, ...]
+    applied_settings: tuple[int, ...]
 
 
 class PolicyChoice(NamedTuple):
@@ -76,11 +76,11 @@ class Policies:
 
         Raises PolicyError.
         """
-        chain = self.chain(folder, name)
-        key = tuple((one.file, one.applied) for one in chain)
+        chain = self.policies_around(folder, name)
+        key = tuple((one.file, one.applied_settings) for one in chain)
         if key not in self._found:
-            policy = combined(chain)
-            self._found[key] = policy._replace(key=key, cluster=_cluster(chain))
+            policy = combined_policy(chain)
+            self._found[key] = policy._replace(equality_key=key, cluster=_cluster(chain))
         return self._found[key]
 
     @property
@@ -96,11 +96,11 @@ class Policies:
         Raises PolicyError.
         """
         folder = path if os.path.isdir(path or ".") else os.path.dirname(path)
-        outermost = self.chain(folder, path)[-1]
+        outermost = self.policies_around(folder, path)[-1]
         place = "" if self._choice.file else os.path.dirname(outermost.file)
         return outermost.policy.lint, os.path.normpath(os.path.join(self._here, place))
 
-    def chain(self, folder: str, name: str) -> list[PolicyOfFile]:
+    def policies_around(self, folder: str, name: str) -> list[PolicyOfFile]:
         """The policies around it, the nearest first. Raises PolicyError."""
         files = self._files.get(folder)
         if files is None:
@@ -110,7 +110,7 @@ class Policies:
         if any(policy.per_path for policy in policies):
             path = os.path.normpath(os.path.join(self._here, name))
         return [
-            PolicyOfFile(file, policy, applying(policy, self._here, path))
+            PolicyOfFile(file, policy, applying_settings(policy, self._here, path))
             for file, policy in zip(files, policies, strict=True)
         ]
 
@@ -134,7 +134,7 @@ class Policies:
         if tree is DISK:
             return read_policy_file(place, path)
         try:
-            return refuse_too_large(path, tree.read(place, MAX_BYTES + 1))
+            return refuse_large_content(path, tree.read(place, MAX_POLICY_BYTES + 1))
         except OSError as error:
             raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
@@ -143,22 +143,22 @@ def _cluster(chain: list[PolicyOfFile]) -> tuple[tuple[str, int], ...]:
     return tuple(
         (one.file, index)
         for one in chain
-        for index in one.applied
+        for index in one.applied_settings
         if one.policy.per_path[index].has_profiles
     )
 
 
-def applying(policy: Policy, here: str, path: str) -> tuple[int, ...]:
+def applying_settings(policy: Policy, here: str, path: str) -> tuple[int, ...]:
     """Which of the settings per path of `policy` are for the file at the absolute `path`."""
     found = []
     for index, settings in enumerate(policy.per_path):
-        inside = relative_to(path, os.path.normpath(os.path.join(here, settings.folder)))
-        if inside is not None and any(is_excluded(inside, one) for one in settings.paths):
+        inside = relative_path_inside(path, os.path.normpath(os.path.join(here, settings.folder)))
+        if inside is not None and any(is_excluded(inside, one) for one in settings.path_patterns):
             found.append(index)
     return tuple(found)
 
 
-def combined(chain: list[PolicyOfFile]) -> FoundPolicy:
+def combined_policy(chain: list[PolicyOfFile]) -> FoundPolicy:
     """The first policy of `chain`; the others are those around it.
 
     None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
@@ -168,24 +168,24 @@ def combined(chain: list[PolicyOfFile]) -> FoundPolicy:
         if one.policy.lint:
             why = "lint: what is about a whole run belongs in the outermost policy"
             raise PolicyError(f"{one.file}: {why}, {outermost.file}")
-    policy, outer = _varied(outermost), outermost.file
+    policy, outer = _with_applied_settings(outermost), outermost.file
     if inner:
         from policies.layers import LayerError, keep_protected  # noqa: PLC0415  # few repositories have several
     for one in reversed(inner):
         try:
-            policy = keep_protected(_varied(one), policy, outer)
+            policy = keep_protected(_with_applied_settings(one), policy, outer)
         except LayerError as error:
             raise PolicyError(f"{one.file}: {error}") from error
         outer = one.file
     nearest = chain[0]
-    chosen = (nearest.policy.per_path[index] for index in nearest.applied)
+    chosen = (nearest.policy.per_path[index] for index in nearest.applied_settings)
     namespaces = [settings.namespace for settings in chosen if settings.namespace]
     return FoundPolicy(policy, nearest.file, namespaces[-1] if namespaces else None)
 
 
-def _varied(one: PolicyOfFile) -> Policy:
+def _with_applied_settings(one: PolicyOfFile) -> Policy:
     policy = one.policy
-    for index in one.applied:
+    for index in one.applied_settings:
         policy = policy.with_path_settings(one.policy.per_path[index])
     return policy
 
@@ -199,7 +199,7 @@ def policy_files(folder: str, here: str, tree: FileTree = DISK) -> list[str]:
     Raises PolicyError for a policy with another ending.
     """
     found = []
-    for place in _folders(folder, here):
+    for place in _folders_up_to_repository(folder, here):
         file = os.path.join(place, POLICY_FILE)
         if tree.exists(file):
             found.append(file)
@@ -209,7 +209,7 @@ def policy_files(folder: str, here: str, tree: FileTree = DISK) -> list[str]:
     return found
 
 
-def _folders(folder: str, here: str) -> list[str]:
+def _folders_up_to_repository(folder: str, here: str) -> list[str]:
     folders = [folder]
     while not os.path.exists(os.path.join(folders[-1], ".git")):
         above = os.path.dirname(folders[-1])

@@ -7,15 +7,15 @@ import stat
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kubeyaml import EncodingError, Reader, decode
+from kubeyaml import CachedReader, EncodingError, decode
 from sources.containment import is_inside
 
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
-_PIECE = 1 << 16
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
+_PIECE_BYTES = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
 # nobody writes has none.
-_OPEN = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-_NOT_REGULAR = "not a regular file"
+_OPEN_FILE_PREFIXES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+_NOT_REGULAR_REASON = "not a regular file"
 
 
 class FileTree(Protocol):
@@ -61,13 +61,13 @@ class DiskTree:
 
         Raises OSError.
         """
-        if not _has_an_end(path):
-            raise OSError(errno.EINVAL, _NOT_REGULAR, path)
+        if not _has_end(path):
+            raise OSError(errno.EINVAL, _NOT_REGULAR_REASON, path)
         # Most files are small, and to make a file object of one takes longer than to read it.
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(path, _READ_FLAGS)
         try:
             pieces = []
-            while limit and (piece := os.read(descriptor, min(limit, _PIECE))):
+            while limit and (piece := os.read(descriptor, min(limit, _PIECE_BYTES))):
                 pieces.append(piece)
                 limit -= len(piece)
         finally:
@@ -75,18 +75,18 @@ class DiskTree:
         return b"".join(pieces)
 
 
-def _has_an_end(path: str) -> bool:
-    return path.startswith(_OPEN) or stat.S_ISREG(os.stat(path).st_mode)
+def _has_end(path: str) -> bool:
+    return path.startswith(_OPEN_FILE_PREFIXES) or stat.S_ISREG(os.stat(path).st_mode)
 
 
 DISK = DiskTree()
 
 
 MAX_BYTES = 10 * 1024 * 1024
-LARGE = 4 << 20
+LARGE_BYTES = 4 << 20
 """From how many bytes on a file is cut. A List of this size has too many nodes to read at once."""
-ENDINGS = (".yaml", ".yml", ".json")
-KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
+KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
@@ -96,8 +96,8 @@ _LFS_POINTERS = (
     "version https://hawser.github.com/spec/",
     "version http://git-media.io/v/",
 )
-_LFS_POINTER_SIZE = 1024
-_PLACEHOLDER = r"(?m)^[^#\n]*\{[{%]"
+_MAX_LFS_POINTER_BYTES = 1024
+_PLACEHOLDER_PATTERN = r"(?m)^[^#\n]*\{[{%]"
 
 
 class UsageError(Exception):
@@ -111,20 +111,20 @@ class SkippedFile(NamedTuple):
     why: str
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """Where the text of a source is, if it is a part of its file.
 
-    - `lines`: what to add to a line of the text to have that of the file.
+    - `line_offset`: what to add to a line of the text to have that of the file.
     - `line`: the first line of the text that is in the file; those above are gpuward's own.
-    - `columns`: what to add to a column in this line.
-    - `items`: how many items of the List come before.
+    - `column_offset`: what to add to a column in this line.
+    - `item_offset`: how many items of the List come before.
     - `is_first`: whether no other part of the file comes before.
     """
 
-    lines: int
+    line_offset: int
     line: int = 1
-    columns: int = 0
-    items: int = 0
+    column_offset: int = 0
+    item_offset: int = 0
     is_first: bool = False
 
 
@@ -144,20 +144,20 @@ class Source(NamedTuple):
     is_template: bool = False
     is_rendering: bool = False
     is_embedded: bool = False
-    part: Part | None = None
+    part: SourcePart | None = None
     folder: str = ""
     """the folder of the chart or kustomization, if it is a rendering"""
-    reader: Reader | None = None
+    reader: CachedReader | None = None
     """what knows its documents already, if it has some in common with other texts"""
 
     @property
     def lines(self) -> range:
         """The numbers of its lines in its file, from 1."""
-        first = self.part.lines + 1 if self.part else 1
+        first = self.part.line_offset + 1 if self.part else 1
         return range(first, first + self.text.count("\n") + 1)
 
     @property
-    def home(self) -> str:
+    def namespace_stand_in(self) -> str:
         """What stands for the namespace of objects that name none: their folder, or rendering."""
         folder = f"the folder {os.path.dirname(self.name) or '.'}"
         place = "standard input" if self.name == STANDARD_INPUT else folder
@@ -180,7 +180,7 @@ class UnreadableSource(NamedTuple):
     column: int = 0
 
 
-class UnreadFile(NamedTuple):
+class InputFile(NamedTuple):
     """A file to read: below `path`, which the user has named, or that file itself."""
 
     name: str
@@ -191,7 +191,7 @@ class UnreadFile(NamedTuple):
         if (refused := self.refusal()) is not None:
             return refused
         try:
-            return self.source(DISK.read(self.name, MAX_BYTES + 1))
+            return self.to_source(DISK.read(self.name, MAX_BYTES + 1))
         except OSError as error:
             return UnreadableSource(self.name, (error.strerror or str(error)).lower())
 
@@ -201,13 +201,13 @@ class UnreadFile(NamedTuple):
         try:
             if self.name != self.path and _leads_outside(self.name, self.path):
                 why = "a link that leads out of the folder; name its target to lint it"
-            elif not _has_an_end(self.name):
-                why = _NOT_REGULAR
+            elif not _has_end(self.name):
+                why = _NOT_REGULAR_REASON
         except OSError as error:
             why = (error.strerror or str(error)).lower()
         return UnreadableSource(self.name, why) if why else None
 
-    def source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:
+    def to_source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:
         """The file with its content, of which up to MAX_BYTES + 1 bytes are given."""
         return source_of(self.name, content, DISK, is_named=self.name == self.path)
 
@@ -220,32 +220,32 @@ class StandardInput(NamedTuple):
 
     def read(self) -> Source | UnreadableSource:
         """The text on standard input."""
-        return self.source(self.stream(MAX_BYTES + 1))
+        return self.to_source(self.stream(MAX_BYTES + 1))
 
-    def source(self, content: bytes) -> Source | UnreadableSource:
+    def to_source(self, content: bytes) -> Source | UnreadableSource:
         """The same, if `content` has been read already."""
         return _decode(self.name, content)
 
 
-Input: TypeAlias = Source | SkippedSource | UnreadableSource | UnreadFile | StandardInput
+Input: TypeAlias = Source | SkippedSource | UnreadableSource | InputFile | StandardInput
 
 
 def may_be_large(given: Input) -> bool:
     """Whether the input has, or may have, so many bytes that it is cut."""
     if isinstance(given, StandardInput):
         return True
-    if not isinstance(given, UnreadFile):
+    if not isinstance(given, InputFile):
         return False
     try:
         status = os.stat(given.name)
     except OSError:
         return False  # reading it says why
-    return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE
+    return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE_BYTES
 
 
 def has_placeholder(text: str) -> bool:
     """Whether `text` has `{{` or `{%` outside comments, as templates do."""
-    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER, text) is not None
+    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER_PATTERN, text) is not None
 
 
 def source_of(
@@ -271,7 +271,7 @@ def _decode(name: str, content: bytes) -> Source | UnreadableSource:
         text = decode(content)
     except EncodingError as error:
         return UnreadableSource(name, str(error))
-    if len(text) <= _LFS_POINTER_SIZE and text.lstrip().startswith(_LFS_POINTERS):
+    if len(text) <= _MAX_LFS_POINTER_BYTES and text.lstrip().startswith(_LFS_POINTERS):
         why = "a Git LFS pointer: its content is not here; git lfs pull fetches it"
         return UnreadableSource(name, why)
     return Source(name, text)

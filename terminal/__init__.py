@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import NoReturn, TextIO
 
 # Terminals that show OSC 8 hyperlinks, by the variables that they set.
-_BY_PROGRAM = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby"}
-_BY_TERM = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
-_BY_PRESENCE = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
-_FIRST_VTE = 5000  # GNOME Terminal and others that use the library VTE, since version 0.50
+_HYPERLINK_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby"}
+_HYPERLINK_TERMS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
+_HYPERLINK_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
+_MIN_VTE_VERSION = 5000  # GNOME Terminal and others that use the library VTE, since version 0.50
 # Of the characters that nobody sees, U+200C, U+200D and the soft hyphen stay: texts need them.
-_CONTROL = (
+_CONTROL_PATTERN = (
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -31,7 +31,7 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return re.sub(_CONTROL, lambda match: _escape(ord(match[0])), text)
+    return re.sub(_CONTROL_PATTERN, lambda match: _escape(ord(match[0])), text)
 
 
 def _escape(code: int) -> str:
@@ -75,10 +75,10 @@ def _has_hyperlinks(environment: Mapping[str, str]) -> bool:
         return False
     vte = environment.get("VTE_VERSION", "")
     return (
-        environment.get("TERM_PROGRAM") in _BY_PROGRAM
-        or environment.get("TERM", "").startswith(_BY_TERM)
-        or any(name in environment for name in _BY_PRESENCE)
-        or (vte.isascii() and vte.isdigit() and int(vte[:9]) >= _FIRST_VTE)
+        environment.get("TERM_PROGRAM") in _HYPERLINK_PROGRAMS
+        or environment.get("TERM", "").startswith(_HYPERLINK_TERMS)
+        or any(name in environment for name in _HYPERLINK_VARIABLES)
+        or (vte.isascii() and vte.isdigit() and int(vte[:9]) >= _MIN_VTE_VERSION)
     )
 
 

@@ -25,9 +25,9 @@ from typing import Any
 import yaml
 from jsonschema import Draft7Validator
 
-from policies.gpu_exceptions import schema as gpu_exception_schema
+from policies.gpu_exceptions import gpu_exception_schema
 from policies.policy import SECURITY_FAMILIES
-from policies.profiles import ProfileError, built_in, merged_profile
+from policies.profiles import ProfileError, built_in_profiles, merged_profile
 from rules.all_rules import ALL_RULES
 from rules.catalog.index import CATALOG
 from tests.testkit.control_plane.build import chart_tools
@@ -132,7 +132,7 @@ def require_defaults(schema: dict[str, Any], defaults: dict[str, Any]) -> None:
 
 def rivals() -> Iterator[list[str]]:
     """Yield the pairs of built-in profiles that cannot be chosen together."""
-    for pair in itertools.combinations(sorted(built_in()), 2):
+    for pair in itertools.combinations(sorted(built_in_profiles()), 2):
         try:
             merged_profile(pair)
         except ProfileError:
@@ -166,7 +166,7 @@ def definitions() -> Iterator[tuple[str, Any]]:
     # Files are not in a cluster. What only the linter reads may be in a policy for both.
     bundles, _ = policy["properties"]["extends"]["items"]["oneOf"]
     policy["properties"]["extends"]["items"] = bundles
-    names, profiles = sorted(rule.name for rule in CATALOG), sorted(built_in())
+    names, profiles = sorted(rule.name for rule in CATALOG), sorted(built_in_profiles())
     rule = {"$ref": "#/definitions/rule"}
     policy["properties"]["rules"] |= {
         "properties": dict.fromkeys(sorted(rule.name for rule in ALL_RULES), rule),

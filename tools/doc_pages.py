@@ -19,8 +19,8 @@ import yaml
 
 from kubeyaml.patch import patch
 from policies.bundles import bundle
-from policies.profiles import built_in
-from reports.findings import LEVELS
+from policies.profiles import built_in_profiles
+from reports.findings import LEVEL_BY_ACTION
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
@@ -97,7 +97,7 @@ def _profiles() -> Iterator[str]:
     )
     yield "| profile | GPU platform | extends | resources | scheduler | taint | node modes |\n"
     yield "|---|---|---|---|---|---|---|\n"
-    for name, raw in built_in().items():
+    for name, raw in built_in_profiles().items():
         cells = (
             f"`{name}`",
             raw.get("description", ""),
@@ -146,7 +146,7 @@ def _fixed(of_rule: Sequence[Case]) -> str:
 
 def _page(rule: Rule[Any], of_rule: Sequence[Case]) -> Iterator[str]:
     action = rule.action.name.lower()
-    level = "" if rule.action is Action.OFF else f" ({LEVELS[rule.action]} when linting)"
+    level = "" if rule.action is Action.OFF else f" ({LEVEL_BY_ACTION[rule.action]} when linting)"
     yield f"{MARK}# {rule.name}\n\n{rule.summary[0].upper()}{rule.summary[1:]}.\n\n"
     yield f"Family {rule.family}. By default: **{action}**{level}. Since catalog {rule.since}.\n"
     for heading, text in rule.documentation.items():

@@ -14,38 +14,38 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from rules.base import traits
-from rules.gpu.devices import NATIVE
-from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.gpu.devices import NATIVE_RESOURCES
+from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
-from rules.placement.node_affinity import PREFERRED, REQUIRED
+from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
 from rules.rule import Rule
 
 # The condition is true for every pod in which a rule finds something due to one of these traits.
 COVERED = (
     traits.GPU_RESOURCE,
-    traits.ODD_AMOUNT,
+    traits.UNUSUAL_AMOUNT,
     traits.SHARE,
     traits.OTHER_GPU_RESOURCE,
     traits.SEVERAL_GPUS,
     traits.UNKNOWN_RESOURCE,
-    traits.CLAIM,
-    traits.POD_CLAIM,
+    traits.CLAIM_IN_CONTAINER,
+    traits.RESOURCE_CLAIMS_OF_POD,
     traits.GPU_ANNOTATION,
     traits.GPU_VARIABLE,
     traits.CUDA_IMAGE,
     traits.HOST_PATH,
-    traits.DEVICE_LIST,
-    traits.GPU_KEY,
+    traits.DEVICE_LIST_MOUNT,
+    traits.GPU_METADATA_KEY,
     traits.OLD_GPU_KEY,
     traits.QUOTA,
-    traits.DEVICE_CLAIM,
-    traits.OBJECTS,
+    traits.CLAIM_OBJECT,
+    traits.WHOLE_OBJECTS,
     traits.NODE_CONSTRAINT,  # only on labels of GPU nodes: on others, rules need a GPU as well
     traits.NODE_SELECTION,  # the same
     traits.RUNTIME_CLASS,  # those that a profile lists; all where the webhook knows their handlers
-    traits.EPHEMERAL,  # only with resources, which the API server refuses there
+    traits.EPHEMERAL_CONTAINER,  # only with resources, which the API server refuses there
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
     traits.ENV_FROM,  # with a prefix; of ConfigMaps where the webhook knows their variables
     traits.GPU_PROGRAM,
@@ -82,15 +82,15 @@ CONTAINERS = """optional.ofNonZeroValue(object.spec.?containers.orValue([])).orV
   + object.spec.?initContainers.orValue([])
   + object.spec.?ephemeralContainers.orValue([])"""
 TERMS = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
-  .?{REQUIRED}
+  .?{REQUIRED_AFFINITY}
   .?nodeSelectorTerms.orValue([])).orValue([])"""
 PREFERENCES = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
-  .?{PREFERRED}.orValue([])).orValue([]).map(choice, choice.preference)"""
+  .?{PREFERRED_AFFINITY}.orValue([])).orValue([]).map(choice, choice.preference)"""
 TOLERATIONS = "object.spec.?tolerations.orValue([])"
 PRIVILEGED = "container.?securityContext.?privileged.orValue(false)"
 HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
-NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED}.orValue([])"
+NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED_AFFINITY}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
 MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
@@ -151,7 +151,7 @@ def _containers() -> Iterator[str]:
 
 
 def _foreign(resources: str) -> str:
-    native = json.dumps(sorted(NATIVE))
+    native = json.dumps(sorted(NATIVE_RESOURCES))
     return f"{resources}.orValue({{}}).exists(name, !(name in {native}))"
 
 
@@ -172,7 +172,9 @@ def _images() -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = _any_of(_contains("name", {*registries, *CUDA_IMAGES, *traits.SAMPLE_IMAGES}))
+    tests = _any_of(
+        _contains("name", {*registries, *CUDA_TAG_WORDS_BY_IMAGE, *traits.SAMPLE_IMAGES})
+    )
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
     image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'
@@ -242,7 +244,7 @@ def _contains_one(name: str, words: Iterable[str]) -> bool:
 
 def _facts(field: str) -> Iterator[Any]:
     """Yield the items of the lists called `field` in all built-in profiles."""
-    return chain.from_iterable(raw.get(field, ()) for raw in built_in().values())
+    return chain.from_iterable(raw.get(field, ()) for raw in built_in_profiles().values())
 
 
 def _node_labels() -> Iterator[str]:
@@ -331,7 +333,7 @@ def _known_labels() -> tuple[dict[str, set[str]], set[str]]:
     Labels that contain one of `KEY_WORDS` are left out, because those words have their own test.
     """
     known: dict[str, set[str]] = {}
-    for raw in built_in().values():
+    for raw in built_in_profiles().values():
         for name, values in raw.get("nodeLabels", {}).items():
             known.setdefault(name, set()).update(values or ["*"])
         for name in raw.get("nodeModes", {}):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from policies.problems import did_you_mean
 from rules.base.traits import names_of
 from rules.catalog.index import CATALOG
@@ -49,7 +49,7 @@ def write_result(case: Case) -> str:
     """Write the golden file of `case`. Returns why it is not written, or an empty text."""
     mistake = find_mistake(case)
     if not mistake:
-        text = write(current_result(case))
+        text = write_yaml(current_result(case))
         case.expected_file.write_text(text, encoding="utf-8")
     return mistake
 

@@ -37,7 +37,7 @@ from rules.engine.rule_set import RuleSet
 from rules.finding import Action
 from rules.profile.context import Context
 from rules.profile.platforms.cards import CARDS
-from rules.profile.platforms.records import Source
+from rules.profile.platforms.records import SourcePage
 from tests.testkit.cases import TODAY
 
 VENDORS = Path(__file__).parent / "vendors"
@@ -153,8 +153,8 @@ def _cards() -> Iterator[str]:
         yield f"| {card.model} | {sizes} | {'; '.join(map(_read_source, card.sources))} |\n"
 
 
-def _read_source(source: Source) -> str:
-    when = source.read or "known by what others quote of it"
+def _read_source(source: SourcePage) -> str:
+    when = source.read_date or "known by what others quote of it"
     return f"{source.publisher}, [{source.title}]({source.url}): {when}"
 
 

@@ -18,7 +18,7 @@ from webhook.dev import DevelopmentServer
 from webhook.options import make_parser
 from webhook.reload.exceptions_and_inventory import GpuExceptionsFile, InventoryFiles
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import Settings, WebhookServer
+from webhook.server.lifecycle import ServerSettings, WebhookServer
 from webhook.server.limits import Limits
 from webhook.server.listener import AddressError, parse_address
 from webhook.telemetry.log import BackgroundWriter, Log
@@ -71,8 +71,8 @@ def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
         options.certificate, options.server_name = development.folder, None
     certificate = ServingCertificate(options.certificate, options.server_name, options.client_ca)
     log.capture_stdlib_logging()
-    with asyncio.Runner(loop_factory=_loop_factory(options.uvloop)) as runner:
-        server = runner.run(_start(_settings(options), policy, certificate, log))
+    with asyncio.Runner(loop_factory=_event_loop_factory(options.uvloop)) as runner:
+        server = runner.run(_start_server(_settings(options), policy, certificate, log))
         if development is not None:
             _print_instructions(development, server.address, to_stdout=options.print_configuration)
         # All objects that exist now live to the end, so the collector can ignore them.
@@ -93,8 +93,8 @@ def _print_instructions(development: DevelopmentServer, address: str, *, to_stdo
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-async def _start(
-    settings: Settings, policy: PolicyReloader, certificate: ServingCertificate, log: Log
+async def _start_server(
+    settings: ServerSettings, policy: PolicyReloader, certificate: ServingCertificate, log: Log
 ) -> WebhookServer:
     server = WebhookServer(settings, policy, certificate, log)
     await server.start()
@@ -118,13 +118,13 @@ def _on_signal(server: WebhookServer, number: int) -> None:
     server.begin_drain()
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace) -> ServerSettings:
     local = "127.0.0.1" if options.dev else ""
     drain = options.drain_seconds
     if drain is None:
-        drain = 0.0 if options.dev else Settings().drain_seconds
-    return Settings(
-        listen=options.listen or (f"{local}:8443" if local else Settings().listen),
+        drain = 0.0 if options.dev else ServerSettings().drain_seconds
+    return ServerSettings(
+        listen=options.listen or (f"{local}:8443" if local else ServerSettings().listen),
         metrics_listen=options.metrics_listen or (f"{local}:0" if local else ":8080"),
         drain_seconds=drain,
         limits=Limits(
@@ -137,7 +137,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     )
 
 
-def _loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:  # noqa: FBT001
+def _event_loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:  # noqa: FBT001
     if not wanted or sys.platform != "linux":
         return None
     try:

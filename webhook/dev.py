@@ -17,12 +17,12 @@ from certs.authority import new_authority, sign_leaf
 from webhook.registration import MODE_LABEL, RegistrationOptions, configurations
 from webhook.server.listener import parse_address
 
-SAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample-review.json")
-CONFIGURATION = "webhook-configurations.json"
-NAME = "gpuward-dev"
-_LIFETIME = datetime.timedelta(days=30)
+SAMPLE_REVIEW_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sample-review.json")
+CONFIGURATION_FILE = "webhook-configurations.json"
+CONFIGURATION_NAME = "gpuward-dev"
+_CERTIFICATE_LIFETIME = datetime.timedelta(days=30)
 _REGISTRATION = RegistrationOptions()
-_TEXT = f"""\
+_INSTRUCTIONS = f"""\
 gpuward answers at {{}} until you stop it with Ctrl-C.
 
 Send it a faulty pod. It fixes what it can, and then says what it refuses:
@@ -35,7 +35,7 @@ The label {MODE_LABEL} of a namespace sets its mode; the default is \
 {_REGISTRATION.default.word}.
 If the cluster cannot reach the server, objects pass without evaluation (failurePolicy \
 {_REGISTRATION.failure_policy}). To undo it:
-  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration {NAME}
+  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration {CONFIGURATION_NAME}
 """
 
 
@@ -60,8 +60,8 @@ class DevelopmentServer:
         names = list(
             dict.fromkeys((self._cluster_host, self._local_host, "localhost", "127.0.0.1"))
         )
-        authority = new_authority(names, now, _LIFETIME)
-        leaf = sign_leaf(authority, names, now, _LIFETIME)
+        authority = new_authority(names, now, _CERTIFICATE_LIFETIME)
+        leaf = sign_leaf(authority, names, now, _CERTIFICATE_LIFETIME)
         self._bundle = authority.certificate_pem
         self._write("ca.crt", self._bundle)
         self._write("tls.crt", leaf.certificate_pem)
@@ -82,23 +82,28 @@ class DevelopmentServer:
         hosts = (self._local_host, self._cluster_host)
         local_url, url = (f"https://{_with_brackets(host)}:{port}" for host in hosts)
         configuration = json.dumps(self._configuration(url), indent=2) + "\n"
-        file = self._write(CONFIGURATION, configuration.encode())
+        file = self._write(CONFIGURATION_FILE, configuration.encode())
         authority = os.path.join(self.folder, "ca.crt")
         curl = (
             *("curl", "--silent", "--show-error", "--cacert", authority),
-            *("--header", "Content-Type: application/json", "--data-binary", f"@{SAMPLE}"),
+            *(
+                "--header",
+                "Content-Type: application/json",
+                "--data-binary",
+                f"@{SAMPLE_REVIEW_FILE}",
+            ),
         )
         calls = [
             shlex.join((*curl, local_url + path)) for path in ("/mutate/deny", "/validate/deny")
         ]
-        out.write(_TEXT.format(local_url, *calls, url, shlex.quote(file)))
+        out.write(_INSTRUCTIONS.format(local_url, *calls, url, shlex.quote(file)))
         out.flush()
         return configuration
 
     def _configuration(self, url: str) -> dict[str, Any]:
         bundle = base64.b64encode(self._bundle).decode("ascii")
         both = configurations(
-            NAME, lambda path: {"url": url + path, "caBundle": bundle}, _REGISTRATION
+            CONFIGURATION_NAME, lambda path: {"url": url + path, "caBundle": bundle}, _REGISTRATION
         )
         return {"apiVersion": "v1", "kind": "List", "items": list(both)}
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 
 from terminal import CommandParser
-from webhook.admission.answer import MAX_NAME_LENGTH
-from webhook.server.lifecycle import Settings
+from webhook.admission.answer import MAX_NAME_CHARACTERS
+from webhook.server.lifecycle import ServerSettings
 from webhook.server.limits import Limits
 from webhook.telemetry.log import LEVELS
 
@@ -24,16 +24,16 @@ A second signal stops it immediately.
 """
 
 
-_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
-_DNS_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
-_NAMESPACE = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-MAX_NAMESPACE_LENGTH = 63
-_DEFAULT, _LIMITS = Settings(), Limits()
+_LABEL_PATTERN = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+_DNS_NAME_PATTERN = re.compile(rf"(?:{_LABEL_PATTERN}\.)*(?![0-9]+$){_LABEL_PATTERN}")
+_NAMESPACE_PATTERN = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+MAX_NAMESPACE_CHARACTERS = 63
+_DEFAULT_SETTINGS, _DEFAULT_LIMITS = ServerSettings(), Limits()
 _ADDRESSES_AND_FILES = {
     "--listen HOST:PORT": "Address for reviews, over TLS; no HOST means every address. "
-    f"The default is {_DEFAULT.listen}, with --dev 127.0.0.1:8443.",
+    f"The default is {_DEFAULT_SETTINGS.listen}, with --dev 127.0.0.1:8443.",
     "--metrics-listen HOST:PORT": "Address for probes and metrics, without TLS. "
-    f"The default is {_DEFAULT.metrics_listen}, with --dev a free port of 127.0.0.1.",
+    f"The default is {_DEFAULT_SETTINGS.metrics_listen}, with --dev a free port of 127.0.0.1.",
     "--certificate DIR": "Folder with the certificate, tls.crt and tls.key; "
     "newer versions are loaded when they appear.",
     "--server-name NAME": "Name that the certificate must have, such as "
@@ -93,20 +93,20 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     for flag, kind, default, text in (
         (
             "--read-seconds",
-            _number(float, 0.1),
-            _LIMITS.read_seconds,
+            _number_at_least(float, 0.1),
+            _DEFAULT_LIMITS.read_seconds,
             "Seconds for a body to arrive; must be less than timeoutSeconds of the registration.",
         ),
         (
             "--max-in-flight",
-            _number(int, 1),
-            _LIMITS.in_flight,
+            _number_at_least(int, 1),
+            _DEFAULT_LIMITS.in_flight,
             "Bodies read at once. Further requests get 429 and are retried after a second.",
         ),
         (
             "--max-connections",
-            _number(int, 1),
-            _LIMITS.connections,
+            _number_at_least(int, 1),
+            _DEFAULT_LIMITS.connections,
             "Open connections. For a further one, that which is idle longest is closed.",
         ),
     ):
@@ -123,9 +123,9 @@ def _add_lifecycle_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drain-seconds",
         metavar="N",
-        type=_number(float, 0),
+        type=_number_at_least(float, 0),
         help="Seconds to go on answering after SIGTERM, until the cluster sends no more requests. "
-        f"The default is {_DEFAULT.drain_seconds:g}, with --dev 0.",
+        f"The default is {_DEFAULT_SETTINGS.drain_seconds:g}, with --dev 0.",
     )
     parser.add_argument(
         "--log-level",
@@ -145,18 +145,18 @@ def _server_name(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        if len(text) <= MAX_NAME_LENGTH and _DNS_NAME.fullmatch(text):
+        if len(text) <= MAX_NAME_CHARACTERS and _DNS_NAME_PATTERN.fullmatch(text):
             return text
         raise argparse.ArgumentTypeError(f"{text!r} is no DNS name or IP address") from None
 
 
 def _namespace(text: str) -> str:
-    if len(text) <= MAX_NAMESPACE_LENGTH and _NAMESPACE.fullmatch(text):
+    if len(text) <= MAX_NAMESPACE_CHARACTERS and _NAMESPACE_PATTERN.fullmatch(text):
         return text
     raise argparse.ArgumentTypeError(f"{text!r} is no name of a namespace")
 
 
-def _number(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
+def _number_at_least(kind: Callable[[str], float], least: float) -> Callable[[str], float]:
     def number(text: str) -> float:
         try:
             value = kind(text)

@@ -93,12 +93,12 @@ def configurations(
     mutating = [
         entry
         for mode, selector in modes
-        for entry in _mutating(mode, selector, client_config, options)
+        for entry in _mutating_webhooks(mode, selector, client_config, options)
     ]
     validating = [
-        _entry(
+        _webhook_entry(
             mode.word,
-            [*_pods("CREATE", "UPDATE"), _claims()],
+            [*_pod_rules("CREATE", "UPDATE"), _claim_rule()],
             client_config(f"/validate/{mode.word}"),
         )
         | {"namespaceSelector": selector, "failurePolicy": options.failure_policy}
@@ -144,7 +144,7 @@ def mode_selectors(options: RegistrationOptions) -> list[tuple[Action, dict[str,
     return selected
 
 
-def _mutating(
+def _mutating_webhooks(
     mode: Action,
     selector: dict[str, Any],
     client_config: Callable[[str], dict[str, Any]],
@@ -156,13 +156,15 @@ def _mutating(
         "timeoutSeconds": options.timeout_seconds,
         "reinvocationPolicy": "IfNeeded",
     }
-    pods = _entry(f"pods.{mode.word}", _pods("CREATE"), target)
+    pods = _webhook_entry(f"pods.{mode.word}", _pod_rules("CREATE"), target)
     yield pods | common | {"failurePolicy": options.failure_policy}
-    workloads = _entry(f"workloads.{mode.word}", _workloads(), target)
+    workloads = _webhook_entry(f"workloads.{mode.word}", _workload_rules(), target)
     yield workloads | common | {"failurePolicy": "Ignore"}
 
 
-def _entry(name: str, rules: list[dict[str, Any]], target: dict[str, Any]) -> dict[str, Any]:
+def _webhook_entry(
+    name: str, rules: list[dict[str, Any]], target: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "name": f"{name}{WEBHOOK_NAME_SUFFIX}",
         "admissionReviewVersions": ["v1"],
@@ -174,26 +176,32 @@ def _entry(name: str, rules: list[dict[str, Any]], target: dict[str, Any]) -> di
     }
 
 
-def _pods(*operations: str) -> list[dict[str, Any]]:
+def _pod_rules(*operations: str) -> list[dict[str, Any]]:
     return [
-        _rule("", ("pods",), operations),
-        _rule("", ("pods/ephemeralcontainers",), ("UPDATE",)),
-        _rule("", ("limitranges", "resourcequotas"), ("CREATE", "UPDATE")),
+        _webhook_rule("", ("pods",), operations),
+        _webhook_rule("", ("pods/ephemeralcontainers",), ("UPDATE",)),
+        _webhook_rule("", ("limitranges", "resourcequotas"), ("CREATE", "UPDATE")),
     ]
 
 
-def _claims() -> dict[str, Any]:
+def _claim_rule() -> dict[str, Any]:
     """Claims for devices. Their specs cannot change, and their status is not gpuward's business."""
-    return _rule("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"), ("CREATE",), "*")
+    return _webhook_rule(
+        "resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"), ("CREATE",), "*"
+    )
 
 
-def _workloads() -> list[dict[str, Any]]:
-    built_in = [_rule(g, names, ("CREATE", "UPDATE")) for g, names in BUILT_IN_WORKLOADS.items()]
-    custom = [_rule(g, names, ("CREATE", "UPDATE"), "*") for g, names in CUSTOM_WORKLOADS.items()]
+def _workload_rules() -> list[dict[str, Any]]:
+    built_in = [
+        _webhook_rule(g, names, ("CREATE", "UPDATE")) for g, names in BUILT_IN_WORKLOADS.items()
+    ]
+    custom = [
+        _webhook_rule(g, names, ("CREATE", "UPDATE"), "*") for g, names in CUSTOM_WORKLOADS.items()
+    ]
     return built_in + custom
 
 
-def _rule(
+def _webhook_rule(
     group: str, resources: Iterable[str], operations: Iterable[str], version: str = "v1"
 ) -> dict[str, Any]:
     return {

@@ -39,7 +39,7 @@ from policies.policy import Policy
 from reports.formats import many, some
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.finding import Action
-from rules.objects.kubernetes_objects import CLAIM_PATHS
+from rules.objects.kubernetes_objects import CLAIM_SPEC_PATHS
 from rules.objects.object_ref import ObjectRef
 
 _NO_REGISTRATION = (
@@ -119,7 +119,7 @@ class _Audit:
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
             listed = self._source.list_all(names, self._namespace, self._failed.append)
-            for raw in progress.count(listed):
+            for raw in progress.counted(listed):
                 if not self._is_left_out(raw):
                     evaluated = self._evaluate(raw)
                     pods.add(evaluated)
@@ -172,7 +172,7 @@ class _Audit:
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
             )
             text = f"{what} them: {some(names)}"
-            yield Remark("note", "", 0, 0, text, is_shown=True)
+            yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
     def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
         """How many errors are nobody's refusal, as the modes are now."""
@@ -190,7 +190,7 @@ class _Audit:
         if count:
             what = f"{count:,} of {many(total, 'error')} in namespaces where nothing is refused"
             text = f"{what}: {some([modes[home] for home in sorted(modes)])}"
-            yield Remark("note", "", 0, 0, text, is_shown=True)
+            yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
     def _on_missing_fact(self, error: SourceError) -> None:
         resource = error.resource if isinstance(error, ListError) else None
@@ -204,7 +204,7 @@ class _Audit:
     def _is_left_out(self, raw: Object) -> bool:
         """Whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
-        may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_PATHS
+        may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_SPEC_PATHS
         is_cluster_scoped = may_be_cluster_scoped and not namespace_of(raw)
         is_done = (group, kind) in EVALUATED_WITH_FACTS
         return is_done or bool(self._namespace and is_cluster_scoped)
@@ -217,7 +217,7 @@ class _Audit:
 
     def _expired_exceptions(self) -> Iterator[Remark]:
         for exception in self._policy.exceptions:
-            if exception.expired(self._today):
+            if exception.has_expired(self._today):
                 what = f"({exception.reason}) expired on {exception.expires}"
                 message = f"the exception to {', '.join(exception.rules)} {what}"
                 yield Remark("warning", "", 0, 0, message)

@@ -18,10 +18,10 @@ from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import ObjectSource, SourceError
 from cluster.source.options import add_options, open_connection, open_source
 from lint.linter import reduce_garbage_collection
-from lint.options import add_policy, add_reports
+from lint.options import add_policy_options, add_report_options
 from policies.loading import PolicyError
-from reports.formats import Style, Writer
-from reports.outputs import plan
+from reports.formats import ReportStyle, WriteReport
+from reports.outputs import plan_outputs
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
 from terminal import CommandParser, use_color, use_hyperlinks, write_error
@@ -59,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     made.set_defaults(diff=False, patch=False)
     add_options(made, several=True)
     rules = made.add_argument_group("rules")
-    add_policy(rules)
+    add_policy_options(rules)
     rules.add_argument(
         "--as",
         dest="mode",
@@ -87,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="only objects that were created then or earlier",
     )
     reports = made.add_argument_group("report")
-    add_reports(reports, _VIEWS)
+    add_report_options(reports, _VIEWS)
     reports.add_argument(
         "--exit-zero",
         action="store_true",
@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> int:
         return int(import_module("cluster.audit.service").run(options))
     started = time.perf_counter()
     try:
-        outputs = plan(options, options.files)
+        outputs = plan_outputs(options, options.files)
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
         policy, policy_file, *_ = choice.load()
         clusters = _clusters(options)
@@ -158,24 +158,24 @@ def main(arguments: list[str]) -> int:
     results, last = audit_clusters(clusters, run)
     results.policy = policy_file
     results.seconds = time.perf_counter() - started
-    if results.nothing_to_evaluate and not options.quiet:
+    if results.reason_nothing_evaluated and not options.quiet:
         where = " ".join(options.files) or "the cluster"
         where += "s" if is_several(options) else ""
         where += f", namespace {options.namespace}" if options.namespace else ""
         where += ", of that time" if period != ALWAYS else ""
-        write_error("gpuward", f"note: {where}: {results.nothing_to_evaluate}")
+        write_error("gpuward", f"note: {where}: {results.reason_nothing_evaluated}")
     notes = options.notes or options.fail_on == "note"
-    style = Style(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
+    style = ReportStyle(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
     is_written = outputs.write(results, style)
     out = sys.stdout
-    writer: Writer = import_module(f"reports.formats.{outputs.on_standard_output}").write
+    writer: WriteReport = import_module(f"reports.formats.{outputs.standard_output_format}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
     writer(out, results, style._replace(color=color, hyperlinks=links))
     is_stored = last is None or _store_findings(options, last, notes=notes)
     if not (is_written and is_stored):
         return 2
-    status = results.status(options.fail_on)
+    status = results.exit_status(options.fail_on)
     return 0 if status == 1 and options.exit_zero else status
 
 

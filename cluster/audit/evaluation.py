@@ -13,7 +13,7 @@ from cluster.audit.period import ALWAYS, Period
 from cluster.gpus.pod_requests import has_terminated
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
-from reports.findings import RULES, LocatedFinding, reported
+from reports.findings import RULE_BY_NAME, LocatedFinding, to_reported_finding
 from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
@@ -23,9 +23,8 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
 from rules.gpu.devices import pod_requests_gpu
-from rules.inventory.inventory import ADMIN_ACCESS
-from rules.objects.kubernetes_objects import CLAIM_PATHS, DeviceClaim
-from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.inventory.inventory import ADMIN_ACCESS_LABELS
+from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS, DeviceClaim
 from rules.objects.object_ref import ObjectRef, object_ref
 from rules.objects.pod import Pod
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
@@ -183,7 +182,7 @@ def _located(finding: Finding, raw: Object) -> LocatedFinding:
     """`finding` with the field at fault as its text: nobody has a file of the object."""
     text = _field(raw, finding.path)
     excerpt = Excerpt(text, 0, max(1, len(text)), (), (), 0, 0, 0, 0)
-    return LocatedFinding(reported(finding), "", _NOWHERE, excerpt, finding.object)
+    return LocatedFinding(to_reported_finding(finding), "", _NOWHERE, excerpt, finding.object)
 
 
 def _field(raw: Object, path: Path) -> str:
@@ -237,7 +236,7 @@ class PodRemarks:
         is_denied = self._facts.mode_of(namespace) == Action.DENY.word
         if is_denied and not self._facts.is_excluded(namespace):
             self._refused[namespace][self._owner(evaluated.ref)] += 1
-        if any(RULES[f.rule].family == _BYPASS for f in errors):
+        if any(RULE_BY_NAME[f.rule].family == _BYPASS for f in errors):
             self._add_unrequested(evaluated, namespace)
 
     def _add_unrequested(self, evaluated: Evaluated, namespace: str) -> None:
@@ -313,7 +312,8 @@ class AdminAccessRemarks:
         self._profile = profile
         labelled = (facts.namespaces or {}).items()
         found = {
-            name: [k for k in ADMIN_ACCESS if labels.get(k) == "true"] for name, labels in labelled
+            name: [k for k in ADMIN_ACCESS_LABELS if labels.get(k) == "true"]
+            for name, labels in labelled
         }
         self._labels = {
             name: keys
@@ -325,7 +325,7 @@ class AdminAccessRemarks:
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a claim, or a template of one."""
         group, kind = kind_of(evaluated.raw)
-        if group != CLAIM_GROUP or kind not in CLAIM_PATHS:
+        if group != CLAIM_GROUP or kind not in CLAIM_SPEC_PATHS:
             return
         for subject in find_subjects({**evaluated.raw}, self._profile):
             if isinstance(subject, DeviceClaim) and any(

@@ -27,7 +27,7 @@ from cluster.source.registered import (
 from policies.gpu_exceptions import acceptances
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
@@ -81,7 +81,7 @@ class Facts(NamedTuple):
     gpu_nodes: frozenset[str] | None = None
     namespaces: Mapping[str, _Labels] | None = None
     configurations: tuple[Object, ...] = ()
-    inventory: Inventory = EMPTY
+    inventory: Inventory = EMPTY_INVENTORY
 
     def lacks_namespace(self, name: str | None) -> bool:
         """Whether the namespaces are known, and this is none of them."""
@@ -158,7 +158,7 @@ def read_facts(
             configurations.append(raw)
         if kind in EVALUATED_WITH_FACTS:
             on_evaluated(raw)
-    if missing := builder.what_is_missing():
+    if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     knows_nodes = nodes and NODES.kind not in unlisted
     knows_namespaces = namespaces and NAMESPACES.kind not in unlisted
@@ -203,7 +203,7 @@ def with_gpu_exceptions(
     accepted = []
     try:
         for _, found in acceptances(listed, policy, today):
-            if found.accepted and found.exception is not None:
+            if found.is_accepted and found.exception is not None:
                 accepted.append(found.exception)
     except NotServedError:
         pass

@@ -115,7 +115,7 @@ def _result(located: LocatedFinding) -> dict[str, Any]:
     finding, owner = located.finding, located.owner or located.finding.object
     outcome, severity = _OUTCOMES[located.level]
     message = with_help(finding)
-    properties = {"objects": str(located.objects), "field": located.pointer_in_object}
+    properties = {"objects": str(located.object_count), "field": located.pointer_in_object}
     if finding.container_name:
         properties["container"] = finding.container_name
     result: dict[str, Any] = {

@@ -18,7 +18,7 @@ from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_connection_options, open_connection
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
-from lint.options import add_policy
+from lint.options import add_policy_options
 from policies.loading import POLICY_FILE, PolicyError, default_policy, parse_policy
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
@@ -84,7 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="an image that users may use there, if a policy restricts images; no container starts",
     )
     add_connection_options(made)
-    add_policy(made.add_argument_group("rules"))
+    add_policy_options(made.add_argument_group("rules"))
     return made
 
 

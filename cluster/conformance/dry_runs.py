@@ -15,7 +15,7 @@ from urllib.parse import quote
 from cluster.api.errors import ClusterError, ForbiddenError, InvalidError, Object
 from cluster.conformance.ways import GPU, TOOLKIT, Way, harmless_pod
 from rules.base.json_values import as_object
-from rules.inventory.inventory import ADMIN_ACCESS
+from rules.inventory.inventory import ADMIN_ACCESS_LABELS
 from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.registration import MODE_LABEL
 
@@ -163,7 +163,7 @@ def label_ways(mode_with_off: str | None) -> list[tuple[str, str, Mapping[str, s
     """
     title = "a namespace that allows admin access to devices"
     ways: list[tuple[str, str, Mapping[str, str], str]]
-    ways = [("admin-access", title, {ADMIN_ACCESS[0]: "true"}, "")]
+    ways = [("admin-access", title, {ADMIN_ACCESS_LABELS[0]: "true"}, "")]
     if mode_with_off is not None:
         ended_by = "minimumMode of gpuward" if mode_with_off == "deny" else ""
         ways.append(("mode-off", "a namespace without gpuward", {MODE_LABEL: "off"}, ended_by))

@@ -25,7 +25,7 @@ from cluster.source.objects import (
     SourceError,
 )
 from cluster.source.registered import registered_mode
-from reports.findings import RULES
+from reports.findings import RULE_BY_NAME
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action
 from webhook.registration import MODE_LABEL
@@ -250,7 +250,7 @@ def _reaching(audited: AuditResult) -> Iterable[Reaching]:
     found: dict[Reaching, None] = {}
     for located in audited.results.findings:
         finding = located.finding
-        rule = RULES[finding.rule]
+        rule = RULE_BY_NAME[finding.rule]
         concerns = rule.family == "bypass" or finding.rule in _MORE_RULES
         about = located.owner or finding.object
         if concerns and finding.rule not in _NO_ACCESS and about and located.level != "note":

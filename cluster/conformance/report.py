@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, tostring
 
 from cluster.conformance.dry_runs import State
 from cluster.conformance.evidence import MOST_PODS, REQUIREMENT, VERSION, Evidence
-from reports.formats.html import add
+from reports.formats.html import add_element
 from terminal import printable
 
 _TITLE = "Secure Accelerator Access (KAR-0049)"
@@ -155,19 +155,19 @@ def _cut(text: str) -> str:
 def to_html(evidence: Evidence) -> str:
     """The report as one page, which loads nothing and has no script."""
     page = Element("html", lang="en")
-    head = add(page, "head")
-    add(head, "meta", charset="utf-8")
+    head = add_element(page, "head")
+    add_element(head, "meta", charset="utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    add(head, "meta", http_equiv="Content-Security-Policy", content=policy)
-    add(head, "title", f"gpuward: {_TITLE}")
-    add(head, "style").text = _STYLES
-    body = add(page, "body")
-    add(body, "h1", _TITLE)
+    add_element(head, "meta", http_equiv="Content-Security-Policy", content=policy)
+    add_element(head, "title", f"gpuward: {_TITLE}")
+    add_element(head, "style").text = _STYLES
+    body = add_element(page, "body")
+    add_element(body, "h1", _TITLE)
     for section in sections(evidence):
         if section.title:
-            add(body, "h2", section.title)
+            add_element(body, "h2", section.title)
         for paragraph in section.text:
-            add(body, "p", paragraph)
+            add_element(body, "p", paragraph)
         if section.header:
             _add_table(body, section)
     return f"<!DOCTYPE html>\n{tostring(page, 'unicode', method='html')}\n"
@@ -177,11 +177,11 @@ _CSS = {State.OPEN.value: "open", State.NOT_KNOWN.value: "unknown", "error": "er
 
 
 def _add_table(body: Element, section: Section) -> None:
-    table = add(body, "table")
-    row = add(table, "tr")
+    table = add_element(body, "table")
+    row = add_element(table, "tr")
     for name in section.header:
-        add(row, "th", name)
+        add_element(row, "th", name)
     for cells in section.rows:
-        row = add(table, "tr")
+        row = add_element(table, "tr")
         for cell in cells:
-            add(row, "td", _cut(cell), _CSS.get(cell, ""))
+            add_element(row, "td", _cut(cell), _CSS.get(cell, ""))

@@ -20,8 +20,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from certs.authority import service_names
 from certs.clock import utc_now
-from certs.keypairs import KeyPair, bundle, fingerprint, parse_certificates
-from certs.rotation import Change, Observation, RotationPolicy, SecretKind, decide
+from certs.keypairs import KeyPair, fingerprint, parse_certificates, pem_bundle
+from certs.rotation import Observation, RotationPolicy, SecretChange, SecretKind, next_change
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.validity import expires_soon, expiry_text
 from cluster.api.client import KubernetesCluster
@@ -207,13 +207,13 @@ class CertificateController(Controller):
             }
             state = decode(_data(secrets[SecretKind.AUTHORITY]), _data(secrets[SecretKind.SERVING]))
             self._state = state
-            trusted = bundle((*state.trusted, *self._config.also_trusted))
+            trusted = pem_bundle((*state.trusted, *self._config.also_trusted))
             published_for = self._publisher.publish(trusted)
             if step == 0:
                 # After caBundle is in order, because each address may take some seconds.
                 self._served = served = self._replicas()
             observation = Observation(published_for, served)
-            change = decide(state, observation, self._clocks.now(), self._policy)
+            change = next_change(state, observation, self._clocks.now(), self._policy)
             if change is None or not self._election.held:
                 break
             self._write(change, secrets[change.secret])
@@ -241,7 +241,7 @@ class CertificateController(Controller):
                 problems[reason] = f"the {what} {expiry_text(end, now)}: {why}"
         return problems
 
-    def _write(self, change: Change, secret: Object) -> None:
+    def _write(self, change: SecretChange, secret: Object) -> None:
         serving = change.secret is SecretKind.SERVING
         data = encode_serving(change.state) if serving else encode_authority(change.state)
         encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}

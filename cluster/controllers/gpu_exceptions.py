@@ -28,7 +28,7 @@ from policies.controller_files import (
     format_exceptions,
     parse_exceptions,
 )
-from policies.gpu_exceptions import Acceptance, Reason, acceptances
+from policies.gpu_exceptions import Acceptance, AcceptanceReason, acceptances
 from policies.loading import PolicyError, load_policy_file
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects
@@ -83,7 +83,7 @@ def with_condition(
     present = [dict(each) for _, each in as_objects(as_object(raw.get("status")).get("conditions"))]
     others = [each for each in present if each.get("type") != ACCEPTED]
     before = next((each for each in present if each.get("type") == ACCEPTED), {})
-    status = "True" if found.accepted else "False"
+    status = "True" if found.is_accepted else "False"
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     condition = {
         "type": ACCEPTED,
@@ -120,13 +120,13 @@ class ExceptionsController(Controller):
         self._cluster = cluster
         self._load_policy = load_policy
         self._now = now
-        self._counts: Counter[Reason] = Counter()
+        self._counts: Counter[AcceptanceReason] = Counter()
         self._checked_at = 0.0
 
     def _reconcile(self, _report: object) -> None:
         policy = self._load_policy()
         now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
-        counts: Counter[Reason] = Counter()
+        counts: Counter[AcceptanceReason] = Counter()
         kept: list[dict[str, Any]] = []
         changes: list[tuple[Object, list[Object]]] = []
         for raw, found in acceptances(self._cluster.list_objects(), policy, now.date()):
@@ -177,7 +177,7 @@ class ExceptionsController(Controller):
             "GpuExceptions by the reason of their condition Accepted.",
             labels=("reason",),
         )
-        for reason in Reason:
+        for reason in AcceptanceReason:
             objects.add_metric((reason.value,), self._counts[reason])
         yield objects
         yield GaugeMetricFamily(

@@ -30,8 +30,8 @@ from policies.controller_files import (
     MAX_PARTS,
     CheckedInventory,
     TooLargeError,
-    file_name,
     format_inventory,
+    inventory_file_name,
     parse_inventory,
     without_largest_namespaces,
 )
@@ -68,7 +68,7 @@ def list_inventory(
         try:
             for raw in source.list(resource):
                 # Most ConfigMaps set no variable that matters, and there are many.
-                if resource is not CONFIG_MAPS or variables.among(as_object(raw.get("data"))):
+                if resource is not CONFIG_MAPS or variables.read_among(as_object(raw.get("data"))):
                     add_objects(builder, raw, None)
         except NotServedError:
             continue
@@ -77,7 +77,7 @@ def list_inventory(
             on_error(error)
     # What a device class stands for is no resource of a node, so all of them must be known too.
     builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
-    if missing := builder.what_is_missing():
+    if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     if builder.nodes.is_full:
         why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
@@ -149,7 +149,7 @@ class InventoryController(Controller):
             texts = self._texts(CheckedInventory(now, inventory), report)
             for part, (config_map, raw) in enumerate(zip(self._config_maps, stored, strict=True)):
                 # Other keys have no owner.
-                data = {file_name(part): texts[part]}
+                data = {inventory_file_name(part): texts[part]}
                 config_map.update({**raw, "data": data, "binaryData": None})
         self._objects, self._checked_at = len(inventory), now.timestamp()
 
@@ -187,7 +187,10 @@ class InventoryController(Controller):
 
 def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inventory) -> bool:
     """Whether the ConfigMaps have this inventory, and are not old."""
-    texts = [(raw.get("data") or {}).get(file_name(part), "") for part, raw in enumerate(stored)]
+    texts = [
+        (raw.get("data") or {}).get(inventory_file_name(part), "")
+        for part, raw in enumerate(stored)
+    ]
     try:
         found = parse_inventory([text.encode() for text in texts])
     except ValueError:

@@ -37,7 +37,7 @@ from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import full_repository, image_name
 from rules.placement.node_labels import GPU_MEM
-from rules.profile.platforms.programs import KUBE_SCHEDULER, program_of
+from rules.profile.platforms.programs import KUBE_SCHEDULER_IMAGE, program_of
 from rules.profile.profile import Profile
 
 OPTIONAL = frozenset((SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS))
@@ -173,7 +173,11 @@ def _noting(
             for _, container in as_objects(spec.get(field))
         }
         for image in own:
-            if image_name(image) == KUBE_SCHEDULER or program_of(image) or autoscaler_of(image):
+            if (
+                image_name(image) == KUBE_SCHEDULER_IMAGE
+                or program_of(image)
+                or autoscaler_of(image)
+            ):
                 images.setdefault(image, []).append(subject)
 
 

@@ -14,7 +14,7 @@ from cluster.gpus.pod_requests import amount_of, has_terminated, whole
 from cluster.gpus.shares import allocation_by_card
 from cluster.gpus.tables import align
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.placement.node_labels import CARDS, GPU_MEM
+from rules.placement.node_labels import GPU_COUNT, GPU_MEM
 from terminal import printable
 
 Object = Mapping[str, Any]
@@ -73,7 +73,7 @@ def _node(node: Object) -> _Node | None:
     addresses = as_objects(status.get("addresses"))
     internal = (as_text(a.get("address")) for _, a in addresses if a.get("type") == "InternalIP")
     name = printable(as_text(as_object(node.get("metadata")).get("name")))
-    count = min(whole(amount_of(allocatable.get(CARDS))), _MAX_CARDS)
+    count = min(whole(amount_of(allocatable.get(GPU_COUNT))), _MAX_CARDS)
     return _Node(name, printable(next(internal, "unknown")), memory, count, [])
 
 

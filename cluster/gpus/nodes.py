@@ -11,7 +11,7 @@ from cluster.gpus.claims import Device, cards_by_driver
 from cluster.gpus.pod_requests import amount_of, whole
 from cluster.gpus.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.profile.profile import Profile
 
 # Labels that name the model of a node's cards, the most exact first.
@@ -68,7 +68,7 @@ def cards_of(node: Mapping[str, Any]) -> tuple[Card, ...]:
 
 def _ack(allocatable: Mapping[str, Any]) -> Iterator[Card]:
     """ACK's cards are equal: the memory of the node divided by their number."""
-    count = whole(amount_of(allocatable.get(CARDS)))
+    count = whole(amount_of(allocatable.get(GPU_COUNT)))
     memory = whole(amount_of(allocatable.get(GPU_MEM)))
     cores = whole(amount_of(allocatable.get(GPU_CORE)))
     for index in range(min(count, _MAX_CARDS)):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.pod_requests import Requests, amount_of, whole
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 
 Amount: TypeAlias = int | Decimal
 PER_CARD = frozenset(
@@ -102,7 +102,7 @@ def _power_of_known_cards(
     power = whole(requests.get(GPU_CORE, 0))
     if not cards or not power or any(resource == GPU_CORE for _, resource in found):
         return
-    spread = as_text(as_object(metadata.get("labels")).get(CARDS))
+    spread = as_text(as_object(metadata.get("labels")).get(GPU_COUNT))
     if len(cards) == 1 or (spread == str(len(cards)) and power % len(cards) == 0):
         for card in cards:
             yield (card, GPU_CORE), power // len(cards)

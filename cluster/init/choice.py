@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from cluster.init.survey import Node, Survey
-from policies.profiles import built_in
-from rules.base.words import matches, matches_any
+from policies.profiles import built_in_profiles
+from rules.base.text_matching import matches, matches_any
 
 # Labels of Kubernetes itself, which each cloud and each administrator fills with values of its own.
 _COMMON_LABELS = (
@@ -43,7 +43,7 @@ def choose(survey: Survey) -> Choice:
     certain: dict[str, str] = {}
     possible: dict[str, str] = {}
     seen = _Seen(_offered(survey), _labelled(survey.nodes))
-    for name in built_in():
+    for name in built_in_profiles():
         proofs, labels = [*_proofs(name, survey, seen)], _label_proofs(name, survey, seen)
         if proofs or labels.are_usual:
             certain[name] = "; ".join([*proofs, *labels.texts][:_MAX_NAMED]) + labels.share
@@ -58,7 +58,7 @@ def choose(survey: Survey) -> Choice:
 
 def ancestors(name: str) -> set[str]:
     """The built-in profiles that the built-in profile `name` extends."""
-    parents = set(built_in()[name].get("extends", ()))
+    parents = set(built_in_profiles()[name].get("extends", ()))
     return parents.union(*map(ancestors, parents))
 
 
@@ -72,7 +72,7 @@ def nodes_named(nodes: Iterable[Node]) -> str:
 
 def _proofs(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What only this profile explains."""
-    raw = built_in()[name]
+    raw = built_in_profiles()[name]
     for resource, why in seen.offered.items():
         if name != _ANY_CLASS and _profiles_describing(resource) == [name]:
             yield why
@@ -101,7 +101,7 @@ def _label_proofs(name: str, survey: Survey, seen: _Seen) -> _LabelProofs:
     One node that somebody has labelled, or moved from elsewhere, does not make a cluster another
     platform: the profile's taints and affinities would be wrong for all other nodes.
     """
-    found = [*_labels(built_in()[name], seen, lambda key: _explains(name, key))]
+    found = [*_labels(built_in_profiles()[name], seen, lambda key: _explains(name, key))]
     if not found:
         return _LabelProofs()
     labelled = {node.name for _, nodes in found for node in nodes}
@@ -117,12 +117,12 @@ def _label_proofs(name: str, survey: Survey, seen: _Seen) -> _LabelProofs:
 
 
 def _resources(name: str) -> list[str]:
-    return [*built_in()[name].get("resources", ())]
+    return [*built_in_profiles()[name].get("resources", ())]
 
 
 def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
     """What may have another reason."""
-    raw = built_in()[name]
+    raw = built_in_profiles()[name]
     for resource, why in seen.offered.items():
         if name in (owners := _profiles_describing(resource)) and (
             len(owners) > 1 or name == _ANY_CLASS
@@ -159,7 +159,7 @@ def _profiles_describing(resource: str) -> list[str]:
     """The profiles that describe a resource; that of all device classes only if no other does."""
     owners = [
         name
-        for name, raw in built_in().items()
+        for name, raw in built_in_profiles().items()
         if matches_any(tuple(raw.get("resources", ())), resource)
     ]
     return [name for name in owners if name != _ANY_CLASS] or owners
@@ -202,7 +202,9 @@ def _explains(name: str, key: str) -> bool:
     """Whether a label with this key means the profile `name` and nothing else."""
     if "/" not in key or key.startswith(_COMMON_LABELS):
         return False
-    return all(key not in _label_values(raw) or other == name for other, raw in built_in().items())
+    return all(
+        key not in _label_values(raw) or other == name for other, raw in built_in_profiles().items()
+    )
 
 
 def _schedulers(raw: Mapping[str, Any], survey: Survey) -> Iterator[str]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from cluster.init.choice import nodes_named
 from cluster.init.survey import Node, Survey
 from cluster.source.objects import DEPLOYMENTS, PODS
-from rules.base.words import matches_any
-from rules.placement.node_labels import CARDS, offered_resources
+from rules.base.text_matching import matches_any
+from rules.placement.node_labels import GPU_COUNT, offered_resources
 from rules.profile.profile import Profile, Taint
 
 _MAX_ENTRIES = 20  # of a kind: more are no platform, but the work of many hands
@@ -147,7 +147,7 @@ def unknown_resources(survey: Survey, profile: Profile) -> Iterator[str]:
     named = {name for node in survey.nodes for name in node.resources}
     for name in sorted(named):
         # kubernetes.io is the domain of Kubernetes itself. No pod asks for ACK's number of cards.
-        is_ignored = name == CARDS or name.partition("/")[0].endswith("kubernetes.io")
+        is_ignored = name == GPU_COUNT or name.partition("/")[0].endswith("kubernetes.io")
         if profile.resource(name) is None and not is_ignored:
             yield name
 

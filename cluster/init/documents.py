@@ -23,9 +23,9 @@ from cluster.source.objects import (
     VALIDATING,
     Resource,
 )
-from kubeyaml.patch.layout import one_line
-from policies.profiles import ProfileError, built_in, merged_profile
-from rules.placement.node_labels import MODE
+from kubeyaml.patch.layout import one_line_text
+from policies.profiles import ProfileError, built_in_profiles, merged_profile
+from rules.placement.node_labels import MODE_LABEL
 from rules.profile.profile import Profile
 
 # Lines of YAML, each with the evidence for it as a comment.
@@ -46,7 +46,7 @@ def without_evidence(text: str) -> str:
 
 def item(value: object, why: str, indent: int) -> str:
     """An item of a list."""
-    return line(f"- {one_line(value)}", why, indent)
+    return line(f"- {one_line_text(value)}", why, indent)
 
 
 def commented(lines: Sequence[str]) -> list[str]:
@@ -141,7 +141,7 @@ def _union(names: Sequence[str], key: str) -> list[Any]:
 
 def _inherited(name: str, key: str) -> list[Any]:
     """What the built-in profile says, or the last that it extends."""
-    raw = built_in()[name]
+    raw = built_in_profiles()[name]
     if key in raw:
         return list(raw[key])
     found = (_inherited(parent, key) for parent in reversed(raw.get("extends", ())))
@@ -158,7 +158,7 @@ def _list(key: str, entries: Sequence[Entry]) -> list[str]:
 
 
 def _table(key: str, entries: Sequence[Entry]) -> list[str]:
-    lines = [line(one_line(entry.value)[1:-1], entry.why, 6) for entry in entries]
+    lines = [line(one_line_text(entry.value)[1:-1], entry.why, 6) for entry in entries]
     return section(key, [], lines, 4)
 
 
@@ -262,8 +262,8 @@ def write_values(survey: Survey, profile: Profile) -> list[str]:
         why = f"cert-manager is installed: the webhook {_CERT_MANAGER}"
         lines += ["certificates:", line("mode: certManager", why, 2)]
     lines += _inventory(survey, profile)
-    if guarded := [node for node in survey.nodes if MODE in node.labels]:
-        why = f"label {MODE} on {nodes_named(guarded)}: docs/node-guard.md"
+    if guarded := [node for node in survey.nodes if MODE_LABEL in node.labels]:
+        why = f"label {MODE_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
         lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
     if others := sorted(name for name in survey.webhooks if not name.endswith(".gpuward.io")):
         more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""

@@ -15,15 +15,15 @@ from typing import IO
 from cluster.source.objects import Object, Resource, ResourceNames, SourceError
 from rules.base.json_values import as_object, as_text
 from rules.workloads.discovery import flatten_lists
-from sources.large_files import in_parts
+from sources.large_files import split_large_inputs
 from sources.manifests import File, UnparsedDocument
 from sources.paths import inputs
 from sources.sources import (
+    InputFile,
     SkippedSource,
     Source,
     StandardInput,
     UnreadableSource,
-    UnreadFile,
     UsageError,
 )
 
@@ -100,8 +100,8 @@ class FileSource:
 
     def _of_all_namespaces(self) -> Iterator[Object]:
         try:
-            for item in in_parts(inputs(self._paths, read_stdin=self._read_stdin())):
-                given = item.read() if isinstance(item, UnreadFile | StandardInput) else item
+            for item in split_large_inputs(inputs(self._paths, read_stdin=self._read_stdin())):
+                given = item.read() if isinstance(item, InputFile | StandardInput) else item
                 if isinstance(given, UnreadableSource):
                     raise SourceError(f"{given.name}: {given.why}")
                 if not isinstance(given, SkippedSource):

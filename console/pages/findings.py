@@ -13,8 +13,8 @@ import yaml
 
 from cluster.source.objects import Object
 from reports.entries import fingerprints
-from reports.findings import LEVELS, LocatedFinding
-from reports.formats import Style, affected
+from reports.findings import LEVEL_BY_ACTION, LocatedFinding
+from reports.formats import ReportStyle, affected_objects_text
 from reports.formats.json import write
 from reports.results import Results
 from rules.base.json_values import Json, Operation, as_object, as_objects, as_text
@@ -28,7 +28,7 @@ PAGE = 50
 """Findings on one page."""
 CLUSTER = "(no namespace)"
 _MOST_NAMESPACES, _MOST_RULES = 40, 24  # of the heat map
-_LEVELS = tuple(LEVELS.values())
+_LEVELS = tuple(LEVEL_BY_ACTION.values())
 
 
 class Filter(NamedTuple):
@@ -149,7 +149,7 @@ def document(results: Results, wanted: Filter) -> Any:
     shown.remarks, shown.not_evaluated = results.remarks, results.not_evaluated
     shown.objects, shown.pods, shown.policy = results.objects, results.pods, results.policy
     out = io.StringIO()
-    write(out, shown, Style())
+    write(out, shown, ReportStyle())
     return json.loads(out.getvalue())
 
 
@@ -179,12 +179,12 @@ def _row(located: LocatedFinding, mark: str) -> Row:
         finding.help,
         (finding.object.namespace if finding.object else "") or CLUSTER,
         f"{owner.kind} {owner.name}" if owner else "",
-        affected(located),
+        affected_objects_text(located),
         finding.container,
         located.pointer_in_object,
         located.excerpt.text,
         finding.fixable,
-        located.objects,
+        located.object_count,
     )
 
 

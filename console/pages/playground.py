@@ -206,8 +206,8 @@ def _problems(results: Results) -> Iterator[tuple[str, str]]:
             )
     for left in results.not_fixed:
         yield "warning", f"not fixed: {', '.join(left.rules)}: {left.reason}"
-    if results.nothing_to_evaluate:
-        yield "warning", results.nothing_to_evaluate
+    if results.reason_nothing_evaluated:
+        yield "warning", results.reason_nothing_evaluated
 
 
 def _diff(before: str, after: str) -> Iterator[tuple[str, str]]:
@@ -266,7 +266,7 @@ def _review(raw: Any, namespace: str) -> AdmissionReview:
         object={**raw},
         old=None,
         dry_run=True,
-        size=len(json.dumps(raw, default=str)),
+        size_bytes=len(json.dumps(raw, default=str)),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from policies.policy import Policy
-from reports.findings import LEVELS, RULES
+from reports.findings import LEVEL_BY_ACTION, RULE_BY_NAME
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
 from rules.rule import Rule
@@ -61,7 +61,7 @@ def catalogue(
 
 def rule_page(name: str, policy: Policy, counts: Mapping[str, int]) -> RulePage | None:
     """The page of a rule; None if there is no such rule."""
-    rule = RULES.get(name)
+    rule = RULE_BY_NAME.get(name)
     if rule is None:
         return None
     found = ((heading, tuple(_blocks(text))) for heading, text in rule.documentation.items())
@@ -91,7 +91,7 @@ def _actions(policy: Policy) -> Mapping[str, Action]:
 
 def _row(rule: Rule[Any], actions: Mapping[str, Action], counts: Mapping[str, int]) -> RuleRow:
     action = actions.get(rule.name, Action.OFF)
-    level = LEVELS.get(action, "off")
+    level = LEVEL_BY_ACTION.get(action, "off")
     return RuleRow(
         rule.name,
         rule.family,

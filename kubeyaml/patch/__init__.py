@@ -5,8 +5,8 @@ Comments, order, quotes, indentation and line breaks elsewhere stay byte for byt
 it cannot edit without touching something else, and checks the result by reading it again.
 """
 
-from kubeyaml.patch.layout import one_line
-from kubeyaml.patch.model import Operation, Patched, PatchError
+from kubeyaml.patch.layout import one_line_text
+from kubeyaml.patch.model import Operation, PatchedText, PatchError
 from kubeyaml.patch.patching import patch
 
-__all__ = ["Operation", "PatchError", "Patched", "one_line", "patch"]
+__all__ = ["Operation", "PatchError", "PatchedText", "one_line_text", "patch"]

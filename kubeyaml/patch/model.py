@@ -34,7 +34,7 @@ class Splice(NamedTuple):
     text: str = ""
 
 
-class Patched(NamedTuple):
+class PatchedText(NamedTuple):
     """The text of a document after a patch, and what is read from it."""
 
     text: str
@@ -63,6 +63,6 @@ def value_at(document: Json, path: Sequence[str | int]) -> Any:
     return node
 
 
-def identical(one: Json, other: Json) -> bool:
+def are_identical(one: Json, other: Json) -> bool:
     """Whether two values are the same JSON; 1, 1.0 and true differ, the order of keys does not."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kubeyaml.model import Chunk, Document, Json, Path, YamlError
-from kubeyaml.patch.editors import BlockEditor, FlowEditor, renamed_key
+from kubeyaml.patch.editors import BlockEditor, FlowEditor, splice_of_renamed_key
 from kubeyaml.patch.layout import Layout, layout_of
 from kubeyaml.patch.model import (
     Operation,
-    Patched,
+    PatchedText,
     PatchError,
     Splice,
-    identical,
+    are_identical,
     path_of,
     value_at,
 )
@@ -20,14 +20,14 @@ from kubeyaml.patch.source_text import (
     ends_in_block_scalar,
     place_at,
     refuse_anchors_inside,
-    refuse_conditions,
+    refuse_noted_value,
     refuse_placeholders,
-    refuse_shared,
+    refuse_template_conditions,
 )
 from kubeyaml.reader import read
 
 
-def narrowed(operation: Operation, document: Json) -> Iterator[Operation]:
+def narrowed_operations(operation: Operation, document: Json) -> Iterator[Operation]:
     """`operation`, or operations on single entries if it replaces a collection by one like it.
 
     What the two collections have in common then stays as it is.
@@ -45,26 +45,26 @@ def narrowed(operation: Operation, document: Json) -> Iterator[Operation]:
 def _differences(path: str, old: Any, new: Any) -> Iterator[Operation]:
     """The operations that turn `old`, which is at `path`, into `new`."""
     if not (old and new and type(old) is type(new) and isinstance(old, dict | list)):
-        if not identical(old, new):
+        if not are_identical(old, new):
             yield {"op": "replace", "path": path, "value": new}
         return
-    before, after = _entries(old), _entries(new)
+    before, after = _entries_by_key(old), _entries_by_key(new)
     for key in before:
         if key in after:
-            yield from _differences(f"{path}/{_escaped(key)}", before[key], after[key])
+            yield from _differences(f"{path}/{_pointer_step(key)}", before[key], after[key])
     for key in after:
         if key not in before:
-            yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": after[key]}
+            yield {"op": "add", "path": f"{path}/{_pointer_step(key)}", "value": after[key]}
     for key in reversed(before):
         if key not in after:
-            yield {"op": "remove", "path": f"{path}/{_escaped(key)}"}
+            yield {"op": "remove", "path": f"{path}/{_pointer_step(key)}"}
 
 
-def _entries(value: Any) -> dict[str | int, Any]:
+def _entries_by_key(value: Any) -> dict[str | int, Any]:
     return value if isinstance(value, dict) else dict(enumerate(value))
 
 
-def _escaped(key: str | int) -> str:
+def _pointer_step(key: str | int) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
@@ -74,7 +74,7 @@ _MAX_READINGS: Final = 50
 
 def patch(
     text: str, operations: Sequence[Operation], expected: Json, document: Document | None = None
-) -> Patched:
+) -> PatchedText:
     """The text of one document after `operations`, which turn its value into `expected`.
 
     `document` is what has been read from `text`, in which there may be others as well.
@@ -83,15 +83,17 @@ def patch(
     """
     patching = _Patching(text, document or _read(text))
     for operation in operations:
-        patching.make(operation)
-    patching.read_again()
-    if not identical(patching.document.value, expected):
+        patching.apply(operation)
+    patching.apply_waiting_splices()
+    if not are_identical(patching.document.value, expected):
         if patching.ends_in_block_scalar:
             raise PatchError("the file ends in a block scalar without a newline; add a newline")
         raise PatchError("the new text would not be read as the fixed object")
-    changed = patching.source.between(patching.source.start, patching.source.end)
+    changed = patching.source.text_between(patching.source.start, patching.source.end)
     # Without any difference, the document is still the given one, with other offsets.
-    return Patched(changed, _read(changed) if patching.document is document else patching.document)
+    return PatchedText(
+        changed, _read(changed) if patching.document is document else patching.document
+    )
 
 
 class _Patching:
@@ -104,7 +106,7 @@ class _Patching:
     def __init__(self, text: str, document: Document) -> None:
         self.document = document
         self.source = SourceText(text, document.start, document.end)
-        refuse_conditions(self.source)
+        refuse_template_conditions(self.source)
         self.ends_in_block_scalar = ends_in_block_scalar(self.source, document.place)
         self._layout = layout_of(self.source, document)
         self._path: Path = ()
@@ -114,40 +116,42 @@ class _Patching:
         self._above_changed: set[str] = set()
         self._may_read = _MAX_READINGS * (document.end - document.start + 1000)
 
-    def make(self, given: Operation) -> None:
+    def apply(self, given: Operation) -> None:
         """Make one operation, at once or with the next reading."""
         pointer = given["path"]
-        above = _parents(pointer)
+        above = _parent_pointers(pointer)
         touched = (pointer, given.get("from", pointer), *above)
         if pointer in self._above_changed or not self._changed.isdisjoint(touched):
-            self.read_again()
-        for operation in narrowed(given, self.document.value):
+            self.apply_waiting_splices()
+        for operation in narrowed_operations(given, self.document.value):
             changed_at: str = operation.get("from") or operation["path"]
             self._path = path_of(changed_at, self.document.value)
             try:
                 waits = self._can_wait(operation)
                 if not waits:
-                    self.read_again()
+                    self.apply_waiting_splices()
                     self._path = path_of(changed_at, self.document.value)
-                splices = _plan(operation, self._path, self.source, self.document, self._layout)
+                splices = _splices_of(
+                    operation, self._path, self.source, self.document, self._layout
+                )
                 refuse_placeholders(self.source, splices)
             except PatchError as error:
                 raise PatchError(error.reason, self._path) from None
             self._splices += [(len(self._path), splice) for splice in splices]
             self._changed.update((pointer.removesuffix("/-"), changed_at))
-            if self._is_first(operation):
+            if self._fills_empty_collection(operation):
                 self._changed.add(above[-1])
             self._above_changed.update(above)
             if not waits:
-                self.read_again()
+                self.apply_waiting_splices()
 
-    def read_again(self) -> None:
+    def apply_waiting_splices(self) -> None:
         """Make the splices that wait."""
         if not self._splices:
             return
         # Where entries of several collections go below one line, the innermost collection is first.
         by_depth = sorted(self._splices, key=lambda waiting: -waiting[0])
-        text = self.source.spliced(splice for _, splice in by_depth)
+        text = self.source.with_splices(splice for _, splice in by_depth)
         self._splices, self._changed, self._above_changed = [], set(), set()
         self._may_read -= len(text)
         if self._may_read < 0:
@@ -178,12 +182,12 @@ class _Patching:
         place_at(self.document, tuple(parents))
         return key not in value if isinstance(value, dict) else key == len(value)
 
-    def _is_first(self, operation: Operation) -> bool:
+    def _fills_empty_collection(self, operation: Operation) -> bool:
         """Whether the operation rewrites an empty collection, and so leaves no place for others."""
         return operation["op"] == "add" and not value_at(self.document.value, self._path[:-1])
 
 
-def _parents(pointer: str) -> list[str]:
+def _parent_pointers(pointer: str) -> list[str]:
     """The pointers of all values in which that at `pointer` is."""
     parts = pointer.split("/")
     return ["/".join(parts[:stop]) for stop in range(1, len(parts))]
@@ -196,7 +200,7 @@ def _read(text: str) -> Document:
     return document
 
 
-def _plan(
+def _splices_of(
     operation: Operation, path: Path, source: SourceText, document: Document, layout: Layout
 ) -> list[Splice]:
     """The splices that make `operation`."""
@@ -209,15 +213,15 @@ def _plan(
     inside: Any = place.inside
     if operation["op"] == "move":
         if inside[key].note == "merge":
-            refuse_shared(inside[key])
+            refuse_noted_value(inside[key])
         new_name = str(path_of(operation["path"], document.value)[-1])
-        return [renamed_key(source, inside[key], new_name, layout)]
+        return [splice_of_renamed_key(source, inside[key], new_name, layout)]
     refuse_anchors_inside(inside[key])
     if operation["op"] != "remove":
-        refuse_shared(inside[key])
+        refuse_noted_value(inside[key])
         return editor.replace(key, operation["value"])
     if inside[key].note in {"alias", "merge"}:
-        refuse_shared(inside[key])
+        refuse_noted_value(inside[key])
     if len(value) > 1 or place.style == "flow":
         return editor.remove(key)
     if not parents:

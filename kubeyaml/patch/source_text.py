@@ -24,7 +24,7 @@ class SourceText:
         self.line_break = "\r\n" if first_line.endswith("\r\n") else "\n"
         self._first_column = start + text.startswith(BYTE_ORDER_MARK, start)
 
-    def between(self, start: int, end: int) -> str:
+    def text_between(self, start: int, end: int) -> str:
         """The text between two offsets."""
         return self.text[start:end]
 
@@ -42,30 +42,30 @@ class SourceText:
 
     def rest_of_line(self, offset: int) -> str:
         """What follows `offset` on its line, without blanks around it."""
-        return self.between(offset, self.line_end(offset)).strip()
+        return self.text_between(offset, self.line_end(offset)).strip()
 
-    def insert_lines(self, offset: int, lines: Iterable[str]) -> Splice:
+    def splice_inserting_lines(self, offset: int, lines: Iterable[str]) -> Splice:
         """The splice that puts `lines` below the line of `offset`."""
         end = self.line_end(offset)
         new = "".join(line + self.line_break for line in lines)
-        if self.between(offset, end).endswith("\n"):
+        if self.text_between(offset, end).endswith("\n"):
             return Splice(end, end, new)
         # The last line stays without a line break.
         return Splice(end, end, self.line_break + new.removesuffix(self.line_break))
 
-    def without_lines(self, start: int, offset: int, before: Place | None) -> Splice:
+    def splice_removing_lines(self, start: int, offset: int, before: Place | None) -> Splice:
         """The splice that removes the lines from `start`, where one begins, to that of `offset`.
 
         `before` is the entry that ends before `start`, if there is one.
         """
         end = self.line_end(offset)
-        is_last = self.between(end - 1, end) != "\n" and start > self.start
+        is_last = self.text_between(end - 1, end) != "\n" and start > self.start
         if is_last and not (before and _ends_in_block_scalar(before)):
             # The line before becomes the last one, and stays without a line break.
-            start -= 2 if self.between(start - 2, start) == "\r\n" else 1
+            start -= 2 if self.text_between(start - 2, start) == "\r\n" else 1
         return Splice(start, end)
 
-    def spliced(self, splices: Iterable[Splice]) -> str:
+    def with_splices(self, splices: Iterable[Splice]) -> str:
         """The text of the document with all `splices` made; they must not overlap."""
         pieces, done = [], self.start
         for start, end, new in sorted(splices, key=lambda splice: splice[:2]):
@@ -76,7 +76,7 @@ class SourceText:
 
 def ends_in_block_scalar(source: SourceText, place: Place) -> bool:
     """Whether the text ends without a line break, in a block scalar, which one would change."""
-    return source.between(source.end - 1, source.end) != "\n" and _ends_in_block_scalar(place)
+    return source.text_between(source.end - 1, source.end) != "\n" and _ends_in_block_scalar(place)
 
 
 def _ends_in_block_scalar(place: Place) -> bool:
@@ -87,9 +87,11 @@ def _ends_in_block_scalar(place: Place) -> bool:
     return place.style in {"literal", "folded"}
 
 
-_CONTROL: Final = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|define|block|include|template)\b")
-_COMMENT: Final = re.compile(r"\s#")
-_REASONS: Final = {
+_TEMPLATE_CONTROL_PATTERN: Final = re.compile(
+    r"\{\{-?\s*(?:if|else|end|range|with|define|block|include|template)\b"
+)
+_COMMENT_PATTERN: Final = re.compile(r"\s#")
+_REFUSAL_BY_NOTE: Final = {
     "alias": "an alias stands for the value, and a change at its anchor would change other places",
     "merge": "a merge key (<<) supplies the value, and a change there would change other places",
     "anchor": "the value has an anchor, and a change would also change its aliases",
@@ -97,46 +99,48 @@ _REASONS: Final = {
 }
 
 
-def refuse_conditions(source: SourceText) -> None:
+def refuse_template_conditions(source: SourceText) -> None:
     """Refuse the text of a template with conditions and loops: the edit might be inside one."""
-    if _CONTROL.search(source.text, source.start, source.end):
+    if _TEMPLATE_CONTROL_PATTERN.search(source.text, source.start, source.end):
         raise PatchError("the file is a template")
 
 
 def place_at(document: Document, path: Path) -> Place:
     """The place of the value at `path`, if nothing on the way forbids an edit there."""
     place = document.place
-    refuse_shared(place)
+    refuse_noted_value(place)
     for step in path:
         inside: Any = place.inside
         place = inside[step]
-        refuse_shared(place)
+        refuse_noted_value(place)
     return place
 
 
-def refuse_shared(place: Place) -> None:
+def refuse_noted_value(place: Place) -> None:
     """Refuse an edit of a value that stands for others, or whose text says more than its value."""
     if place.note:
-        raise PatchError(_REASONS[place.note])
+        raise PatchError(_REFUSAL_BY_NOTE[place.note])
 
 
 def refuse_anchors_inside(place: Place) -> None:
     """Refuse to remove a value with an anchor inside, for which aliases may stand elsewhere."""
     for inner in _descendants(place):
         if inner.note == "anchor":
-            raise PatchError(_REASONS["anchor"])
+            raise PatchError(_REFUSAL_BY_NOTE["anchor"])
 
 
 def refuse_comments_inside(source: SourceText, place: Place) -> None:
     """Refuse to replace a collection if something in it may be a comment."""
-    if place.inside and _COMMENT.search(source.between(place.start, source.line_end(place.end))):
+    if place.inside and _COMMENT_PATTERN.search(
+        source.text_between(place.start, source.line_end(place.end))
+    ):
         raise PatchError("the value to replace contains comments")
 
 
 def refuse_placeholders(source: SourceText, splices: Iterable[Splice]) -> None:
     """Refuse to change text that a template fills in."""
     for start, end, _ in splices:
-        if "{{" in source.between(start, end):
+        if "{{" in source.text_between(start, end):
             raise PatchError("a template fills in this text")
 
 

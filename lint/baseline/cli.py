@@ -8,13 +8,20 @@ import sys
 from collections.abc import Sized
 from typing import NamedTuple
 
-from lint.baseline.file import DEFAULT_FILE, Entry, baseline_text, read_baseline
-from lint.baseline.matching import Comparison, Paths, PolicyOf, compare, complaints, entry_of
+from lint.baseline.file import DEFAULT_FILE, BaselineEntry, baseline_text, read_baseline
+from lint.baseline.matching import (
+    BaselineComparison,
+    BaselinePaths,
+    PolicyOf,
+    compare_with_baseline,
+    complaints,
+    new_entry,
+)
 from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
 from lint.linter import reduce_garbage_collection
-from lint.options import DEFAULTS, add_inputs
-from lint.run import Run, find_policies, paths_of, run
+from lint.options import DEFAULTS_OF_LINT_OPTIONS, add_input_options
+from lint.run import LintRun, find_policies, paths_to_lint, run_linter
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
 from sources.sources import Source, UsageError
@@ -35,7 +42,7 @@ def main(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     reduce_garbage_collection()
     try:
-        find_policies(options, paths_of(options))
+        find_policies(options, paths_to_lint(options))
         options.baseline = options.baseline or DEFAULT_FILE
         status: int = options.act(options)
     except (UsageError, PolicyError) as error:
@@ -64,7 +71,7 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.set_defaults(act=act, **DEFAULTS)
+        command.set_defaults(act=act, **DEFAULTS_OF_LINT_OPTIONS)
         command.add_argument(
             "--baseline", metavar="FILE", help=f"default: that of the policy, or {DEFAULT_FILE}"
         )
@@ -75,19 +82,19 @@ def make_parser() -> argparse.ArgumentParser:
                 help="why the findings are accepted; write others into the file",
             )
         command.add_argument("--notes", action="store_true", help="notes too")
-        add_inputs(command)
+        add_input_options(command)
     return made
 
 
-class _Compared(NamedTuple):
+class _ComparedRun(NamedTuple):
     """A run, what the baseline says about it, and the text that the baseline has."""
 
-    run: Run
-    found: Comparison
-    paths: Paths
+    run: LintRun
+    found: BaselineComparison
+    paths: BaselinePaths
     text: str
 
-    def kept(self, reason: str) -> list[Entry]:
+    def kept(self, reason: str) -> list[BaselineEntry]:
         """All entries but stale ones, with the files where their findings are now.
 
         A level is lowered to that of the finding; with a `reason` it is raised too.
@@ -100,13 +107,13 @@ class _Compared(NamedTuple):
         return [*entries, *(match.entry for match in found.expired), *found.unseen]
 
 
-def _compare(options: argparse.Namespace, entries: list[Entry], text: str) -> _Compared:
-    done = run(options, paths_of(options))
-    paths = Paths(options.baseline)
-    found = compare(entries, done.results, paths, done.policy_of, done.today)
+def _compare(options: argparse.Namespace, entries: list[BaselineEntry], text: str) -> _ComparedRun:
+    done = run_linter(options, paths_to_lint(options))
+    paths = BaselinePaths(options.baseline)
+    found = compare_with_baseline(entries, done.results, paths, done.policy_of, done.today)
     if not options.notes:
         found.new[:] = [located for located in found.new if located.level != "note"]
-    return _Compared(done, found, paths, text)
+    return _ComparedRun(done, found, paths, text)
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -120,13 +127,13 @@ def _create(options: argparse.Namespace) -> int:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"{options.baseline}: not written: {why}") from error
-    _say(f"{options.baseline}: {_counted(added, 'finding')} added")
+    _print_line(f"{options.baseline}: {_count_text(added, 'finding')} added")
     return _report_refused(compared, refused)
 
 
 def _update(options: argparse.Namespace) -> int:
     compared = _compare(options, *read_baseline(options.baseline))
-    added: list[Entry] = []
+    added: list[BaselineEntry] = []
     refused = compared.found.new
     if options.reason:
         added, refused = _entries_for_new(compared, options.reason)
@@ -139,12 +146,14 @@ def _update(options: argparse.Namespace) -> int:
     except WriteError as error:
         raise UsageError(f"{options.baseline}: not written: {error}") from error
     removed = [*compared.found.stale, *compared.found.not_suppressible]
-    changes = f"{_counted(added, 'finding')} added, {_counted(removed, 'entry', 'entries')} removed"
+    changes = (
+        f"{_count_text(added, 'finding')} added, {_count_text(removed, 'entry', 'entries')} removed"
+    )
     if compared.found.moved:
-        changes += f", {_counted(compared.found.moved, 'entry', 'entries')} moved"
+        changes += f", {_count_text(compared.found.moved, 'entry', 'entries')} moved"
     if options.reason and compared.found.worse:
-        changes += f", {_counted(compared.found.worse, 'level')} raised"
-    _say(f"{options.baseline}: {changes}")
+        changes += f", {_count_text(compared.found.worse, 'level')} raised"
+    _print_line(f"{options.baseline}: {changes}")
     refused += [match.located for match in compared.found.not_suppressible]
     refused += [match.located for match in compared.found.expired]
     return _report_refused(compared, refused)
@@ -154,19 +163,21 @@ def _check(options: argparse.Namespace) -> int:
     compared = _compare(options, *read_baseline(options.baseline))
     problems = complaints(compared.found)
     for entry, message, _ in problems:
-        _say(f"{options.baseline}:{entry.line}: {message}")
+        _print_line(f"{options.baseline}:{entry.line}: {message}")
     status = _report_refused(compared, compared.found.new)
     return max(status, int(bool(problems)))
 
 
-def _entries_for_new(compared: _Compared, reason: str) -> tuple[list[Entry], list[LocatedFinding]]:
+def _entries_for_new(
+    compared: _ComparedRun, reason: str
+) -> tuple[list[BaselineEntry], list[LocatedFinding]]:
     """Entries for the new findings, and the findings of rules that nobody may suppress."""
     if not reason.strip():
         raise UsageError("--reason must say why the findings are accepted")
     new, policy_of = compared.found.new, compared.run.policy_of
     refused = [located for located in new if not _is_suppressible(located, policy_of)]
     accepted = [located for located in new if _is_suppressible(located, policy_of)]
-    return [entry_of(located, compared.paths, reason) for located in accepted], refused
+    return [new_entry(located, compared.paths, reason) for located in accepted], refused
 
 
 def _is_suppressible(located: LocatedFinding, policy_of: PolicyOf) -> bool:
@@ -174,7 +185,7 @@ def _is_suppressible(located: LocatedFinding, policy_of: PolicyOf) -> bool:
     return settings is None or settings.suppressible
 
 
-def _report_refused(compared: _Compared, refused: list[LocatedFinding]) -> int:
+def _report_refused(compared: _ComparedRun, refused: list[LocatedFinding]) -> int:
     """Report what the baseline does not accept; the exit status."""
     accepted_levels = {id(located): entry.level for located, entry, _ in compared.found.worse}
     for located in refused:
@@ -184,16 +195,16 @@ def _report_refused(compared: _Compared, refused: list[LocatedFinding]) -> int:
             why = f"worse than the {level} that the baseline accepts"
         what = f"{located.finding.rule}: {located.finding.message}"
         span = located.span
-        _say(f"{located.file}:{span.line}:{span.column}: {why}: {what}")
+        _print_line(f"{located.file}:{span.line}:{span.column}: {why}: {what}")
     failed = compared.run.results.not_evaluated
     for item in failed:
-        _say(f"{item.file}:{item.line}:{item.column}: not evaluated: {item.message}")
+        _print_line(f"{item.file}:{item.line}:{item.column}: not evaluated: {item.message}")
     return 3 if failed else int(bool(refused))
 
 
-def _counted(things: Sized, one: str, more: str = "") -> str:
+def _count_text(things: Sized, one: str, more: str = "") -> str:
     return f"{len(things)} {one if len(things) == 1 else more or f'{one}s'}"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(printable(line) + "\n")

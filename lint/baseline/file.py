@@ -8,25 +8,25 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kubeyaml import Document, EncodingError, Limits, Lines, YamlError, decode, read, split
-from reports.findings import ACTIONS
+from reports.findings import ACTION_BY_LEVEL
 from sources.sources import DISK, MAX_BYTES, UsageError
 
 DEFAULT_FILE = "gpuward-baseline.yaml"
-VERSION = 1
+FORMAT_VERSION = 1
 _MAX_PROBLEMS = 20
-_LIMITS = Limits(max_depth=10, max_nodes=2_000_000, max_alias_nodes=0)
-_HEAD = f"""\
+_YAML_LIMITS = Limits(max_depth=10, max_nodes=2_000_000, max_alias_nodes=0)
+_FILE_HEAD = f"""\
 # Findings that `gpuward lint --baseline` accepts: gpuward's docs/baseline.md.
 # `gpuward baseline update` keeps `reason` and `expires`; everything else is gpuward's.
-version: {VERSION}
+version: {FORMAT_VERSION}
 """
-_REQUIRED = ("rule", "level", "file", "object", "fingerprint", "reason")
-_OPTIONAL = ("container", "expires")
-_LEVELS = "error, warning or note"
-_FINGERPRINT = re.compile("[0-9a-f]{64}")
+_REQUIRED_KEYS = ("rule", "level", "file", "object", "fingerprint", "reason")
+_OPTIONAL_KEYS = ("container", "expires")
+_LEVEL_WORDS = "error, warning or note"
+_FINGERPRINT_PATTERN = re.compile("[0-9a-f]{64}")
 
 
-class Entry(NamedTuple):
+class BaselineEntry(NamedTuple):
     """One known finding.
 
     - `fingerprint`: the SHA-256 of the finding's identity, by which the entry is found.
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
         return self.expires is not None and today > self.expires
 
 
-def read_baseline(name: str) -> tuple[list[Entry], str]:
+def read_baseline(name: str) -> tuple[list[BaselineEntry], str]:
     """The entries in the file called `name`, in their order, and its text.
 
     Raises UsageError, with a line for each problem, if the file is no baseline.
@@ -71,10 +71,10 @@ def read_baseline(name: str) -> tuple[list[Entry], str]:
         text = decode(content)
     except EncodingError as error:
         raise UsageError(f"{name}: {error}") from error
-    return _Reading(name, text).entries(), text
+    return _BaselineReader(name, text).entries(), text
 
 
-def baseline_text(entries: Iterable[Entry]) -> str:
+def baseline_text(entries: Iterable[BaselineEntry]) -> str:
     """The text of a baseline with `entries`, sorted, so that a change of one is a small diff."""
     import yaml  # noqa: PLC0415  # only who writes a baseline needs it
 
@@ -83,14 +83,14 @@ def baseline_text(entries: Iterable[Entry]) -> str:
     body: str = yaml.dump(
         {"findings": raw}, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1 << 20
     )
-    return _HEAD + body
+    return _FILE_HEAD + body
 
 
-def _sort_key(entry: Entry) -> tuple[str, ...]:
+def _sort_key(entry: BaselineEntry) -> tuple[str, ...]:
     return entry.file, entry.object, entry.rule, entry.container, entry.fingerprint
 
 
-def _to_yaml_value(entry: Entry) -> dict[str, str]:
+def _to_yaml_value(entry: BaselineEntry) -> dict[str, str]:
     raw = {key: getattr(entry, key) for key in ("rule", "level", "file", "object")}
     if entry.container:
         raw["container"] = entry.container
@@ -100,7 +100,7 @@ def _to_yaml_value(entry: Entry) -> dict[str, str]:
     return raw
 
 
-class _Reading:
+class _BaselineReader:
     """The reading of one file, which collects its problems."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -109,7 +109,7 @@ class _Reading:
         self._lines = Lines(text)
         self._problems: list[str] = []
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[BaselineEntry]:
         document = self._document()
         found = [*self._entries(document)]
         if self._problems:
@@ -119,7 +119,7 @@ class _Reading:
 
     def _document(self) -> Document:
         try:
-            documents = [d for chunk in split(self._text) if (d := read(chunk, _LIMITS))]
+            documents = [d for chunk in split(self._text) if (d := read(chunk, _YAML_LIMITS))]
         except YamlError as error:
             raise UsageError(self._with_position(error.offset, error.message)) from error
         if len(documents) != 1:
@@ -127,51 +127,55 @@ class _Reading:
         return documents[0]
 
     def _with_position(self, offset: int, message: str) -> str:
-        line, column = self._lines.at(offset)
+        line, column = self._lines.line_and_column(offset)
         return f"{self._name}:{line}:{column}: {message}"
 
-    def _problem(self, place: Any, message: str) -> None:
+    def _add_problem(self, place: Any, message: str) -> None:
         if len(self._problems) <= _MAX_PROBLEMS:
             offset = place.key_start if place.key_start >= 0 else place.start
             self._problems.append(self._with_position(offset, message))
 
-    def _entries(self, document: Document) -> Iterator[Entry]:
+    def _entries(self, document: Document) -> Iterator[BaselineEntry]:
         raw: Any = document.value
         for duplicate in document.duplicates:
             message = f"the key {duplicate.path[-1]!r} is here twice"
             self._problems.append(self._with_position(duplicate.key_start, message))
-        if not isinstance(raw, dict) or raw.get("version") != VERSION:
-            self._problem(document.place, f"a baseline is a mapping with `version: {VERSION}`")
+        if not isinstance(raw, dict) or raw.get("version") != FORMAT_VERSION:
+            self._add_problem(
+                document.place, f"a baseline is a mapping with `version: {FORMAT_VERSION}`"
+            )
             return
         if not isinstance(raw.get("findings"), list) or len(raw) > 2:  # noqa: PLR2004  # both keys
-            self._problem(document.place, "a baseline has a list `findings`, and no other key")
+            self._add_problem(document.place, "a baseline has a list `findings`, and no other key")
             return
         inside: Any = document.place.inside
         places = inside["findings"].inside
         for item, place in zip(raw["findings"], places, strict=True):
             entry = self._entry(item, place)
             if entry:
-                yield entry._replace(line=self._lines.at(place.start)[0])
+                yield entry._replace(line=self._lines.line_and_column(place.start)[0])
 
-    def _entry(self, raw: Any, place: Any) -> Entry | None:
+    def _entry(self, raw: Any, place: Any) -> BaselineEntry | None:
         if not isinstance(raw, dict):
-            self._problem(place, "an entry is a mapping")
+            self._add_problem(place, "an entry is a mapping")
             return None
         known = len(self._problems)
         self._check_keys(raw, place)
         if len(self._problems) > known:
             return None
-        if not _FINGERPRINT.fullmatch(raw["fingerprint"]):
-            self._problem(place.inside["fingerprint"], "a fingerprint has 64 hexadecimal digits")
-        if raw["level"] not in ACTIONS:
-            self._problem(place.inside["level"], f"level must be {_LEVELS}")
+        if not _FINGERPRINT_PATTERN.fullmatch(raw["fingerprint"]):
+            self._add_problem(
+                place.inside["fingerprint"], "a fingerprint has 64 hexadecimal digits"
+            )
+        if raw["level"] not in ACTION_BY_LEVEL:
+            self._add_problem(place.inside["level"], f"level must be {_LEVEL_WORDS}")
         try:
             ends = raw.get("expires")
             expires = datetime.date.fromisoformat(ends) if ends is not None else None
         except ValueError:
-            self._problem(place.inside["expires"], "expires must be a day such as 2030-12-31")
+            self._add_problem(place.inside["expires"], "expires must be a day such as 2030-12-31")
             return None
-        return Entry(
+        return BaselineEntry(
             fingerprint=raw["fingerprint"],
             file=raw["file"],
             rule=raw["rule"],
@@ -184,13 +188,13 @@ class _Reading:
 
     def _check_keys(self, raw: dict[str, Any], place: Any) -> None:
         for key, value in raw.items():
-            if key not in (*_REQUIRED, *_OPTIONAL):
-                self._problem(place.inside[key], f"there is no key {key!r}")
+            if key not in (*_REQUIRED_KEYS, *_OPTIONAL_KEYS):
+                self._add_problem(place.inside[key], f"there is no key {key!r}")
             elif not isinstance(value, str):
-                self._problem(place.inside[key], f"{key} must be a text")
-            elif key in _REQUIRED and not value.strip():
-                self._problem(place.inside[key], f"{key} must not be empty")
-        for key in _REQUIRED:
+                self._add_problem(place.inside[key], f"{key} must be a text")
+            elif key in _REQUIRED_KEYS and not value.strip():
+                self._add_problem(place.inside[key], f"{key} must not be empty")
+        for key in _REQUIRED_KEYS:
             if key not in raw:
-                hint = f", the worst that it accepts: {_LEVELS}" if key == "level" else ""
-                self._problem(place, f"the entry has no {key}{hint}")
+                hint = f", the worst that it accepts: {_LEVEL_WORDS}" if key == "level" else ""
+                self._add_problem(place, f"the entry has no {key}{hint}")

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from lint.baseline.file import Entry, read_baseline
+from lint.baseline.file import BaselineEntry, read_baseline
 from policies.policy import Policy
 from reports.entries import fingerprint
-from reports.findings import ACTIONS, LocatedFinding, SuppressedFinding
-from reports.formats import affected
+from reports.findings import ACTION_BY_LEVEL, LocatedFinding, SuppressedFinding
+from reports.formats import affected_objects_text
 from reports.results import Remark, Results
 from rules.finding import Action
 from sources.sources import STANDARD_INPUT
@@ -20,21 +20,21 @@ from terminal import printable
 
 PolicyOf: TypeAlias = Callable[[str], Policy]
 """The policy by which a file was evaluated, by the name of the file."""
-_MAX_OBJECT = 300  # characters; people read it, and tenants choose it
+_MAX_OBJECT_CHARACTERS = 300  # characters; people read it, and tenants choose it
 
 
-class Match(NamedTuple):
+class MatchedFinding(NamedTuple):
     """A finding with its entry, whose `file` is where the finding is now.
 
     `moved_from` is the file that the baseline names, if that is another one; otherwise empty.
     """
 
     located: LocatedFinding
-    entry: Entry
+    entry: BaselineEntry
     moved_from: str = ""
 
 
-class Comparison(NamedTuple):
+class BaselineComparison(NamedTuple):
     """What a baseline says about the findings of a run.
 
     - `accepted`: findings that do not count, each with its entry.
@@ -46,29 +46,29 @@ class Comparison(NamedTuple):
     - `unseen`: entries of other files, of which this run says nothing.
     """
 
-    accepted: list[Match]
-    expired: list[Match]
-    worse: list[Match]
-    not_suppressible: list[Match]
+    accepted: list[MatchedFinding]
+    expired: list[MatchedFinding]
+    worse: list[MatchedFinding]
+    not_suppressible: list[MatchedFinding]
     new: list[LocatedFinding]
-    stale: list[Entry]
-    unseen: list[Entry]
+    stale: list[BaselineEntry]
+    unseen: list[BaselineEntry]
 
     @property
-    def moved(self) -> list[Match]:
+    def moved(self) -> list[MatchedFinding]:
         """Findings whose entries name another file."""
         matches = (*self.accepted, *self.expired, *self.worse, *self.not_suppressible)
         return [match for match in matches if match.moved_from]
 
 
-class Paths:
+class BaselinePaths:
     """Names of files as a baseline has them: relative to its folder, with slashes."""
 
     def __init__(self, baseline: str) -> None:
         self._folder = os.path.realpath(os.path.dirname(baseline))
         self._known: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
+    def name_in_baseline(self, name: str) -> str:
         """The file that reports call `name`."""
         if name == STANDARD_INPUT:
             return name
@@ -84,33 +84,33 @@ class Paths:
         return os.path.lexists(os.path.join(self._folder, file))
 
 
-def entry_of(located: LocatedFinding, paths: Paths, reason: str) -> Entry:
+def new_entry(located: LocatedFinding, paths: BaselinePaths, reason: str) -> BaselineEntry:
     """A new entry for a finding."""
     finding = located.finding
-    return Entry(
+    return BaselineEntry(
         fingerprint=fingerprint(finding.identity),
-        file=paths.of(located.file),
+        file=paths.name_in_baseline(located.file),
         rule=finding.rule,
         level=located.level,
-        object=printable(affected(located))[:_MAX_OBJECT] or STANDARD_INPUT,
-        container=printable(finding.container_name)[:_MAX_OBJECT],
+        object=printable(affected_objects_text(located))[:_MAX_OBJECT_CHARACTERS] or STANDARD_INPUT,
+        container=printable(finding.container_name)[:_MAX_OBJECT_CHARACTERS],
         reason=reason,
     )
 
 
-def compare(
-    entries: Iterable[Entry],
+def compare_with_baseline(
+    entries: Iterable[BaselineEntry],
     results: Results,
-    paths: Paths,
+    paths: BaselinePaths,
     policy_of: PolicyOf,
     today: datetime.date,
-) -> Comparison:
+) -> BaselineComparison:
     """Find the entry of each finding in `results`.
 
     An entry stands for one finding. That of a file accepts no finding in another file, unless the
     file is gone, or no longer has the finding: then the object has moved.
     """
-    found = Comparison([], [], [], [], [], [], [])
+    found = BaselineComparison([], [], [], [], [], [], [])
     matches, unused = _matches(list(entries), results, paths)
     for located in results.findings:
         match = matches.get(id(located))
@@ -121,7 +121,7 @@ def compare(
             found.not_suppressible.append(match)
         elif match.entry.has_expired(today):
             found.expired.append(match)
-        elif located.finding.action > ACTIONS[match.entry.level]:
+        elif located.finding.action > ACTION_BY_LEVEL[match.entry.level]:
             found.worse.append(match)
         else:
             found.accepted.append(match)
@@ -133,27 +133,27 @@ def compare(
 
 
 def _matches(
-    entries: list[Entry], results: Results, paths: Paths
-) -> tuple[dict[int, Match], list[Entry]]:
+    entries: list[BaselineEntry], results: Results, paths: BaselinePaths
+) -> tuple[dict[int, MatchedFinding], list[BaselineEntry]]:
     """The match of each finding that has an entry, by the finding's `id()`; and unused entries.
 
     Of findings with the same fingerprint, the worst get the entries that accept most.
     """
-    by_place: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry in sorted(entries, key=_use_order):
+    by_place: dict[tuple[str, str], list[BaselineEntry]] = defaultdict(list)
+    for entry in sorted(entries, key=_order_of_use):
         by_place[entry.fingerprint, entry.file].append(entry)
-    matches: dict[int, Match] = {}
+    matches: dict[int, MatchedFinding] = {}
     elsewhere: list[tuple[LocatedFinding, str, str]] = []
     for located in sorted(results.findings, key=lambda one: one.finding.action, reverse=True):
-        place = fingerprint(located.finding.identity), paths.of(located.file)
+        place = fingerprint(located.finding.identity), paths.name_in_baseline(located.file)
         if by_place.get(place):
-            matches[id(located)] = Match(located, by_place[place].pop())
+            matches[id(located)] = MatchedFinding(located, by_place[place].pop())
         else:
             elsewhere.append((located, *place))
-    movable: dict[str, list[Entry]] = defaultdict(list)
+    movable: dict[str, list[BaselineEntry]] = defaultdict(list)
     evaluated = _evaluated_files(results, paths)
     rest = [entry for left in by_place.values() for entry in left]
-    for entry in sorted(rest, key=_use_order):
+    for entry in sorted(rest, key=_order_of_use):
         if entry.file in evaluated or not paths.exists(entry.file):
             movable[entry.fingerprint].append(entry)
     used = set()
@@ -161,33 +161,33 @@ def _matches(
         if movable.get(mark):
             entry = movable[mark].pop()
             used.add(id(entry))
-            matches[id(located)] = Match(located, entry._replace(file=file), entry.file)
+            matches[id(located)] = MatchedFinding(located, entry._replace(file=file), entry.file)
     unused = sorted((e for e in rest if id(e) not in used), key=lambda entry: entry.line)
     return matches, unused
 
 
-def _use_order(entry: Entry) -> tuple[Action, int]:
+def _order_of_use(entry: BaselineEntry) -> tuple[Action, int]:
     """For lists that are used from the end: what accepts most, then what is first in the file."""
-    return ACTIONS[entry.level], -entry.line
+    return ACTION_BY_LEVEL[entry.level], -entry.line
 
 
-def _evaluated_files(results: Results, paths: Paths) -> Collection[str]:
+def _evaluated_files(results: Results, paths: BaselinePaths) -> Collection[str]:
     """The files of which every finding is known."""
     incomplete = {failed.file for failed in results.not_evaluated}
     incomplete |= {skipped.file for skipped in results.skipped}
-    return {paths.of(name) for name in results.file_names if name not in incomplete}
+    return {paths.name_in_baseline(name) for name in results.file_names if name not in incomplete}
 
 
-_UPDATE = "run gpuward baseline update"
+_UPDATE_ADVICE = "run gpuward baseline update"
 
 
 class Baseline(NamedTuple):
     """The baseline in the file called `name`."""
 
     name: str
-    entries: list[Entry]
+    entries: list[BaselineEntry]
 
-    def accept(
+    def drop_accepted(
         self,
         results: Results,
         policy_of: PolicyOf,
@@ -200,7 +200,7 @@ class Baseline(NamedTuple):
         evaluated; None stands for all.
         """
         entries = [one for one in self.entries if wanted is None or wanted(one.rule)]
-        found = compare(entries, results, Paths(self.name), policy_of, today)
+        found = compare_with_baseline(entries, results, BaselinePaths(self.name), policy_of, today)
         accepted = {id(match.located) for match in found.accepted}
         results.findings = [one for one in results.findings if id(one) not in accepted]
         results.baselined = len(accepted)
@@ -211,7 +211,7 @@ class Baseline(NamedTuple):
             results.remarks.append(Remark(level, self.name, entry.line, 1, message))
 
 
-def load(name: str) -> Baseline:
+def load_baseline(name: str) -> Baseline:
     """The baseline in the file called `name`. Raises UsageError if it is none."""
     return Baseline(name, read_baseline(name)[0])
 
@@ -219,40 +219,40 @@ def load(name: str) -> Baseline:
 class Complaint(NamedTuple):
     """An entry that does not fit, what to do about it, and the level of that."""
 
-    entry: Entry
+    entry: BaselineEntry
     message: str
     level: str = "warning"
 
 
-def complaints(found: Comparison) -> list[Complaint]:
+def complaints(found: BaselineComparison) -> list[Complaint]:
     """Each entry that does not fit its finding, and what to do about it, in the file's order."""
     return sorted(_complaints(found), key=lambda complaint: complaint.entry.line)
 
 
-def _complaints(found: Comparison) -> Iterator[Complaint]:
+def _complaints(found: BaselineComparison) -> Iterator[Complaint]:
     for entry in found.stale:
-        yield Complaint(entry, f"{_named(entry)} finds nothing any more: {_UPDATE}")
+        yield Complaint(entry, f"{_entry_text(entry)} finds nothing any more: {_UPDATE_ADVICE}")
     for _, entry, old in found.moved:
-        was = f"{_named(entry._replace(file=old))} is in {entry.file} now"
-        yield Complaint(entry, f"{was}: {_UPDATE}, which keeps reason and expiry", "note")
+        was = f"{_entry_text(entry._replace(file=old))} is in {entry.file} now"
+        yield Complaint(entry, f"{was}: {_UPDATE_ADVICE}, which keeps reason and expiry", "note")
     for _, entry, _ in found.expired:
         why = f"({entry.reason}) expired on {entry.expires}"
-        yield Complaint(entry, f"the entry for {_named(entry)} {why}")
+        yield Complaint(entry, f"the entry for {_entry_text(entry)} {why}")
     for located, entry, _ in found.worse:
         got_worse = f"({entry.reason}) got worse: {_level_change(located, entry)}"
-        yield Complaint(entry, f"{_named(entry)} {got_worse}")
+        yield Complaint(entry, f"{_entry_text(entry)} {got_worse}")
     for located, entry, _ in found.accepted:
         if located.level != entry.level:
-            better = f"{_named(entry)} got better: {_level_change(located, entry)}: {_UPDATE}"
-            yield Complaint(entry, better)
+            better = f"got better: {_level_change(located, entry)}: {_UPDATE_ADVICE}"
+            yield Complaint(entry, f"{_entry_text(entry)} {better}")
     for _, entry, _ in found.not_suppressible:
         why = f"the policy does not allow a baseline to suppress {entry.rule}: remove the entry"
         yield Complaint(entry, why)
 
 
-def _level_change(located: LocatedFinding, entry: Entry) -> str:
+def _level_change(located: LocatedFinding, entry: BaselineEntry) -> str:
     return f"its level is {located.level} now, and the entry accepts {entry.level}"
 
 
-def _named(entry: Entry) -> str:
+def _entry_text(entry: BaselineEntry) -> str:
     return f"{entry.rule} in {entry.file}, {entry.object}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeAlias
 
-from kubeyaml.patch import Patched, PatchError, patch
-from lint.evaluation import EvaluatedDocument, Evaluator, Item
+from kubeyaml.patch import PatchedText, PatchError, patch
+from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator
 from lint.fix.changes import edits_by_hand
 from policies.problems import did_you_mean
-from reports.findings import reported
-from reports.results import FixedFinding, InputNotEvaluated, NotFixed, Results
+from reports.findings import to_reported_finding
+from reports.results import FixedFinding, InputNotEvaluated, Results, UnfixedDocument
 from rules.base.json_values import Operation, Path
 from rules.catalog.index import CATALOG
 from rules.engine.bounds import TooManyStepsError
@@ -21,7 +21,7 @@ from rules.finding import Finding, FixScope
 from sources.manifests import File
 from sources.sources import Source, UsageError
 
-_COMMENT_MOVES = "a comment that suppresses a rule would then cover something else"
+_COMMENT_MOVES_REASON = "a comment that suppresses a rule would then cover something else"
 
 
 class FixedDocument(NamedTuple):
@@ -64,7 +64,7 @@ def fix_document(file: File, evaluator: Evaluator, item: EvaluatedDocument) -> F
     if item.comments.comments:
         again = _evaluated_again(file, evaluator, patched)
         if again is None or _results_differ(again.result, fixed.remaining):
-            raise NotFixedError(_COMMENT_MOVES, fixed.operations)
+            raise NotFixedError(_COMMENT_MOVES_REASON, fixed.operations)
         after = again
     return FixedDocument(patched.text, after, fixed.fixed)
 
@@ -79,15 +79,15 @@ def fix_finding(file: File, evaluator: Evaluator, item: EvaluatedDocument, findi
         raise NotFixedError("the fix changes nothing")
     again = _evaluated_again(file, evaluator, patched)
     if again is None or again.result.suppressed != item.result.suppressed:
-        raise NotFixedError(_COMMENT_MOVES, fixed.operations)
-    if _count(again, finding) >= _count(item, finding):
+        raise NotFixedError(_COMMENT_MOVES_REASON, fixed.operations)
+    if _count_of_finding(again, finding) >= _count_of_finding(item, finding):
         raise NotFixedError("the fix needs that of another finding", fixed.operations)
     return patched.text
 
 
 def _fixed_text(
     file: File, evaluator: Evaluator, item: EvaluatedDocument, only: Finding | None = None
-) -> tuple[FixResult, Patched | None]:
+) -> tuple[FixResult, PatchedText | None]:
     if file.source.text != file.original.text:
         raise NotFixedError("the file writes characters as pairs of escapes, as in \\ud83d")
     try:
@@ -104,7 +104,7 @@ def _fixed_text(
 
 
 def _evaluated_again(
-    file: File, evaluator: Evaluator, patched: Patched
+    file: File, evaluator: Evaluator, patched: PatchedText
 ) -> EvaluatedDocument | None:
     new = File(file.source._replace(text=patched.text))
     again = evaluator.evaluate(new, patched.document)
@@ -116,7 +116,7 @@ def _results_differ(one: EvaluationResult, other: EvaluationResult) -> bool:
     return identities[0] != identities[1] or one.suppressed != other.suppressed
 
 
-def _count(item: EvaluatedDocument, finding: Finding) -> int:
+def _count_of_finding(item: EvaluatedDocument, finding: Finding) -> int:
     return sum(other.identity == finding.identity for other in item.result.findings)
 
 
@@ -124,35 +124,35 @@ class FixedText(NamedTuple):
     """The text of a file before and after its fixes, cut where documents begin and end."""
 
     source: Source
-    pieces: list[tuple[str, str]]
+    old_and_new_pieces: list[tuple[str, str]]
 
     @property
     def new(self) -> str:
         """The whole new text."""
-        return "".join(new for _, new in self.pieces)
+        return "".join(new for _, new in self.old_and_new_pieces)
 
     @property
     def is_changed(self) -> bool:
         """Whether there is anything to write."""
-        return any(old != new for old, new in self.pieces)
+        return any(old != new for old, new in self.old_and_new_pieces)
 
 
 class WriteError(Exception):
     """A file that could not be written; the message says why."""
 
 
-Deliver: TypeAlias = Callable[[FixedText], bool]
+DeliverText: TypeAlias = Callable[[FixedText], bool]
 """Takes the text of a file, changed or not, and says whether the file has it now.
 
 May raise WriteError.
 """
 
 
-class _Outcome(NamedTuple):
+class _DocumentOutcome(NamedTuple):
     """A document before and after its fixes, and where it is in the new text."""
 
-    before: Item
-    after: Item
+    before: DocumentResult
+    after: DocumentResult
     shift: int
     lines: int
     fixed: tuple[FixedFinding, ...] = ()
@@ -161,12 +161,12 @@ class _Outcome(NamedTuple):
 class Fixer:
     """Fixes files one after the other, and gives their new texts to `deliver`."""
 
-    def __init__(self, deliver: Deliver) -> None:
+    def __init__(self, deliver: DeliverText) -> None:
         self._deliver = deliver
 
     def fix_file(
         self, file: File, evaluator: Evaluator, results: Results
-    ) -> Iterator[tuple[File, Item]]:
+    ) -> Iterator[tuple[File, DocumentResult]]:
         """Fix what can be fixed in `file`; then yield what remains, with the file as it is now."""
         editing = _FileEditing(file, evaluator)
         for item in evaluator.evaluate_file(file):
@@ -192,7 +192,7 @@ class Fixer:
             return False
 
 
-def _with_new_line(item: Item, lines: int) -> Item:
+def _with_new_line(item: DocumentResult, lines: int) -> DocumentResult:
     """`item` with its line in the new text; the offsets of documents are shifted with the file."""
     return item if isinstance(item, EvaluatedDocument) else item._replace(line=item.line + lines)
 
@@ -201,9 +201,9 @@ class _FileEditing:
     """The new text of one file, as far as its documents have been fixed."""
 
     def __init__(self, file: File, evaluator: Evaluator) -> None:
-        self.outcomes: list[_Outcome] = []
+        self.outcomes: list[_DocumentOutcome] = []
         # Each with how many lines it moves down when the file is written.
-        self.not_fixed: list[tuple[NotFixed, int]] = []
+        self.not_fixed: list[tuple[UnfixedDocument, int]] = []
         self._file = file
         self._evaluator = evaluator
         self._pieces: list[tuple[str, str]] = []
@@ -216,14 +216,14 @@ class _FileEditing:
         rest = self._file.source.text[self._copied :]
         return FixedText(self._file.source, [*self._pieces, (rest, rest)])
 
-    def add(self, item: Item) -> None:
+    def add(self, item: DocumentResult) -> None:
         """Fix the next document of the file, if it can be fixed."""
-        outcome = _Outcome(item, item, self._shift, self._lines)
+        outcome = _DocumentOutcome(item, item, self._shift, self._lines)
         if isinstance(item, EvaluatedDocument) and any(f.fixable for f in item.result.findings):
             outcome = self._fixed(item) or outcome
         self.outcomes.append(outcome)
 
-    def _fixed(self, item: EvaluatedDocument) -> _Outcome | None:
+    def _fixed(self, item: EvaluatedDocument) -> _DocumentOutcome | None:
         try:
             fixed = fix_document(self._file, self._evaluator, item)
         except NotFixedError as error:
@@ -240,15 +240,17 @@ class _FileEditing:
         self._shift += len(fixed.text) - len(old)
         self._lines += fixed.text.count("\n") - old.count("\n")
         name = self._file.source.name
-        findings = tuple(FixedFinding(name, reported(finding)) for finding in fixed.fixed)
-        return _Outcome(item, fixed.after, start, lines, findings)
+        findings = tuple(
+            FixedFinding(name, to_reported_finding(finding)) for finding in fixed.fixed
+        )
+        return _DocumentOutcome(item, fixed.after, start, lines, findings)
 
     def _refuse(self, item: EvaluatedDocument, error: NotFixedError) -> None:
-        span = self._file.locate(item.document, error.path)
+        span = self._file.span_of_path(item.document, error.path)
         rules = sorted({finding.rule for finding in item.result.findings if finding.fixable})
         by_hand = tuple(edits_by_hand(error.operations))
         where = (self._file.source.name, span.line, span.column)
-        refused = NotFixed(*where, tuple(rules), error.reason, by_hand)
+        refused = UnfixedDocument(*where, tuple(rules), error.reason, by_hand)
         self.not_fixed.append((refused, self._lines))
 
 
@@ -267,7 +269,7 @@ def select_fixes(rule_set: RuleSet, names: Collection[str], *, unsafe: bool) -> 
     def scope(active: ActiveRule) -> FixScope:
         if names and active.rule.name not in names:
             return FixScope.NONE
-        return FixScope.ALL if unsafe and active.scope is FixScope.SAFE else active.scope
+        return FixScope.ALL if unsafe and active.fix_scope is FixScope.SAFE else active.fix_scope
 
-    rules = tuple(active._replace(scope=scope(active)) for active in rule_set.rules)
+    rules = tuple(active._replace(fix_scope=scope(active)) for active in rule_set.rules)
     return rule_set._replace(rules=rules)

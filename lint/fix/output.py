@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple, Self, TextIO
 
-from lint.fix.changes import Change, changes, split_lines
+from lint.fix.changes import LineChange, changed_lines, split_lines
 from lint.fix.fixer import FixedText, Fixer, WriteError
 from sources.containment import is_inside
 from sources.sources import UsageError
@@ -34,7 +34,7 @@ def write_file(text: FixedText) -> bool:
     if not text.is_changed:
         return True
     try:
-        target = _target(text.source.name)
+        target = _file_to_write(text.source.name)
         status = os.stat(target)
         if not stat.S_ISREG(status.st_mode):
             raise WriteError("not a regular file")
@@ -46,7 +46,7 @@ def write_file(text: FixedText) -> bool:
     return True
 
 
-def _target(name: str) -> str:
+def _file_to_write(name: str) -> str:
     """The file to write: `name` itself, or what it links to.
 
     A link must not lead out of the working folder or, if it is elsewhere, out of its own folder.
@@ -148,7 +148,7 @@ class StandardStreams:
             shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
 
 
-_CONTEXT = 3
+_CONTEXT_LINES = 3
 
 
 def diff_writer(out: TextIO) -> Callable[[FixedText], bool]:
@@ -171,12 +171,12 @@ def unified_diff(text: FixedText) -> Iterator[str]:
     old, new = split_lines(text.source.text), split_lines(text.new)
     yield f"--- {text.source.name}"
     yield f"+++ {text.source.name}"
-    for hunk in _hunks(list(changes(text.pieces))):
+    for hunk in _hunks(list(changed_lines(text.old_and_new_pieces))):
         before, after = hunk[0].start, hunk[-1].end
-        start, stop = max(before - _CONTEXT, 0), min(after + _CONTEXT, len(old))
+        start, stop = max(before - _CONTEXT_LINES, 0), min(after + _CONTEXT_LINES, len(old))
         new_start = hunk[0].new_start - (before - start)
         new_stop = hunk[-1].new_end + (stop - after)
-        yield f"@@ -{_range(start, stop)} +{_range(new_start, new_stop)} @@"
+        yield f"@@ -{_hunk_range(start, stop)} +{_hunk_range(new_start, new_stop)} @@"
         done = start
         for change in hunk:
             yield from _with_mark(" ", old[done : change.start])
@@ -193,17 +193,17 @@ def _with_mark(mark: str, lines: list[str]) -> Iterator[str]:
             yield "\\ No newline at end of file"
 
 
-def _range(start: int, stop: int) -> str:
+def _hunk_range(start: int, stop: int) -> str:
     """The first line and the number of lines; no lines stand behind the line before them."""
     first = start + 1 if stop > start else start
     return f"{first}" if stop == start + 1 else f"{first},{stop - start}"
 
 
-def _hunks(found: list[Change]) -> Iterator[list[Change]]:
+def _hunks(found: list[LineChange]) -> Iterator[list[LineChange]]:
     """Changes that are so near that their context would overlap or touch."""
-    hunk: list[Change] = []
+    hunk: list[LineChange] = []
     for change in found:
-        if hunk and change.start - hunk[-1].end > 2 * _CONTEXT:
+        if hunk and change.start - hunk[-1].end > 2 * _CONTEXT_LINES:
             yield hunk
             hunk = []
         hunk.append(change)
@@ -211,7 +211,7 @@ def _hunks(found: list[Change]) -> Iterator[list[Change]]:
         yield hunk
 
 
-class Mode(NamedTuple):
+class FixOutput(NamedTuple):
     """The fixer, the stream for the report, and the standard streams if their text is fixed."""
 
     fixer: Fixer
@@ -219,22 +219,24 @@ class Mode(NamedTuple):
     streams: StandardStreams | None = None
 
 
-def start(paths: Collection[str], out: TextIO, *, diff: bool, staged: bool) -> Mode:
+def choose_fix_output(
+    paths: Collection[str], out: TextIO, *, diff: bool, staged: bool
+) -> FixOutput:
     """How to fix `paths`, or what is staged.
 
     What came from standard input goes to standard output, and the report then to standard error.
     Raises UsageError for standard input together with files.
     """
     if diff:
-        return Mode(Fixer(diff_writer(out)), out)
+        return FixOutput(Fixer(diff_writer(out)), out)
     if staged:
-        return Mode(Fixer(_write_staged), out)
+        return FixOutput(Fixer(_write_staged), out)
     if "-" not in paths:
-        return Mode(Fixer(write_file), out)
+        return FixOutput(Fixer(write_file), out)
     if len(paths) > 1:
         raise UsageError("standard input cannot be fixed together with files")
     streams = StandardStreams()
-    return Mode(Fixer(streams.write), sys.stderr, streams)
+    return FixOutput(Fixer(streams.write), sys.stderr, streams)
 
 
 def _write_staged(text: FixedText) -> bool:
@@ -266,5 +268,8 @@ def _is_as_staged(name: str) -> bool:
 def _with_carriage_returns(text: FixedText) -> FixedText:
     """The same text as git writes it to disk with `core.autocrlf`, or as `.gitattributes` says."""
     source = text.source._replace(text=text.source.text.replace("\n", "\r\n"))
-    pieces = [(old.replace("\n", "\r\n"), new.replace("\n", "\r\n")) for old, new in text.pieces]
+    pieces = [
+        (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))
+        for old, new in text.old_and_new_pieces
+    ]
     return FixedText(source, pieces)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from lint.evaluation import EvaluatedDocument, Evaluator, Suggest
+from lint.evaluation import EvaluatedDocument, Evaluator, SuggestEdits
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.fixer import NotFixedError, fix_finding
 from reports.findings import SuggestedEdit
@@ -16,7 +16,7 @@ _MAX_SUGGESTIONS = 50
 _MAX_CHARACTERS = 1_000_000
 
 
-def suggester(*, notes: bool) -> Suggest:
+def edit_suggester(*, notes: bool) -> SuggestEdits:
     """Finds the edits for each finding of a document, for notes only if a report shows them."""
     return partial(_suggestions, notes=notes)
 
@@ -38,7 +38,11 @@ def _suggestions(
         edits = suggestion(file, evaluator, item, finding) if is_wanted and left else ()
         left -= is_wanted and left > 0
         yield tuple(
-            SuggestedEdit(*_position(file, edit.start), *_position(file, edit.end), edit.text)
+            SuggestedEdit(
+                *_line_column_and_byte(file, edit.start),
+                *_line_column_and_byte(file, edit.end),
+                edit.text,
+            )
             for edit in edits
         )
 
@@ -55,7 +59,7 @@ def suggestion(
     return tuple(text_edits(file.source.text[start:end], new, start))
 
 
-def _position(file: File, offset: int) -> tuple[int, int, int]:
+def _line_column_and_byte(file: File, offset: int) -> tuple[int, int, int]:
     """Line and column of `offset` in the text, and the column in bytes."""
     line, column = file.position(offset)
     before = file.source.text[offset - column + 1 : offset]

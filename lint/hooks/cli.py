@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from lint.hooks import pre_commit, pre_receive
-from lint.options import parser as lint_parser
+from lint.options import lint_parser
 from policies.loading import PolicyError
 from sources.sources import UsageError
 from terminal import CommandParser, printable, write_error
@@ -82,7 +82,7 @@ def _uninstall(_options: argparse.Namespace, _lint_options: list[str]) -> int:
 
 
 def _receive(options: argparse.Namespace, _lint_options: list[str]) -> int:
-    return pre_receive.judge(options, sys.stdin.buffer, sys.stdout)
+    return pre_receive.judge_pushes(options, sys.stdin.buffer, sys.stdout)
 
 
 def _fail(error: Exception, status: int) -> int:

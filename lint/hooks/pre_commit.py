@@ -11,8 +11,8 @@ from contextlib import suppress
 from sources.git.command import git_line, repository_root
 from sources.sources import UsageError
 
-_MARK = "# Written by `gpuward hook install`; `gpuward hook uninstall` removes it."
-_SCRIPT = """\
+_HOOK_MARK = "# Written by `gpuward hook install`; `gpuward hook uninstall` removes it."
+_HOOK_SCRIPT = """\
 #!/bin/sh
 {mark}
 python={python}
@@ -31,17 +31,17 @@ def install(command: list[str]) -> str:
     Raises UsageError outside of a repository, or if the hook cannot be written, and
     ForeignHookError.
     """
-    path = _path()
+    path = _hook_path()
     line = shlex.join(command)
-    if os.path.lexists(path) and not _is_ours(path):
+    if os.path.lexists(path) and not _is_own_hook(path):
         raise ForeignHookError(
             f"{path} is there, and gpuward did not write it; add this line to it:\n"
             f"  gpuward {line} || exit $?"
         )
-    script = _SCRIPT.format(mark=_MARK, python=shlex.quote(sys.executable), command=line)
+    script = _HOOK_SCRIPT.format(mark=_HOOK_MARK, python=shlex.quote(sys.executable), command=line)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _write(path, script)
+        _write_hook(path, script)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"{path}: the hook cannot be written: {why}") from error
@@ -54,10 +54,10 @@ def uninstall() -> str | None:
     Raises UsageError outside of a repository, or if the hook cannot be removed, and
     ForeignHookError.
     """
-    path = _path()
+    path = _hook_path()
     if not os.path.lexists(path):
         return None
-    if not _is_ours(path):
+    if not _is_own_hook(path):
         raise ForeignHookError(f"{path} stays: gpuward did not write it")
     try:
         os.unlink(path)
@@ -67,7 +67,7 @@ def uninstall() -> str | None:
     return path
 
 
-def _path() -> str:
+def _hook_path() -> str:
     """Where git looks for the hook: as core.hooksPath says, or in the common folder."""
     top = repository_root()
     configured = git_line("config", "--type=path", "--default", "", "--get", "core.hooksPath")
@@ -76,16 +76,16 @@ def _path() -> str:
     return os.path.normpath(os.path.join(base, folder, "pre-commit"))
 
 
-def _is_ours(path: str) -> bool:
+def _is_own_hook(path: str) -> bool:
     """Whether the file at `path` is a hook of gpuward, and no link to one."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return not os.path.islink(path) and _MARK in file.read(1024).splitlines()[:2]
+            return not os.path.islink(path) and _HOOK_MARK in file.read(1024).splitlines()[:2]
     except OSError:
         return False
 
 
-def _write(path: str, script: str) -> None:
+def _write_hook(path: str, script: str) -> None:
     """Write the script, all or nothing, and such that git can run it."""
     descriptor, temporary = tempfile.mkstemp(prefix=".gpuward-", dir=os.path.dirname(path))
     try:

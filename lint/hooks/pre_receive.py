@@ -17,17 +17,17 @@ from typing import BinaryIO, NamedTuple, TextIO
 from lint.linter import Linter, reduce_garbage_collection
 from policies.loading import load_policy_file
 from policies.policy import Policy
-from reports.formats import Style, Writer
+from reports.formats import ReportStyle, WriteReport
 from reports.results import Results
 from rules.profile.context import Context
 from sources.git.changes import changed_sources
 from sources.git.command import GitError, git_line
-from sources.git.trees import Blobs, GitTree, commit_entries
+from sources.git.trees import BlobReader, GitTree, commit_entries
 from sources.paths import Exclusion
 from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
 
-_REPEAT = 1.0  # seconds; Python drops what is raised in a finalizer
+_REPEAT_SECONDS = 1.0  # seconds; Python drops what is raised in a finalizer
 
 
 class OutOfTimeError(BaseException):
@@ -44,8 +44,8 @@ def time_limit(seconds: float) -> Iterator[None]:
     if not hasattr(signal, "setitimer"):
         yield
         return
-    before = signal.signal(signal.SIGALRM, _raise)
-    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT)
+    before = signal.signal(signal.SIGALRM, _raise_out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_SECONDS)
     try:
         yield
     finally:
@@ -53,15 +53,15 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _raise(_signal: int, _frame: FrameType | None) -> None:
+def _raise_out_of_time(_signal: int, _frame: FrameType | None) -> None:
     raise OutOfTimeError
 
 
 MAX_REFS = 100
 MAX_MANIFESTS = 20_000
-MAX_CHARACTERS = 64 * 1024 * 1024
-DEFAULT_TIMEOUT = 60.0  # seconds
-MAX_TIMEOUT = 86_400.0
+MAX_PUSHED_CHARACTERS = 64 * 1024 * 1024
+DEFAULT_TIMEOUT_SECONDS = 60.0  # seconds
+MAX_TIMEOUT_SECONDS = 86_400.0
 DESCRIPTION = """\
 Evaluate the manifests that a push changes, as a pre-receive hook of a Git server, which gives
 the old commit, the new commit and the name of each ref on standard input. The changes of a
@@ -70,9 +70,11 @@ this: the policy is the one that --policy names, or the default one."""
 EPILOG = """\
 exit status: 0 the push may pass, 1 findings at or above --fail-on,
 2 wrong usage or a policy that cannot be used, 3 something could not be evaluated"""
-_MAX_LINE = 64 * 1024
-_NAME = b"([0-9a-f]{40}|[0-9a-f]{64})"
-_LINE = re.compile(_NAME + b" " + _NAME + b" ([^\n]+)\n?").fullmatch
+_MAX_LINE_BYTES = 64 * 1024
+_OBJECT_NAME_PATTERN = b"([0-9a-f]{40}|[0-9a-f]{64})"
+_MATCH_LINE = re.compile(
+    _OBJECT_NAME_PATTERN + b" " + _OBJECT_NAME_PATTERN + b" ([^\n]+)\n?"
+).fullmatch
 
 
 class Push(NamedTuple):
@@ -94,25 +96,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
-        type=_seconds,
-        default=DEFAULT_TIMEOUT,
+        type=_parse_seconds,
+        default=DEFAULT_TIMEOUT_SECONDS,
         help="refuse a push that takes longer; default: %(default)g. Choose less than the time "
         "after which the server ends hooks",
     )
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds <= MAX_TIMEOUT:
-        why = f"{text}: expected seconds, more than 0 and at most {MAX_TIMEOUT:g}"
+    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        why = f"{text}: expected seconds, more than 0 and at most {MAX_TIMEOUT_SECONDS:g}"
         raise argparse.ArgumentTypeError(why)
     return seconds
 
 
-def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
+def judge_pushes(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
     """Judge each ref in the lines of `pushed`, and report to `out`; the exit status.
 
     Raises PolicyError, and UsageError for lines that no Git server writes.
@@ -125,7 +127,7 @@ def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
             git_line("rev-parse", "--git-dir")  # an error once, rather than for each ref
             for push in _pushes(pushed):
                 place = push.ref
-                status = max(status, _judge(push, policy, options, out))
+                status = max(status, _judge_push(push, policy, options, out))
     except OutOfTimeError:
         why = f"evaluating this push took more than {options.timeout:g} seconds"
         remedy = "push fewer changes at once, or raise --timeout in the server's hook"
@@ -134,46 +136,48 @@ def judge(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
     return status
 
 
-def _judge(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO) -> int:
+def _judge_push(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO) -> int:
     """Judge one ref, and report to `out` unless it may pass; the exit status."""
     if not push.new.strip("0"):
         return 0  # the ref is deleted
     try:
-        results = _evaluate(push, policy, options)
+        results = _evaluate_push(push, policy, options)
     except GitError as error:
         out.write(printable(f"gpuward: {push.ref}: not evaluated: {error}") + "\n")
         return 3
-    status = results.status(options.fail_on)
+    status = results.exit_status(options.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
-        writer: Writer = import_module(f"reports.formats.{options.output}").write
-        writer(report, results, Style(notes=options.fail_on == "note", fail_on=options.fail_on))
+        writer: WriteReport = import_module(f"reports.formats.{options.output}").write
+        writer(
+            report, results, ReportStyle(notes=options.fail_on == "note", fail_on=options.fail_on)
+        )
         out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status
 
 
 def _pushes(pushed: BinaryIO) -> Iterator[Push]:
-    for number, line in enumerate(iter(lambda: pushed.readline(_MAX_LINE), b"")):
+    for number, line in enumerate(iter(lambda: pushed.readline(_MAX_LINE_BYTES), b"")):
         if number == MAX_REFS:
             raise UsageError(f"more than {MAX_REFS} refs: push them in parts")
-        match = _LINE(line)
+        match = _MATCH_LINE(line)
         if not match:
             raise UsageError("each line of standard input must be: OLD NEW REF")
         yield Push(*map(os.fsdecode, match.groups()))
 
 
-def _evaluate(push: Push, policy: Policy, options: argparse.Namespace) -> Results:
+def _evaluate_push(push: Push, policy: Policy, options: argparse.Namespace) -> Results:
     """What the rules say about the manifests that `push` changes. Raises GitError."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=options.namespace)
     if not _has_tree(push.new):
         return Results()  # a tag of a file
-    base = push.old if push.old.strip("0") else _base(push.new)
+    base = push.old if push.old.strip("0") else _merge_base(push.new)
     before = commit_entries(base) if base and _has_tree(base) else {}
-    with Blobs() as blobs:
+    with BlobReader() as blobs:
         tree = GitTree(os.getcwd(), commit_entries(push.new), blobs)
         linter = Linter(policy, context, policy_file=options.policy or "", tree=tree)
-        linter.evaluate(_bounded(changed_sources(tree, before, Exclusion(options.exclude))))
+        linter.evaluate(_within_bounds(changed_sources(tree, before, Exclusion(options.exclude))))
         linter.finish()
     return linter.results
 
@@ -183,7 +187,7 @@ def _has_tree(name: str) -> bool:
     return git_line("cat-file", "-t", f"{name}^{{}}") in {"commit", "tree"}
 
 
-def _base(new: str) -> str:
+def _merge_base(new: str) -> str:
     """Where `new` left the default branch; empty if it has nothing in common with it."""
     try:
         return git_line("merge-base", "HEAD", new)
@@ -191,17 +195,17 @@ def _base(new: str) -> str:
         return ""
 
 
-def _bounded(
+def _within_bounds(
     inputs: Iterator[Source | SkippedSource | UnreadableSource],
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The inputs up to the bounds of one push; beyond them, the rest is not evaluated."""
     characters = 0
     for number, item in enumerate(inputs):
         characters += len(item.text) if isinstance(item, Source) else 0
-        if number >= MAX_MANIFESTS or characters > MAX_CHARACTERS:
+        if number >= MAX_MANIFESTS or characters > MAX_PUSHED_CHARACTERS:
             why = (
                 f"and all after it: a push may change {MAX_MANIFESTS} manifests with "
-                f"{MAX_CHARACTERS >> 20} MiB; push in parts"
+                f"{MAX_PUSHED_CHARACTERS >> 20} MiB; push in parts"
             )
             yield UnreadableSource(item.name, why)
             return

@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import redirect_stdout
 
-from lint.language_server.policies import Settings
+from lint.language_server.policies import EditorSettings
 from lint.language_server.server import create_server
 from policies.loading import POLICY_FILE
 from terminal import CommandParser
@@ -45,7 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Serve one editor on standard input and output until it closes them; the exit status."""
     options = make_parser().parse_args(arguments)
-    settings = Settings(
+    settings = EditorSettings(
         policy=options.policy,
         profiles=tuple(options.profile),
         namespace=options.namespace,

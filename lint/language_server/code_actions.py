@@ -16,13 +16,13 @@ from lsprotocol.types import (
 
 from lint.evaluation import EvaluatedDocument
 from lint.fix.changes import TextEdit
-from lint.language_server.diagnostics import Analysis, FoundHere, Positions, range_of
+from lint.language_server.diagnostics import Analysis, FindingInText, Positions, range_of
 from sources.manifests import File, UnparsedDocument
 
-_TRIED_REASON = "a reason"
+_TRIAL_REASON = "a reason"
 
 
-def suppression(analysis: Analysis, found: FoundHere) -> TextEdit | None:
+def suppression_edit(analysis: Analysis, found: FindingInText) -> TextEdit | None:
     """The edit that adds a comment, in which only the reason is missing.
 
     Until somebody writes the reason, the comment has no effect. None if the policy forbids the
@@ -44,8 +44,8 @@ def suppression(analysis: Analysis, found: FoundHere) -> TextEdit | None:
         TextEdit(line_end, line_end, f" {comment}"),
         TextEdit(line_start, line_start, f"{indentation}{comment}{line_break}"),
     ):
-        tried = edit.text.replace(comment, f"{comment}{_TRIED_REASON}")
-        if _suppresses(found, edit._replace(text=tried)):
+        tried = edit.text.replace(comment, f"{comment}{_TRIAL_REASON}")
+        if _edit_suppresses(found, edit._replace(text=tried)):
             return edit
     return None
 
@@ -56,7 +56,7 @@ def _line_end(text: str, offset: int) -> int:
     return end - (text[end - 1 : end] == "\r")
 
 
-def _suppresses(found: FoundHere, edit: TextEdit) -> bool:
+def _edit_suppresses(found: FindingInText, edit: TextEdit) -> bool:
     """Whether the text after `edit` has the same values, and the finding is suppressed."""
     before, text = found.item, found.file.source.text
     start, end = before.document.start, before.document.end
@@ -91,20 +91,20 @@ def code_actions(
     """The actions for the findings on the lines of a range, and that which fixes all."""
     wanted = [_kind_name(kind) for kind in params.context.only or ()]
     actions: list[CodeAction] = []
-    if _wants(wanted, CodeActionKind.QuickFix):
-        here = islice(_found_on(analysis, positions, params.range), _MAX_FINDINGS)
+    if _wants_kind(wanted, CodeActionKind.QuickFix):
+        here = islice(_findings_on_lines(analysis, positions, params.range), _MAX_FINDINGS)
         for one in here:
             actions += _quick_fixes(
                 analysis, one, _diagnostics_at_cursor(one, params, positions), make_edit
             )
     is_short = len(analysis.text) <= _MAX_CHARACTERS
-    if _wants(wanted, FIX_ALL) and (wanted or is_short) and (edits := analysis.fix_all()):
+    if _wants_kind(wanted, FIX_ALL) and (wanted or is_short) and (edits := analysis.fix_all()):
         title = "gpuward: make all safe fixes in this file"
         actions.append(CodeAction(title, FIX_ALL, edit=make_edit(edits)))
     return actions
 
 
-def _wants(wanted: Sequence[str], kind: str) -> bool:
+def _wants_kind(wanted: Sequence[str], kind: str) -> bool:
     """Whether an editor that asks for these kinds, or for all if there are none, takes `kind`."""
     name = _kind_name(kind)
     return not wanted or any(name == one or name.startswith(f"{one}.") for one in wanted)
@@ -114,7 +114,9 @@ def _kind_name(kind: CodeActionKind | str) -> str:
     return kind.value if isinstance(kind, CodeActionKind) else kind
 
 
-def _found_on(analysis: Analysis, positions: Positions, lines: Range) -> Iterator[FoundHere]:
+def _findings_on_lines(
+    analysis: Analysis, positions: Positions, lines: Range
+) -> Iterator[FindingInText]:
     for found in analysis.found:
         place = range_of(found, positions)
         if place.start.line <= lines.end.line and lines.start.line <= place.end.line:
@@ -122,7 +124,7 @@ def _found_on(analysis: Analysis, positions: Positions, lines: Range) -> Iterato
 
 
 def _diagnostics_at_cursor(
-    found: FoundHere, params: CodeActionParams, positions: Positions
+    found: FindingInText, params: CodeActionParams, positions: Positions
 ) -> list[Diagnostic]:
     """The diagnostics of the finding, among those that the editor has at the cursor."""
     place, rule = range_of(found, positions), found.finding.rule
@@ -130,7 +132,7 @@ def _diagnostics_at_cursor(
 
 
 def _quick_fixes(
-    analysis: Analysis, found: FoundHere, diagnostics: list[Diagnostic], make_edit: MakeEdit
+    analysis: Analysis, found: FindingInText, diagnostics: list[Diagnostic], make_edit: MakeEdit
 ) -> Iterator[CodeAction]:
     rule, fix = found.finding.rule, found.finding.fix
     if fix and (edits := analysis.fix(found)):
@@ -142,7 +144,7 @@ def _quick_fixes(
             is_preferred=fix.safe or None,
             edit=make_edit(edits),
         )
-    if edit := suppression(analysis, found):
+    if edit := suppression_edit(analysis, found):
         yield CodeAction(
             f"{rule}: add a comment that suppresses it; write the reason behind it",
             CodeActionKind.QuickFix,

@@ -23,11 +23,11 @@ from lint.evaluation import EvaluatedDocument, Evaluator
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.fixer import FixedText, Fixer, select_fixes
 from lint.fix.suggestions import suggestion
-from lint.language_server.policies import Policies, Settings
+from lint.language_server.policies import EditorPolicies, EditorSettings
 from lint.linter import Linter
 from policies.loading import PolicyError, load_policy, read_policy_file
 from reports.findings import LocatedFinding, SuggestedEdit, locate_finding
-from reports.formats import rule_page
+from reports.formats import rule_page_url
 from reports.results import Results
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Finding
@@ -38,7 +38,7 @@ from sources.sources import DISK, Source, source_of
 from terminal import printable
 
 
-class FoundHere(NamedTuple):
+class FindingInText(NamedTuple):
     """A finding in a text, and what is needed to fix it."""
 
     located: LocatedFinding
@@ -56,11 +56,16 @@ class Analysis:
     """
 
     def __init__(
-        self, name: str, text: str, policy: FoundPolicy | None, settings: Settings, problem: str
+        self,
+        name: str,
+        text: str,
+        policy: FoundPolicy | None,
+        settings: EditorSettings,
+        problem: str,
     ) -> None:
         self.text = text
         self.problem = problem
-        self.found: list[FoundHere] = []
+        self.found: list[FindingInText] = []
         self.results = Results()
         self._policy = policy
         self._notes = settings.notes
@@ -76,7 +81,7 @@ class Analysis:
                 self._context,
                 rules=rules,
                 policy_file=policy.file,
-                suggest=self._keep,
+                suggest=self._keep_findings,
             )
             linter.evaluate([self._source])
             self.results = linter.results
@@ -86,7 +91,7 @@ class Analysis:
         rules = self._policy.policy.rule_set().rules if self._policy else ()
         return next((active for active in rules if active.rule.name == name), None)
 
-    def fix(self, found: FoundHere) -> tuple[TextEdit, ...]:
+    def fix(self, found: FindingInText) -> tuple[TextEdit, ...]:
         """The edits that fix one finding; none if it cannot be fixed."""
         if not found.finding.fixable:
             return ()
@@ -106,23 +111,25 @@ class Analysis:
         linter.evaluate([self._source])
         edits: list[TextEdit] = []
         start = 0
-        for old, new in (piece for text in texts for piece in text.pieces):
+        for old, new in (piece for text in texts for piece in text.old_and_new_pieces):
             edits += text_edits(old, new, start) if old != new else ()
             start += len(old)
         return edits
 
-    def _keep(
+    def _keep_findings(
         self, file: File, evaluator: Evaluator, item: EvaluatedDocument
     ) -> Iterable[tuple[SuggestedEdit, ...]]:
         """Keep a document for the fixes that a user may ask for; no edits until then."""
         for finding in item.result.findings:
             located = locate_finding(file, item.document, finding)
             if located.level != "note" or self._notes:
-                self.found.append(FoundHere(located, finding, file, evaluator, item))
+                self.found.append(FindingInText(located, finding, file, evaluator, item))
         return ()
 
 
-def analyze(name: str, text: str, folder: str, policies: Policies, settings: Settings) -> Analysis:
+def analyze(
+    name: str, text: str, folder: str, policies: EditorPolicies, settings: EditorSettings
+) -> Analysis:
     """Evaluate `text`, the file called `name`, by its policy; `folder` is open in the editor."""
     try:
         found = policies.find(name, folder)
@@ -133,9 +140,9 @@ def analyze(name: str, text: str, folder: str, policies: Policies, settings: Set
 
 
 # The protocol knows more line breaks than YAML, and fewer than Python's splitlines.
-_LINE_BREAK = re.compile(r"\r\n|\n|\r")
+_LINE_BREAK_PATTERN = re.compile(r"\r\n|\n|\r")
 # Characters that take more than one unit; one pattern for each further unit.
-_WIDE = {
+_WIDE_CHARACTERS_BY_ENCODING = {
     PositionEncodingKind.Utf8: (
         "[\x80-\U0010ffff]",
         "[\u0800-\U0010ffff]",
@@ -154,23 +161,25 @@ class Positions:
 
     def __init__(self, text: str, encoding: PositionEncodingKind | str) -> None:
         self._text = text
-        self._starts = [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
+        self._starts = [0, *(match.end() for match in _LINE_BREAK_PATTERN.finditer(text))]
         # Reports count only these as ends of lines.
         self._line_feeds = [0, *(match.end() for match in re.finditer("\n", text))]
-        patterns = () if text.isascii() else _WIDE[PositionEncodingKind(encoding)]
+        patterns = (
+            () if text.isascii() else _WIDE_CHARACTERS_BY_ENCODING[PositionEncodingKind(encoding)]
+        )
         self._wide = [
             array("I", (match.start() for match in re.finditer(pattern, text)))
             for pattern in patterns
         ]
 
-    def at(self, offset: int) -> Position:
+    def position_at(self, offset: int) -> Position:
         """The position of the character at `offset`."""
         line = bisect_right(self._starts, offset) - 1
         return Position(line, self._units(self._starts[line], offset))
 
-    def between(self, start: int, end: int) -> Range:
+    def range_between(self, start: int, end: int) -> Range:
         """The range between two offsets."""
-        return Range(self.at(start), self.at(end))
+        return Range(self.position_at(start), self.position_at(end))
 
     def offset(self, position: Position) -> int:
         """The offset of a position; of one behind the end of its line, the end of the line."""
@@ -185,7 +194,7 @@ class Positions:
         """The range from a line and a column, as reports count them, to the end of the line."""
         first = self._line_feeds[min(line, len(self._line_feeds)) - 1]
         start = min(first + column - 1, len(self._text))
-        return self.between(start, max(start, self.line_end(self.at(start).line)))
+        return self.range_between(start, max(start, self.line_end(self.position_at(start).line)))
 
     def line_start(self, line: int) -> int:
         """The offset of the first character of a line, whose number counts from 0."""
@@ -204,7 +213,7 @@ class Positions:
         return end - start + sum(further)
 
 
-SOURCE = "gpuward"
+DIAGNOSTIC_SOURCE = "gpuward"
 # Editors get slow with more.
 _MAX_DIAGNOSTICS = 1_000
 _SEVERITIES = {
@@ -212,8 +221,8 @@ _SEVERITIES = {
     "warning": DiagnosticSeverity.Warning,
     "note": DiagnosticSeverity.Information,
 }
-_POLICY = "policy"
-_PROBLEM = re.compile(rf"{_POLICY}:(\d+):(\d+): (.*)")
+_POLICY_NAME = "policy"
+_PROBLEM_PATTERN = re.compile(rf"{_POLICY_NAME}:(\d+):(\d+): (.*)")
 
 
 def manifest_diagnostics(
@@ -236,22 +245,22 @@ def policy_diagnostics(text: str, positions: Positions, folder: str) -> list[Dia
         return read_policy_file(os.path.join(folder, path), path)
 
     try:
-        load_policy(text, _POLICY, read_file=read)
+        load_policy(text, _POLICY_NAME, read_file=read)
     except PolicyError as error:
         found = []
         for line in str(error).split("\n"):
-            problem = _PROBLEM.match(line)
+            problem = _PROBLEM_PATTERN.match(line)
             where = (int(problem[1]), int(problem[2])) if problem else (0, 0)
-            what = problem[3] if problem else line.removeprefix(f"{_POLICY}: ")
+            what = problem[3] if problem else line.removeprefix(f"{_POLICY_NAME}: ")
             found.append(_message(what, "error", positions, *where))
         return found
     return []
 
 
-def range_of(found: FoundHere, positions: Positions) -> Range:
+def range_of(found: FindingInText, positions: Positions) -> Range:
     """Where a finding is in the text that the editor shows."""
     start, end = map(found.file.original_offset, found.located.span[:2])
-    return positions.between(start, max(start, end))
+    return positions.range_between(start, max(start, end))
 
 
 def _manifest_diagnostics(
@@ -276,8 +285,8 @@ def _manifest_diagnostics(
             printable(". ".join(filter(None, parts))),
             severity=_SEVERITIES[found.located.level],
             code=finding.rule,
-            code_description=CodeDescription(rule_page(finding.rule)),
-            source=SOURCE,
+            code_description=CodeDescription(rule_page_url(finding.rule)),
+            source=DIAGNOSTIC_SOURCE,
         )
 
 
@@ -289,5 +298,5 @@ def _message(
         positions.rest_of_line(max(line, 1), max(column, 1)),
         printable(text),
         severity=_SEVERITIES[level],
-        source=SOURCE,
+        source=DIAGNOSTIC_SOURCE,
     )

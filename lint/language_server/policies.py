@@ -10,10 +10,16 @@ from policies.policy import Policy, RuleSettings
 from rules.catalog.index import CATALOG
 from rules.finding import Action
 from sources.paths import Exclusion
-from sources.policy_file import FoundPolicy, PolicyOfFile, applying, combined, policy_files
+from sources.policy_file import (
+    FoundPolicy,
+    PolicyOfFile,
+    applying_settings,
+    combined_policy,
+    policy_files,
+)
 
 
-class Settings(NamedTuple):
+class EditorSettings(NamedTuple):
     """The options of the command line, which have the meaning that they have for the linter."""
 
     policy: str | None = None
@@ -24,24 +30,24 @@ class Settings(NamedTuple):
 
 
 # For what the policy leaves out.
-_NOTHING = default_policy()._replace(
+_POLICY_WITHOUT_RULES = default_policy()._replace(
     rules={rule.name: RuleSettings(action=Action.OFF) for rule in CATALOG}
 )
 
 
-class _Loaded(NamedTuple):
+class _LoadedFile(NamedTuple):
     """A policy, with the states of all files that it was read from."""
 
-    states: dict[str, object]
+    states_by_file: dict[str, object]
     policy: Policy
 
 
-class Policies:
+class EditorPolicies:
     """Finds and loads policies, and keeps each as long as its file does not change."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EditorSettings) -> None:
         self._settings = settings
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: dict[str, _LoadedFile] = {}
 
     def find(self, name: str, workspace: str) -> FoundPolicy:
         """The policy for the document `name`, found as the linter does that runs in `workspace`.
@@ -55,18 +61,23 @@ class Policies:
             files = policy_files(folder, workspace) or files
         path = os.path.join(workspace, name)
         policies = ((file, self._load(file)) for file in files)
-        chain = [PolicyOfFile(file, one, applying(one, workspace, path)) for file, one in policies]
-        found = combined(chain)
+        chain = [
+            PolicyOfFile(file, one, applying_settings(one, workspace, path))
+            for file, one in policies
+        ]
+        found = combined_policy(chain)
         outermost = chain[-1]
         place = workspace if settings.policy else os.path.dirname(outermost.file)
         patterns = tuple(outermost.policy.lint.get("exclude", ()))
-        if patterns and Exclusion(of_policy=(place, patterns)).fits(path):
-            return FoundPolicy(_NOTHING, found.file)
+        if patterns and Exclusion(of_policy=(place, patterns)).excludes(path):
+            return FoundPolicy(_POLICY_WITHOUT_RULES, found.file)
         return found
 
     def _load(self, file: str) -> Policy:
         known = self._loaded.get(file)
-        if known is not None and all(_file_state(f) == state for f, state in known.states.items()):
+        if known is not None and all(
+            _file_state(f) == state for f, state in known.states_by_file.items()
+        ):
             return known.policy
         states = {file: _file_state(file)}
 
@@ -75,7 +86,7 @@ class Policies:
             return read_policy_file(path)
 
         policy = load_policy_or_config_map(file or None, list(self._settings.profiles), read)
-        self._loaded[file] = _Loaded(states, policy)
+        self._loaded[file] = _LoadedFile(states, policy)
         return policy
 
 

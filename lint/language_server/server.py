@@ -30,13 +30,13 @@ from lint.language_server.hover import (
     policy_completion,
     policy_hover,
 )
-from lint.language_server.policies import Policies, Settings
+from lint.language_server.policies import EditorPolicies, EditorSettings
 from policies.loading import POLICY_FILE
 
 _LOG = logging.getLogger(__name__)
 # Seconds without a key before a document is evaluated.
-_DELAY = 0.25
-_UNTITLED = "untitled.yaml"
+_DELAY_SECONDS = 0.25
+_UNTITLED_FILE = "untitled.yaml"
 
 
 class GpuwardServer(LanguageServer):
@@ -46,17 +46,17 @@ class GpuwardServer(LanguageServer):
     than the protocol.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EditorSettings) -> None:
         super().__init__(
             "gpuward", _version(), text_document_sync_kind=types.TextDocumentSyncKind.Full
         )
         self.settings = settings
-        self.policies = Policies(settings)
+        self.policies = EditorPolicies(settings)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._analyses: dict[str, Analysis] = {}
         self._evaluating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def evaluate_later(self, uri: str, delay: float = _DELAY) -> None:
+    def evaluate_later(self, uri: str, delay: float = _DELAY_SECONDS) -> None:
         """Publish new diagnostics of a document once it has not changed for `delay` seconds."""
         self.forget_task(uri)
         self._tasks[uri] = asyncio.ensure_future(self._evaluate_after(uri, delay))
@@ -67,7 +67,7 @@ class GpuwardServer(LanguageServer):
         for uri in self.workspace.text_documents:
             self.evaluate_later(uri)
 
-    def forget(self, uri: str) -> None:
+    def forget_document(self, uri: str) -> None:
         """A document is closed: its diagnostics go."""
         self.forget_task(uri)
         self._analyses.pop(uri, None)
@@ -97,7 +97,7 @@ class GpuwardServer(LanguageServer):
             if known is None or known.text != text:
                 name = file_name(document)
                 given = (name, text, self._folder_of(name), self.policies, self.settings)
-                known = await _in_thread(partial(analyze, *given))
+                known = await _run_in_thread(partial(analyze, *given))
                 if uri in self.workspace.text_documents:
                     self._analyses[uri] = known
         return known
@@ -106,7 +106,8 @@ class GpuwardServer(LanguageServer):
         """The edits of a document, for its current version if the client can check that."""
         positions = self.positions(document.source)
         changes = [
-            types.TextEdit(positions.between(edit.start, edit.end), edit.text) for edit in edits
+            types.TextEdit(positions.range_between(edit.start, edit.end), edit.text)
+            for edit in edits
         ]
         workspace = self.client_capabilities.workspace
         if workspace and workspace.workspace_edit and workspace.workspace_edit.document_changes:
@@ -148,7 +149,7 @@ class GpuwardServer(LanguageServer):
         return max(around, key=len, default=os.path.dirname(name) or os.getcwd())
 
 
-async def _in_thread(work: Callable[[], Analysis]) -> Analysis:
+async def _run_in_thread(work: Callable[[], Analysis]) -> Analysis:
     """The result of `work`. Whoever is cancelled waits for its end, as no thread can be stopped."""
     future = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -167,7 +168,7 @@ def _version() -> str:
 
 def file_name(document: TextDocument) -> str:
     """The path of a document; a name that is no file's for one that has not been saved."""
-    return to_fs_path(document.uri) or _UNTITLED
+    return to_fs_path(document.uri) or _UNTITLED_FILE
 
 
 def is_policy(document: TextDocument) -> bool:
@@ -175,7 +176,7 @@ def is_policy(document: TextDocument) -> bool:
     return os.path.basename(file_name(document)) == POLICY_FILE
 
 
-def create_server(settings: Settings) -> GpuwardServer:
+def create_server(settings: EditorSettings) -> GpuwardServer:
     """A server with all features."""
     server = GpuwardServer(settings)
     _add_synchronization(server)
@@ -215,7 +216,7 @@ def _add_synchronization(server: GpuwardServer) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(params: types.DidCloseTextDocumentParams) -> None:
-        server.forget(params.text_document.uri)
+        server.forget_document(params.text_document.uri)
 
 
 def _add_answers(server: GpuwardServer) -> None:

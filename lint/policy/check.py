@@ -12,7 +12,7 @@ from policies.loading import (
     PolicyError,
     load_policy_file,
     load_policy_or_config_map,
-    policy_content,
+    read_policy_content,
 )
 from policies.policy import Policy
 from rules.rule import load_module
@@ -21,7 +21,7 @@ from terminal import printable, write_error
 _DESCRIPTION = """\
 Load a policy as the webhook of this version of gpuward does, and say whether it can be
 used. The chart runs this before it changes anything in the cluster."""
-_SOON = datetime.timedelta(days=14)  # as the chart's alert GpuwardExceptionEnds
+_SOON_PERIOD = datetime.timedelta(days=14)  # as the chart's alert GpuwardExceptionEnds
 _EPILOG = "exit status: 0 the policy can be used, 1 it would be refused, 2 wrong usage"
 
 
@@ -65,20 +65,22 @@ def _run(options: argparse.Namespace) -> int:
             hint = "is a ConfigMap: add --config-map to check the policy in it"
             write_error("gpuward policy", f"{options.file} {hint}")
         return 1
-    sys.stdout.writelines(printable(f"{options.file}: {line}") + "\n" for line in _report(policy))
+    sys.stdout.writelines(
+        printable(f"{options.file}: {line}") + "\n" for line in _report_lines(policy)
+    )
     return 0
 
 
 def _is_config_map(file: str) -> bool:
     """Whether the file is the manifest of a ConfigMap with a policy."""
     try:
-        _, name = policy_content(file)
+        _, name = read_policy_content(file)
     except PolicyError:
         return False
     return name != file
 
 
-def _report(policy: Policy) -> Iterator[str]:
+def _report_lines(policy: Policy) -> Iterator[str]:
     """Yield what the policy contains, and which of its exceptions have ended or end soon."""
     counts = f"rules: {len(policy.rules)}, exceptions: {len(policy.exceptions)}"
     if policy.gpu_exception_limits:
@@ -86,7 +88,7 @@ def _report(policy: Policy) -> Iterator[str]:
     yield f"gpuward can use this policy; profile {policy.profile.name}; {counts}"
     today = datetime.datetime.now(tz=datetime.UTC).date()
     for exception in policy.exceptions:
-        if exception.expires is not None and exception.expires < today + _SOON:
-            verb = "ended" if exception.expired(today) else "ends"
+        if exception.expires is not None and exception.expires < today + _SOON_PERIOD:
+            verb = "ended" if exception.has_expired(today) else "ends"
             names = ", ".join(exception.rules)
             yield f"note: the exception to {names} {verb} after {exception.expires}"

@@ -15,7 +15,7 @@ from lint.evaluation import Evaluator
 from lint.policy import Commands
 from lint.suppressions import Suppressions
 from policies.loading import load_policy_or_config_map
-from reports.results import TEMPLATE, InputNotEvaluated
+from reports.results import TEMPLATE_REASON, InputNotEvaluated
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
@@ -24,12 +24,12 @@ from rules.profile.context import Context
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.paths import Exclusion, inputs
-from sources.sources import DISK, Input, SkippedSource, StandardInput, UnreadableSource, UnreadFile
+from sources.sources import DISK, Input, InputFile, SkippedSource, StandardInput, UnreadableSource
 from terminal import printable, write_error
 
 # From the mildest to the most severe.
-_STATES = ("accepted", "noted", "fixed", "warned", "refused")
-_OF_ACTION = {Action.AUDIT: "noted", Action.WARN: "warned", Action.DENY: "refused"}
+_STATES_BY_SEVERITY = ("accepted", "noted", "fixed", "warned", "refused")
+_STATE_BY_ACTION = {Action.AUDIT: "noted", Action.WARN: "warned", Action.DENY: "refused"}
 
 
 class ChangedFinding(NamedTuple):
@@ -51,7 +51,7 @@ class ChangedObject(NamedTuple):
     findings: list[ChangedFinding]
 
 
-class Comparison:
+class PolicyComparison:
     """What two sets of rules do with manifests."""
 
     def __init__(self, rule_sets: list[RuleSet], context: Context) -> None:
@@ -64,7 +64,7 @@ class Comparison:
 
     def add(self, item: Input) -> None:
         """Compare the objects of one file."""
-        source = item.read() if isinstance(item, UnreadFile | StandardInput) else item
+        source = item.read() if isinstance(item, InputFile | StandardInput) else item
         if isinstance(source, UnreadableSource):
             self.not_evaluated.append((source.name, source.why))
         elif isinstance(source, SkippedSource):
@@ -78,14 +78,14 @@ class Comparison:
                 if isinstance(document, UnparsedDocument):
                     is_skipped = document.is_template and not source.is_named
                     group = self.skipped if is_skipped else self.not_evaluated
-                    why = TEMPLATE if is_skipped else document.why
+                    why = TEMPLATE_REASON if is_skipped else document.why
                     group.append((f"{source.name}:{document.line}", why))
                 else:
                     self._compare(file, document, evaluators)
 
     def _compare(self, file: File, document: Document, evaluators: list[Evaluator]) -> None:
         try:
-            old, new = (_states(file, document, evaluator) for evaluator in evaluators)
+            old, new = (_states_by_object(file, document, evaluator) for evaluator in evaluators)
         except _NotEvaluatedError as error:
             self.not_evaluated.append((f"{file.source.name}:{document.line}", str(error)))
             return
@@ -93,7 +93,7 @@ class Comparison:
             before, after = old.get(ref, {}), new.get(ref, {})
             changed = list(_changed_findings(file, document, before, after))
             if changed:
-                worst = (_worst(before), _worst(after))
+                worst = (_worst_state(before), _worst_state(after))
                 self.changes.append(ChangedObject(file.source.name, str(ref), *worst, changed))
 
 
@@ -101,11 +101,13 @@ class _NotEvaluatedError(Exception):
     """A document that cannot be evaluated; the message says why."""
 
 
-States: TypeAlias = dict[str, tuple[str, Finding]]
+StateByFinding: TypeAlias = dict[str, tuple[str, Finding]]
 """What becomes of each finding, by its identity."""
 
 
-def _states(file: File, document: Document, evaluator: Evaluator) -> dict[ObjectRef | None, States]:
+def _states_by_object(
+    file: File, document: Document, evaluator: Evaluator
+) -> dict[ObjectRef | None, StateByFinding]:
     """What becomes of each finding at admission, by the object that it is about."""
     item = evaluator.evaluate(file, document)
     if isinstance(item, InputNotEvaluated):
@@ -116,25 +118,29 @@ def _states(file: File, document: Document, evaluator: Evaluator) -> dict[Object
         raise _NotEvaluatedError("the fixes take too many steps") from error
     for failure in fixed.remaining.failures:
         raise _NotEvaluatedError(f"the rule {failure.rule} failed: {failure.error}")
-    states: dict[ObjectRef | None, States] = {}
+    states: dict[ObjectRef | None, StateByFinding] = {}
     outcomes = [("fixed", finding) for finding in fixed.fixed]
-    outcomes += [(_OF_ACTION[finding.action], finding) for finding in fixed.remaining.findings]
+    outcomes += [
+        (_STATE_BY_ACTION[finding.action], finding) for finding in fixed.remaining.findings
+    ]
     for state, finding in outcomes:
         states.setdefault(finding.object, {})[finding.identity] = (state, finding)
     return states
 
 
 def _changed_findings(
-    file: File, document: Document, before: States, after: States
+    file: File, document: Document, before: StateByFinding, after: StateByFinding
 ) -> Iterator[ChangedFinding]:
     for identity, (_, finding) in {**before, **after}.items():
         old, new = (one[identity][0] if identity in one else "accepted" for one in (before, after))
         if old != new:
-            yield ChangedFinding(file.locate(document, finding.path).line, finding, old, new)
+            yield ChangedFinding(file.span_of_path(document, finding.path).line, finding, old, new)
 
 
-def _worst(states: States) -> str:
-    return max((state for state, _ in states.values()), key=_STATES.index, default="accepted")
+def _worst_state(states: StateByFinding) -> str:
+    return max(
+        (state for state, _ in states.values()), key=_STATES_BY_SEVERITY.index, default="accepted"
+    )
 
 
 _DESCRIPTION = """\
@@ -174,19 +180,19 @@ def _run(options: argparse.Namespace) -> int:
     policies = [load_policy_or_config_map(file, []) for file in (options.old, options.new)]
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=options.namespace)
-    comparison = Comparison([policy.rule_set() for policy in policies], context)
+    comparison = PolicyComparison([policy.rule_set() for policy in policies], context)
     for item in inputs(options.paths, Exclusion(options.exclude)):
         comparison.add(item)
     for where, why in comparison.skipped:
         write_error("gpuward", f"skipped: {where}: {why}")
     for where, why in comparison.not_evaluated:
         write_error("gpuward", f"not evaluated: {where}: {why}")
-    lines = _json if options.output == "json" else _text
+    lines = _json_lines if options.output == "json" else _text_lines
     sys.stdout.writelines(f"{line}\n" for line in lines(comparison.changes))
     return 3 if comparison.not_evaluated else int(bool(comparison.changes))
 
 
-def _text(changes: list[ChangedObject]) -> Iterator[str]:
+def _text_lines(changes: list[ChangedObject]) -> Iterator[str]:
     for change in changes:
         states = change.old if change.old == change.new else f"{change.old} -> {change.new}"
         yield printable(f"{change.file}: {change.object}: {states}")
@@ -200,7 +206,7 @@ def _text(changes: list[ChangedObject]) -> Iterator[str]:
     yield ": ".join(filter(None, (summary, ", ".join(parts))))
 
 
-def _json(changes: list[ChangedObject]) -> Iterator[str]:
+def _json_lines(changes: list[ChangedObject]) -> Iterator[str]:
     entries = [
         {
             **change._asdict(),

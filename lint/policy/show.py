@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from kubeyaml import Document, line_and_column
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from lint.policy import Commands
 from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
@@ -21,13 +21,13 @@ from policies.loading import (
     PolicyError,
     decode_policy,
     default_policy,
-    load_with_bases,
+    load_policy_and_raw,
     offset_of,
     parse_document,
-    policy_content,
+    read_policy_content,
     read_policy_file,
 )
-from policies.policy import FOLDER
+from policies.policy import FOLDER_KEY
 from rules.base.json_values import Json, Path
 from sources.policy_file import (
     FoundPolicy,
@@ -65,32 +65,32 @@ def add_command(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = options.file or nearest_policy(os.getcwd())
-    about = _FileFacts([], "")
+    about = _PoliciesOfFile([], "")
     if chosen and not _is_policy(chosen):
-        about = _facts_of(chosen, options.profile)
+        about = _policies_of_file(chosen, options.profile)
         chosen = about.chain[0].file
-    content, name = policy_content(chosen) if chosen else (b"", "")
+    content, name = read_policy_content(chosen) if chosen else (b"", "")
     text = decode_policy(content, name)
     document = parse_document(text, name) if chosen else None
     raw: dict[str, Any] = {}
     policy = default_policy(options.profile)
     if document is not None:
-        policy, resolved = load_with_bases(text, name, options.profile, read_policy_file)
+        policy, resolved = load_policy_and_raw(text, name, options.profile, read_policy_file)
         raw = dict(resolved)
     if about.found:
         policy = about.found.policy
-        for index in about.chain[0].applied:
+        for index in about.chain[0].applied_settings:
             raw["profiles"] = raw["perPath"][index].get("profiles", raw.get("profiles", ["nvidia"]))
     if options.profile:
         own = {p["name"]: p for p in raw.get("profiles", ()) if not isinstance(p, str)}
         raw["profiles"] = [own.get(name, name) for name in options.profile]
-    position = _Position(name, text, document)
-    rules = [about.explained(rule, raw) for rule in effective_rules(policy, raw, position)]
+    position = _PositionFinder(name, text, document)
+    rules = [about.rule_with_source(rule, raw) for rule in effective_rules(policy, raw, position)]
     whole = effective_policy(policy, raw, rules)
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
     lines = shown(whole, rules, name, raw)
     if options.output == "text":
-        lines = [*about.lines(raw), *lines, *_exceptions(raw, position)]
+        lines = [*about.heading_lines(raw), *lines, *_exceptions(raw, position)]
         lines += _gpu_exceptions(raw, position)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
@@ -106,7 +106,7 @@ def _is_policy(file: str) -> bool:
     return re.search(rb"gpuward\.io/v1|ConfigMap", content) is not None
 
 
-class _FileFacts:
+class _PoliciesOfFile:
     """Which policies are for a file, and which of their settings per path."""
 
     def __init__(
@@ -116,11 +116,11 @@ class _FileFacts:
         self.found = found
         self._file = file
 
-    def explained(self, rule: EffectiveRule, raw: Mapping[str, Any]) -> EffectiveRule:
+    def rule_with_source(self, rule: EffectiveRule, raw: Mapping[str, Any]) -> EffectiveRule:
         """The rule, with where its action is from if that is not the policy itself."""
         name, sources = rule.active.rule.name, dict(rule.sources)
         for one in self.chain[:1]:
-            for index in one.applied:
+            for index in one.applied_settings:
                 if name in raw["perPath"][index].get("rules", {}):
                     sources["action"] = f"{one.file}, perPath {index + 1}"
         for one in self.chain[1:]:
@@ -129,16 +129,16 @@ class _FileFacts:
                 sources["action"] = f"{one.file} (suppressible: false)"
         return rule._replace(sources=sources)
 
-    def lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
+    def heading_lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
         """What is said above the rules; nothing if there is no file."""
         if not self.chain:
             return
         first, *others = self.chain
         around = f"; around it: {', '.join(one.file for one in others)}" if others else ""
         yield printable(f"{self._file}: {first.file or 'no policy file'}{around}")
-        for index in first.applied:
+        for index in first.applied_settings:
             entry = raw["perPath"][index]
-            keys = ", ".join(key for key in entry if key not in {"paths", FOLDER})
+            keys = ", ".join(key for key in entry if key not in {"paths", FOLDER_KEY})
             yield printable(
                 f"perPath {index + 1}: {', '.join(as_patterns(entry['paths']))}: {keys}"
             )
@@ -146,15 +146,17 @@ class _FileFacts:
             yield printable(f"namespace: {self.found.namespace}")
 
 
-def _facts_of(file: str, profiles: list[str]) -> _FileFacts:
+def _policies_of_file(file: str, profiles: list[str]) -> _PoliciesOfFile:
     if not os.path.lexists(file):
         raise PolicyError(f"{file}: there is no such file")
     policies = Policies(PolicyChoice(None, profiles))
     folder = file if os.path.isdir(file) else os.path.dirname(file)
-    return _FileFacts(policies.chain(folder, file), file, policies.find(folder, file))
+    return _PoliciesOfFile(
+        policies.policies_around(folder, file), file, policies.find(folder, file)
+    )
 
 
-class _Position:
+class _PositionFinder:
     """Where a path of the policy is in its file."""
 
     def __init__(self, name: str, text: str, document: Document | None) -> None:
@@ -201,7 +203,7 @@ def _yaml(
 
 
 def _yaml_lines(value: Json, *, flow: bool) -> list[str]:
-    return write(value, flow=flow, width=10**6).rstrip("\n").split("\n")
+    return write_yaml(value, flow=flow, width=10**6).rstrip("\n").split("\n")
 
 
 def _text(
@@ -240,7 +242,7 @@ def _bundles(raw: Mapping[str, Any]) -> str:
     return f", extends {', '.join(map(str, raw['extends']))}" if raw.get("extends") else ""
 
 
-def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+def _gpu_exceptions(raw: Mapping[str, Any], position: _PositionFinder) -> Iterator[str]:
     for index, limits in enumerate(raw.get("gpuExceptions", ())):
         if index == 0:
             yield "\nGpuExceptions"
@@ -251,7 +253,7 @@ def _gpu_exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str
         yield f"  {where}  {printable(f'{rules}: in {namespaces}, {days} days, {approval}')}"
 
 
-def _exceptions(raw: Mapping[str, Any], position: _Position) -> Iterator[str]:
+def _exceptions(raw: Mapping[str, Any], position: _PositionFinder) -> Iterator[str]:
     for index, exception in enumerate(raw.get("exceptions", ())):
         if index == 0:
             yield "\nexceptions"

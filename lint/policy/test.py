@@ -10,16 +10,23 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from lint.policy import Commands
-from policies.cases import CIRCUMSTANCES, EXPECTED, Case, CaseError, differences, stable_result
+from policies.cases import (
+    CIRCUMSTANCES_SUFFIX,
+    EXPECTED_SUFFIX,
+    Case,
+    CaseError,
+    difference_lines,
+    stable_result,
+)
 from policies.loading import (
     POLICY_FILE,
     decode_policy,
     default_policy,
     load_policy,
     parse_document,
-    policy_content,
+    read_policy_content,
     read_policy_file,
 )
 from rules.catalog.index import CATALOG
@@ -33,7 +40,7 @@ Test a policy: evaluate each case as admission does, and compare with what it ex
 NAME.yaml with NAME.expected.yaml beside it, and perhaps NAME.case.yaml: docs/policy-tests.md."""
 _EPILOG = """exit status: 0 all as expected, 1 not as expected, 2 wrong usage or a policy that
 cannot be used, 3 a case that cannot be read"""
-_HEADER = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
+_POLICY_HEADER = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
 
 
 def add_command(commands: Commands) -> None:
@@ -66,40 +73,40 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    suite = _Suite(options)
+    suite = _CaseSuite(options)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     counts = dict.fromkeys(("passed", "failed", "not evaluated", "written"), 0)
     for case in _cases(options.paths):
         try:
-            got = case.result(suite.rules_of(case), today)
+            got = case.actual_result(suite.rules_of(case), today)
             is_new = options.update and not os.path.exists(case.expected_file)
-            lines = ["new"] if is_new else differences(case.expected, got, case.manifest)
+            lines = ["new"] if is_new else difference_lines(case.expected, got, case.manifest)
         except CaseError as error:
             counts["not evaluated"] += 1
             sys.stdout.write(f"not evaluated: {printable(str(error))}\n")
             continue
         if lines and options.update:
             counts["written"] += 1
-            _write(case, got)
+            _write_expected(case, got)
         else:
             counts["failed" if lines else "passed"] += 1
-            _report(case, lines)
+            _report_case(case, lines)
     if not any(counts.values()):
         raise UsageError(f"there are no cases in {' '.join(options.paths)}")
     sys.stdout.write(", ".join(f"{n} {what}" for what, n in counts.items() if n) + "\n")
     return 3 if counts["not evaluated"] else int(counts["failed"] > 0)
 
 
-class _Suite:
+class _CaseSuite:
     """The policy that is tested, with what a case says instead."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._profiles: list[str] = options.profile
-        self._rules = _known_rules(options.rules)
-        self._raw: Mapping[str, Any] = _HEADER
+        self._rules = _checked_rule_names(options.rules)
+        self._raw: Mapping[str, Any] = _POLICY_HEADER
         self._name = "the default policy"
         if file := options.policy or nearest_policy(os.getcwd()):
-            content, self._name = policy_content(file)
+            content, self._name = read_policy_content(file)
             text = decode_policy(content, self._name)
             policy = load_policy(text, self._name, self._profiles, read_policy_file)
             raw: Any = parse_document(text, self._name).value
@@ -117,13 +124,13 @@ class _Suite:
                 text = json.dumps({**self._raw, **given["policy"]})
                 name = f"{case.file}: {self._name} with the policy of the case"
                 rule_set = load_policy(text, name, self._profiles).rule_set()
-            names = self._rules or _known_rules(given.get("rules", ()))
+            names = self._rules or _checked_rule_names(given.get("rules", ()))
         except (TypeError, ValueError, UsageError) as error:
             raise CaseError(f"{case.file}: {error}") from error
         return rule_set.restricted_to(names) if names else rule_set
 
 
-def _known_rules(names: list[str]) -> list[str]:
+def _checked_rule_names(names: list[str]) -> list[str]:
     unknown = set(names) - {rule.name for rule in CATALOG}
     if unknown:
         raise UsageError(f"there is no rule {min(unknown)!r}")
@@ -138,19 +145,21 @@ def _cases(paths: list[str]) -> Iterator[Case]:
         for folder, folders, files in os.walk(path):
             folders.sort()
             for name in sorted(files):
-                is_part = name.endswith((EXPECTED, CIRCUMSTANCES)) or name == POLICY_FILE
+                is_part = (
+                    name.endswith((EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX)) or name == POLICY_FILE
+                )
                 if name.endswith(".yaml") and not is_part:
                     yield Case(os.path.join(folder, name))
 
 
-def _report(case: Case, lines: list[str]) -> None:
+def _report_case(case: Case, lines: list[str]) -> None:
     if lines:
         sys.stdout.write(f"failed: {printable(case.file)}\n")
         sys.stdout.writelines(f"  {printable(line)}\n" for line in lines)
 
 
-def _write(case: Case, got: Mapping[str, Any]) -> None:
-    text = write(stable_result(got))
+def _write_expected(case: Case, got: Mapping[str, Any]) -> None:
+    text = write_yaml(stable_result(got))
     try:
         with open(case.expected_file, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -10,7 +10,7 @@ import sys
 from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
 from lint.policy import Commands
-from policies.files import digest_of, extended_file
+from policies.files import digest_of, parse_extends_entry
 from policies.loading import (
     POLICY_FILE,
     PolicyError,
@@ -87,7 +87,7 @@ def _write_entry(policy: str, path: str, entry: str) -> bool:
     document = parse_document(text, policy)
     extends = as_object(document.value).get("extends")
     for index, known in enumerate(extends if isinstance(extends, list) else ()):
-        file = extended_file(known) if isinstance(known, str) else None
+        file = parse_extends_entry(known) if isinstance(known, str) else None
         if file is None or os.path.normpath(file.path) != os.path.normpath(path):
             continue
         if known == entry:

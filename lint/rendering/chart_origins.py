@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lint.rendering.origins import Origin, SourceFiles, Work, line_span
+from lint.rendering.origins import Origin, SourceFiles, WorkBudget, line_span
 from reports.findings import LocatedFinding
 from sources.manifests import File
 from sources.rendering.charts import RenderedChart
@@ -19,10 +19,10 @@ from sources.rendering.charts import RenderedChart
 # anything, and then the lines in which it is nested. Every comparison is linear.
 
 _MAX_LINES = 50_000
-_MIN_LITERAL = 2
+_MIN_LITERAL_CHARACTERS = 2
 
 
-class Line(NamedTuple):
+class OutlineLine(NamedTuple):
     """A line that may be part of YAML, without indentation, list marker, quotes and comment.
 
     `pieces` are its texts between placeholders; `parent` is the index of the line in which it is
@@ -34,7 +34,7 @@ class Line(NamedTuple):
     pieces: tuple[str, ...]
     parent: int
 
-    def can_be(self, rendered: str) -> bool:
+    def can_render_as(self, rendered: str) -> bool:
         """Whether this line can be rendered as `rendered`."""
         first, last = self.pieces[0], self.pieces[-1]
         if len(self.pieces) == 1:
@@ -50,16 +50,16 @@ class Line(NamedTuple):
         return True
 
     @property
-    def is_telling(self) -> bool:
+    def is_recognisable(self) -> bool:
         """Whether enough of the line is literal to recognise it."""
-        return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL
+        return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL_CHARACTERS
 
 
 class Outline:
     """The lines of a text with their nesting by indentation."""
 
     def __init__(self, text: str) -> None:
-        self.lines = list(_lines(text))
+        self.lines = list(_outline_lines(text))
         self._by_number = {line.number: index for index, line in enumerate(self.lines)}
         self._same: dict[str, list[int]] = {}
         self._flexible: list[int] = []
@@ -67,10 +67,10 @@ class Outline:
         for index, line in enumerate(self.lines):
             if len(line.pieces) == 1:
                 self._same.setdefault(line.text, []).append(index)
-            elif line.is_telling:
+            elif line.is_recognisable:
                 self._flexible.append(index)
 
-    def chain(self, number: int) -> list[str]:
+    def nested_texts(self, number: int) -> list[str]:
         """The text of the line `number`, from 1, then of those in which it is nested."""
         index = self._by_number.get(number, -1)
         return list(self._texts(index))
@@ -80,15 +80,15 @@ class Outline:
             yield self.lines[index].text
             index = self.lines[index].parent
 
-    def same(self, chain: Sequence[str], work: Work) -> list[int]:
+    def find_exact(self, chain: Sequence[str], work: WorkBudget) -> list[int]:
         """The numbers of the lines that have just this `chain`."""
         candidates = self._same.get(chain[0], [])
-        if not work.spend(len(candidates) * len(chain)):
+        if not work.try_spend(len(candidates) * len(chain)):
             return []
         wanted = list(chain)
         return [self.lines[i].number for i in candidates if list(self._texts(i)) == wanted]
 
-    def find(self, chain: Sequence[str], work: Work, *, is_literal: bool) -> list[int]:
+    def find(self, chain: Sequence[str], work: WorkBudget, *, is_literal: bool) -> list[int]:
         """The numbers of the lines that are most likely rendered as `chain`.
 
         They are nested in what can be the second line of `chain`, and in most of the others. They
@@ -97,20 +97,20 @@ class Outline:
         candidates = self._same.get(chain[0], []) if is_literal else self._flexible
         key = (tuple(chain), is_literal)
         if key not in self._found:
-            if not work.spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
+            if not work.try_spend(1 + len(chain) + len(candidates) * (1 + len(chain[0]) // 1000)):
                 return []
             self._found[key] = self._best_matches(chain, candidates, work)
         return self._found[key]
 
     def _best_matches(
-        self, chain: Sequence[str], candidates: Sequence[int], work: Work
+        self, chain: Sequence[str], candidates: Sequence[int], work: WorkBudget
     ) -> list[int]:
         best: list[int] = []
         most = -1
         for index in candidates:
             line = self.lines[index]
-            if line.can_be(chain[0]) and self._is_nested(line, chain[1:2]):
-                if not work.spend(2 * len(chain)):
+            if line.can_render_as(chain[0]) and self._is_nested(line, chain[1:2]):
+                if not work.try_spend(2 * len(chain)):
                     break
                 common = self._matching_parents(line.parent, chain[1:])
                 if common > most:
@@ -119,17 +119,17 @@ class Outline:
                     best.append(line.number)
         return best
 
-    def _is_nested(self, line: Line, parents: Sequence[str]) -> bool:
+    def _is_nested(self, line: OutlineLine, parents: Sequence[str]) -> bool:
         if not parents:
             return True
-        return line.parent >= 0 and self.lines[line.parent].can_be(parents[0])
+        return line.parent >= 0 and self.lines[line.parent].can_render_as(parents[0])
 
     def _matching_parents(self, index: int, parents: Sequence[str]) -> int:
         """How many of `parents` the line at `index` and its own parents can be, in this order."""
         found = 0
         for text in parents:
             candidate = index
-            while candidate >= 0 and not self.lines[candidate].can_be(text):
+            while candidate >= 0 and not self.lines[candidate].can_render_as(text):
                 candidate = self.lines[candidate].parent
             if candidate >= 0:
                 found += 1
@@ -137,7 +137,7 @@ class Outline:
         return found
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _outline_lines(text: str) -> Iterator[OutlineLine]:
     stack: list[tuple[int, bool, int]] = []  # column, whether a list item, index
     index = 0
     is_in_action = False
@@ -151,7 +151,7 @@ def _lines(text: str) -> Iterator[Line]:
             stack.clear()
             continue
         stripped = raw.strip()
-        pieces = _pieces(stripped)
+        pieces = _literal_pieces(stripped)
         is_in_action = raw.rfind("{{") > raw.rfind("}}")
         if not any(pieces) or stripped.startswith("#"):
             continue
@@ -160,12 +160,12 @@ def _lines(text: str) -> Iterator[Line]:
             stack[-1][0] > column or (stack[-1][0] == column and (stack[-1][1] or not is_item))
         ):
             stack.pop()
-        yield Line(number, " ".join(pieces), pieces, stack[-1][2] if stack else -1)
+        yield OutlineLine(number, " ".join(pieces), pieces, stack[-1][2] if stack else -1)
         stack.append((column, is_item, index))
         index += 1
 
 
-def _pieces(stripped: str) -> tuple[str, ...]:
+def _literal_pieces(stripped: str) -> tuple[str, ...]:
     """The literal texts of a line between its placeholders."""
     pieces = []
     rest = stripped
@@ -180,7 +180,7 @@ def _pieces(stripped: str) -> tuple[str, ...]:
     return tuple(cleaned)
 
 
-_SOURCE = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
+_SOURCE_PATTERN = re.compile(r"(?:\A|\n)---\n# Source: ([^\n]*)")
 
 
 class ChartOrigins:
@@ -189,11 +189,11 @@ class ChartOrigins:
     helm writes the name of the template above each object, and nothing about lines.
     """
 
-    def __init__(self, rendered: RenderedChart, files: SourceFiles, work: Work) -> None:
+    def __init__(self, rendered: RenderedChart, files: SourceFiles, work: WorkBudget) -> None:
         self._rendered = rendered
         self._files = files
         self._work = work
-        sources = list(_SOURCE.finditer(rendered.source.text))
+        sources = list(_SOURCE_PATTERN.finditer(rendered.source.text))
         self._starts = [source.start() for source in sources]
         self._names = [self._path(source[1].strip()) for source in sources]
         self._lines = File(rendered.source)
@@ -209,12 +209,12 @@ class ChartOrigins:
         template = self._template(index)
         if not template:
             return None
-        chain = self._rendering.chain(located.span.line)
+        chain = self._rendering.nested_texts(located.span.line)
         if chain:
             # A placeholder may stand for anything, so the same text elsewhere is better evidence.
             for name in (template, *self._values_files(template)):
                 if found := self._outline(name).find(chain, self._work, is_literal=True):
-                    return self._origin(name, self._counterpart(found, located, chain, index))
+                    return self._origin(name, self._line_rendered_as(found, located, chain, index))
         outline = self._outline(template)
         for depth in range(len(chain)):
             for is_literal in (True, False):
@@ -230,7 +230,7 @@ class ChartOrigins:
         if depth:  # the template of a subchart
             yield os.path.join(self._rendered.folder, *inside[:depth], "values.yaml")
 
-    def _counterpart(
+    def _line_rendered_as(
         self, found: Sequence[int], located: LocatedFinding, chain: Sequence[str], index: int
     ) -> int:
         """The one of the lines `found` from which the line of the finding is rendered.
@@ -240,20 +240,20 @@ class ChartOrigins:
         """
         if len(found) == 1:
             return found[0]
-        same = self._rendering.same(chain, self._work)
-        for lines in (self._of_object(same, index), self._of_template(same, index)):
+        same = self._rendering.find_exact(chain, self._work)
+        for lines in (self._lines_of_object(same, index), self._lines_of_template(same, index)):
             if len(lines) == len(found) and located.span.line in lines:
                 return found[lines.index(located.span.line)]
         return found[0]
 
-    def _of_object(self, lines: Sequence[int], index: int) -> list[int]:
-        return [line for line in lines if self._object_at(line) == index]
+    def _lines_of_object(self, lines: Sequence[int], index: int) -> list[int]:
+        return [line for line in lines if self._object_index_at(line) == index]
 
-    def _of_template(self, lines: Sequence[int], index: int) -> list[int]:
+    def _lines_of_template(self, lines: Sequence[int], index: int) -> list[int]:
         name = self._names[index]
-        return [line for line in lines if self._names[self._object_at(line)] == name]
+        return [line for line in lines if self._names[self._object_index_at(line)] == name]
 
-    def _object_at(self, line: int) -> int:
+    def _object_index_at(self, line: int) -> int:
         return bisect_left(self._starts, self._lines.line_start(line)) - 1
 
     def _template(self, index: int) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from kubeyaml import Document, Reader
+from kubeyaml import CachedReader, Document
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import LocatedFinding, SuppressedFinding
 from reports.results import InputNotEvaluated, Remark, Results
@@ -16,8 +16,10 @@ from rules.finding import Action
 from sources.manifests import File, Span
 from sources.sources import MAX_BYTES, Source
 
-_MAX_LINE = 2_000  # characters that are shown
-_MAX_SHARED = 16 << 20  # characters; what is read of them takes some twenty times as many bytes
+_MAX_LINE_CHARACTERS = 2_000  # characters that are shown
+_MAX_SHARED_CHARACTERS = (
+    16 << 20
+)  # characters; what is read of them takes some twenty times as many bytes
 
 
 class Origin(NamedTuple):
@@ -33,7 +35,7 @@ class Origin(NamedTuple):
     path: Path = ()
 
 
-class Work:
+class WorkBudget:
     """The steps that may be spent on finding origins in a run; without any left, they are coarse.
 
     A step takes a few microseconds.
@@ -42,7 +44,7 @@ class Work:
     def __init__(self, steps: int = 3_000_000) -> None:
         self._left = steps
 
-    def spend(self, steps: int) -> bool:
+    def try_spend(self, steps: int) -> bool:
         """Take `steps`; whether there were as many."""
         self._left -= steps
         return self._left >= 0
@@ -60,7 +62,7 @@ class SourceFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, File | None] = {}
-        self.reader = Reader(_MAX_SHARED)
+        self.reader = CachedReader(_MAX_SHARED_CHARACTERS)
         """what reads the documents of these files, and of the renderings"""
 
     def read(self, name: str) -> File | None:
@@ -73,14 +75,16 @@ class SourceFiles:
 def line_span(file: File, number: int) -> Span:
     """The text of the line `number`, from 1, without its indentation and list marker."""
     text, start = file.source.text, file.line_start(number)
-    end = text.find("\n", start, start + _MAX_LINE)
-    line = text[start : end if end >= 0 else start + _MAX_LINE].partition(" #")[0].rstrip()
+    end = text.find("\n", start, start + _MAX_LINE_CHARACTERS)
+    line = (
+        text[start : end if end >= 0 else start + _MAX_LINE_CHARACTERS].partition(" #")[0].rstrip()
+    )
     shown = line.lstrip().removeprefix("- ").lstrip()
     column = len(line) - len(shown)
     return Span(start + column, start + len(line), number, column + 1)
 
 
-def _read(name: str, reader: Reader) -> File | None:
+def _read(name: str, reader: CachedReader) -> File | None:
     try:
         if not os.path.isfile(name):
             return None
@@ -93,8 +97,8 @@ def _read(name: str, reader: Reader) -> File | None:
         return None
 
 
-RulesOf: TypeAlias = Callable[[str], dict[str, ActiveRule]]
-_E = TypeVar("_E", Remark, InputNotEvaluated)
+RulesOfFolder: TypeAlias = Callable[[str], dict[str, ActiveRule]]
+_WithPosition = TypeVar("_WithPosition", Remark, InputNotEvaluated)
 
 
 class _Rendering(NamedTuple):
@@ -108,12 +112,12 @@ class _Rendering(NamedTuple):
     is_base: bool
 
 
-class Places:
+class RenderingOrigins:
     """The way back from the renderings of a run, by the commands that wrote them."""
 
     def __init__(self) -> None:
         self.files = SourceFiles()
-        self.work = Work()
+        self.work = WorkBudget()
         self._renderings: dict[str, _Rendering] = {}
         self._comments: dict[tuple[str, int], Suppressions] = {}
 
@@ -121,7 +125,7 @@ class Places:
         """Remember that `command` renders `file`, which may be a base that others include."""
         self._renderings[command] = _Rendering(file, finder, is_base)
 
-    def move(self, results: Results, rules: RulesOf) -> None:
+    def move_findings(self, results: Results, rules: RulesOfFolder) -> None:
         """Give everything that was found in renderings the places that it is from.
 
         The same fault of the same object in several renderings stays once, at its highest level.
@@ -136,7 +140,7 @@ class Places:
                 found[number] = located
                 continue
             origin = self._origin(located)
-            moved, place = _moved(located, origin), _place(located, origin)
+            moved, place = _moved_to_origin(located, origin), _key_of_place(located, origin)
             known = found.get(place)
             if reason := self._reason(located, origin, rules):
                 suppressed[place] = SuppressedFinding(moved, reason)
@@ -147,14 +151,14 @@ class Places:
                 suppressed[number] = entry
                 continue
             origin = self._origin(entry.located)
-            place = _place(entry.located, origin)
-            suppressed[place] = entry._replace(located=_moved(entry.located, origin))
-        faults = {_fault(located) for located in found.values()}
-        faults |= {_fault(entry.located) for entry in suppressed.values()}
+            place = _key_of_place(entry.located, origin)
+            suppressed[place] = entry._replace(located=_moved_to_origin(entry.located, origin))
+        faults = {_key_of_fault(located) for located in found.values()}
+        faults |= {_key_of_fault(entry.located) for entry in suppressed.values()}
         for located in of_bases:
             origin = self._origin(located)
-            moved, place = _moved(located, origin), _place(located, origin)
-            if _fault(moved) in faults:
+            moved, place = _moved_to_origin(located, origin), _key_of_place(located, origin)
+            if _key_of_fault(moved) in faults:
                 continue
             if reason := self._reason(located, origin, rules):
                 suppressed[place] = SuppressedFinding(moved, reason)
@@ -195,7 +199,7 @@ class Places:
         file = self.files.read(rendering.file) or File(Source(located.file, ""))
         return Origin(file, line_span(file, 1))
 
-    def _reason(self, located: LocatedFinding, origin: Origin, rules: RulesOf) -> str:
+    def _reason(self, located: LocatedFinding, origin: Origin, rules: RulesOfFolder) -> str:
         """The reason of the comment in the origin that suppresses a finding; empty if none does."""
         folder = os.path.dirname(self._renderings[located.file].file) or "."
         active = rules(folder).get(located.finding.rule)
@@ -205,12 +209,12 @@ class Places:
         key = (origin.file.source.name, document.start)
         if key not in self._comments:
             self._comments[key] = find_suppressions(origin.file, document, document.end)
-        comment = self._comments[key].covering(origin.path, active)
+        comment = self._comments[key].comment_covering(origin.path, active)
         return comment.reason if comment else ""
 
-    def _without_lines(self, entries: list[_E]) -> list[_E]:
+    def _without_lines(self, entries: list[_WithPosition]) -> list[_WithPosition]:
         """The entries, each once, with what was rendered as their file."""
-        moved: dict[_E, None] = {}
+        moved: dict[_WithPosition, None] = {}
         for entry in entries:
             rendering = self._renderings.get(entry.file)
             if rendering:
@@ -220,7 +224,7 @@ class Places:
         return list(moved)
 
 
-def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
+def _moved_to_origin(located: LocatedFinding, origin: Origin) -> LocatedFinding:
     return located._replace(
         file=origin.file.source.name,
         span=origin.span,
@@ -230,11 +234,11 @@ def _moved(located: LocatedFinding, origin: Origin) -> LocatedFinding:
     )
 
 
-def _fault(located: LocatedFinding) -> object:
+def _key_of_fault(located: LocatedFinding) -> object:
     """What the same fault has in common in every object that is rendered from one place."""
     return located.finding.rule, located.file, located.span
 
 
-def _place(located: LocatedFinding, origin: Origin) -> object:
+def _key_of_place(located: LocatedFinding, origin: Origin) -> object:
     """What a finding has in common with the same one, of the same object, in other renderings."""
     return located.finding.identity, origin.file.source.name, origin.span

@@ -16,15 +16,15 @@ from kubeyaml import Document
 from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
-from lint.rendering.origins import Places, SourceFiles
+from lint.rendering.origins import RenderingOrigins, SourceFiles
 from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
 from sources.rendering.charts import (
-    CHART,
+    CHART_FILE,
     ChartOptions,
     RenderedChart,
-    ignored_by_helm,
+    helm_ignore_test,
     is_library,
     render_chart,
 )
@@ -35,27 +35,27 @@ from sources.rendering.kustomizations import (
     read_kustomization,
     render_kustomization,
 )
-from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG, is_late, stop_all
+from sources.rendering.programs import MAX_SECONDS_OF_RUN, TOO_LONG_MESSAGE, is_late, stop_all
 from sources.sources import (
-    KUSTOMIZATIONS,
+    KUSTOMIZATION_FILES,
     Input,
+    InputFile,
     SkippedSource,
     Source,
     UnreadableSource,
-    UnreadFile,
     UsageError,
     has_placeholder,
 )
 
-_Rendered: TypeAlias = RenderedKustomization | UnreadableSource
+_RenderResult: TypeAlias = RenderedKustomization | UnreadableSource
 _MAX_JOBS = 4
-_AHEAD = 2  # renderings for each program that may wait to be evaluated
+_RENDERINGS_AHEAD = 2  # renderings for each program that may wait to be evaluated
 
 
 def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str, str]]:
     """The folder of each chart that is no part of another, and the path it was found at."""
     for root in paths:
-        folders = {os.path.dirname(name) for name in _files_named(root, (CHART,), exclude)}
+        folders = {os.path.dirname(name) for name in _files_named(root, (CHART_FILE,), exclude)}
         for folder in sorted(folders):
             above, own = os.path.split(os.path.dirname(folder))
             if own != "charts" or above not in folders:
@@ -66,7 +66,7 @@ def find_charts(paths: Iterable[str], exclude: Exclusion) -> Iterator[tuple[str,
 def find_kustomizations(paths: Iterable[str], exclude: Exclusion) -> Iterator[str]:
     """The files of all kustomizations."""
     for root in paths:
-        yield from sorted(_files_named(root, KUSTOMIZATIONS, exclude))
+        yield from sorted(_files_named(root, KUSTOMIZATION_FILES, exclude))
 
 
 def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iterator[str]:
@@ -74,19 +74,20 @@ def _files_named(path: str, wanted: Collection[str], exclude: Exclusion) -> Iter
     for name in files_at(path, exclude) if path != "-" else ():
         if not isinstance(name, str) or os.path.basename(name) not in wanted:
             continue
-        if not UnreadFile(name, path).refusal() and os.path.isfile(name):
+        if not InputFile(name, path).refusal() and os.path.isfile(name):
             yield name
 
 
-_FOLDERS = ("templates", "charts")
+_CHART_SUBFOLDERS = ("templates", "charts")
 
 
 class ChartFiles:
     """The files of the charts that a run has rendered.
 
-    What helm says about the source of an object proves nothing, because a template may say it too.
-    So a file without placeholders is only evaluated as rendered if a rendering has its objects: it
-    has not if `.helmignore` names the file, or if the condition of a subchart is false.
+    A comment of helm names the template of each object, but a template may write such a comment
+    too. So a file without placeholders counts as rendered only if a rendering has its objects.
+    A rendering lacks them if `.helmignore` names the file, or if the condition of a subchart is
+    false.
     """
 
     def __init__(self, files: SourceFiles) -> None:
@@ -99,7 +100,7 @@ class ChartFiles:
 
     def add(self, rendered: RenderedChart) -> None:
         """Remember a rendering."""
-        for name in _FOLDERS:
+        for name in _CHART_SUBFOLDERS:
             folder = os.path.normpath(os.path.join(rendered.folder, name))
             self._renderings.setdefault(folder, []).append(rendered.source)
         self._values.update(map(os.path.normpath, rendered.values_files))
@@ -136,10 +137,10 @@ class ChartFiles:
             return False
         chart = os.path.dirname(folder)
         if chart not in self._is_ignored:
-            self._is_ignored[chart] = ignored_by_helm(chart)
+            self._is_ignored[chart] = helm_ignore_test(chart)
         return self._is_ignored[chart](os.path.relpath(name, chart or "."))
 
-    def has(self, name: str) -> bool:
+    def is_evaluated_rendered(self, name: str) -> bool:
         """Whether the file is evaluated as it is rendered."""
         folder = self._folder_of(name)
         if not folder:
@@ -149,7 +150,7 @@ class ChartFiles:
             return False
         if has_placeholder(file.source.text):
             return True
-        own = _objects(file)
+        own = _objects_in_file(file)
         return not own or own <= self._rendered_objects(folder)
 
     def _folder_of(self, name: str) -> str:
@@ -164,11 +165,13 @@ class ChartFiles:
     def _rendered_objects(self, folder: str) -> set[bytes]:
         if folder not in self._objects:
             sources = self._renderings[folder]
-            self._objects[folder] = set().union(*(_objects(File(source)) for source in sources))
+            self._objects[folder] = set().union(
+                *(_objects_in_file(File(source)) for source in sources)
+            )
         return self._objects[folder]
 
 
-def _objects(file: File) -> set[bytes]:
+def _objects_in_file(file: File) -> set[bytes]:
     """A digest of each object in the file."""
     documents = (each for each in file.manifests() if isinstance(each, Document))
     return {sha256(repr(each.value).encode()).digest() for each in documents}
@@ -177,23 +180,25 @@ def _objects(file: File) -> set[bytes]:
 if TYPE_CHECKING:
     from sources.git.changes import StagedFiles
 
-_MARKS = (CHART, *KUSTOMIZATIONS)
-_LIBRARY = "a library chart: it is evaluated in the charts that use it"
-_LEFT_OUT = "rendered without dependencies that are switched off and not in charts/: {}"
-_IGNORED = "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
+_MARKING_FILES = (CHART_FILE, *KUSTOMIZATION_FILES)
+_LIBRARY_REASON = "a library chart: it is evaluated in the charts that use it"
+_LEFT_OUT_MESSAGE = "rendered without dependencies that are switched off and not in charts/: {}"
+_IGNORED_REASON = (
+    "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
+)
 
 
 class Changes(Protocol):
     """What has changed, if only that is linted."""
 
-    def has(self, name: str) -> bool:
+    def is_changed(self, name: str) -> bool:
         """Whether the file has changed."""
 
-    def any_in(self, folder: str) -> bool:
+    def has_changes_in(self, folder: str) -> bool:
         """Whether a file in the folder, or below, has changed or is gone."""
 
 
-def evaluate(
+def evaluate_renderings(
     linter: Linter,
     files: Collection[Input],
     paths: Collection[str],
@@ -215,15 +220,15 @@ def evaluate(
     if os.name != "posix":
         raise UsageError("--render works on Linux and macOS only")
     if not options.staged:
-        Renderer(paths, exclude, options, changes).evaluate(linter, files)
+        Renderer(paths, exclude, options, changes).evaluate_renderings(linter, files)
         return
     staged = cast("StagedFiles", changes)
     options = argparse.Namespace(**vars(options))
-    options.values = staged.relative(options.values)
-    names = staged.relative(paths or [staged.tree.root])
-    with staged.written_out(_MARKS, options.values):
+    options.values = staged.relative_names(options.values)
+    names = staged.relative_names(paths or [staged.tree.root])
+    with staged.working_copy(_MARKING_FILES, options.values):
         there = [name for name in names if os.path.lexists(name)]
-        Renderer(there, exclude, options, staged).evaluate(linter, files)
+        Renderer(there, exclude, options, staged).evaluate_renderings(linter, files)
 
 
 class Renderer:
@@ -239,24 +244,24 @@ class Renderer:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
         paths = list(paths)
         self._changes = changes
-        self._has_changes = cache(changes.any_in) if changes else _every_folder
+        self._has_changes = cache(changes.has_changes_in) if changes else _every_folder
         self._options = _chart_options(options)
         self._charts = dict(find_charts(paths, exclude))
-        if len(self._charts) > 1 and (self._options.values or self._options.sets):
+        if len(self._charts) > 1 and (self._options.values_files or self._options.set_values):
             names = ", ".join(list(self._charts)[:5])
             raise UsageError(f"--values and --set are for one chart; here are several: {names}")
         found = [read_kustomization(file) for file in find_kustomizations(paths, exclude)]
         self._kustomizations = choose_rendered(found)
         # The files of kustomizations that are evaluated as they are rendered
         self._rendered_files: set[str] = set()
-        self._places = Places()
+        self._places = RenderingOrigins()
         self._chart_files = ChartFiles(self._places.files)
         # The objects in resources that no overlay renders, by file
         self._not_rendered: dict[str, frozenset[tuple[str, str]]] = {}
         self._deadline = time.monotonic() + MAX_SECONDS_OF_RUN
-        self._jobs = _jobs(options.jobs)
+        self._jobs = _job_count(options.jobs)
 
-    def evaluate(self, linter: Linter, files: Iterable[Input]) -> None:
+    def evaluate_renderings(self, linter: Linter, files: Iterable[Input]) -> None:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
         linter.uses_values = self._chart_files.uses_values
         linter.evaluate(self._inputs(files))
@@ -266,36 +271,38 @@ class Renderer:
             found = linter.policy_of(folder, is_folder=True).rules.rules
             return {active.rule.name: active for active in found}
 
-        self._places.move(linter.results, rules_of)
+        self._places.move_findings(linter.results, rules_of)
 
     def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
-        has_values = self._changes and any(map(self._changes.has, self._options.values))
+        has_values = self._changes and any(
+            map(self._changes.is_changed, self._options.values_files)
+        )
         for folder, root in self._charts.items():
             if has_values or self._has_changes(folder):
                 yield from self._chart(folder, root)
         yield from self._kustomizations_to_lint()
         for item in files:
             if self._chart_files.is_ignored(item.name):
-                yield SkippedSource(item.name, _IGNORED)
+                yield SkippedSource(item.name, _IGNORED_REASON)
                 continue
             if self._chart_files.is_unrendered(item.name):
                 continue
             is_rendered = os.path.normpath(item.name) in self._rendered_files
-            if not is_rendered and not self._chart_files.has(item.name):
+            if not is_rendered and not self._chart_files.is_evaluated_rendered(item.name):
                 yield item
         yield from self._bases_alone()
 
     def _chart(self, folder: str, root: str) -> Iterator[Input]:
-        file = os.path.join(folder, CHART)
+        file = os.path.join(folder, CHART_FILE)
         if is_library(folder):
-            yield SkippedSource(file, _LIBRARY)
+            yield SkippedSource(file, _LIBRARY_REASON)
             return
-        left_out: set[str] = set()
+        missing_dependencies: set[str] = set()
         has_rendering = False
         for rendered in render_chart(folder, self._options, root, self._deadline):
             if isinstance(rendered, RenderedChart):
                 has_rendering = True
-                left_out.update(rendered.left_out)
+                missing_dependencies.update(rendered.missing_dependencies)
                 rendered = rendered._replace(source=self._shared(rendered.source))  # noqa: PLW2901
                 self._chart_files.add(rendered)
                 finder = ChartOrigins(rendered, self._places.files, self._places.work)
@@ -303,8 +310,10 @@ class Renderer:
                 yield rendered.source
             else:
                 yield rendered
-        if left_out:
-            yield SkippedSource(file, _LEFT_OUT.format(", ".join(sorted(left_out))))
+        if missing_dependencies:
+            yield SkippedSource(
+                file, _LEFT_OUT_MESSAGE.format(", ".join(sorted(missing_dependencies)))
+            )
         if not has_rendering:
             self._chart_files.add_failed(folder)
 
@@ -329,7 +338,7 @@ class Renderer:
         """What users of a base get who apply it by itself."""
         for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):
-                if rendered.why == TOO_LONG:
+                if rendered.why == TOO_LONG_MESSAGE:
                     yield rendered
                 continue  # nobody can apply it by itself
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
@@ -338,7 +347,7 @@ class Renderer:
 
     def _render(
         self, kustomizations: Iterable[tuple[Kustomization, ...]]
-    ) -> Iterator[tuple[str, _Rendered]]:
+    ) -> Iterator[tuple[str, _RenderResult]]:
         """The file of each of `kustomizations` that has changed, and what it renders."""
         wanted = [
             parts
@@ -346,33 +355,33 @@ class Renderer:
             if any(self._has_changes(part.folder) for part in parts)
         ]
         pool = ThreadPoolExecutor(self._jobs)
-        waiting: deque[tuple[str, Future[_Rendered]]] = deque()
+        waiting: deque[tuple[str, Future[_RenderResult]]] = deque()
         try:
             for parts in wanted:
                 waiting.append((parts[0].file, pool.submit(self._rendered, parts)))
-                if len(waiting) > self._jobs * _AHEAD:
-                    yield _next(waiting)
+                if len(waiting) > self._jobs * _RENDERINGS_AHEAD:
+                    yield _next_result(waiting)
             while waiting:
-                yield _next(waiting)
+                yield _next_result(waiting)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             stop_all()  # after Ctrl-C, nobody waits for them
 
-    def _rendered(self, parts: tuple[Kustomization, ...]) -> _Rendered:
+    def _rendered(self, parts: tuple[Kustomization, ...]) -> _RenderResult:
         if is_late(self._deadline):
-            return UnreadableSource(parts[0].file, TOO_LONG)
+            return UnreadableSource(parts[0].file, TOO_LONG_MESSAGE)
         rendered = render_kustomization(parts, self._deadline)
         if isinstance(rendered, UnreadableSource):
             return rendered
         return rendered._replace(source=self._shared(rendered.source))
 
 
-def _next(waiting: deque[tuple[str, Future[_Rendered]]]) -> tuple[str, _Rendered]:
+def _next_result(waiting: deque[tuple[str, Future[_RenderResult]]]) -> tuple[str, _RenderResult]:
     file, future = waiting.popleft()
     return file, future.result()
 
 
-def _jobs(wanted: int | None) -> int:
+def _job_count(wanted: int | None) -> int:
     """How many programs run at once: each may take as much memory as one is allowed."""
     return wanted or min(os.cpu_count() or 1, _MAX_JOBS)
 

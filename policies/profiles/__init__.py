@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from policies.problems import did_you_mean
-from rules.base.words import matches
+from rules.base.text_matching import matches
 from rules.profile.profile import (
     Component,
     Fraction,
@@ -24,17 +24,17 @@ from rules.profile.profile import (
 )
 
 # What the YAML files beside it say, in a form that is loaded far faster: `make docs`.
-_BUILT_IN = os.path.join(os.path.dirname(__file__), "built_in.json")
+_BUILT_IN_FILE = os.path.join(os.path.dirname(__file__), "built_in.json")
 # The keys to which a profile adds, if it extends others.
 _EXTENDED_KEYS = (
     *("resources", "nodeLabels", "nodeModes", "components", "runtimeClasses"),
     *("alternativeVariables", "visibleDevices", "injectedReferences", "fractions", "limitQuotas"),
 )
 # Of these it replaces what the others say of the same resources. An empty list replaces all.
-_KEYS_BY_RESOURCE = ("taints", "affinities", "schedulers")
-_SUBJECTS = ("resources", "annotations")
+_KEYS_REPLACED_BY_RESOURCE = ("taints", "affinities", "schedulers")
+_SUBJECT_KEYS = ("resources", "annotations")
 # A limit far above every use, and far below Python's recursion limit.
-_MAX_EXTENDS = 20
+_MAX_EXTENDS_DEPTH = 20
 
 
 class ProfileError(ValueError):
@@ -42,9 +42,9 @@ class ProfileError(ValueError):
 
 
 @cache
-def built_in() -> Mapping[str, Mapping[str, Any]]:
+def built_in_profiles() -> Mapping[str, Mapping[str, Any]]:
     """Return the built-in profiles as parsed YAML, by name."""
-    with open(_BUILT_IN, encoding="utf-8") as file:
+    with open(_BUILT_IN_FILE, encoding="utf-8") as file:
         raws: dict[str, Mapping[str, Any]] = json.load(file)
     return raws
 
@@ -67,9 +67,9 @@ def merged_profile(
             raise ProfileError(f"two profiles are called {raw['name']!r}")
         raws[raw["name"]] = raw
     names = [entry if isinstance(entry, str) else entry["name"] for entry in choice]
-    resolver = _ProfileResolver({**built_in(), **raws})
-    flat = [_profile(resolver.flattened(name)) for name in dict.fromkeys(names)]
-    known = [_profile(raw) for raw in built_in().values()]
+    resolver = _ProfileResolver({**built_in_profiles(), **raws})
+    flat = [_profile_from_raw(resolver.flattened(name)) for name in dict.fromkeys(names)]
+    known = [_profile_from_raw(raw) for raw in built_in_profiles().values()]
     try:
         return merge_profiles(flat, known)
     except ValueError as error:
@@ -87,7 +87,7 @@ class _ProfileResolver:
         """Return the profile `name`, merged with all profiles that it extends.
 
         `path` has the names of the profiles that extend it, from the chosen one on. Raises
-        ProfileError for an unknown name, a circle, and more than `_MAX_EXTENDS` levels.
+        ProfileError for an unknown name, a circle, and more than `_MAX_EXTENDS_DEPTH` levels.
         """
         if name not in self._raws:
             hint = did_you_mean(name, self._raws, f"there are {', '.join(self._raws)}")
@@ -95,8 +95,10 @@ class _ProfileResolver:
         path = (*path, name)
         if name in path[:-1]:
             raise ProfileError(f"profiles extend each other in a circle: {' -> '.join(path)}")
-        if len(path) > _MAX_EXTENDS:
-            raise ProfileError(f"more than {_MAX_EXTENDS} profiles extend each other in a row")
+        if len(path) > _MAX_EXTENDS_DEPTH:
+            raise ProfileError(
+                f"more than {_MAX_EXTENDS_DEPTH} profiles extend each other in a row"
+            )
         if name not in self._flat:
             self._flat[name] = self._with_parents(self._raws[name], path)
         return self._flat[name]
@@ -104,20 +106,20 @@ class _ProfileResolver:
     def _with_parents(self, raw: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
         merged: dict[str, Any] = {}
         for parent in raw.get("extends", ()):
-            original = built_in().get(parent)
+            original = built_in_profiles().get(parent)
             # A profile may extend the built-in profile with the same name, which it replaces.
             if parent == raw["name"] and original is not None and raw is not original:
-                _add(merged, self._with_parents(original, path))
+                _add_layer(merged, self._with_parents(original, path))
             else:
-                _add(merged, self.flattened(parent, path))
-        _add(merged, {key: value for key, value in raw.items() if key != "extends"})
+                _add_layer(merged, self.flattened(parent, path))
+        _add_layer(merged, {key: value for key, value in raw.items() if key != "extends"})
         return merged
 
 
-def _add(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
+def _add_layer(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
     for key, value in layer.items():
-        if key in _KEYS_BY_RESOURCE and value and key in merged:
-            merged[key] = [*_about_others(merged[key], value), *value]
+        if key in _KEYS_REPLACED_BY_RESOURCE and value and key in merged:
+            merged[key] = [*_entries_about_others(merged[key], value), *value]
         elif key not in _EXTENDED_KEYS or key not in merged:
             merged[key] = value
         elif isinstance(value, dict):
@@ -126,18 +128,18 @@ def _add(merged: dict[str, Any], layer: Mapping[str, Any]) -> None:
             merged[key] = [*merged[key], *(item for item in value if item not in merged[key])]
 
 
-def _about_others(
+def _entries_about_others(
     entries: Iterable[Mapping[str, Any]], replacements: Iterable[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield `entries` without the resources of the `replacements`, if any of theirs are left.
 
     An entry may be about annotations as well, or instead.
     """
-    replaced = {s: [n for entry in replacements for n in entry.get(s, ())] for s in _SUBJECTS}
+    replaced = {s: [n for entry in replacements for n in entry.get(s, ())] for s in _SUBJECT_KEYS}
     for entry in entries:
         kept = {
             subject: [name for name in entry[subject] if not _overlaps(name, replaced[subject])]
-            for subject in _SUBJECTS
+            for subject in _SUBJECT_KEYS
             if subject in entry
         }
         if any(kept.values()):
@@ -148,13 +150,13 @@ def _overlaps(pattern: str, others: Iterable[str]) -> bool:
     return any(matches(pattern, other) or matches(other, pattern) for other in others)
 
 
-def _profile(raw: Mapping[str, Any]) -> Profile:
+def _profile_from_raw(raw: Mapping[str, Any]) -> Profile:
     def tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
         fields = {
             "serviceAccounts": "service_accounts",
             "toleratedFor": "tolerated_for",
             "driverOnly": "driver_only",
-            "hiddenValue": "hidden_value",
+            "hiddenValue": "hiding_value",
             "fromAnnotation": "from_annotation",
             "emptyGrants": "empty_grants",
         }

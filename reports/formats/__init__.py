@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from reports.findings import LocatedFinding
-from reports.results import NotFixed, Results
+from reports.results import Results, UnfixedDocument
 from sources.sources import STANDARD_INPUT
 from terminal import printable
 
@@ -13,12 +13,12 @@ FORMATS = (
     *("text", "json", "yaml", "concise", "summary", "statistics"),
     *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
 )
-WITH_EDITS = frozenset({"sarif", "rdjson"})
+FORMATS_WITH_EDITS = frozenset({"sarif", "rdjson"})
 """The formats that have the edits which fix a finding; these take time to find."""
-HOME = "https://github.com/gpuward/gpuward"
+HOME_PAGE_URL = "https://github.com/gpuward/gpuward"
 
 
-class Style(NamedTuple):
+class ReportStyle(NamedTuple):
     """Options of the reports.
 
     `fail_on` is the lowest level that makes the exit status 1. `quiet` leaves out of reports for
@@ -32,10 +32,10 @@ class Style(NamedTuple):
     fail_on: str = "error"
 
 
-Writer = Callable[[TextIO, Results, Style], None]
+WriteReport = Callable[[TextIO, Results, ReportStyle], None]
 
 
-def position(located: LocatedFinding) -> str:
+def position_text(located: LocatedFinding) -> str:
     """FILE:LINE:COLUMN; empty for what a program wrote to standard input, as nobody has its lines.
 
     It is empty for objects of a cluster, too, or the context if there are several clusters. Reports
@@ -49,25 +49,25 @@ def position(located: LocatedFinding) -> str:
     return f"{name}:{located.span.line}:{located.span.column}"
 
 
-def place(file: str, line: int, column: int) -> str:
+def line_prefix(file: str, line: int, column: int) -> str:
     """FILE:LINE:COLUMN and a space, to begin a line with; empty if there is no file."""
     if not file:
         return ""
     return f"{file}:{line}:{column}: " if line else f"{file}: "
 
 
-def affected(located: LocatedFinding) -> str:
+def affected_objects_text(located: LocatedFinding) -> str:
     """The finding's object, its owner, and how many other objects of the owner have the fault."""
-    object_, others = located.finding.object, located.objects - 1
+    object_, others = located.finding.object, located.object_count - 1
     if located.owner == object_:
         return f"{object_} and {others} that it owns" if others else str(object_)
     and_others = f" and {others} other{'s'[others == 1 :]}" if others else ""
     return f"{object_}{and_others} of {located.owner}"
 
 
-def rule_page(rule: str) -> str:
+def rule_page_url(rule: str) -> str:
     """The address of the page about `rule` in the documentation."""
-    return f"{HOME}/blob/main/docs/rules/{rule}.md"
+    return f"{HOME_PAGE_URL}/blob/main/docs/rules/{rule}.md"
 
 
 def many(count: int, what: str) -> str:
@@ -75,26 +75,29 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-_NAMED = 5
+_MAX_LISTED = 5
 
 
 def some(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-_GAP = "  "
-_MAX_WIDTH = 60
+_COLUMN_GAP = "  "
+_MAX_COLUMN_WIDTH = 60
 
 
 def write_table(out: TextIO, lines: Sequence[tuple[str, ...]]) -> None:
-    """Write `lines` in columns. A cell wider than `_MAX_WIDTH` pushes the rest of its line."""
+    """Write `lines` in columns.
+
+    A cell wider than `_MAX_COLUMN_WIDTH` pushes the rest of its line to the right.
+    """
     cells = [[printable(cell) for cell in line] for line in lines]
-    widths = [min(_MAX_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
+    widths = [min(_MAX_COLUMN_WIDTH, max(map(len, column))) for column in zip(*cells, strict=True)]
     for line in cells:
         padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        out.write(_GAP.join(padded).rstrip() + "\n")
+        out.write(_COLUMN_GAP.join(padded).rstrip() + "\n")
 
 
 def fixed_files(results: Results) -> Iterator[tuple[str, str]]:
@@ -106,6 +109,6 @@ def fixed_files(results: Results) -> Iterator[tuple[str, str]]:
         yield file, ", ".join(f"{rule} ({n})" if n > 1 else rule for rule, n in counts.items())
 
 
-def why_not_fixed(entry: NotFixed) -> str:
+def why_not_fixed(entry: UnfixedDocument) -> str:
     """The rules whose fixes are missing, and why."""
     return f"{', '.join(entry.rules)}: {entry.reason}"

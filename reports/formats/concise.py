@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from reports.formats import Style, affected, fixed_files, place, position, why_not_fixed
+from reports.formats import (
+    ReportStyle,
+    affected_objects_text,
+    fixed_files,
+    line_prefix,
+    position_text,
+    why_not_fixed,
+)
 from reports.results import Results
 from terminal import printable
 
 
-def write(out: TextIO, results: Results, style: Style) -> None:
+def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write `results`, notes only if the style asks for them."""
     for located in results.findings:
         if located.level != "note" or style.notes:
-            where = position(located) or f"{affected(located)}: {located.pointer_in_object}"
+            where = (
+                position_text(located)
+                or f"{affected_objects_text(located)}: {located.pointer_in_object}"
+            )
             what = f"{located.level} {located.finding.rule}: {located.finding.message}"
             out.write(f"{printable(where)}: {printable(what)}\n")
     for remark in results.remarks:
         if remark.is_visible(notes=style.notes):
-            where = printable(place(remark.file, remark.line, remark.column))
+            where = printable(line_prefix(remark.file, remark.line, remark.column))
             out.write(f"{where}{remark.level}: {printable(remark.message)}\n")
     out.writelines(
         f"{printable(skipped.file)}: skipped: {printable(skipped.why)}\n"

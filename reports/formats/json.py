@@ -7,27 +7,27 @@ from typing import Any, TextIO
 
 from reports.entries import fingerprints
 from reports.findings import LocatedFinding
-from reports.formats import Style
+from reports.formats import ReportStyle
 from reports.results import FixedFinding, Results
 
-VERSION = 1
-_REMARK = ("level", "file", "line", "column", "message")
+FORMAT_VERSION = 1
+_REMARK_FIELDS = ("level", "file", "line", "column", "message")
 
 
-def write(out: TextIO, results: Results, _style: Style) -> None:
+def write(out: TextIO, results: Results, _style: ReportStyle) -> None:
     """Write `results`, notes included."""
     report = {
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "policy": results.policy or None,
         "findings": list(map(_finding, results.findings, fingerprints(results.findings))),
-        "remarks": [dict(zip(_REMARK, remark, strict=False)) for remark in results.remarks],
+        "remarks": [dict(zip(_REMARK_FIELDS, remark, strict=False)) for remark in results.remarks],
         "skipped": [skipped._asdict() for skipped in results.skipped],
         "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
         "fixed": [_fixed(entry) for entry in results.fixed],
         "not_fixed": [entry._asdict() for entry in results.not_fixed],
         "not_written": [failed._asdict() for failed in results.not_written],
         "summary": {
-            "files": results.files,
+            "files": results.file_count,
             "renderings": results.renderings,
             "objects": results.objects,
             "pods": results.pods,
@@ -35,7 +35,7 @@ def write(out: TextIO, results: Results, _style: Style) -> None:
             "errors": results.count("error"),
             "warnings": results.count("warning"),
             "notes": results.count("note"),
-            "fixable": results.fixable,
+            "fixable": results.fixable_count,
             "fixed": len(results.fixed),
             "suppressed": results.suppressed,
             "excepted": results.excepted,
@@ -61,7 +61,7 @@ def _finding(located: LocatedFinding, mark: str) -> dict[str, Any]:
         "namespace": ref.namespace if ref else "",
         "name": ref.name if ref else "",
         "owner": _owner(located),
-        "objects": located.objects,
+        "objects": located.object_count,
         "rendered_by": located.rendered_by,
         "rendered_line": located.rendered_line,
         "container": finding.container_name,

@@ -11,17 +11,17 @@ import re
 from html import escape
 from typing import NamedTuple, TextIO
 
-from reports.entries import NOT_EVALUATED, NOT_WRITTEN, Entry, entries
-from reports.findings import ACTIONS
-from reports.formats import Style
+from reports.entries import NOT_EVALUATED_CODE, NOT_WRITTEN_CODE, ReportEntry, entries
+from reports.findings import ACTION_BY_LEVEL
+from reports.formats import ReportStyle
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 
 # XML has no way to write these. Entries have no control characters.
-_ILLEGAL = re.compile("[\ufffe\uffff]")
+_ILLEGAL_PATTERN = re.compile("[\ufffe\uffff]")
 
 
-class _Case(NamedTuple):
+class _TestCase(NamedTuple):
     """A test case: its element, what is in it, and what its output is if it passes."""
 
     text: str
@@ -29,16 +29,16 @@ class _Case(NamedTuple):
     output: str = ""
 
 
-def write(out: TextIO, results: Results, style: Style) -> None:
+def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write a test case for each entry; it fails if the entry's level reaches `style.fail_on`.
 
     Input that could not be evaluated or written is an error. What the cases that pass have found is
     the output of the whole. Without an entry there is one case that passes: some readers take a
     report without cases for a broken one.
     """
-    cases = [_case(entry, style) for entry in entries(results, style)]
+    cases = [_test_case(entry, style) for entry in entries(results, style)]
     if not cases:
-        cases = [_Case('<testcase classname="gpuward" name="no findings" time="0"/>', "")]
+        cases = [_TestCase('<testcase classname="gpuward" name="no findings" time="0"/>', "")]
     verdicts = [case.verdict for case in cases]
     counts = (
         f'tests="{len(cases)}" failures="{verdicts.count("failure")}" '
@@ -55,29 +55,29 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     out.write("  </testsuite>\n</testsuites>\n")
 
 
-def _case(entry: Entry, style: Style) -> _Case:
+def _test_case(entry: ReportEntry, style: ReportStyle) -> _TestCase:
     file = entry.file or STANDARD_INPUT
     # GitLab ignores all but the first of the cases with one name.
     name = " ".join(filter(None, (entry.code, entry.object, f"[{entry.fingerprint[:12]}]")))
     attributes = f'classname="{_xml(file)}" name="{_xml(name)}" time="0"'
     where = f"{file}:{entry.line}:{entry.column}" if entry.line else file
     text = _xml(f"{where}: {entry.level}: {entry.description}")
-    verdict = _verdict(entry, style)
+    verdict = _failure_element(entry, style)
     if not verdict:
-        return _Case(f"<testcase {attributes}/>", "", text)
+        return _TestCase(f"<testcase {attributes}/>", "", text)
     message = f'message="{_xml(entry.message)}" type="{entry.level}"'
     inside = f"<{verdict} {message}>{text}</{verdict}>"
-    return _Case(f"<testcase {attributes}>{inside}</testcase>", verdict)
+    return _TestCase(f"<testcase {attributes}>{inside}</testcase>", verdict)
 
 
-def _verdict(entry: Entry, style: Style) -> str:
+def _failure_element(entry: ReportEntry, style: ReportStyle) -> str:
     """The element that says why the case of the entry does not pass; empty if it passes."""
-    if entry.code in {NOT_EVALUATED, NOT_WRITTEN}:
+    if entry.code in {NOT_EVALUATED_CODE, NOT_WRITTEN_CODE}:
         return "error"
-    return "failure" if ACTIONS[entry.level] >= ACTIONS[style.fail_on] else ""
+    return "failure" if ACTION_BY_LEVEL[entry.level] >= ACTION_BY_LEVEL[style.fail_on] else ""
 
 
 def _xml(text: str) -> str:
     """`text` in ASCII, for an element or an attribute."""
-    legal = _ILLEGAL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    legal = _ILLEGAL_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return escape(legal).encode("ascii", "xmlcharrefreplace").decode()

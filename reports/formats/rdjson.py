@@ -5,31 +5,31 @@ from __future__ import annotations
 import json
 from typing import Any, TextIO
 
-from reports.entries import Entry, finding_entry, other_entries
+from reports.entries import ReportEntry, entries_beside_findings, entry_of_finding
 from reports.findings import LocatedFinding
-from reports.formats import HOME, Style
+from reports.formats import HOME_PAGE_URL, ReportStyle
 from reports.results import Results
 from sources.sources import STANDARD_INPUT
 
-_SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
+_SEVERITY_BY_LEVEL = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
 
 
-def write(out: TextIO, results: Results, style: Style) -> None:
+def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write one result with a diagnostic for each entry."""
     diagnostics = [
-        _diagnostic(finding_entry(located, ""), _range(located)) | _suggestions(located)
+        _diagnostic(entry_of_finding(located, ""), _range(located)) | _suggestions(located)
         for located in results.findings
         if located.level != "note" or style.notes
     ]
-    for entry in other_entries(results, style):
+    for entry in entries_beside_findings(results, style):
         range_ = {"start": {"line": entry.line}} if entry.line else {}
         diagnostics.append(_diagnostic(entry, range_))
-    report = {"source": {"name": "gpuward", "url": HOME}, "diagnostics": diagnostics}
+    report = {"source": {"name": "gpuward", "url": HOME_PAGE_URL}, "diagnostics": diagnostics}
     json.dump(report, out, indent=2)
     out.write("\n")
 
 
-def _diagnostic(entry: Entry, range_: dict[str, Any]) -> dict[str, Any]:
+def _diagnostic(entry: ReportEntry, range_: dict[str, Any]) -> dict[str, Any]:
     location: dict[str, Any] = {"path": entry.file or STANDARD_INPUT}
     if range_:
         location["range"] = range_
@@ -39,7 +39,7 @@ def _diagnostic(entry: Entry, range_: dict[str, Any]) -> dict[str, Any]:
     return {
         "message": entry.description,
         "location": location,
-        "severity": _SEVERITIES[entry.level],
+        "severity": _SEVERITY_BY_LEVEL[entry.level],
         "code": code,
     }
 

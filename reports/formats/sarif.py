@@ -9,39 +9,39 @@ from importlib import metadata
 from typing import Any, TextIO
 from urllib.parse import quote
 
-from reports.entries import Entry, finding_entry, fingerprints, other_entries
+from reports.entries import ReportEntry, entries_beside_findings, entry_of_finding, fingerprints
 from reports.explain import explanation
-from reports.findings import LEVELS, LocatedFinding
-from reports.formats import HOME, Style, rule_page
+from reports.findings import LEVEL_BY_ACTION, LocatedFinding
+from reports.formats import HOME_PAGE_URL, ReportStyle, rule_page_url
 from reports.results import Results
 from rules.finding import Action
 from rules.rule import Rule
 
-_SCHEMA = (
+_SCHEMA_URL = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 # The name has the version of how fingerprints are made.
-_FINGERPRINT = "gpuwardIdentity/v1"
-_PLACEHOLDER = re.compile(r"\{(\d+)\}")
+_FINGERPRINT_KEY = "gpuwardIdentity/v1"
+_PLACEHOLDER_PATTERN = re.compile(r"\{(\d+)\}")
 _SECURITY_FAMILIES = {"bypass", "security"}
 # On GitHub's scale from 0 to 10: high, medium and low.
-_SEVERITIES = {Action.DENY: "8.0", Action.WARN: "5.0"}
+_SEVERITY_BY_LEVEL = {Action.DENY: "8.0", Action.WARN: "5.0"}
 _LOWEST_SEVERITY = "2.0"
 _Json = dict[str, Any]
 
 
-def write(out: TextIO, results: Results, style: Style) -> None:
+def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write one run.
 
     It has all findings, also those that comments or a baseline suppress; notes only if the style
     asks for them. What no rule reports is a notification of the tool.
     """
-    shown = list(_shown(results, style))
+    shown = list(_findings_with_suppressions(results, style))
     names = sorted({located.finding.rule for located, _, _ in shown})
     rules = {located.finding.rule: located.rule for located, _, _ in shown}
     index = {name: number for number, name in enumerate(names)}
     log = {
-        "$schema": _SCHEMA,
+        "$schema": _SCHEMA_URL,
         "version": "2.1.0",
         "runs": [
             {
@@ -59,7 +59,9 @@ def write(out: TextIO, results: Results, style: Style) -> None:
     out.write("\n")
 
 
-def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, list[_Json]]]:
+def _findings_with_suppressions(
+    results: Results, style: ReportStyle
+) -> list[tuple[LocatedFinding, str, list[_Json]]]:
     """Each finding with its fingerprint and what suppresses it."""
     suppressed = results.suppressed_findings
     found = [*results.findings, *(entry.located for entry in suppressed)]
@@ -70,7 +72,7 @@ def _shown(results: Results, style: Style) -> list[tuple[LocatedFinding, str, li
 
 
 def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
-    driver: dict[str, Any] = {"name": "gpuward", "informationUri": HOME}
+    driver: dict[str, Any] = {"name": "gpuward", "informationUri": HOME_PAGE_URL}
     with suppress(metadata.PackageNotFoundError):  # run from a clone
         driver["semanticVersion"] = metadata.version("gpuward")
     driver["rules"] = [_rule(rule) for rule in rules]
@@ -89,10 +91,10 @@ def _rule(rule: Rule[Any]) -> dict[str, Any]:
         # Code scanning requires it, and shows it beside each alert.
         "fullDescription": {"text": " ".join(f"{summary} {reason}".split())},
         "help": {"text": explanation(rule), "markdown": "\n\n".join(parts)},
-        "helpUri": rule_page(rule.name),
+        "helpUri": rule_page_url(rule.name),
         "defaultConfiguration": {
             "enabled": enabled,
-            "level": LEVELS[rule.action] if enabled else "none",
+            "level": LEVEL_BY_ACTION[rule.action] if enabled else "none",
         },
         "properties": _properties(rule),
     }
@@ -103,21 +105,21 @@ def _properties(rule: Rule[Any]) -> dict[str, Any]:
     if rule.family not in _SECURITY_FAMILIES:
         return {"tags": tags}
     # GitHub shows a rule with both as one about security, and sorts alerts by the number.
-    severity = _SEVERITIES.get(rule.action, _LOWEST_SEVERITY)
+    severity = _SEVERITY_BY_LEVEL.get(rule.action, _LOWEST_SEVERITY)
     return {"tags": list(dict.fromkeys([*tags, "security"])), "security-severity": severity}
 
 
 def _result(
     located: LocatedFinding, mark: str, rule_index: int, suppressions: list[_Json]
 ) -> dict[str, Any]:
-    entry = finding_entry(located, mark)
+    entry = entry_of_finding(located, mark)
     result = {
         "ruleId": entry.code,
         "ruleIndex": rule_index,
         "level": entry.level,
         "message": _message(entry.description),
         "locations": [_location(entry)],
-        "partialFingerprints": {_FINGERPRINT: mark},
+        "partialFingerprints": {_FINGERPRINT_KEY: mark},
         "suppressions": suppressions,
     }
     if located.edits and entry.file:
@@ -143,7 +145,7 @@ def _fix(located: LocatedFinding, file: str) -> dict[str, Any]:
     return {"description": _message(located.finding.fix), "artifactChanges": [change]}
 
 
-def _invocation(results: Results, style: Style) -> dict[str, Any]:
+def _invocation(results: Results, style: ReportStyle) -> dict[str, Any]:
     return {
         "executionSuccessful": not (results.not_evaluated or results.not_written),
         "toolExecutionNotifications": [
@@ -153,7 +155,7 @@ def _invocation(results: Results, style: Style) -> dict[str, Any]:
                 "locations": [_location(entry)] if entry.file else [],
                 "descriptor": {"id": entry.code},
             }
-            for entry in other_entries(results, style)
+            for entry in entries_beside_findings(results, style)
         ],
     }
 
@@ -164,10 +166,10 @@ def _message(text: str) -> dict[str, str]:
     The standard wants all braces doubled, but viewers such as GitHub's show both of them. Without a
     number in it, nobody takes a brace for a placeholder.
     """
-    return {"text": _PLACEHOLDER.sub(r"{{\1}}", text).replace("](", "] (")}
+    return {"text": _PLACEHOLDER_PATTERN.sub(r"{{\1}}", text).replace("](", "] (")}
 
 
-def _location(entry: Entry) -> dict[str, Any]:
+def _location(entry: ReportEntry) -> dict[str, Any]:
     location: dict[str, Any] = {}
     if entry.file:
         physical: dict[str, Any] = {"artifactLocation": _artifact(entry.file)}

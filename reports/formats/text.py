@@ -7,13 +7,13 @@ from typing import TextIO
 
 from reports.findings import LocatedFinding
 from reports.formats import (
-    Style,
-    affected,
+    ReportStyle,
+    affected_objects_text,
     fixed_files,
+    line_prefix,
     many,
-    place,
-    position,
-    rule_page,
+    position_text,
+    rule_page_url,
     why_not_fixed,
 )
 from reports.results import Results
@@ -21,27 +21,27 @@ from terminal import printable
 
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "fixed": "1;32"}
 _COLORS |= {"dim": "2", "bold": "1"}
-_WIDTH = 100
+_WRAP_WIDTH = 100
 
 
-def write(out: TextIO, results: Results, style: Style) -> None:
+def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write `results`, notes only if the style asks for them; the last line sums up."""
-    paint = _Paint(style)
+    paint = _Painter(style)
     explained: set[str] = set()
     for located in results.findings:
         if located.level != "note" or style.notes:
             first = located.finding.rule not in explained
             explained.add(located.finding.rule)
             out.write("\n".join(_finding(located, paint, explain=first)) + "\n\n")
-    write_rest(out, results, style)
+    write_after_findings(out, results, style)
 
 
-def write_rest(out: TextIO, results: Results, style: Style) -> None:
+def write_after_findings(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write what comes after the findings: remarks, what was not evaluated, and the sums."""
-    paint = _Paint(style)
+    paint = _Painter(style)
     for remark in results.remarks:
         if remark.is_visible(notes=style.notes):
-            where = printable(place(remark.file, remark.line, remark.column))
+            where = printable(line_prefix(remark.file, remark.line, remark.column))
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
     skipped = [] if style.quiet else results.skipped
     out.writelines(
@@ -49,32 +49,32 @@ def write_rest(out: TextIO, results: Results, style: Style) -> None:
         for passed in skipped
     )
     for failed in results.not_evaluated:
-        where = printable(place(failed.file, failed.line, failed.column))
+        where = printable(line_prefix(failed.file, failed.line, failed.column))
         out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
     _write_fixes(out, results, paint)
     if not style.quiet:
-        out.write(_summary(results, style) + "\n")
+        out.write(_summary_line(results, style) + "\n")
 
 
-def _write_fixes(out: TextIO, results: Results, paint: _Paint) -> None:
+def _write_fixes(out: TextIO, results: Results, paint: _Painter) -> None:
     out.writelines(
         f"{paint('fixed', 'fixed')}: {printable(f'{file}: {rules}')}\n"
         for file, rules in fixed_files(results)
     )
     for entry in results.not_fixed:
-        where = printable(place(entry.file, entry.line, entry.column))
+        where = printable(line_prefix(entry.file, entry.line, entry.column))
         why = printable(why_not_fixed(entry))
         out.write(f"{paint('warning', 'not fixed')}: {where}{why}\n")
-        out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.by_hand)
+        out.writelines(f"  by hand: {printable(edit)}\n" for edit in entry.edits_by_hand)
     for failed in results.not_written:
-        where = printable(place(failed.file, failed.line, failed.column))
+        where = printable(line_prefix(failed.file, failed.line, failed.column))
         out.write(f"{paint('error', 'not written')}: {where}{printable(failed.message)}\n")
 
 
-class _Paint:
+class _Painter:
     """Colours and hyperlinks, or none."""
 
-    def __init__(self, style: Style) -> None:
+    def __init__(self, style: ReportStyle) -> None:
         self._style = style
 
     def __call__(self, color: str, text: str) -> str:
@@ -87,13 +87,15 @@ class _Paint:
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
-def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterator[str]:
+def _finding(located: LocatedFinding, paint: _Painter, *, explain: bool) -> Iterator[str]:
     finding, span = located.finding, located.span
-    rule = paint.link(rule_page(finding.rule), finding.rule)
+    rule = paint.link(rule_page_url(finding.rule), finding.rule)
     head = paint(located.level, f"{located.level}[{rule}]")
     yield f"{head}: {paint('bold', printable(finding.message))}"
-    holder = affected(located) + (f", {finding.container}" if finding.container else "")
-    where = position(located)
+    holder = affected_objects_text(located) + (
+        f", {finding.container}" if finding.container else ""
+    )
+    where = position_text(located)
     if (
         not (where and located.span.line) or located.rendered_by
     ):  # the place may be that of a template, or of its parent
@@ -114,10 +116,10 @@ def _finding(located: LocatedFinding, paint: _Paint, *, explain: bool) -> Iterat
         yield f"{gutter} = more: gpuward explain {finding.rule}"
 
 
-def _excerpt(located: LocatedFinding, gutter: str, paint: _Paint) -> Iterator[str]:
+def _excerpt(located: LocatedFinding, gutter: str, paint: _Painter) -> Iterator[str]:
     excerpt = located.excerpt
     yield f"{gutter} |"
-    yield f"{_line_number(located.span.line)} | {_flat(excerpt.text)}"
+    yield f"{_line_number(located.span.line)} | {_with_one_column_characters(excerpt.text)}"
     yield f"{gutter} | {' ' * excerpt.start}{paint(located.level, '^' * excerpt.width)}"
 
 
@@ -125,7 +127,7 @@ def _line_number(line: int) -> str:
     return str(line) if line else " "  # of an object in a cluster
 
 
-def _flat(text: str) -> str:
+def _with_one_column_characters(text: str) -> str:
     """`text` with every character one column wide, so that the caret is at the right column."""
     return "".join(c if c.isprintable() else " " for c in text)
 
@@ -136,7 +138,7 @@ def _wrap(gutter: str, label: str, text: str) -> Iterator[str]:
     first = f"{gutter} = {label}: "
     lines = textwrap.wrap(
         text,
-        _WIDTH,
+        _WRAP_WIDTH,
         initial_indent=first,
         subsequent_indent=" " * len(first),
         break_long_words=False,
@@ -145,20 +147,20 @@ def _wrap(gutter: str, label: str, text: str) -> Iterator[str]:
     yield from lines
 
 
-def _summary(results: Results, style: Style) -> str:
-    shown_notes = sum(1 for remark in results.remarks if remark.is_shown)
+def _summary_line(results: Results, style: ReportStyle) -> str:
+    shown_notes = sum(1 for remark in results.remarks if remark.is_always_shown)
     hidden = results.count("note") > shown_notes and not style.notes
     fixable_notes = sum(f.finding.fixable for f in results.findings if f.level == "note")
     of_notes = f" ({fixable_notes} of them notes)" if fixable_notes and not style.notes else ""
     parts = [
-        *([many(results.files, "file")] if results.files or not results.objects else []),
+        *([many(results.file_count, "file")] if results.file_count or not results.objects else []),
         *([many(results.renderings, "rendering")] if results.renderings else []),
         many(results.objects, "object"),
         many(results.pods, "pod"),
         many(results.count("error"), "error"),
         many(results.count("warning"), "warning"),
         many(results.count("note"), "note") + (" (--notes shows them)" if hidden else ""),
-        f"{results.fixable} fixable{of_notes}",
+        f"{results.fixable_count} fixable{of_notes}",
         f"{results.suppressed} suppressed",
     ]
     if results.fixed:

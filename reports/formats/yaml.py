@@ -8,12 +8,12 @@ from typing import TextIO
 
 import yaml
 
-from reports.formats import Style
+from reports.formats import ReportStyle
 from reports.formats.json import write as write_json
 from reports.results import Results
 
 
-def write(out: TextIO, results: Results, style: Style) -> None:
+def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write what the JSON report has."""
     text = StringIO()
     write_json(text, results, style)

@@ -1,22 +1,22 @@
 """Caches whose size tenants cannot increase without bound.
 
 Tenants choose many of the keys, such as the names of variables. A cache therefore keeps at most
-`MAX_ENTRIES` entries, and none whose key is longer than `MAX_KEY_LENGTH` characters. A full cache
-forgets: one that only stopped would serve nobody after the odd names of one tenant.
+`MAX_ENTRIES` entries, and none whose key has more than `MAX_KEY_CHARACTERS`. A full cache
+forgets its entries: otherwise the odd names of one tenant would fill it for ever.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["MAX_ENTRIES", "MAX_KEY_LENGTH", "BoundedCache", "cached_by_text", "cached_property"]
+__all__ = ["MAX_ENTRIES", "MAX_KEY_CHARACTERS", "BoundedCache", "cached_by_text", "cached_property"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_ENTRIES = 4096
 # The length of the longest valid resource name: domain, slash, name.
-MAX_KEY_LENGTH = 253 + 1 + 63
+MAX_KEY_CHARACTERS = 253 + 1 + 63
 
 if TYPE_CHECKING:
     from functools import cached_property
@@ -49,7 +49,7 @@ class BoundedCache(dict[K, V]):
 
     def store(self, key: K, value: V) -> V:
         """Store `value` under `key`, unless the key is too long; return `value` in either case."""
-        if not isinstance(key, str) or len(key) <= MAX_KEY_LENGTH:
+        if not isinstance(key, str) or len(key) <= MAX_KEY_CHARACTERS:
             if len(self) >= MAX_ENTRIES:
                 self.clear()
             self[key] = value
@@ -61,7 +61,7 @@ def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
     cached = lru_cache(maxsize=MAX_ENTRIES)(function)
 
     def wrapper(text: str) -> V:
-        return cached(text) if len(text) <= MAX_KEY_LENGTH else function(text)
+        return cached(text) if len(text) <= MAX_KEY_CHARACTERS else function(text)
 
     wrapper.__doc__ = function.__doc__
     return wrapper

@@ -9,16 +9,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-MAX_LENGTH = 10 * 1024  # characters that are read, as many as Kubernetes accepts of a selector
+MAX_CHARACTERS = 10 * 1024  # characters that are read, as many as Kubernetes accepts of a selector
 MAX_TOKENS = 400  # a chain of operators is as deep a tree as it has operators
-MAX_DEPTH = 40  # levels of parentheses; the functions below call each other for each
+MAX_BRACKET_DEPTH = 40  # levels of parentheses; the functions below call each other for each
 
 
 class CelSyntaxError(ValueError):
     """A text that is no expression. The text of the error completes "the expression"."""
 
 
-class NotReadError(ValueError):
+class UnsupportedCelError(ValueError):
     """A text that is not read: too long, too deep, or with syntax that may be of a newer CEL."""
 
 
@@ -74,9 +74,9 @@ Expression: TypeAlias = Literal | Identifier | Select | Index | Call | Collectio
 
 def parse_cel(text: str) -> Expression:
     """The tree of the expression `text`. Raises CelSyntaxError or NotReadError."""
-    if len(text) > MAX_LENGTH:
-        raise NotReadError("is too long")
-    return _Parser(_tokens(text)).whole()
+    if len(text) > MAX_CHARACTERS:
+        raise UnsupportedCelError("is too long")
+    return _Parser(_tokens(text)).parse_all()
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -95,16 +95,17 @@ class _Token(NamedTuple):
     text: str
 
 
-_ESCAPE = (
+_ESCAPE_PATTERN = (
     r"\\(?:[abfnrtv\\?\"'`]|x[0-9a-fA-F]{2}|X[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}"
     r"|[0-3][0-7]{2})"
 )
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     rf"""
       (?P<space>\s+|//[^\n]*)
     | (?P<raw>[bB]?[rR](?:\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"[^"\n\r]*"|'[^'\n\r]*'))
-    | (?P<string>[bB]?(?:\"\"\"(?:{_ESCAPE}|[^\\])*?\"\"\"|'''(?:{_ESCAPE}|[^\\])*?'''
-        |"(?:{_ESCAPE}|[^\\"\n\r])*"|'(?:{_ESCAPE}|[^\\'\n\r])*'))
+    | (?P<string>[bB]?(?:\"\"\"(?:{_ESCAPE_PATTERN}|[^\\])*?\"\"\"
+        |'''(?:{_ESCAPE_PATTERN}|[^\\])*?'''
+        |"(?:{_ESCAPE_PATTERN}|[^\\"\n\r])*"|'(?:{_ESCAPE_PATTERN}|[^\\'\n\r])*'))
     | (?P<number>0x[0-9a-fA-F]+[uU]?|[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+
         |[0-9]+[uU]?)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
@@ -112,25 +113,25 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_RESERVED = frozenset(
+_RESERVED_WORDS = frozenset(
     {
         *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let"),
         *("loop", "package", "namespace", "return", "var", "void", "while"),
     }
 )
-_END = _Token("end", "")
+_END_TOKEN = _Token("end", "")
 
 
 def _tokens(text: str) -> list[_Token]:
     found: list[_Token] = []
     position = 0
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = _TOKEN_PATTERN.match(text, position)
         if match is None:
             raise _unreadable(text[position:])
         if match.lastgroup != "space":
             if len(found) == MAX_TOKENS:
-                raise NotReadError("is too long")
+                raise UnsupportedCelError("is too long")
             found.append(_Token(str(match.lastgroup), match[0]))
         position = match.end()
     return found
@@ -145,15 +146,15 @@ def _unreadable(rest: str) -> Exception:
         return CelSyntaxError(f"has {character} where CEL has {right}")
     if character in "@#$^~;\\":
         return CelSyntaxError(f"has the character {character}, which CEL does not know")
-    return NotReadError(f"has the character {character!r}")
+    return UnsupportedCelError(f"has the character {character!r}")
 
 
 # Operators by how tightly they bind, the loosest first.
-_RELATIONS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
-_LEVELS = (
+_RELATION_OPERATORS = frozenset({"<", "<=", ">=", ">", "==", "!=", "in"})
+_OPERATORS_BY_PRECEDENCE = (
     frozenset({"||"}),
     frozenset({"&&"}),
-    _RELATIONS,
+    _RELATION_OPERATORS,
     frozenset({"+", "-"}),
     frozenset({"*", "/", "%"}),
 )
@@ -167,28 +168,28 @@ class _Parser:
         self._position = 0
         self._depth = 0
 
-    def whole(self) -> Expression:
+    def parse_all(self) -> Expression:
         """The expression that all tokens are."""
         if not self._tokens:
             raise CelSyntaxError("is empty")
         found = self._expression()
-        if self._next is not _END:
+        if self._next_token is not _END_TOKEN:
             raise self._unexpected()
         return found
 
     @property
-    def _next(self) -> _Token:
+    def _next_token(self) -> _Token:
         tokens, position = self._tokens, self._position
-        return tokens[position] if position < len(tokens) else _END
+        return tokens[position] if position < len(tokens) else _END_TOKEN
 
-    def _take(self) -> _Token:
-        token = self._next
+    def _take_token(self) -> _Token:
+        token = self._next_token
         self._position += 1
         return token
 
     def _accept(self, text: str) -> bool:
         """Whether the next token is the operator `text`, which is then read."""
-        if self._next == ("operator", text):
+        if self._next_token == ("operator", text):
             self._position += 1
             return True
         return False
@@ -198,15 +199,15 @@ class _Parser:
             raise self._unexpected(f"where {text} is expected")
 
     def _unexpected(self, where: str = "where nothing can follow") -> CelSyntaxError:
-        token = self._next
-        if token is _END:
+        token = self._next_token
+        if token is _END_TOKEN:
             return CelSyntaxError(f"ends {where}" if "expected" in where else "is not complete")
         return CelSyntaxError(f"has {token.text[:40]} {where}")
 
     def _expression(self) -> Expression:
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise NotReadError("is too deep")
+        if self._depth > MAX_BRACKET_DEPTH:
+            raise UnsupportedCelError("is too deep")
         found = self._binary(0)
         if self._accept("?"):
             chosen = self._binary(0)
@@ -216,17 +217,22 @@ class _Parser:
         return found
 
     def _binary(self, level: int) -> Expression:
-        if level == len(_LEVELS):
+        if level == len(_OPERATORS_BY_PRECEDENCE):
             return self._unary()
         found = self._binary(level + 1)
-        while self._next.text in _LEVELS[level] and self._next.kind in ("operator", "name"):
-            operator = self._take().text
+        while self._next_token.text in _OPERATORS_BY_PRECEDENCE[
+            level
+        ] and self._next_token.kind in (
+            "operator",
+            "name",
+        ):
+            operator = self._take_token().text
             found = Call(f"_{operator}_", None, (found, self._binary(level + 1)))
         return found
 
     def _unary(self) -> Expression:
         signs = 0
-        operator = self._next.text if self._next.kind == "operator" else ""
+        operator = self._next_token.text if self._next_token.kind == "operator" else ""
         if operator in ("!", "-"):
             while self._accept(operator):
                 signs += 1
@@ -239,12 +245,12 @@ class _Parser:
         while True:
             if self._accept("."):
                 is_optional = self._accept("?")
-                token = self._take()
+                token = self._take_token()
                 if token.kind != "name":
                     self._position -= 1
                     raise self._unexpected("where the name of a field is expected")
                 if not is_optional and self._accept("("):
-                    found = Call(token.text, found, self._list(")"))
+                    found = Call(token.text, found, self._elements_up_to(")"))
                 else:
                     found = Select(found, token.text, is_optional)
             elif self._accept("["):
@@ -252,46 +258,46 @@ class _Parser:
                 found = Index(found, self._expression(), is_optional)
                 self._expect("]")
             elif isinstance(found, (Identifier, Select)) and self._accept("{"):
-                found = Collection("message", tuple(self._entries(has_keys=False)))
+                found = Collection("message", tuple(self._entries_in_braces(has_keys=False)))
             else:
                 return found
 
     def _primary(self) -> Expression:
-        token = self._take()
+        token = self._take_token()
         if token.kind in ("string", "raw"):
-            return _text(token)
+            return _text_literal(token)
         if token.kind == "number":
             return Literal(_type_of_number(token.text), token.text)
         if token.kind == "operator" and token.text in ("(", "[", "{"):
             return self._in_brackets(token.text)
         if token == ("operator", "."):  # a name from the root of all names
-            token = self._take()
+            token = self._take_token()
         if token.kind == "name" and token.text != "in":
-            return self._name(token.text)
+            return self._identifier_or_call(token.text)
         self._position -= 1
         raise self._unexpected("where a value is expected")
 
     def _in_brackets(self, bracket: str) -> Expression:
         if bracket == "[":
-            return Collection("list", self._list("]", may_be_optional=True))
+            return Collection("list", self._elements_up_to("]", may_be_optional=True))
         if bracket == "{":
-            return Collection("map", tuple(self._entries(has_keys=True)))
+            return Collection("map", tuple(self._entries_in_braces(has_keys=True)))
         found = self._expression()
         self._expect(")")
         return found
 
-    def _name(self, name: str) -> Expression:
+    def _identifier_or_call(self, name: str) -> Expression:
         if name in ("true", "false"):
             return Literal("bool", name)
         if name == "null":
             return Literal("null", name)
-        if name in _RESERVED:
+        if name in _RESERVED_WORDS:
             raise CelSyntaxError(f"has the reserved word {name}")
         if self._accept("("):
-            return Call(name, None, self._list(")"))
+            return Call(name, None, self._elements_up_to(")"))
         return Identifier(name)
 
-    def _list(self, end: str, *, may_be_optional: bool = False) -> tuple[Expression, ...]:
+    def _elements_up_to(self, end: str, *, may_be_optional: bool = False) -> tuple[Expression, ...]:
         """The expressions up to `end`, between commas; a comma may end a list in brackets."""
         found: list[Expression] = []
         while not self._accept(end):
@@ -304,7 +310,7 @@ class _Parser:
             found.append(self._expression())
         return tuple(found)
 
-    def _entries(self, *, has_keys: bool) -> Iterator[Expression]:
+    def _entries_in_braces(self, *, has_keys: bool) -> Iterator[Expression]:
         """The keys and values of a map, or the values of a message, up to the closing brace."""
         is_first = True
         while not self._accept("}"):
@@ -322,7 +328,7 @@ class _Parser:
             yield self._expression()
 
     def _skip_field(self) -> None:
-        if self._take().kind != "name":
+        if self._take_token().kind != "name":
             self._position -= 1
             raise self._unexpected("where the name of a field is expected")
 
@@ -334,7 +340,7 @@ def _type_of_number(text: str) -> str:
     return "double" if is_double else "int"
 
 
-def _text(token: _Token) -> Literal:
+def _text_literal(token: _Token) -> Literal:
     prefix = token.text[: len(token.text) - len(token.text.lstrip("bBrR"))]
     quoted = token.text[len(prefix) :]
     width = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1  # noqa: PLR2004

@@ -161,7 +161,7 @@ class _PatchBuilder:
 
     def write(self, edit: Edit) -> None:
         path, value = edit.path, edit.value
-        parent, step, depth = self._reach(path)
+        parent, step, depth = self._copied_parent(path)
         existing = parent[step] if isinstance(parent, list) else parent.get(step)
         if edit.kind == "append":
             if isinstance(existing, list):
@@ -183,16 +183,16 @@ class _PatchBuilder:
         self._record("add" if is_new else "replace", path[:depth], value)
 
     def remove(self, path: Path) -> None:
-        parent, step = self._reach_existing(path)
+        parent, step = self._copied_existing_parent(path)
         del parent[step]
         while not parent and len(path) > 2 and isinstance(path[-2], str):  # noqa: PLR2004
             path = path[:-1]
-            parent, step, _ = self._reach(path)
+            parent, step, _ = self._copied_parent(path)
             del parent[step]
         self._record("remove", path)
 
     def rename(self, path: Path, name: str) -> None:
-        parent, step = self._reach_existing(path)
+        parent, step = self._copied_existing_parent(path)
         if not isinstance(parent, dict) or name in parent:
             raise EditError(f"{pointer(path)} cannot be renamed to {name}")
         members = [(name if key == step else key, value) for key, value in parent.items()]
@@ -201,14 +201,14 @@ class _PatchBuilder:
         new = pointer((*path[:-1], name))
         self.operations.append({"op": "move", "from": pointer(path), "path": new})
 
-    def _reach_existing(self, path: Path) -> tuple[Any, Any]:
+    def _copied_existing_parent(self, path: Path) -> tuple[Any, Any]:
         """The parent of the value at `path`, which must exist, and the step to the value."""
-        parent, step, depth = self._reach(path)
+        parent, step, depth = self._copied_parent(path)
         if depth < len(path) or (isinstance(parent, dict) and step not in parent):
             raise EditError(f"{pointer(path)} does not exist")
         return parent, step
 
-    def _reach(self, path: Path) -> tuple[Any, Any, int]:
+    def _copied_parent(self, path: Path) -> tuple[Any, Any, int]:
         """The parent of the value at `path`, the step from it to the value, and the step's depth.
 
         If a part of `path` is missing, they are those of the first missing part. All nodes on the

@@ -12,16 +12,16 @@ from rules.base.caching import cached_by_text
 
 _NANO, _INT64_MAX = 10**9, 2**63 - 1
 # Larger numbers are reduced to this one: far beyond int64, and still fast to compute with.
-_MAX_DIGITS, _MAX = 40, 10**40
+_MAX_DIGITS, _MAX_NUMBER = 40, 10**40
 # Nanos need nine decimals, and the factor 2**60 sixty more. Further decimals add one nano at most.
 _MAX_DECIMALS = 9 + 60
 # The blanks that Go trims, except those that its JSON encoder escapes (tab, newline): Kubernetes
 # trims the text before it unescapes it.
 _BLANKS = " \x85\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 # The possessive `*+` prevents backtracking over megabytes of digits.
-_FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
+_QUANTITY_PATTERN = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
 # Placeholders of templates: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
-_PLACEHOLDER = r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z"
+_PLACEHOLDER_PATTERN = r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z"
 _POWERS_OF_TEN = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
@@ -43,7 +43,7 @@ class Quantity(NamedTuple):
         return self.nano % _NANO == 0
 
     @property
-    def accepted_as_integer(self) -> bool:
+    def is_accepted_as_integer(self) -> bool:
         """Whether the API server accepts it as an integer, as it does `0.9999` and `-1`.
 
         It rounds up to thousandths first, and then requires a whole number.
@@ -102,7 +102,11 @@ def parse(value: object) -> Quantity | Placeholder | Malformed:
             return Malformed("true" if value else "false", "a boolean is not a quantity")
         case int():
             # Python refuses to convert an int of more than 4300 digits to text.
-            text = str(value) if abs(value) < _MAX else str(_MAX if value > 0 else -_MAX)
+            text = (
+                str(value)
+                if abs(value) < _MAX_NUMBER
+                else str(_MAX_NUMBER if value > 0 else -_MAX_NUMBER)
+            )
         case float():
             text = repr(value)
         case _:
@@ -112,9 +116,9 @@ def parse(value: object) -> Quantity | Placeholder | Malformed:
 
 @cached_by_text
 def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
-    form = _FORM.fullmatch(text.strip(_BLANKS))
+    form = _QUANTITY_PATTERN.fullmatch(text.strip(_BLANKS))
     if form is None or not form[0]:
-        if re.search(_PLACEHOLDER, text):
+        if re.search(_PLACEHOLDER_PATTERN, text):
             return Placeholder(text)
         return Malformed(text, "not a number with an optional unit" if text.strip() else "empty")
     sign, whole, fraction, letters, exponent = form.groups(default="")
@@ -127,7 +131,7 @@ def _parse_text(text: str) -> Quantity | Placeholder | Malformed:
     # units do not take the fast path.
     if not (whole or fraction) and (scale < _POWERS_OF_TEN["n"] or two > _POWERS_OF_TWO["Ti"]):
         return Malformed(text, "no digits")
-    nano = min(_nano(whole + fraction, scale, 2**two), _NANO * (_INT64_MAX if two else _MAX))
+    nano = min(_nano(whole + fraction, scale, 2**two), _NANO * (_INT64_MAX if two else _MAX_NUMBER))
     return Quantity(text, -nano if sign == "-" else nano)
 
 
@@ -150,7 +154,7 @@ def _nano(digits: str, scale: int, factor: int) -> int:
     if not significant:
         return 0
     if len(significant) + scale > _MAX_DIGITS:
-        return _MAX * _NANO
+        return _MAX_NUMBER * _NANO
     if scale < -_MAX_DECIMALS:  # the last digit is not 0, so a 1 replaces the digits cut off
         significant = significant[: max(len(significant) + scale + _MAX_DECIMALS, 0)] + "1"
         scale = -_MAX_DECIMALS - 1
@@ -171,6 +175,6 @@ def invalid_count_reason(amount: object) -> str | None:
         return "a negative amount, which the API server refuses"
     if amount.is_integer:
         return None
-    if amount.accepted_as_integer:
+    if amount.is_accepted_as_integer:
         return f"a fraction that the API server lets through and that acts as {amount.value}"
     return "a fraction, which the API server refuses: devices come in whole numbers"

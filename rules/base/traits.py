@@ -12,18 +12,18 @@ them in CEL.
 from collections.abc import Iterable, Mapping
 
 GPU_RESOURCE = 1 << 0  # a container asks for a GPU resource
-ODD_AMOUNT = 1 << 1  # an amount of one that is no count of devices, or differs from its limit
+UNUSUAL_AMOUNT = 1 << 1  # an amount of one that is no count of devices, or differs from its limit
 SHARE = 1 << 2  # a resource by which cards are divided
 UNKNOWN_RESOURCE = 1 << 3  # a resource that is neither Kubernetes' own nor known
-CLAIM = 1 << 4  # a container uses a resource claim
+CLAIM_IN_CONTAINER = 1 << 4  # a container uses a resource claim
 GPU_ANNOTATION = 1 << 5  # an annotation by which a pod asks for a GPU or for its scheduler
 GPU_VARIABLE = 1 << 6  # a variable named after GPUs, or an envFrom prefix that may form one
 LD_VARIABLE = 1 << 7  # a variable of the dynamic loader
 CUDA_IMAGE = 1 << 8
 PRIVILEGED = 1 << 9  # a privileged or HostProcess container, or an added capability
-EPHEMERAL = 1 << 10  # an ephemeral container
+EPHEMERAL_CONTAINER = 1 << 10
 HOST_PATH = 1 << 11
-GPU_KEY = 1 << 12  # an annotation or a label named after GPUs, or of a scheduler of GPUs
+GPU_METADATA_KEY = 1 << 12  # an annotation or a label named after GPUs, or of a scheduler of GPUs
 NODE_CONSTRAINT = 1 << 13  # nodeSelector, affinity or a spread
 TOLERATION = 1 << 14  # one that is not Kubernetes' own
 RUNTIME_CLASS = 1 << 15
@@ -32,14 +32,14 @@ CUSTOM_SCHEDULER = 1 << 17
 HOST_NAMESPACE = 1 << 18
 POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself, or odd ones of a container
 QUOTA = 1 << 20  # not a pod at all
-DEVICE_CLAIM = 1 << 21  # no pod either, but a ResourceClaim or a template of one
+CLAIM_OBJECT = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
 GPU_PROGRAM = 1 << 23  # a sample image for GPUs, or a privileged container with their programs
-POD_CLAIM = 1 << 24  # resourceClaims of the pod, which its containers may use
+RESOURCE_CLAIMS_OF_POD = 1 << 24  # resourceClaims of the pod, which its containers may use
 NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
 OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
 SEVERAL_GPUS = 1 << 27  # a container with more than one of a GPU resource, or several of them
-INIT = 1 << 28  # an init container
+INIT_CONTAINER = 1 << 28
 # Not of the pod: objects of a kind are known, whatever their namespace.
 KNOWN_CONFIG_MAPS = 1 << 29
 KNOWN_QUOTAS = 1 << 30
@@ -51,8 +51,8 @@ KNOWN_SHARE_POOLS = 1 << 35
 # Nor these: what the profile says of the nodes with GPUs.
 PROFILE_SCHEDULERS = 1 << 36  # who places pods on them
 PROFILE_ENFORCED_LABELS = 1 << 37  # labels that pods must demand
-OLD_GPU_KEY = 1 << 38  # nor this: before an update the pod had such a key as of GPU_KEY
-DEVICE_LIST = 1 << 39  # of the pod again: a mount at a path of NVIDIA's lists of devices
+OLD_GPU_KEY = 1 << 38  # nor this: the pod had a GPU_METADATA_KEY before an update
+DEVICE_LIST_MOUNT = 1 << 39  # of the pod again: a mount at a path of NVIDIA's lists of devices
 # Of objects as a whole (`workloads.object_kinds`). Traits of pods are below, these from here on.
 NODE = 1 << 40
 LIMIT_RANGE = 1 << 41
@@ -62,18 +62,18 @@ GPU_WORKLOAD = 1 << 44  # a built-in workload whose pods ask for a GPU and are n
 NODE_AGENT = 1 << 45  # a DaemonSet whose pods mount a path of the node
 NODE_POOL = 1 << 46  # what gives labels to nodes that it makes or registers
 CLUSTER_QUEUE = 1 << 47  # Kueue's quotas: a ClusterQueue, or a Cohort of them
-NODE_CHOICE = 1 << 48  # what chooses nodes for pods: Kueue's ResourceFlavor, ACK's ResourcePolicy
+NODE_CHOOSING_OBJECT = 1 << 48  # Kueue's ResourceFlavor, or ACK's ResourcePolicy
 DEVICE_CLASS = 1 << 49
 DEVICE_TAINT_RULE = 1 << 50
-PLUGIN_CONFIG = 1 << 51  # a ConfigMap with configurations of NVIDIA's device plugin
+DEVICE_PLUGIN_CONFIG = 1 << 51  # a ConfigMap with configurations of NVIDIA's device plugin
 GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
 
-GPU = GPU_RESOURCE | CLAIM | GPU_ANNOTATION
+GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
-OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
-OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | NODE_CHOICE
-OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE | PLUGIN_CONFIG | GPU_OPERATOR
+WHOLE_OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
+WHOLE_OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | NODE_CHOOSING_OBJECT
+WHOLE_OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE | DEVICE_PLUGIN_CONFIG | GPU_OPERATOR
 
 # The taints that Kubernetes makes pods tolerate, NVIDIA's cards, and the resources of one sharing
 # system.
@@ -81,13 +81,13 @@ NATIVE_TAINT_PREFIX = "node.kubernetes.io/"
 NVIDIA_CARD = "nvidia.com/gpu"
 ALIYUN_PREFIX = "aliyun.com/"
 # The part of an affinity that a node must meet.
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+REQUIRED_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 # Looked for in keys in either case.
 KEY_WORDS = ("gpu", "cdi", "device")
 # Looked for in mount paths.
 DEVICE_LIST_FOLDER = "nvidia-container-devices"
 # gpuward's own keys, which no rule is about: the webhook marks the pods that it fixes.
-OWN_PREFIX = "gpuward.io/"
+GPUWARD_PREFIX = "gpuward.io/"
 # Looked for in annotations: parts of the keys that schedulers of GPUs write
 # (`gpu.allocation_keys`), and of those by which containerd's injector mounts files.
 ANNOTATION_WORDS = (
@@ -108,7 +108,7 @@ POD_FIELD_TRAITS: Mapping[str, int] = {
     "nodeName": NODE_NAME,
     "hostPID": HOST_NAMESPACE,
     "hostIPC": HOST_NAMESPACE,
-    "resourceClaims": POD_CLAIM,
+    "resourceClaims": RESOURCE_CLAIMS_OF_POD,
     "resources": POD_RESOURCES,
     "overhead": POD_RESOURCES,
 }

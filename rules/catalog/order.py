@@ -18,7 +18,7 @@ class CatalogError(ValueError):
     """A list of rules that cannot be right. The text names the rule and what to change."""
 
 
-def checked(*groups: Sequence[Rule[Any]]) -> tuple[Rule[Any], ...]:
+def validated_order(*groups: Sequence[Rule[Any]]) -> tuple[Rule[Any], ...]:
     """The rules of all `groups`, in order.
 
     Raises CatalogError if two rules have the same name, if a rule has no summary or no `needs`, or
@@ -44,14 +44,14 @@ def checked(*groups: Sequence[Rule[Any]]) -> tuple[Rule[Any], ...]:
     return rules
 
 
-def _rules(*modules: str) -> tuple[Rule[Any], ...]:
+def _import_rules(*modules: str) -> tuple[Rule[Any], ...]:
     return tuple(import_module(f"rules.catalog.{module}").RULE for module in modules)
 
 
-NAME_CORRECTION = _rules("requests.misplaced_gpu", "requests.unknown_gpu_resource")
+NAME_CORRECTIONS = _import_rules("requests.misplaced_gpu", "requests.unknown_gpu_resource")
 """Correct fields and names of resources first: they decide which containers request a GPU."""
 # The scheduler comes next: it decides whether annotations ask for a part of a GPU.
-SAFE_FIXES = _rules(
+SAFE_FIXES = _import_rules(
     "scheduling.scheduler_name",
     "claims.claim_layout",
     "claims.invalid_claim_reference",
@@ -68,7 +68,7 @@ SAFE_FIXES = _rules(
     "scheduling.enforced_affinity",
 )
 """Rules most of whose fixes are safe. Safe fixes are made by default."""
-OPT_IN_FIXES = _rules(
+OPT_IN_FIXES = _import_rules(
     "bypass.visible_devices_envfrom",
     "bypass.visible_devices_configmap",
     "bypass.swarm_resource_env",
@@ -101,7 +101,7 @@ OPT_IN_FIXES = _rules(
     "components.device_plugin_priority",
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""
-REPORTS = _rules(
+REPORTS = _import_rules(
     "bypass.device_hostpath",
     "bypass.runtime_socket",
     "bypass.run_gpu_command",
@@ -210,4 +210,4 @@ REPORTS = _rules(
 )
 """Rules without fixes."""
 
-ORDER: tuple[Rule[Any], ...] = checked(NAME_CORRECTION, SAFE_FIXES, OPT_IN_FIXES, REPORTS)
+ORDER: tuple[Rule[Any], ...] = validated_order(NAME_CORRECTIONS, SAFE_FIXES, OPT_IN_FIXES, REPORTS)

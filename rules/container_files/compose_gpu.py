@@ -18,15 +18,15 @@ References
 - https://docs.docker.com/reference/compose-file/services/
 """
 
-from rules.gpu.scripts import uncounted_gpus
+from rules.gpu.scripts import findings_of_uncounted_gpus
 from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
-MESSAGE = "{holder} gets GPUs by {what}, which no scheduler of Kubernetes counts"
+MESSAGE_TEMPLATE = "{holder} gets GPUs by {what}, which no scheduler of Kubernetes counts"
 
 
 def check(setting: ContainerSetting, _context: Context) -> Findings:
     """Yield the setting if it gives a service a GPU."""
-    return uncounted_gpus(setting, MESSAGE)
+    return findings_of_uncounted_gpus(setting, MESSAGE_TEMPLATE)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

@@ -34,7 +34,7 @@ def check(setting: ContainerSetting, _context: Context) -> Findings:
         what, action = f"sets {{}}={display(setting.value)}", Action.DENY
     else:
         return
-    hidden = f", or set it to {known.hidden_value}" if known.hidden_value else ""
+    hidden = f", or set it to {known.hiding_value}" if known.hiding_value else ""
     yield Finding(
         path=(),
         key=setting.name,

@@ -19,29 +19,29 @@ References
 - https://www.alibabacloud.com/help/en/ack/ack-managed-and-ack-dedicated/user-guide/use-labels-to-schedule-pods-to-gpu-accelerated-nodes
 """
 
-from rules.placement.node_labels import CGPU_MODES, MODE
+from rules.placement.node_labels import CGPU_MODES, MODE_LABEL
 from rules.rule import Action, Context, Finding, Findings, LabelCommand, define_rule
 
-POOL = "set the label in the node pool, and let the pool replace the node"
+NODE_POOL_ADVICE = "set the label in the node pool, and let the pool replace the node"
 
 
 def check(command: LabelCommand, _context: Context) -> Findings:
     """Yield the label if the command turns on isolation, or changes or removes a mode."""
-    if command.label != MODE:
+    if command.label != MODE_LABEL:
         return
     if command.value is None:
-        what, advice = "removes", f"to return to whole cards, write {MODE}=default"
+        what, advice = "removes", f"to return to whole cards, write {MODE_LABEL}=default"
     elif command.value in CGPU_MODES:
-        what, advice = f"sets {command.value} in", POOL
+        what, advice = f"sets {command.value} in", NODE_POOL_ADVICE
     elif command.overwrites:
-        what, advice = "changes", POOL
+        what, advice = "changes", NODE_POOL_ADVICE
     else:
         return
     yield Finding(
         path=(),
-        key=MODE,
-        message=f"`kubectl label` {what} {MODE} of a node that runs: pods on it keep what the "
-        "old mode gave them",
+        key=MODE_LABEL,
+        message=f"`kubectl label` {what} {MODE_LABEL} of a node that runs: "
+        "pods on it keep what the old mode gave them",
         help=advice,
     )
 

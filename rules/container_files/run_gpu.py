@@ -20,15 +20,15 @@ References
 - https://docs.docker.com/reference/cli/docker/container/run/
 """
 
-from rules.gpu.scripts import uncounted_gpus
+from rules.gpu.scripts import findings_of_uncounted_gpus
 from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
-MESSAGE = "{holder} gives a container GPUs by {what}, which no scheduler counts"
+MESSAGE_TEMPLATE = "{holder} gives a container GPUs by {what}, which no scheduler counts"
 
 
 def check(setting: ContainerSetting, _context: Context) -> Findings:
     """Yield the option if it gives a container a GPU."""
-    return uncounted_gpus(setting, MESSAGE)
+    return findings_of_uncounted_gpus(setting, MESSAGE_TEMPLATE)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=())

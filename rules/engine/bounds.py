@@ -25,9 +25,9 @@ MAX_VALUES = 10_000
 # Variables whose names have a word about GPUs. To look at a new name takes some microseconds.
 MAX_GPU_VARIABLES = 10_000
 # Characters. The kernel accepts no longer path, and Kubernetes no longer name.
-MAX_TEXT = 4096
+MAX_TEXT_CHARACTERS = 4096
 # Characters of the longest key that Kubernetes accepts: domain, slash, name.
-MAX_KEY = 253 + 1 + 63
+MAX_KEY_CHARACTERS = 253 + 1 + 63
 # Levels of a custom resource in which pods are looked for.
 MAX_DEPTH = 100
 # A rule that looks at a container takes a step, and one more for every few elements of lists in the
@@ -36,7 +36,7 @@ MAX_STEPS = 60_000
 _STEPS_OF_A_FINDING = 20
 _ELEMENTS_IN_A_STEP = 4
 # Lists of containers, and how many of their entries count as one element.
-_LISTS_OF_CONTAINERS = (("volumeMounts", 1), ("envFrom", 1), ("env", 8))
+_ENTRIES_PER_ELEMENT = (("volumeMounts", 1), ("envFrom", 1), ("env", 8))
 # Finding a pod in a custom resource.
 STEPS_OF_A_POD = 10
 
@@ -45,10 +45,10 @@ STEPS_OF_A_POD = 10
 _UNCOUNTED_FIELDS = frozenset({"env", "managedFields", "status"})
 # The search for pods skips these fields of a custom resource; all others may hold pods.
 _FIELDS_WITHOUT_PODS = frozenset({"metadata", "status"})
-_COLLECTIONS = frozenset({dict, list})
+_COLLECTION_TYPES = frozenset({dict, list})
 # The fields whose text rules read. Others may be long, such as commands, of which a rule reads a
 # bounded part.
-_READ_FIELDS = frozenset(
+_FIELDS_THAT_RULES_READ = frozenset(
     {
         *("name", "generateName", "namespace", "image", "prefix", "kind", "apiVersion"),
         *("path", "mountPath", "subPath", "subPathExpr", "fieldPath"),
@@ -66,12 +66,12 @@ def oversized_reason(manifest: Any, size: int) -> str:
     root = as_object(manifest)
     group = group_of(root)
     if group in BUILT_IN_GROUPS:
-        return _fault_of(root, _UNCOUNTED_FIELDS) if size > LARGE_OBJECT_BYTES else ""
+        return _exceeded_bound(root, _UNCOUNTED_FIELDS) if size > LARGE_OBJECT_BYTES else ""
     fields = {key: value for key, value in root.items() if key not in _FIELDS_WITHOUT_PODS}
-    return _fault_of(fields, frozenset())
+    return _exceeded_bound(fields, frozenset())
 
 
-def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
+def _exceeded_bound(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
     waiting: list[tuple[Any, int]] = [(root, 0)]
     count = variables = 0
     while waiting:
@@ -80,16 +80,20 @@ def _fault_of(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
         if isinstance(node, dict):
             for key, value in node.items():
                 kind = type(value)
-                is_long = len(key) > MAX_KEY or (kind is str and len(value) > MAX_TEXT)
-                if (is_long or key in uncounted) and (fault := _fault_of_field(key, value)):
+                is_long = len(key) > MAX_KEY_CHARACTERS or (
+                    kind is str and len(value) > MAX_TEXT_CHARACTERS
+                )
+                if (is_long or key in uncounted) and (
+                    fault := _exceeded_bound_of_field(key, value)
+                ):
                     return fault
                 if key in uncounted:
                     count -= 1
                     variables += _count_gpu_variables(value) if key == "env" else 0
-                elif kind in _COLLECTIONS:
+                elif kind in _COLLECTION_TYPES:
                     waiting.append((value, depth + 1))
         else:
-            waiting += [(item, depth + 1) for item in node if type(item) in _COLLECTIONS]
+            waiting += [(item, depth + 1) for item in node if type(item) in _COLLECTION_TYPES]
         if count > MAX_VALUES:
             return f"its more than {MAX_VALUES:,} values"
         if variables > MAX_GPU_VARIABLES:
@@ -104,16 +108,16 @@ def _count_gpu_variables(env: Any) -> int:
     return sum(any(word in name for word in VARIABLE_WORDS) for name in names)
 
 
-def _fault_of_field(key: str, value: Any) -> str:
+def _exceeded_bound_of_field(key: str, value: Any) -> str:
     """What is too long in a field whose key or text is, or that is not counted."""
-    if len(key) > MAX_KEY:
+    if len(key) > MAX_KEY_CHARACTERS:
         return f"its key {display(key)} of {len(key):,} characters"
     if isinstance(value, str):
-        is_read = len(value) > MAX_TEXT and key in _READ_FIELDS
+        is_read = len(value) > MAX_TEXT_CHARACTERS and key in _FIELDS_THAT_RULES_READ
         return f"its field {key} of {len(value):,} characters" if is_read else ""
     for entry in value if key == "env" and isinstance(value, list) else ():
         name = as_text(entry.get("name")) if isinstance(entry, dict) else ""
-        if len(name) > MAX_TEXT:
+        if len(name) > MAX_TEXT_CHARACTERS:
             return f"its variable {display(name)} with a name of {len(name):,} characters"
     return ""
 
@@ -174,7 +178,7 @@ def _steps_of_pod(pod: Pod) -> int:
     elements = terms + len(pod.tolerations) + len(pod.volumes) + len(pod.annotations)
     for container in pod.containers:
         elements += len(container.limits) + len(container.requests) + len(container.claims)
-        for field, number in _LISTS_OF_CONTAINERS:
+        for field, number in _ENTRIES_PER_ELEMENT:
             listed = container.raw.get(field)
             elements += len(listed) // number if isinstance(listed, list) else 0
     return 1 + len(pod.containers) + elements // _ELEMENTS_IN_A_STEP

@@ -19,9 +19,9 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.engine.traits import (
     inventory_traits,
     old_metadata_traits,
-    raw_traits,
-    set_traits,
+    store_traits,
     traits_of,
+    traits_of_raw_pod,
 )
 from rules.finding import Finding
 from rules.gpu.components import advice_for_agents, component_of, is_mirror
@@ -31,8 +31,8 @@ from rules.objects.pod import Pod, set_circumstances
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
-from rules.workloads.dynamo import place_in_service
-from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms
+from rules.workloads.dynamo import path_in_service
+from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms_to_types
 from rules.workloads.pod_search import MalformedField, Subject
 
 
@@ -60,7 +60,7 @@ class EvaluationResult:
     - `excused`: for each component the path of its spec, and the rules that are not run; none if
       no rule is run.
     - `other_objects`: how many objects it holds that are no pods, and that rules are about.
-    - `by_subject`: what each rule has said about each subject, before exceptions and the like.
+    - `results_by_subject`: what each rule has said about each subject, before exceptions apply.
     """
 
     def __init__(self) -> None:
@@ -74,10 +74,10 @@ class EvaluationResult:
         self.excused: list[tuple[Path, tuple[str, ...]]] = []
         self.other_objects = 0
         self.used_exceptions: set[PolicyException] = set()
-        self.by_subject: Sequence[Mapping[str, RuleFindings]] = ()
+        self.results_by_subject: Sequence[Mapping[str, RuleFindings]] = ()
 
 
-def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
+def introduced_findings(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
     """The findings of `new` that `old` does not have, as multisets of identity and message."""
     known = Counter((finding.identity, finding.message) for finding in old)
     added = []
@@ -90,9 +90,9 @@ def introduced(new: Iterable[Finding], old: Iterable[Finding]) -> list[Finding]:
     return added
 
 
-ISOLATION = frozenset({"bypass", "security"})
+ISOLATION_FAMILIES = frozenset({"bypass", "security"})
 """The families whose rules agents of the platform may break."""
-NOTHING: RuleFindings = ((), "")
+NO_FINDINGS: RuleFindings = ((), "")
 """No finding and no error of a rule."""
 
 
@@ -115,7 +115,7 @@ def _with_policy(
     is_partial = False
     if isinstance(subject, Pod):
         is_partial = subject.is_partial
-        if subject.is_daemon and active.rule.family in ISOLATION:
+        if subject.is_daemon and active.rule.family in ISOLATION_FAMILIES:
             advice = advice_for_agents(subject, context)
             finding = finding._replace(help=finding.help + advice)
         if subject.layout.is_part:
@@ -124,8 +124,8 @@ def _with_policy(
             finding = finding._replace(path=subject.path)  # inside a text there are no fields
         if subject.layout.is_service:
             service, below = subject.path[:-1], finding.path[len(subject.path) :]
-            finding = finding._replace(path=(*service, *place_in_service(subject.holder, below)))
-    fixable = finding.has_fix(active.scope, is_partial=is_partial)
+            finding = finding._replace(path=(*service, *path_in_service(subject.holder, below)))
+    fixable = finding.has_fix(active.fix_scope, is_partial=is_partial)
     action = min(finding.action, active.action)
     return finding.with_rule(active.rule.name, subject, action, fixable=fixable)
 
@@ -140,12 +140,12 @@ def check_subject(
     """
     rule = active.rule
     if not isinstance(subject, rule.subject):
-        return NOTHING
+        return NO_FINDINGS
     if isinstance(subject, Pod):
         if rule.needs_resources and subject.layout.gpu_field:
-            return NOTHING
+            return NO_FINDINGS
         if rule.name in subject.excused_rules and active.suppressible:
-            return NOTHING
+            return NO_FINDINGS
     limit.take(steps)
     results = subject.results_by_rule
     earlier = results.earlier.get(rule.name) if isinstance(results, ResultsByRule) else None
@@ -164,7 +164,7 @@ def check_subject(
         raise
     except Exception as error:  # noqa: BLE001  # the one place where bugs of rules are caught
         return findings, f"{type(error).__name__}: {error}"
-    return (findings, "") if findings else NOTHING
+    return (findings, "") if findings else NO_FINDINGS
 
 
 # Recognise ordinary Pods, which are most of all objects, without a search for pods in them.
@@ -180,11 +180,11 @@ def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any
         return None
     spec: Any = manifest.get("spec")
     metadata: Any = manifest.get("metadata")
-    if manifest.get("apiVersion") != "v1" or not conforms(spec, COMPILED_POD):
+    if manifest.get("apiVersion") != "v1" or not conforms_to_types(spec, COMPILED_POD):
         return None
     if not spec.get("containers"):
         return None
-    return (spec, metadata) if conforms(metadata, COMPILED_METADATA) else None
+    return (spec, metadata) if conforms_to_types(metadata, COMPILED_METADATA) else None
 
 
 def pod_from_raw(
@@ -240,14 +240,14 @@ class Evaluation:
 
     def _start_with_pod(self, spec: Any, metadata: Any, status: Any) -> None:
         profile, self.result.pods = self._rule_set.profile, 1
-        traits = raw_traits(spec, metadata, profile)
+        traits = traits_of_raw_pod(spec, metadata, profile)
         all_traits = traits.all | self._common_traits
         if self._rule_set.relevant_rules(all_traits):
             namespace = self._request_context.namespace
             pod = pod_from_raw(spec, metadata, profile, namespace)
             pod.has_status = bool(status)
             if self._should_evaluate(pod):
-                set_traits(pod, traits)
+                store_traits(pod, traits)
                 self._set_subjects([(pod, all_traits)])
 
     def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int]]:
@@ -305,13 +305,15 @@ class Evaluation:
         return not is_mirror(subject, self._request_context)
 
     @property
-    def by_subject(self) -> list[Mapping[str, RuleFindings]]:
+    def results_by_subject(self) -> list[Mapping[str, RuleFindings]]:
         """What each rule that has run has said about each subject."""
         return [subject.results_by_rule for subject, _, _ in self._subjects]
 
-    def reuse(self, by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
+    def reuse_results(self, results_by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
         """Do not run again what an evaluation of the same manifest, as it was, has run."""
-        for (subject, _, _), earlier in zip(self._subjects, by_subject, strict=bool(by_subject)):
+        for (subject, _, _), earlier in zip(
+            self._subjects, results_by_subject, strict=bool(results_by_subject)
+        ):
             subject.results_by_rule = ResultsByRule(earlier)
 
     def restart(self, manifest: Json, edited_by: str = "") -> None:
@@ -326,7 +328,7 @@ class Evaluation:
         self._superseded = set()
         self._exceptions = self._exception_matcher()
         for subject, _, _ in self._subjects if edited_by else ():
-            findings, _ = subject.results_by_rule.get(edited_by, NOTHING)
+            findings, _ = subject.results_by_rule.get(edited_by, NO_FINDINGS)
             subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
         self._set_subjects(
             [(subject, self._traits_of(subject)) for subject, _, _ in self._subjects]
@@ -340,11 +342,11 @@ class Evaluation:
             results = subject.results_by_rule
             known = results.get(name)
             if known is None:
-                known = NOTHING
+                known = NO_FINDINGS
                 if self._is_alone or satisfies(traits, active.needs):
                     known = check_subject(active, subject, self._context, self._steps, steps)
                 results[name] = known
-            if known is NOTHING:
+            if known is NO_FINDINGS:
                 continue
             findings, error = known
             own = [f for f in findings if self._is_reported(f, active, subject)]

@@ -41,13 +41,15 @@ class ExceptionMatcher:
         account = subject.service_account if isinstance(subject, Pod) else ""
         for exception in self._rules.exceptions_in(finding.object.namespace):
             if (
-                exception.expired(self._today) is expired
+                exception.has_expired(self._today) is expired
                 and exception.covers(finding, account)
-                and self._fits(exception, finding, subject)
+                and self._fits_containers(exception, finding, subject)
             ):
                 yield exception
 
-    def _fits(self, exception: PolicyException, finding: Finding, subject: Subject) -> bool:
+    def _fits_containers(
+        self, exception: PolicyException, finding: Finding, subject: Subject
+    ) -> bool:
         """Whether `exception` fits every container that `finding` concerns.
 
         These are its own, those that mount its volume, or, for the whole pod, all of them.

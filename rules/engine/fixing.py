@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rules.base.json_values import EditError, Json, Operation, apply
 from rules.engine.bounds import StepLimit
-from rules.engine.evaluation import Evaluation, EvaluationResult, RuleFailure, introduced
+from rules.engine.evaluation import Evaluation, EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
@@ -126,7 +126,7 @@ class FixAttempt:
         known = chain(*self._not_selected.values())
         return {
             finding.rule: RuleFailure(finding.rule, f"the fix does not resolve {finding.identity}")
-            for finding in introduced(self.result.findings, known)
+            for finding in introduced_findings(self.result.findings, known)
             if finding.identity in fixed_identities
         }
 
@@ -164,10 +164,10 @@ def check(
     """
     evaluation = Evaluation(manifest, rule_set, context, suppress, steps or StepLimit())
     if checked is not None:
-        evaluation.reuse(checked.by_subject)
+        evaluation.reuse_results(checked.results_by_subject)
     for _, active in evaluation.rules:
         evaluation.run_rule(active)
-    evaluation.result.by_subject = evaluation.by_subject
+    evaluation.result.results_by_subject = evaluation.results_by_subject
     return evaluation.result
 
 
@@ -193,7 +193,7 @@ def fix(
     while True:
         evaluation = Evaluation(manifest, rule_set, context, suppress, steps)
         if checked is not None:
-            evaluation.reuse(checked.by_subject)
+            evaluation.reuse_results(checked.results_by_subject)
         if not evaluation.rules:
             return FixResult(manifest, [], [], evaluation.result)
         attempt = FixAttempt(evaluation, manifest, only)

@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from rules.base.caching import BoundedCache, cached_property
+from rules.base.text_matching import matches_any
 from rules.base.traits import satisfies
-from rules.base.words import matches_any
 from rules.engine.traits import profile_traits
 from rules.finding import Action, Finding, FixScope
 from rules.objects.container import Container
@@ -29,11 +29,11 @@ class PolicyException(NamedTuple):
     images: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
 
-    def expired(self, today: datetime.date) -> bool:
+    def has_expired(self, today: datetime.date) -> bool:
         """Whether the last day on which the exception holds is over."""
         return self.expires is not None and today > self.expires
 
-    def is_for(self, namespace: str) -> bool:
+    def may_apply_in(self, namespace: str) -> bool:
         """Whether the exception may accept something in `namespace`."""
         return not self.namespaces or matches_any(self.namespaces, namespace)
 
@@ -50,7 +50,7 @@ class PolicyException(NamedTuple):
             (self.names, ref.name),
             (self.service_accounts, service_account),
         )
-        return self.is_for(ref.namespace) and all(
+        return self.may_apply_in(ref.namespace) and all(
             not patterns or matches_any(patterns, fact) for patterns, fact in facts
         )
 
@@ -74,7 +74,7 @@ class ActiveRule(NamedTuple):
 
     rule: Rule[Any]
     action: Action
-    scope: FixScope
+    fix_scope: FixScope
     options: Mapping[str, Any]
     suppressible: bool
     needs: tuple[int, ...] = ()
@@ -99,7 +99,7 @@ class RuleSet(_RuleSetFields):
             return ()
         found = self._exceptions_by_namespace.get(namespace)
         if found is None:
-            found = tuple(e for e in self.exceptions if e.is_for(namespace))
+            found = tuple(e for e in self.exceptions if e.may_apply_in(namespace))
             self._exceptions_by_namespace.store(namespace, found)
         return found
 

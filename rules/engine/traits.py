@@ -7,27 +7,29 @@ from typing import Any, NamedTuple
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity
+from rules.base.text_matching import matches_any
 from rules.base.traits import (
     ALIYUN_PREFIX,
     ANNOTATION_WORDS,
-    CLAIM,
+    CLAIM_IN_CONTAINER,
+    CLAIM_OBJECT,
     CUDA_IMAGE,
     CUSTOM_SCHEDULER,
-    DEVICE_CLAIM,
     DEVICE_CLASS,
-    DEVICE_LIST,
     DEVICE_LIST_FOLDER,
+    DEVICE_LIST_MOUNT,
     ENV_FROM,
-    EPHEMERAL,
+    EPHEMERAL_CONTAINER,
     GPU,
     GPU_ANNOTATION,
-    GPU_KEY,
+    GPU_METADATA_KEY,
     GPU_PROGRAM,
     GPU_RESOURCE,
     GPU_VARIABLE,
     GPU_WORKLOAD,
+    GPUWARD_PREFIX,
     HOST_PATH,
-    INIT,
+    INIT_CONTAINER,
     KEY_WORDS,
     KNOWN_CLAIMS,
     KNOWN_CONFIG_MAPS,
@@ -42,29 +44,27 @@ from rules.base.traits import (
     NODE_AGENT,
     NODE_SELECTION,
     NVIDIA_CARD,
-    ODD_AMOUNT,
     OLD_GPU_KEY,
     OTHER_GPU_RESOURCE,
-    OWN_PREFIX,
     POD_FIELD_TRAITS,
     POD_RESOURCES,
     PRIVILEGED,
     PROFILE_ENFORCED_LABELS,
     PROFILE_SCHEDULERS,
     QUOTA,
-    REQUIRED,
+    REQUIRED_AFFINITY,
     SEVERAL_GPUS,
     SHARE,
     TOLERATION,
     UNKNOWN_RESOURCE,
+    UNUSUAL_AMOUNT,
     VARIABLE_WORDS,
 )
-from rules.base.words import matches_any
 from rules.gpu.commands import gpu_program
 from rules.gpu.devices import (
-    FIELDS_BESIDE_RESOURCES,
     FIELDS_OF_RESOURCES,
-    NATIVE,
+    MISPLACED_RESOURCE_FIELDS,
+    NATIVE_RESOURCES,
     Device,
     devices,
     parse_devices,
@@ -87,18 +87,18 @@ from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.profile.profile import Profile
 from rules.workloads.pod_search import Subject
 
-_BESIDE_RESOURCES = frozenset(FIELDS_BESIDE_RESOURCES)
-_ONE = 10**9  # in the unit of `Quantity.nano`
+_MISPLACED_RESOURCE_FIELDS = frozenset(MISPLACED_RESOURCE_FIELDS)
+_NANO_OF_ONE = 10**9  # in the unit of `Quantity.nano`
 
 
 def resource_traits(
     limits: Mapping[str, Any], requests: Mapping[str, Any], known: Mapping[str, Device], claims: Any
 ) -> int:
     """The traits of a container with these resources and claims; `known` are its `devices`."""
-    traits = CLAIM if claims else 0
+    traits = CLAIM_IN_CONTAINER if claims else 0
     if len(known) > 1:
         traits |= SEVERAL_GPUS
-    for name in {*limits, *requests} - NATIVE:
+    for name in {*limits, *requests} - NATIVE_RESOURCES:
         traits |= _single_resource_traits(name, known.get(name))
     return traits
 
@@ -113,18 +113,18 @@ def _single_resource_traits(name: str, device: Device | None) -> int:
     if device.resource.sharing == "share":
         traits |= SHARE
     if not device.is_plain_count:
-        traits |= ODD_AMOUNT
+        traits |= UNUSUAL_AMOUNT
     for amount in (device.limit, device.request):
-        if isinstance(amount, Quantity) and amount.nano > _ONE:
+        if isinstance(amount, Quantity) and amount.nano > _NANO_OF_ONE:
             traits |= SEVERAL_GPUS
     return traits
 
 
-def _odd_resources_traits(resources: Mapping[str, Any]) -> int:
+def _traits_of_unusual_resources(resources: Mapping[str, Any]) -> int:
     return 0 if FIELDS_OF_RESOURCES.issuperset(resources) else POD_RESOURCES
 
 
-_NAME = itemgetter("name")
+_get_name = itemgetter("name")
 
 
 def variable_traits(env: Any, profile: Profile) -> int:
@@ -141,7 +141,7 @@ def variable_traits(env: Any, profile: Profile) -> int:
 def _variable_names(env: Any) -> set[str]:
     """The names in `env`; in the usual case at a tenth of what it costs to look at each entry."""
     try:
-        return set(map(_NAME, env or ()))
+        return set(map(_get_name, env or ()))
     except (LookupError, TypeError):  # not all are entries with a name
         return {as_text(entry.get("name")) for _, entry in as_objects(env)}
 
@@ -157,9 +157,11 @@ def traits_of_variable(name: Any, profile: Profile) -> int:
     return profile.variable_traits.store(name, traits)
 
 
-_POD_FIELDS = frozenset(POD_FIELD_TRAITS)
-_ROLE_TRAITS = {"init": INIT, "app": 0, "ephemeral": EPHEMERAL}
-_FIELD_TRAITS = tuple((field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists)
+_POD_FIELDS_WITH_TRAITS = frozenset(POD_FIELD_TRAITS)
+_ROLE_TRAITS = {"init": INIT_CONTAINER, "app": 0, "ephemeral": EPHEMERAL_CONTAINER}
+_TRAITS_BY_CONTAINER_LIST = tuple(
+    (field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists
+)
 
 
 class PodTraits(NamedTuple):
@@ -182,7 +184,7 @@ def traits_of(subject: Subject) -> int:
     if not isinstance(subject, Pod):
         if isinstance(subject, Quota):
             return QUOTA
-        return DEVICE_CLAIM if isinstance(subject, DeviceClaim) else DEVICE_CLASS
+        return CLAIM_OBJECT if isinstance(subject, DeviceClaim) else DEVICE_CLASS
     if subject.traits is None:
         traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
         if subject.container_traits is None:
@@ -205,32 +207,36 @@ def _workload_traits(workload: KubernetesObject) -> int:
     return traits
 
 
-def raw_traits(spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile) -> PodTraits:
+def traits_of_raw_pod(
+    spec: Mapping[str, Any], metadata: Mapping[str, Any], profile: Profile
+) -> PodTraits:
     """The traits of a well-formed pod.
 
     `spec` and `metadata` must have passed `evaluation.well_formed_pod`. No view is made.
     """
     own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
     traits, containers = own | by_metadata, []
-    for field, role_traits in _FIELD_TRAITS:
+    for field, role_traits in _TRAITS_BY_CONTAINER_LIST:
         for raw in spec.get(field) or ():
             by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
             resources, devices_by_name = raw.get("resources"), {}
             if resources:
                 limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
                 claims = resources.get("claims")
-                if claims or not (NATIVE.issuperset(limits) and NATIVE.issuperset(requests)):
+                if claims or not (
+                    NATIVE_RESOURCES.issuperset(limits) and NATIVE_RESOURCES.issuperset(requests)
+                ):
                     devices_by_name = parse_devices(limits, requests, profile)
                     by_resources = resource_traits(limits, requests, devices_by_name, claims)
-                by_resources |= _odd_resources_traits(resources)
-            others = role_traits | _other_traits(raw)
+                by_resources |= _traits_of_unusual_resources(resources)
+            others = role_traits | _traits_of_other_fields(raw)
             traits |= by_variables | by_resources | others
             containers.append((by_variables, by_resources, others, devices_by_name))
     return PodTraits(traits, own, by_metadata, containers)
 
 
-def set_traits(pod: Pod, traits: PodTraits) -> None:
-    """Store the results of `raw_traits` in the view of the same pod."""
+def store_traits(pod: Pod, traits: PodTraits) -> None:
+    """Store the results of `traits_of_raw_pod` in the view of the same pod."""
     pod.traits, pod.spec_traits, pod.metadata_traits = traits.all, traits.spec, traits.metadata
     for container, known in zip(pod.containers, traits.containers, strict=True):
         container.variable_traits, container.resource_traits = known[:2]
@@ -239,11 +245,14 @@ def set_traits(pod: Pod, traits: PodTraits) -> None:
 
 def _spec_traits(spec: Mapping[str, Any]) -> int:
     traits = 0
-    for field in _POD_FIELDS.intersection(spec):
+    for field in _POD_FIELDS_WITH_TRAITS.intersection(spec):
         if spec[field]:
             traits |= POD_FIELD_TRAITS[field]
     affinity = spec.get("affinity")
-    if affinity and as_object(as_object(affinity).get("nodeAffinity")).get(REQUIRED) is not None:
+    if (
+        affinity
+        and as_object(as_object(affinity).get("nodeAffinity")).get(REQUIRED_AFFINITY) is not None
+    ):
         traits |= NODE_SELECTION
     scheduler = spec.get("schedulerName")
     if scheduler and scheduler != DEFAULT_SCHEDULER:
@@ -289,10 +298,10 @@ def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
 @cached_by_text
 def key_traits(key: str) -> int:
     """The traits of a pod with the annotation or label `key`."""
-    if key.startswith(OWN_PREFIX):
+    if key.startswith(GPUWARD_PREFIX):
         return 0
     lower = key.lower()
-    return GPU_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
+    return GPU_METADATA_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
 
 
 def _container_traits(container: Container) -> int:
@@ -300,23 +309,23 @@ def _container_traits(container: Container) -> int:
     if container.resource_traits is None:
         container.resource_traits = resource_traits(
             container.limits, container.requests, devices(container), container.claims
-        ) | _odd_resources_traits(container.resources)
+        ) | _traits_of_unusual_resources(container.resources)
     if container.variable_traits is None:
         container.variable_traits = variable_traits(raw.get("env"), profile)
     if container.other_traits is None:
-        container.other_traits = _ROLE_TRAITS[container.role] | _other_traits(raw)
+        container.other_traits = _ROLE_TRAITS[container.role] | _traits_of_other_fields(raw)
     return container.resource_traits | container.variable_traits | container.other_traits
 
 
-def _other_traits(raw: Mapping[str, Any]) -> int:
-    traits = 0 if _BESIDE_RESOURCES.isdisjoint(raw) else POD_RESOURCES
+def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
+    traits = 0 if _MISPLACED_RESOURCE_FIELDS.isdisjoint(raw) else POD_RESOURCES
     sources = raw.get("envFrom")
     for _, source in as_objects(sources) if sources else ():
         traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM
     mounts = raw.get("volumeMounts")
     for _, mount in as_objects(mounts) if mounts else ():
         if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):
-            traits |= DEVICE_LIST
+            traits |= DEVICE_LIST_MOUNT
     image = as_text(raw.get("image"))
     if is_cuda_image(image):
         traits |= CUDA_IMAGE
@@ -346,7 +355,7 @@ _TRAITS: Mapping[type, int] = {
 
 def inventory_traits(inventory: Inventory) -> int:
     """The traits of every subject that is evaluated with `inventory`."""
-    return inventory.once(_inventory_traits, None) if inventory else 0
+    return inventory.compute_once(_inventory_traits, None) if inventory else 0
 
 
 def _inventory_traits(inventory: Inventory, _argument: None) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from rules.base.caching import cached_by_text
-from rules.base.words import matches, matches_any
+from rules.base.text_matching import matches, matches_any
 
 # Patterns of annotations that only schedulers and device plugins write.
 ALLOCATION_ANNOTATIONS = (
@@ -93,7 +93,7 @@ RESERVATION_LABEL = ("app", "kai-resource-reservation")
 # volcano-sh/volcano pkg/scheduler/api/job_info.go; koordinator-sh/koordinator
 # pkg/scheduler/plugins/elasticquota/pod_handler.go).
 KAI_SCHEDULER, KAI_GROUP = "kai-scheduler", "pod-group-name"
-PAYERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+PAYER_KEY_BY_SCHEDULER: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         KAI_SCHEDULER: ("annotations", KAI_GROUP),
         "volcano": ("annotations", "scheduling.k8s.io/group-name"),

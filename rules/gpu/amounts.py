@@ -86,5 +86,5 @@ def api_refuses_count(amount: object) -> bool:
     False for a placeholder: its value is not known yet.
     """
     if isinstance(amount, Quantity):
-        return amount.nano < 0 or not amount.accepted_as_integer
+        return amount.nano < 0 or not amount.is_accepted_as_integer
     return isinstance(amount, Malformed)

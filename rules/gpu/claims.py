@@ -10,17 +10,17 @@ from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Resource
 
 # The vendor of classes that a profile names by a pattern only: they may have any devices.
-OTHER = "other"
+OTHER_VENDOR = "other"
 
 
 def is_gpu_class(name: str, profile: Profile, inventory: Inventory) -> bool:
     """Whether `profile` knows the class, or what its DeviceClass names."""
-    return any(_is_gpu(resource) for resource in _resources(name, profile, inventory))
+    return any(_is_gpu(resource) for resource in _resources_of_class(name, profile, inventory))
 
 
 def is_partition_class(name: str, profile: Profile, inventory: Inventory) -> bool:
     """Whether the devices of the class are parts of cards, of which a node has many."""
-    resources = _resources(name, profile, inventory)
+    resources = _resources_of_class(name, profile, inventory)
     return any(resource is not None and resource.sharing == "partition" for resource in resources)
 
 
@@ -29,7 +29,9 @@ def is_gpu_resource(name: str, profile: Profile) -> bool:
     return _is_gpu(profile.resource(name))
 
 
-def _resources(name: str, profile: Profile, inventory: Inventory) -> Iterator[Resource | None]:
+def _resources_of_class(
+    name: str, profile: Profile, inventory: Inventory
+) -> Iterator[Resource | None]:
     """What `profile` knows of the class `name`, and of what its DeviceClass names.
 
     That is a resource, or the classes of vendors that have the same devices.
@@ -43,17 +45,17 @@ def _resources(name: str, profile: Profile, inventory: Inventory) -> Iterator[Re
 
 
 def _is_gpu(resource: Resource | None) -> bool:
-    return resource is not None and resource.vendor != OTHER
+    return resource is not None and resource.vendor != OTHER_VENDOR
 
 
-FIELD = "resourceClaims"
-CLAIM_NAME, TEMPLATE_NAME = "resourceClaimName", "resourceClaimTemplateName"
+CLAIMS_FIELD = "resourceClaims"
+CLAIM_NAME_FIELD, TEMPLATE_NAME_FIELD = "resourceClaimName", "resourceClaimTemplateName"
 """How an entry refers to a claim, or to the template of one."""
 
 
 def declared_claims(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:
     """The entries of `resourceClaims` with their indices."""
-    return as_objects(pod.spec.get(FIELD))
+    return as_objects(pod.spec.get(CLAIMS_FIELD))
 
 
 def used_claims(pod: Pod) -> frozenset[str]:
@@ -65,9 +67,9 @@ def device_classes(
     entry: Mapping[str, Any], inventory: Inventory, namespace: str
 ) -> frozenset[str]:
     """The device classes of the claim, or of the template, that an entry of a pod refers to."""
-    claim = inventory.find(ResourceClaim, as_text(entry.get(CLAIM_NAME)), namespace)
+    claim = inventory.find(ResourceClaim, as_text(entry.get(CLAIM_NAME_FIELD)), namespace)
     if claim is not None:
         return claim.classes
-    template = as_text(entry.get(TEMPLATE_NAME))
+    template = as_text(entry.get(TEMPLATE_NAME_FIELD))
     found = inventory.find(ResourceClaimTemplate, template, namespace)
     return found.classes if found else frozenset()

@@ -8,10 +8,10 @@ from rules.base.json_values import Path, as_text
 from rules.base.traits import PROGRAM_WORDS
 from rules.objects.container import Container
 
-_FIELDS = ("command", "args")
+_COMMAND_FIELDS = ("command", "args")
 # Of a pod, together. Longer texts are programs rather than commands, and to search all that a pod
 # can have would take seconds.
-MAX_CHARACTERS = 100_000
+MAX_COMMAND_CHARACTERS = 100_000
 
 
 class Command:
@@ -21,7 +21,7 @@ class Command:
         self._path = container.path
         self._places: list[tuple[str, int]] = []
         self.texts: list[str] = []
-        for field in _FIELDS:
+        for field in _COMMAND_FIELDS:
             listed = container.raw.get(field)
             for index, text in enumerate(listed if isinstance(listed, list) else ()):
                 if isinstance(text, str):
@@ -50,7 +50,7 @@ def commands_of(containers: Iterable[Container]) -> Iterator[tuple[Container, Co
 
 def bounded_commands(containers: Iterable[Container]) -> Iterator[tuple[Container, Command | None]]:
     """The same with None for a container that `commands_of` skips: for rules about bypasses."""
-    left = MAX_CHARACTERS
+    left = MAX_COMMAND_CHARACTERS
     for container in containers:
         command = Command(container)
         length = sum(map(len, command.texts))
@@ -61,14 +61,14 @@ def bounded_commands(containers: Iterable[Container]) -> Iterator[tuple[Containe
             yield container, None
 
 
-_REFERENCE = r"\$\(([^()$]*)\)"
+_REFERENCE_PATTERN = r"\$\(([^()$]*)\)"
 # Many mounts may refer to one long value, so a longer result counts as unknown.
-LONGEST = 256
+MAX_EXPANDED_CHARACTERS = 256
 
 
 def gpu_program(raw: Mapping[str, Any]) -> str:
     """The program for GPUs that the container `raw` names in its command; empty if none."""
-    for field in _FIELDS:
+    for field in _COMMAND_FIELDS:
         listed = raw.get(field)
         for text in listed if isinstance(listed, list) else ():
             for word in PROGRAM_WORDS:
@@ -77,24 +77,24 @@ def gpu_program(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def expand(container: Container, text: str) -> str | None:
+def expand_variables(container: Container, text: str) -> str | None:
     """`text` with the values of the variables to which it refers as `$(NAME)`.
 
     None if the pod does not show the result: a value is a reference or refers to others, or the
-    text has a `$$`. None also if the result has more than `LONGEST` characters.
+    text has a `$$`. None also if the result has more than `MAX_EXPANDED_CHARACTERS` characters.
     """
     if "$" not in text:
         return text
-    if len(text) > LONGEST or "$$" in text:
+    if len(text) > MAX_EXPANDED_CHARACTERS or "$$" in text:
         return None
     parts: list[str] = []
     length = end = 0
-    for reference in re.finditer(_REFERENCE, text):
-        value = container.value_of(reference[1])
+    for reference in re.finditer(_REFERENCE_PATTERN, text):
+        value = container.env_value(reference[1])
         if value is None or "$" in value:
             return None
         length += len(value)
-        if length > LONGEST:
+        if length > MAX_EXPANDED_CHARACTERS:
             return None
         parts += (text[end : reference.start()], value)
         end = reference.end()

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.finding import Finding
 from rules.gpu.images import full_repository, is_agent_image, is_cuda_image
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import BUILT_IN_GROUPS
-from rules.objects.pod import MIRROR, Pod
+from rules.objects.pod import MIRROR_ANNOTATION, Pod
 from rules.profile.context import Context
 from rules.profile.profile import Component
 
@@ -53,10 +53,10 @@ def _is_component(component: Component, pod: Pod, context: Context) -> bool:
     images = component.images
     if images and not all(matches_any(images, container.image) for container in pod.containers):
         return False
-    return _may_create(component, pod, context.user)
+    return _may_have_created(component, pod, context.user)
 
 
-def _may_create(component: Component, pod: Pod, user: str | None) -> bool:
+def _may_have_created(component: Component, pod: Pod, user: str | None) -> bool:
     creators = component.creators or DAEMON_SET_CONTROLLERS
     if user is not None:
         return user in creators
@@ -114,16 +114,16 @@ def is_mirror(pod: Pod, context: Context) -> bool:
 
     Anybody can write the annotation of mirror pods, so the user who creates the pod decides.
     """
-    is_annotated = pod.object.kind == "Pod" and MIRROR in pod.annotations
+    is_annotated = pod.object.kind == "Pod" and MIRROR_ANNOTATION in pod.annotations
     return is_annotated and (context.user or "").startswith(_KUBELETS)
 
 
 # Where the sockets of device plugins are (k8s.io/kubelet pkg/apis/deviceplugin/v1beta1).
-PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
+DEVICE_PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 # The first part of a maker's domain in names of resources -> the words that name its accelerators.
 # DCGM is NVIDIA's Data Center GPU Manager; copies of its images have names without NVIDIA's. The
 # word `aws` names no accelerator: NVIDIA's run there too.
-_WORDS = {
+_ACCELERATOR_WORDS_BY_MAKER = {
     "nvidia": frozenset({"nvidia", "cuda", "dcgm"}),
     "amd": frozenset({"amd", "amdgpu", "rocm"}),
     "intel": frozenset({"intel"}),
@@ -131,8 +131,10 @@ _WORDS = {
     "huawei": frozenset({"huawei", "ascend"}),
     "aws": frozenset({"neuron"}),
 }
-_ACCELERATORS = frozenset({"hami", "npu", "mlu", "dcu", "metax"}).union(*_WORDS.values())
-_NONE: frozenset[str] = frozenset()
+_ACCELERATOR_WORDS = frozenset({"hami", "npu", "mlu", "dcu", "metax"}).union(
+    *_ACCELERATOR_WORDS_BY_MAKER.values()
+)
+_NO_WORDS: frozenset[str] = frozenset()
 
 
 def device_plugin_words(workload: KubernetesObject) -> frozenset[str]:
@@ -142,11 +144,11 @@ def device_plugin_words(workload: KubernetesObject) -> frozenset[str]:
     image names a maker of accelerators. Network and storage plugins mount the same folder.
     """
     for pod in workload.pods:
-        images = [m.container.image for m in host_mounts(pod) if m.path == PLUGIN_FOLDER]
-        words = _words(workload.object.name).union(*map(_image_words, images))
+        images = [m.container.image for m in host_mounts(pod) if m.path == DEVICE_PLUGIN_FOLDER]
+        words = _words_in(workload.object.name).union(*map(_image_words, images))
         if images and _names_accelerator(words):
             return words
-    return _NONE
+    return _NO_WORDS
 
 
 def exporter_words(workload: KubernetesObject) -> frozenset[str]:
@@ -157,59 +159,64 @@ def exporter_words(workload: KubernetesObject) -> frozenset[str]:
     """
     for pod in workload.pods if workload.object.kind == "DaemonSet" else ():
         mounts = host_mounts(pod)
-        if not mounts or any(m.path == PLUGIN_FOLDER for m in mounts):
+        if not mounts or any(m.path == DEVICE_PLUGIN_FOLDER for m in mounts):
             continue
         images = (_image_words(container.image) for container in pod.containers)
-        for words in (_words(workload.object.name), *images):
+        for words in (_words_in(workload.object.name), *images):
             if any("exporter" in word for word in words) and _names_accelerator(words):
                 return words
-    return _NONE
+    return _NO_WORDS
 
 
 def words_of_maker(resource: str) -> frozenset[str]:
     """The words that name the maker of `resource`, such as `nvidia.com/gpu`."""
     maker = resource.partition("/")[0].partition(".")[0]
-    return _WORDS.get(maker, frozenset({maker}))
+    return _ACCELERATOR_WORDS_BY_MAKER.get(maker, frozenset({maker}))
 
 
 def _image_words(image: str) -> frozenset[str]:
     """Those of the owner and the name: the registry and the folders of a mirror mean nothing."""
-    return _words(" ".join(full_repository(image).split("/")[1:][-2:]))
+    return _words_in(" ".join(full_repository(image).split("/")[1:][-2:]))
 
 
-def _words(text: str) -> frozenset[str]:
+def _words_in(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def _names_accelerator(words: frozenset[str]) -> bool:
-    return any(word in _ACCELERATORS or "gpu" in word for word in words)
+    return any(word in _ACCELERATOR_WORDS or "gpu" in word for word in words)
 
 
-OWN = ("*.gpuward.io",)
+GPUWARD_WEBHOOKS = ("*.gpuward.io",)
 # What rules of webhooks call pods. "pods/*" is not among them: it means the subresources of pods.
-PODS = frozenset({"pods", "*", "*/*"})
+POD_RESOURCE_NAMES = frozenset({"pods", "*", "*/*"})
 # Read in Project-HAMi/HAMi charts/hami/templates/scheduler/webhook.yaml at 2659bf678012,
 # kai-scheduler/KAI-Scheduler pkg/operator/operands/admission/resources.go at 20e273b67cef
 # (SERVICE.NAMESPACE.svc, here with the defaults), volcano-sh/volcano
 # installer/helm/chart/volcano/templates/webhooks.yaml at 0b05bb71f19c (mutatepod.volcano.sh), and
 # koordinator-sh/koordinator config/webhook/manifests.yaml at 21bf5ea9f7d6
 # (mpod-create.koordinator.sh).
-PEERS = ("vgpu.hami.io", "admission.kai-scheduler.svc", "*.volcano.sh", "*.koordinator.sh")
+SHARING_WEBHOOKS = (
+    "vgpu.hami.io",
+    "admission.kai-scheduler.svc",
+    "*.volcano.sh",
+    "*.koordinator.sh",
+)
 # Also of programs that place GPU pods or test their nodes: SlinkyProject/slurm-operator issue 189,
 # and NVIDIA/NVSentinel's preflight.
-OTHERS = ("podsbinding-v1.kb.io", "preflight.nvsentinel.nvidia.com")
+OTHER_WEBHOOKS = ("podsbinding-v1.kb.io", "preflight.nvsentinel.nvidia.com")
 # Kueue's names are those that kubebuilder gives; its Service tells (kubernetes-sigs/kueue
 # charts/kueue/templates/webhook).
-_KUEUE_NAMES = ("mpod.kb.io", "vpod.kb.io")
+_KUEUE_WEBHOOKS = ("mpod.kb.io", "vpod.kb.io")
 _KUEUE_SERVICE = "kueue"
 
 
-def known_entries(
+def webhook_entries(
     subject: KubernetesObject, context: Context, names: tuple[str, ...]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The entries of a webhook configuration with one of `names`, with their indices.
 
-    None if the manifest is a patch: what it leaves out stands in another.
+    Yields none if the manifest is a patch, because the rest of the entry is in another manifest.
     """
     if context.is_patch:
         return
@@ -218,17 +225,17 @@ def known_entries(
             yield index, entry
 
 
-def kueue_entries(
+def kueue_webhook_entries(
     subject: KubernetesObject, context: Context
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The entries for pods of Kueue's webhook, with their indices; none if it is a patch."""
-    for index, entry in known_entries(subject, context, _KUEUE_NAMES):
+    for index, entry in webhook_entries(subject, context, _KUEUE_WEBHOOKS):
         service = as_object(as_object(entry.get("clientConfig")).get("service"))
         if as_text(service.get("name")).startswith(_KUEUE_SERVICE):
             yield index, entry
 
 
-def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
+def core_resources_of_entry(entry: Mapping[str, Any], operation: str) -> set[str]:
     """The resources of the core API group for which the entry is called at `operation`."""
     found: set[str] = set()
     for _, rule in as_objects(entry.get("rules")):
@@ -237,7 +244,7 @@ def core_resources(entry: Mapping[str, Any], operation: str) -> set[str]:
     return found
 
 
-def entry_finding(
+def webhook_entry_finding(
     subject: KubernetesObject,
     index: int,
     field: str,

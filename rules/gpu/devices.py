@@ -10,16 +10,18 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Resource
 
-NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 """The resources that Kubernetes itself defines."""
 FIELDS_OF_RESOURCES = frozenset({"limits", "requests", "claims"})
 """The fields of a container's `resources`."""
-FIELDS_BESIDE_RESOURCES = ("limits", "requests", "resource")
+MISPLACED_RESOURCE_FIELDS = ("limits", "requests", "resource")
 """Fields that a container does not have, where users write resources by mistake."""
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 # Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
-RDMA = re.compile("rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)")
+RDMA_PATTERN = re.compile(
+    "rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)"
+)
 # Resources of other devices that are no GPUs: of networks, virtual machines, FPGAs and the like.
 NO_GPU = re.compile(
     "sriov|netdevice|hostdev|fpga|sgx|vhost|(?:batch|mid)-(?:cpu|memory)"
@@ -42,7 +44,7 @@ class Device:
         self.resource = resource
         self.limit = limit
         self.request = request
-        self.is_requested = _is_some(limit) or _is_some(request)
+        self.is_requested = _may_be_positive(limit) or _may_be_positive(request)
         self.is_plain_count = (
             isinstance(limit, Quantity)
             and limit.nano > 0
@@ -60,7 +62,7 @@ class Device:
         return self.request if self.limit is None else self.limit
 
 
-def _is_some(amount: Amount) -> bool:
+def _may_be_positive(amount: Amount) -> bool:
     return amount.nano > 0 if isinstance(amount, Quantity) else amount is not None
 
 
@@ -77,7 +79,7 @@ def parse_devices(
     """The GPU resources of a container with these limits and requests, as written, by name."""
     found: dict[str, Device] = {}
     for name in dict.fromkeys((*limits, *requests)):
-        device = None if name in NATIVE else parse_device(name, limits, requests, profile)
+        device = None if name in NATIVE_RESOURCES else parse_device(name, limits, requests, profile)
         if device is not None:
             found[name] = device
     return found
@@ -106,7 +108,7 @@ def requests_gpu(container: Container) -> bool:
     """
     if container.requests_gpu is None:
         container.requests_gpu = bool(
-            request_of(container).first or container.claims or container.is_fraction_target
+            request_of(container).first_name or container.claims or container.is_fraction_target
         )
     return container.requests_gpu
 
@@ -123,7 +125,7 @@ def misplaced_resources(container: Container) -> Iterator[tuple[Path, str]]:
             if container.profile.resource(field):
                 yield (*path, field), field
             yield from _gpu_resources(container, (*path, field), value)
-    for field in FIELDS_BESIDE_RESOURCES:
+    for field in MISPLACED_RESOURCE_FIELDS:
         value = as_object(container.raw.get(field))
         yield from _gpu_resources(container, (*container.path, field), value)
         for inner in FIELDS_OF_RESOURCES.intersection(value):
@@ -136,7 +138,7 @@ def _gpu_resources(container: Container, path: Path, value: Any) -> Iterator[tup
             yield (*path, name), name
 
 
-def unknown_device(container: Container) -> str:
+def name_of_unknown_device(container: Container) -> str:
     """An extended resource of `container` that may be a GPU, by a name that gpuward does not know.
 
     Empty if there is none. Device plugins can rename what they offer, as `nvidia.com/a100`, and
@@ -150,7 +152,9 @@ def unknown_device(container: Container) -> str:
             parse(given[name]) for given in (container.limits, container.requests) if name in given
         )
         lower = name.lower()
-        if any(map(_is_some, amounts)) and not (RDMA.search(lower) or NO_GPU.search(lower)):
+        if any(map(_may_be_positive, amounts)) and not (
+            RDMA_PATTERN.search(lower) or NO_GPU.search(lower)
+        ):
             return name
     return next((name for _, name in misplaced_resources(container)), "")
 
@@ -161,31 +165,31 @@ def requests_share(container: Container) -> bool:
     return any(device.resource.sharing == "share" for device in requested)
 
 
-class Request(NamedTuple):
+class GpuRequest(NamedTuple):
     """The GPU resources that a container requests.
 
-    `first` is the name of the first one by name, cards before shares of them; `vendors` are those
-    of all; `from_plugin` says whether a device plugin offers any of them.
+    `first_name` is the first of their names in alphabetical order, those of cards before those of
+    shares; `vendors` are those of all; `is_from_plugin` says whether a device plugin offers any.
     """
 
-    first: str
+    first_name: str
     vendors: frozenset[str]
-    from_plugin: bool
+    is_from_plugin: bool
 
 
-def request_of(container: Container) -> Request:
+def request_of(container: Container) -> GpuRequest:
     """What `container` requests. Stored in the view, because rules ask for every variable."""
-    request: Request | None = container.request
+    request: GpuRequest | None = container.request
     if request is None:
-        names, vendors, from_plugin = [], set(), False
+        names, vendors, is_from_plugin = [], set(), False
         for name, device in devices(container).items():
             if device.is_requested:
                 names.append((device.resource.unit != "device", name))
                 vendors.add(device.resource.vendor)
-                from_plugin = from_plugin or not is_device_class(name)
+                is_from_plugin = is_from_plugin or not is_device_class(name)
         # The order of resources is lost on the way to a webhook.
         first = min(names)[1] if names else ""
-        request = container.request = Request(first, frozenset(vendors), from_plugin)
+        request = container.request = GpuRequest(first, frozenset(vendors), is_from_plugin)
     return request
 
 
@@ -196,7 +200,7 @@ def uses_device_plugin(container: Container) -> bool:
     claim, and of a device class that is asked for as a resource, are injected by CDI (Container
     Device Interface), which no variable stops.
     """
-    return container.is_fraction_target or request_of(container).from_plugin
+    return container.is_fraction_target or request_of(container).is_from_plugin
 
 
 def is_device_class(name: str) -> bool:
@@ -206,13 +210,13 @@ def is_device_class(name: str) -> bool:
 
 def uses_only_claims(container: Container) -> bool:
     """Whether `container` uses a resource claim, of any class, and requests no GPU resource."""
-    return bool(container.claims) and not request_of(container).first
+    return bool(container.claims) and not request_of(container).first_name
 
 
 def describe_request(container: Container) -> str:
     """The predicate of a message: `uses a resource claim` or `asks for a GPU`, for example."""
     if not requests_gpu(container):
-        unknown = unknown_device(container)
+        unknown = name_of_unknown_device(container)
         return f"asks for {display(unknown)} (perhaps a GPU)" if unknown else "asks for no GPU"
     if uses_only_claims(container):
         return "uses a resource claim"
@@ -256,7 +260,7 @@ def only_init_requests_gpu(pod: Pod) -> bool:
     """
     requested = False
     for container in pod.containers:
-        if request_of(container).first or container.is_fraction_target:
+        if request_of(container).first_name or container.is_fraction_target:
             if container.role != "init" or container.raw.get("restartPolicy") == "Always":
                 return False
             requested = True
@@ -294,12 +298,12 @@ def effective_requests(pod: Pod) -> dict[str, int]:
     return found
 
 
-def first_request(pod: Pod, name: str) -> Path:
+def path_of_first_request(pod: Pod, name: str) -> Path:
     """The path of the amount of the GPU resource `name` in the first container that has one."""
     return next(c for c in pod.containers if name in devices(c)).amount_path(name)
 
 
-_DEVICE = "device"
+_DEVICE_UNIT = "device"
 
 
 def whole_gpus(container: Container) -> int | None:
@@ -315,7 +319,11 @@ def whole_gpus(container: Container) -> int | None:
         if not device.is_requested:
             continue
         resource = device.resource
-        if not device.is_plain_count or resource.unit != _DEVICE or resource.sharing != "whole":
+        if (
+            not device.is_plain_count
+            or resource.unit != _DEVICE_UNIT
+            or resource.sharing != "whole"
+        ):
             return None
         total += device.limit.value  # type: ignore[union-attr]  # a plain count is a Quantity
     return total

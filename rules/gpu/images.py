@@ -7,13 +7,13 @@ from rules.base.caching import cached_by_text
 from rules.base.traits import SAMPLE_IMAGES
 
 # Images that set NVIDIA_VISIBLE_DEVICES=all: those in NVIDIA's registries, and those that others
-# build on them (`CUDA_IMAGES`).
+# build on them (`CUDA_TAG_WORDS_BY_IMAGE`).
 NVIDIA_REGISTRIES = ("nvcr.io/nvidia/", "nvcr.io/nim/")
 # No runtime accepts a longer one: 255 characters of a name, 128 of a tag, and a digest
 # (distribution/reference, `NameTotalLengthMax` and `TagRegexp`).
 MAX_REFERENCE = 1024
-_PORT = ":[0-9]+(?=/)"
-_DOCKER_HUB = ("docker.io", "index.docker.io")
+_PORT_PATTERN = ":[0-9]+(?=/)"
+_DOCKER_HUB_HOSTS = ("docker.io", "index.docker.io")
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
 # NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu). The side
@@ -34,7 +34,7 @@ WITHOUT_GPUS = frozenset(
 # DOCA with CUDA in their tag, are CUDA images all the same.
 FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native/")
 # The last two parts of the repository -> texts of which the tag must contain one; empty: any tag.
-CUDA_IMAGES: Mapping[str, tuple[str, ...]] = {
+CUDA_TAG_WORDS_BY_IMAGE: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
     "pytorch/pytorch": ("cuda", "latest"),
     "tensorflow/tensorflow": ("gpu",),
@@ -59,10 +59,10 @@ def is_cuda_image(image: str) -> bool:
     """
     if len(image) > MAX_REFERENCE:
         return False
-    path, name, tag, pinned = _parts(image)
+    path, name, tag, pinned = _path_name_tag_and_pin(image)
     if _is_in_nvidia_registry(path):
-        return name in AGENTS or not _lacks_gpus(path, name, tag)
-    words = CUDA_IMAGES.get(f"{path[:-1].rpartition('/')[2]}/{name}")
+        return name in AGENTS or not _is_image_without_gpus(path, name, tag)
+    words = CUDA_TAG_WORDS_BY_IMAGE.get(f"{path[:-1].rpartition('/')[2]}/{name}")
     # Beside a digest runtimes ignore the tag, so the tag does not show another vendor's image.
     if words is None or (not pinned and any(maker in tag for maker in OTHER_VENDORS_TAGS)):
         return False
@@ -73,7 +73,7 @@ def is_cuda_image(image: str) -> bool:
 @cached_by_text
 def is_agent_image(image: str) -> bool:
     """Whether `image` is one of NVIDIA's agents, which need to see every GPU of their node."""
-    path, name, _, _ = _parts(image)
+    path, name, _, _ = _path_name_tag_and_pin(image)
     return name in AGENTS and _is_in_nvidia_registry(path)
 
 
@@ -84,7 +84,7 @@ def image_tag(image: str) -> str:
     """
     if len(image) > MAX_REFERENCE:
         return ""
-    path, name, tag, pinned = _parts(image)
+    path, name, tag, pinned = _path_name_tag_and_pin(image)
     host, slash, repository = image.partition("/")
     named = repository if slash else host
     is_placeholder = "<" in image or named.partition(":")[0] not in f"{path}{name}"
@@ -93,7 +93,7 @@ def image_tag(image: str) -> str:
 
 def image_name(image: str) -> str:
     """The last part of the repository of `image`, without registry, tag and digest."""
-    return _parts(image)[1] if len(image) <= MAX_REFERENCE else ""
+    return _path_name_tag_and_pin(image)[1] if len(image) <= MAX_REFERENCE else ""
 
 
 @cached_by_text
@@ -110,7 +110,7 @@ def full_repository(image: str) -> str:
     name = path + slash + last.partition(":")[0]
     host, slash, rest = name.partition("/")
     is_host = any(sign in host for sign in ".:") or host == "localhost" or host != host.lower()
-    if slash and is_host and host.lower() not in _DOCKER_HUB:
+    if slash and is_host and host.lower() not in _DOCKER_HUB_HOSTS:
         return f"{host.lower()}/{rest}"
     repository = rest if slash and is_host else name
     return f"docker.io/{repository if '/' in repository else f'library/{repository}'}"
@@ -134,7 +134,7 @@ def vendor_of_image(image: str) -> str:
         return "nvidia"
     if len(image) > MAX_REFERENCE:
         return ""
-    path, name, tag, pinned = _parts(image)
+    path, name, tag, pinned = _path_name_tag_and_pin(image)
     owner = f"/{path}"
     words = (name if pinned else f"{name}-{tag}").translate(_SEPARATORS).split()
     if "/rocm/" in owner or any(word.startswith("rocm") for word in words):
@@ -147,10 +147,10 @@ def vendor_of_image(image: str) -> str:
 
 
 @cached_by_text
-def _parts(image: str) -> tuple[str, str, str, bool]:
+def _path_name_tag_and_pin(image: str) -> tuple[str, str, str, bool]:
     """The path of the repository with a slash at its end, its name, the tag, and if pinned."""
     # The registry's host may be written with capitals and with a port: it is the same registry.
-    repository, pinned, _ = re.sub(_PORT, "", image.lower()).partition("@")
+    repository, pinned, _ = re.sub(_PORT_PATTERN, "", image.lower()).partition("@")
     path, slash, last = repository.rpartition("/")
     name, _, tag = last.partition(":")
     return path + slash, name, tag, bool(pinned)
@@ -161,7 +161,7 @@ def _is_in_nvidia_registry(path: str) -> bool:
     return any(registry in path for registry in NVIDIA_REGISTRIES)
 
 
-def _lacks_gpus(path: str, name: str, tag: str) -> bool:
+def _is_image_without_gpus(path: str, name: str, tag: str) -> bool:
     has_cuda = "cuda" in name or "cuda" in tag
     return name in WITHOUT_GPUS or (
         not has_cuda and any(folder in path for folder in FOLDERS_WITHOUT_GPUS)

@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from rules.base.json_values import Path
-from rules.gpu.commands import Command, expand
+from rules.gpu.commands import Command, expand_variables
 from rules.gpu.images import image_name
 from rules.gpu.scripts import script_words
 from rules.objects.container import Container
@@ -19,24 +19,24 @@ from rules.objects.container import Container
 class Launcher(NamedTuple):
     """A program that starts processes on GPUs.
 
-    - `starts`: how it is started: each a word, or two. Without any, its options alone show it.
+    - `start_words`: how it is started: each a word, or two. Without any, its options alone show it.
     - `image`: the name of an image whose entry point it is.
-    - `sizes`: options whose product is the number of GPUs, each with its spellings.
-    - `variables`: the variables that set these, in the same order, each with its names. They show
-      a launcher that cannot be told by how it is started.
-    - `unclear`: options and words beside which that number is not certain.
-    - `uses_all`: whether a GPU beyond that number stays idle.
+    - `size_options`: options whose product is the number of GPUs, each with its spellings.
+    - `size_variables`: the variables that set these, in the same order, each with its names. They
+      show a launcher that cannot be told by how it is started.
+    - `unclear_words`: options and words beside which that number is not certain.
+    - `uses_all_gpus`: whether a GPU beyond that number stays idle.
     - `spans_pods`: whether the GPUs may be those of several pods.
     - `is_server`: whether it answers requests once it has loaded a model.
     """
 
     name: str
-    starts: tuple[tuple[str, ...], ...]
-    sizes: tuple[tuple[str, ...], ...]
-    unclear: tuple[str, ...] = ()
+    start_words: tuple[tuple[str, ...], ...]
+    size_options: tuple[tuple[str, ...], ...]
+    unclear_words: tuple[str, ...] = ()
     image: str = ""
-    variables: tuple[tuple[str, ...], ...] = ()
-    uses_all: bool = True
+    size_variables: tuple[tuple[str, ...], ...] = ()
+    uses_all_gpus: bool = True
     spans_pods: bool = False
     is_server: bool = False
 
@@ -44,15 +44,15 @@ class Launcher(NamedTuple):
 LAUNCHERS = (
     Launcher(
         "vLLM",
-        starts=(
+        start_words=(
             ("vllm", "serve"),
             ("vllm.entrypoints.openai.api_server",),
             ("vllm.entrypoints.api_server",),
             ("dynamo.vllm",),
         ),
         image="vllm-openai",
-        sizes=(("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp")),
-        unclear=(
+        size_options=(("--tensor-parallel-size", "-tp"), ("--pipeline-parallel-size", "-pp")),
+        unclear_words=(
             *("--distributed-executor-backend", "--nnodes", "--headless", "--config", "-n"),
             *("--prefill-context-parallel-size", "-pcp", "-dp", "-dpn", "-dpl", "-dpa"),
         ),
@@ -61,28 +61,35 @@ LAUNCHERS = (
     ),
     Launcher(
         "SGLang",
-        starts=(("sglang.launch_server",), ("sglang", "serve"), ("dynamo.sglang",)),
-        sizes=(
+        start_words=(("sglang.launch_server",), ("sglang", "serve"), ("dynamo.sglang",)),
+        size_options=(
             ("--tp-size", "--tp", "--tensor-parallel-size"),
             ("--pp-size", "--pp", "--pipeline-parallel-size"),
         ),
-        unclear=("--nnodes", "--node-rank", "--dist-init-addr", "--dp", "--dp-size", "--config"),
+        unclear_words=(
+            "--nnodes",
+            "--node-rank",
+            "--dist-init-addr",
+            "--dp",
+            "--dp-size",
+            "--config",
+        ),
         spans_pods=True,
         is_server=True,
     ),
     Launcher(
         "Text Generation Inference",
-        starts=(("text-generation-launcher",),),
+        start_words=(("text-generation-launcher",),),
         image="text-generation-inference",
-        sizes=(("--num-shard",),),
-        variables=(("NUM_SHARD",),),
+        size_options=(("--num-shard",),),
+        size_variables=(("NUM_SHARD",),),
         is_server=True,
     ),
     Launcher(
         "TensorRT-LLM",
-        starts=(("trtllm-serve",),),
-        sizes=(("--tp-size",), ("--pp-size",)),
-        unclear=(
+        start_words=(("trtllm-serve",),),
+        size_options=(("--tp-size",), ("--pp-size",)),
+        unclear_words=(
             *("--cp-size", "--cluster-size", "--gpus-per-node", "trtllm-llmapi-launch"),
             *("--extra-llm-api-options", "--config", "disaggregated", "disaggregated_mpi_worker"),
         ),
@@ -91,46 +98,46 @@ LAUNCHERS = (
     ),
     Launcher(
         "LMDeploy",
-        starts=(("lmdeploy", "serve"),),
-        sizes=(("--tp",),),
-        unclear=("--dp", "--cp", "--nnodes", "--node-rank", "--proxy-url"),
+        start_words=(("lmdeploy", "serve"),),
+        size_options=(("--tp",),),
+        unclear_words=("--dp", "--cp", "--nnodes", "--node-rank", "--proxy-url"),
         spans_pods=True,
         is_server=True,
     ),
     # A process may work with several GPUs, but not with a part of one.
     Launcher(
         "torchrun",
-        starts=(("torchrun",), ("torch.distributed.run",), ("torch.distributed.launch",)),
-        sizes=(("--nproc-per-node",),),
-        variables=(("PET_NPROC_PER_NODE",),),
-        uses_all=False,
+        start_words=(("torchrun",), ("torch.distributed.run",), ("torch.distributed.launch",)),
+        size_options=(("--nproc-per-node",),),
+        size_variables=(("PET_NPROC_PER_NODE",),),
+        uses_all_gpus=False,
     ),
     # `--num-processes` counts those of all machines.
     Launcher(
         "Accelerate",
-        starts=(("accelerate", "launch"), ("accelerate.commands.launch",)),
-        sizes=(("--num-processes",),),
-        unclear=(
+        start_words=(("accelerate", "launch"), ("accelerate.commands.launch",)),
+        size_options=(("--num-processes",),),
+        unclear_words=(
             *("--num-machines", "--machine-rank", "--main-process-ip", "--config-file"),
             *("--cpu", "--tpu", "--use-xpu", "--mps"),
         ),
-        uses_all=False,
+        uses_all_gpus=False,
     ),
     Launcher(
         "DeepSpeed",
-        starts=(("deepspeed",),),
-        sizes=(("--num-gpus",),),
-        unclear=("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num-nodes"),
+        start_words=(("deepspeed",),),
+        size_options=(("--num-gpus",),),
+        unclear_words=("--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num-nodes"),
     ),
 )
 # Images with a server that variables configure.
-_BY_VARIABLES = (
+_LAUNCHERS_WITH_VARIABLES = (
     Launcher(
         "NVIDIA NIM",
-        starts=(),
-        sizes=(),
-        variables=(("NIM_TENSOR_PARALLEL_SIZE",), ("NIM_PIPELINE_PARALLEL_SIZE",)),
-        unclear=(
+        start_words=(),
+        size_options=(),
+        size_variables=(("NIM_TENSOR_PARALLEL_SIZE",), ("NIM_PIPELINE_PARALLEL_SIZE",)),
+        unclear_words=(
             *("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--nnodes"),
             *("NIM_PASSTHROUGH_ARGS", "NIM_NUM_COMPUTE_NODES", "NIM_MULTI_NODE"),
         ),
@@ -139,13 +146,13 @@ _BY_VARIABLES = (
     # It starts as many workers as fit.
     Launcher(
         "DJL Serving",
-        starts=(),
-        sizes=(),
-        variables=(
+        start_words=(),
+        size_options=(),
+        size_variables=(
             ("OPTION_TENSOR_PARALLEL_DEGREE", "TENSOR_PARALLEL_DEGREE"),
             ("OPTION_PIPELINE_PARALLEL_DEGREE",),
         ),
-        uses_all=False,
+        uses_all_gpus=False,
         spans_pods=True,
     ),
 )
@@ -153,9 +160,9 @@ _BY_VARIABLES = (
 # the GPUs of a machine.
 LIGHTNING = Launcher(
     "PyTorch Lightning",
-    starts=(),
-    sizes=(("trainer.devices", "--trainer.devices"),),
-    unclear=(
+    start_words=(),
+    size_options=(("trainer.devices", "--trainer.devices"),),
+    unclear_words=(
         "--trainer.accelerator",
         *(f"trainer.accelerator={kind}" for kind in ("cpu", "tpu", "hpu", "mps")),
     ),
@@ -163,14 +170,15 @@ LIGHTNING = Launcher(
 
 
 # Digits of the largest number that is taken for one of GPUs.
-_DIGITS = 6
+_MAX_DIGITS = 6
 
 
-class Word(NamedTuple):
-    """A word of a command, and the number of the text that it stands in.
+class CommandWord(NamedTuple):
+    """A word of a command.
 
-    `is_mention` if it may be part of a text that is written, and start nothing. `option` is what
-    it is the name of, with or without a value; empty if of no option.
+    - `number`: the index of the entry of `command` and `args` that it is in.
+    - `is_mention`: whether it may only be part of a text, as in an argument of `echo`.
+    - `option`: the option that the word names, without a value; empty if it names none.
     """
 
     text: str
@@ -190,31 +198,34 @@ class ParallelSize(NamedTuple):
 
 # Launchers that an image starts by itself, by the name of the image.
 LAUNCHERS_BY_IMAGE = {launcher.image: launcher for launcher in LAUNCHERS if launcher.image}
-_BY_START: dict[str, list[tuple[Launcher, tuple[str, ...]]]] = {}
+_LAUNCHERS_BY_FIRST_WORD: dict[str, list[tuple[Launcher, tuple[str, ...]]]] = {}
 for _launcher in LAUNCHERS:
-    for _first, *_second in _launcher.starts:
-        _BY_START.setdefault(_first, []).append((_launcher, tuple(_second)))
-_LIGHTNING_OPTIONS = frozenset(LIGHTNING.sizes[0])
+    for _first, *_second in _launcher.start_words:
+        _LAUNCHERS_BY_FIRST_WORD.setdefault(_first, []).append((_launcher, tuple(_second)))
+_LIGHTNING_OPTIONS = frozenset(LIGHTNING.size_options[0])
 # One of them is in every command of interest.
-LAUNCHER_MARKS = (*_BY_START, LIGHTNING.sizes[0][0])
+LAUNCHER_MARKS = (*_LAUNCHERS_BY_FIRST_WORD, LIGHTNING.size_options[0][0])
 # One of them is in every command that says with how many GPUs it works.
 _SIZE_MARKS = frozenset(
-    name for launcher in (*LAUNCHERS, LIGHTNING) for names in launcher.sizes for name in names
+    name
+    for launcher in (*LAUNCHERS, LIGHTNING)
+    for names in launcher.size_options
+    for name in names
 )
 # A container with one of them may be told in it with how many GPUs to work.
 SIZE_VARIABLES = frozenset(
     name
-    for launcher in (*LAUNCHERS, *_BY_VARIABLES)
-    for names in launcher.variables
+    for launcher in (*LAUNCHERS, *_LAUNCHERS_WITH_VARIABLES)
+    for names in launcher.size_variables
     for name in names
 )
 # Of a command; one that has more is a program, and to read it would take long.
 _MAX_WORDS = 5000
 # Beside these words a command starts several programs, or one on several machines.
-_UNCLEAR = frozenset({"for", "while", "until", "mpirun", "srun", "ssh", "xargs", "parallel"})
-_MASK = "CUDA_VISIBLE_DEVICES"
+_UNCLEAR_WORDS = frozenset({"for", "while", "until", "mpirun", "srun", "ssh", "xargs", "parallel"})
+_MASK_VARIABLE = "CUDA_VISIBLE_DEVICES"
 # One of them is in every other word that makes a command unclear.
-_UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK)
+_UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK_VARIABLE)
 
 
 def parallel_size(container: Container, command: Command) -> ParallelSize | None:
@@ -222,21 +233,21 @@ def parallel_size(container: Container, command: Command) -> ParallelSize | None
     has_variable = not SIZE_VARIABLES.isdisjoint(container.env)
     if not has_variable and not (_may_start(container, command) and _may_state_size(command)):
         return None
-    words = _words(command)
+    words = _words_of_command(command)
     texts = [word.text for word in words]
     started = (
         list(_named_launchers(container, words))
         or list(_lightning_by_options(words))
-        or [(one, False) for one in _BY_VARIABLES if _sets_size(container, one)]
+        or [(one, False) for one in _LAUNCHERS_WITH_VARIABLES if _sets_size(container, one)]
     )
     is_certain = len(started) == 1 and not started[0][1]
-    if not is_certain or _MASK in container.env or _are_unclear(texts):
+    if not is_certain or _MASK_VARIABLE in container.env or _are_unclear(texts):
         return None
     launcher = started[0][0]
     stated = _stated_sizes(container, command, launcher, words)
     everything = (*texts, *(word.option for word in words), *container.env)
     if any(text.startswith("--data-parallel") for text in texts) or not (
-        frozenset(launcher.unclear).isdisjoint(everything)
+        frozenset(launcher.unclear_words).isdisjoint(everything)
     ):
         return None
     if not stated:
@@ -246,47 +257,49 @@ def parallel_size(container: Container, command: Command) -> ParallelSize | None
 
 
 def _stated_sizes(
-    container: Container, command: Command, launcher: Launcher, words: Sequence[Word]
+    container: Container, command: Command, launcher: Launcher, words: Sequence[CommandWord]
 ) -> list[tuple[int, str, Path]]:
     """Each size that `launcher` is told, as it is written, and where; none in doubt."""
     sizes: list[tuple[int, str, Path]] = []
-    for options, variables in zip_longest(launcher.sizes, launcher.variables, fillvalue=()):
+    for options, variables in zip_longest(
+        launcher.size_options, launcher.size_variables, fillvalue=()
+    ):
         stated = [
             (value, f"{name} {{}}", command.path(number))
-            for name, value, number in _options(words, options)
+            for name, value, number in _options_named(words, options)
         ]
         # An option wins over its variable.
         set_in = [] if stated else [name for name in variables if name in container.env]
         stated += [
-            (container.value_of(name) or "", f"{name}={{}}", container.env_path(name))
+            (container.env_value(name) or "", f"{name}={{}}", container.env_path(name))
             for name in set_in
         ]
         if len(stated) > 1:
             return []
         for value, text, path in stated:
-            size = expand(container, value)
-            if size is None or not (size.isascii() and size.isdigit() and len(size) <= _DIGITS):
+            size = expand_variables(container, value)
+            if size is None or not (size.isascii() and size.isdigit() and len(size) <= _MAX_DIGITS):
                 return []
             sizes.append((int(size), text.format(size), path))
     return sizes
 
 
 def _sets_size(container: Container, launcher: Launcher) -> bool:
-    return any(name in container.env for names in launcher.variables for name in names)
+    return any(name in container.env for names in launcher.size_variables for name in names)
 
 
 def started_program(container: Container, command: Command) -> Launcher | None:
     """The one known program that the `command` of `container` starts; None in doubt."""
     if not _may_start(container, command):
         return None
-    started = list(_named_launchers(container, _words(command)))
+    started = list(_named_launchers(container, _words_of_command(command)))
     return started[0][0] if len(started) == 1 and not started[0][1] else None
 
 
-def _words(command: Command) -> list[Word]:
+def _words_of_command(command: Command) -> list[CommandWord]:
     """The words of `command`; none if it has too many."""
     words = [
-        Word(word, number, is_mention, _option(word))
+        CommandWord(word, number, is_mention, _option_name(word))
         for number, text in enumerate(command.texts)
         for word, is_mention in script_words(text)
     ]
@@ -309,19 +322,19 @@ def _may_state_size(command: Command) -> bool:
 
 
 def _named_launchers(
-    container: Container, words: Sequence[Word]
+    container: Container, words: Sequence[CommandWord]
 ) -> Iterator[tuple[Launcher, bool]]:
     """Each launcher that is named, and whether it is a mention."""
     if not container.raw.get("command") and image_name(container.image) in LAUNCHERS_BY_IMAGE:
         yield LAUNCHERS_BY_IMAGE[image_name(container.image)], False
     for index, word in enumerate(words):
-        for launcher, second in _BY_START.get(word.text.rpartition("/")[2], ()):
+        for launcher, second in _LAUNCHERS_BY_FIRST_WORD.get(word.text.rpartition("/")[2], ()):
             following = words[index + 1 : index + 1 + len(second)]
             if tuple(text for text, *_ in following) == second:
                 yield launcher, word.is_mention
 
 
-def _lightning_by_options(words: Iterable[Word]) -> Iterator[tuple[Launcher, bool]]:
+def _lightning_by_options(words: Iterable[CommandWord]) -> Iterator[tuple[Launcher, bool]]:
     """Lightning for each word that sets its number of devices, and whether it is a mention."""
     for word in words:
         if word.option in _LIGHTNING_OPTIONS:
@@ -330,7 +343,7 @@ def _lightning_by_options(words: Iterable[Word]) -> Iterator[tuple[Launcher, boo
 
 def _are_unclear(words: Sequence[str]) -> bool:
     """Whether one of `words` stands for several programs, or for a text instead of a command."""
-    if not _UNCLEAR.isdisjoint(words):
+    if not _UNCLEAR_WORDS.isdisjoint(words):
         return True
     whole = "\n".join(words)
     return any(mark in whole for mark in _UNCLEAR_MARKS) and any(map(_is_unclear, words))
@@ -339,10 +352,12 @@ def _are_unclear(words: Sequence[str]) -> bool:
 def _is_unclear(word: str) -> bool:
     in_background = word.endswith("&") and word != "&&"
     in_document = "<<" in word
-    return in_background or in_document or "ray" in word or word.startswith(("#", _MASK))
+    return in_background or in_document or "ray" in word or word.startswith(("#", _MASK_VARIABLE))
 
 
-def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str, str, int]]:
+def _options_named(
+    words: Sequence[CommandWord], names: Iterable[str]
+) -> Iterator[tuple[str, str, int]]:
     """Each option of `words` that is called one of `names`, its value, and its text's number.
 
     The value of one that may be part of a text is empty.
@@ -356,7 +371,7 @@ def _options(words: Sequence[Word], names: Iterable[str]) -> Iterator[tuple[str,
             yield name, "" if word.is_mention else stated, word.number
 
 
-def _option(text: str) -> str:
+def _option_name(text: str) -> str:
     """The option that `text` is, with dashes: these programs read underscores as well.
 
     Hydra's are written without dashes, `trainer.devices=8`, and with `+` where they are new.

@@ -7,29 +7,32 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.gpu.claims import is_gpu_class, is_gpu_resource
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass, Inventory, NodeGroup, QuotaScope, ResourceQuota
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS, KubernetesObject
+from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX, KubernetesObject
 from rules.profile.profile import Profile
 
-OF_CLASS = ".deviceclass.resource.k8s.io/devices"
-CLAIMS = "count/resourceclaims.resource.k8s.io"
-MOST_OFFERS = 300
+DEVICE_CLASS_KEY_SUFFIX = ".deviceclass.resource.k8s.io/devices"
+CLAIM_COUNT_KEY = "count/resourceclaims.resource.k8s.io"
+MAX_GPU_SOURCES = 300
 
 
-def offers(inventory: Inventory, profile: Profile) -> Mapping[str, tuple[str, ...]]:
-    """By what pods get GPUs, for a message: the keys of quotas that limit it.
+def quota_keys_by_gpu_source(
+    inventory: Inventory, profile: Profile
+) -> Mapping[str, tuple[str, ...]]:
+    """The keys of quotas that limit GPUs, by what pods get them from: a resource or a device class.
 
-    Empty if there are more than MOST_OFFERS: a rule compares all of them with every quota.
+    Messages name these sources. Empty if there are more than MAX_GPU_SOURCES, because a rule
+    compares all of them with every quota.
     """
-    return inventory.once(_offers, profile)
+    return inventory.compute_once(_quota_keys_by_gpu_source, profile)
 
 
 def counts_claims(key: str) -> bool:
     """Whether Kubernetes counts ResourceClaims by the key, which it never does under a scope."""
-    return key == CLAIMS or key.endswith(OF_CLASS)
+    return key == CLAIM_COUNT_KEY or key.endswith(DEVICE_CLASS_KEY_SUFFIX)
 
 
 def counting_keys(quota: ResourceQuota) -> Iterator[str]:
@@ -37,52 +40,63 @@ def counting_keys(quota: ResourceQuota) -> Iterator[str]:
     return (key for key in quota.hard if not (quota.scopes and counts_claims(key)))
 
 
-def gpu_key(quota: ResourceQuota, profile: Profile, inventory: Inventory) -> str:
+def first_gpu_key(quota: ResourceQuota, profile: Profile, inventory: Inventory) -> str:
     """The first key of the quota that limits GPUs; empty if there is none."""
     for key in counting_keys(quota):
-        device_class = key.removesuffix(OF_CLASS)
+        device_class = key.removesuffix(DEVICE_CLASS_KEY_SUFFIX)
         if device_class != key and is_gpu_class(device_class, profile, inventory):
             return key
-        if key.startswith(REQUESTS) and is_gpu_resource(key.removeprefix(REQUESTS), profile):
+        if key.startswith(REQUESTS_PREFIX) and is_gpu_resource(
+            key.removeprefix(REQUESTS_PREFIX), profile
+        ):
             return key
     return ""
 
 
-def _offers(inventory: Inventory, profile: Profile) -> Mapping[str, tuple[str, ...]]:
-    found = list(islice(_each_offer(inventory, profile), MOST_OFFERS + 1))
-    return dict(found) if len(found) <= MOST_OFFERS else {}
+def _quota_keys_by_gpu_source(
+    inventory: Inventory, profile: Profile
+) -> Mapping[str, tuple[str, ...]]:
+    found = list(islice(_gpu_sources(inventory, profile), MAX_GPU_SOURCES + 1))
+    return dict(found) if len(found) <= MAX_GPU_SOURCES else {}
 
 
-def _each_offer(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _gpu_sources(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, tuple[str, ...]]]:
     groups = inventory.all_in(NodeGroup, None).values()
     offered = {name for group in groups for name in group.resources}
     for name in sorted(offered):
         resource = profile.resource(name)
         if resource is None or offered.isdisjoint(resource.companions):
             is_counted = matches_any(profile.limit_quotas, name)
-            keys = (f"{REQUESTS}{name}", *((f"{LIMITS}{name}",) if is_counted else ()))
+            keys = (
+                f"{REQUESTS_PREFIX}{name}",
+                *((f"{LIMITS_PREFIX}{name}",) if is_counted else ()),
+            )
             yield display(name), keys
     for name, known in sorted(inventory.all_in(DeviceClass, None).items()):
         if is_gpu_class(name, profile, inventory):
             stands_for = (f"{DEVICE_CLASS_PREFIX}{name}", known.extended_resource)
-            keys = (f"{name}{OF_CLASS}", *(f"{REQUESTS}{each}" for each in stands_for), CLAIMS)
+            keys = (
+                f"{name}{DEVICE_CLASS_KEY_SUFFIX}",
+                *(f"{REQUESTS_PREFIX}{each}" for each in stands_for),
+                CLAIM_COUNT_KEY,
+            )
             yield f"the device class {display(name)}", keys
 
 
-class Limit(NamedTuple):
+class QuotaLimit(NamedTuple):
     """How many devices a quota allows, and its name."""
 
     value: int
     name: str
 
 
-def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> Limit | None:
+def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> QuotaLimit | None:
     """The smallest limit of the GPU resource in the quotas that count every pod; None if unknown.
 
     The API server rounds up to thousandths before it stores a quota, and counts whole devices.
     """
     limits = [
-        Limit(amount.thousandths // 1000, name)
+        QuotaLimit(amount.thousandths // 1000, name)
         for name, quota in inventory.all_in(ResourceQuota, namespace).items()
         if not quota.scopes
         and isinstance(amount := parse(quota.hard.get(f"requests.{resource}", "")), Quantity)
@@ -90,7 +104,7 @@ def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> Limit
     return min(limits, default=None)
 
 
-AMOUNTS = ("nominalQuota", "borrowingLimit", "lendingLimit")
+QUEUE_AMOUNT_FIELDS = ("nominalQuota", "borrowingLimit", "lendingLimit")
 
 
 class QueueAmount(NamedTuple):
@@ -103,31 +117,31 @@ class QueueAmount(NamedTuple):
 
 def covered_resources(queue: KubernetesObject) -> Iterator[tuple[Path, str]]:
     """The names in `coveredResources` and in the quotas of flavors, with their paths."""
-    for path, group in _groups(queue):
+    for path, group in _resource_groups(queue):
         covered = group.get("coveredResources")
         for index, name in enumerate(covered if isinstance(covered, list) else ()):
             yield (*path, "coveredResources", index), as_text(name)
-        for place, resource in _resources(group, path):
+        for place, resource in _flavor_resources(group, path):
             yield (*place, "name"), as_text(resource.get("name"))
 
 
 def queue_amounts(queue: KubernetesObject) -> Iterator[QueueAmount]:
     """Every amount of every resource, in the order of the manifest."""
-    for path, group in _groups(queue):
-        for place, resource in _resources(group, path):
-            for field in AMOUNTS:
+    for path, group in _resource_groups(queue):
+        for place, resource in _flavor_resources(group, path):
+            for field in QUEUE_AMOUNT_FIELDS:
                 if resource.get(field) is not None:
                     name = as_text(resource.get("name"))
                     yield QueueAmount((*place, field), name, resource[field])
 
 
-def _groups(queue: KubernetesObject) -> Iterator[tuple[Path, Any]]:
+def _resource_groups(queue: KubernetesObject) -> Iterator[tuple[Path, Any]]:
     listed = as_object(queue.raw.get("spec")).get("resourceGroups")
     for index, group in as_objects(listed):
         yield (*queue.path, "spec", "resourceGroups", index), group
 
 
-def _resources(group: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+def _flavor_resources(group: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     for index, flavor in as_objects(group.get("flavors")):
         for position, resource in as_objects(flavor.get("resources")):
             yield (*path, "flavors", index, "resources", position), resource
@@ -135,11 +149,11 @@ def _resources(group: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 # Which pods the scopes of quotas count.
 
-PRIORITY_CLASS = "PriorityClass"
-MOST_CLASSES = 20
+PRIORITY_CLASS_SCOPE = "PriorityClass"
+MAX_PRIORITY_CLASSES = 20
 """More priority classes are not compared: then fewer pods are found, and none that is counted."""
 # No class has this name: names are lower case.
-_OTHER = "OTHER"
+_UNNAMED_CLASS = "OTHER"
 
 
 class PodChoices(NamedTuple):
@@ -168,7 +182,7 @@ class PodChoices(NamedTuple):
         if self.crosses_namespaces is not None:
             preposition = "with" if self.crosses_namespaces else "without"
             yield f"{preposition} an affinity to pods of other namespaces"
-        if self.priority_class == _OTHER:
+        if self.priority_class == _UNNAMED_CLASS:
             yield f"with a priority class other than {', '.join(map(display, classes[:3]))}"
         elif self.priority_class is not None:
             known = f"with the priority class {display(self.priority_class)}"
@@ -195,15 +209,15 @@ def uncounted_pods(quotas: Iterable[tuple[QuotaScope, ...]]) -> UncountedPods | 
         value
         for each in scopes
         for scope in each
-        if scope.name == PRIORITY_CLASS
+        if scope.name == PRIORITY_CLASS_SCOPE
         for value in scope.values
     }
-    classes = sorted(named)[:MOST_CLASSES]
-    values = ((False, True), (False, True), (False, True), (_OTHER, "", *classes))
+    classes = sorted(named)[:MAX_PRIORITY_CLASSES]
+    values = ((False, True), (False, True), (False, True), (_UNNAMED_CLASS, "", *classes))
     missed = [
         pod
         for pod in map(PodChoices._make, product(*values))
-        if not any(all(_meets(pod, scope) for scope in each) for each in scopes)
+        if not any(all(_meets_scope(pod, scope) for scope in each) for each in scopes)
     ]
     if not missed:
         return None
@@ -222,9 +236,9 @@ def uncounted_pods(quotas: Iterable[tuple[QuotaScope, ...]]) -> UncountedPods | 
     return None
 
 
-def _meets(pod: PodChoices, scope: QuotaScope) -> bool:
+def _meets_scope(pod: PodChoices, scope: QuotaScope) -> bool:
     """Whether the API server finds that the pod meets the scope."""
-    if scope.name == PRIORITY_CLASS:
+    if scope.name == PRIORITY_CLASS_SCOPE:
         return _meets_class(pod.priority_class or "", scope)
     met = {
         "Terminating": pod.has_deadline,

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Edit, Path, rename
+from rules.base.text_matching import has_few_typos
 from rules.base.traits import NVIDIA_CARD
-from rules.base.words import within_slips
 from rules.finding import Fix
-from rules.gpu.devices import NATIVE
+from rules.gpu.devices import NATIVE_RESOURCES
 from rules.profile.profile import Profile
 
-ORDINARY = frozenset({*NATIVE, NVIDIA_CARD})
+ORDINARY_RESOURCES = frozenset({*NATIVE_RESOURCES, NVIDIA_CARD})
 # Right name -> the wrong ones that users write.
-MISTAKES_FOR = {
+MISTAKES_BY_RIGHT_NAME = {
     "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
     " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
     " nvidea.com/gpu nividia.com/gpu nvida.com/gpu nvidia.con/gpu nvidia.io/gpu"
@@ -27,27 +27,29 @@ MISTAKES_FOR = {
     " aliyun.com/gpu-core.percent aliyun.com/gpu-core-percent",
     "aliyun.com/gpu": "aliyun.com/gpus",
 }
-MISTAKES = {wrong: right for right, texts in MISTAKES_FOR.items() for wrong in texts.split()}
+RIGHT_NAME_BY_MISTAKE = {
+    wrong: right for right, texts in MISTAKES_BY_RIGHT_NAME.items() for wrong in texts.split()
+}
 # A number of GPUs in the name, where it belongs in the amount.
-_COUNT_IN_NAME = r"nvidia\.com/gpu-[0-9]{1,3}"
+_COUNT_IN_NAME_PATTERN = r"nvidia\.com/gpu-[0-9]{1,3}"
 # A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
 # the instance has besides, such as `.me`, `.me.all`, `.gfx` and `-me`; or the name of its shares.
-_MIG_PROFILE = (
+_MIG_PROFILE_PATTERN = (
     r"nvidia\.com/mig[-_.]?(?:([0-9])c[-_.]?)?([0-9])g[-_.]?([0-9]{1,3})g(?:b|ib)?([.-][a-z.-]+)?"
 )
 # Names that differ from the right one by a few letters. Short names have too many real neighbours
 # (gpu, vgpu, npu), so one difference is allowed for every five letters.
-LETTERS_PER_SLIP, MOST_SLIPS = 5, 2
+LETTERS_PER_TYPO, MAX_TYPOS = 5, 2
 # The same of domains. Short ones have neighbours that exist.
-_MIN_DOMAIN, _DOMAIN_SLIPS = 10, 1
+_MIN_DOMAIN_CHARACTERS, _MAX_DOMAIN_TYPOS = 10, 1
 # Comparing takes time, and no real container has so many misspelt names.
-MOST_COMPARED = 50
+MAX_COMPARED_NAMES = 50
 
 
 class Misspelling(NamedTuple):
     """What a misspelt name is meant for, and whether users are known to write it for that."""
 
-    right: str
+    right_name: str
     is_known: bool
 
     @property
@@ -56,7 +58,9 @@ class Misspelling(NamedTuple):
         return "a mistake for" if self.is_known else "not known but close to"
 
 
-def renaming(places: Iterable[tuple[Path, Mapping[str, Any]]], name: str, right: str) -> Fix | None:
+def renaming_fix(
+    places: Iterable[tuple[Path, Mapping[str, Any]]], name: str, right: str
+) -> Fix | None:
     """The fix that renames `name` in the objects at `places`; None if one has `right` already."""
     edits: list[Edit] = []
     for path, amounts in places:
@@ -72,28 +76,30 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
     misspelt: dict[str, Misspelling] = {}
     compared: set[str] = set()
     for name in names:
-        if name in ORDINARY or name in profile.resources:
+        if name in ORDINARY_RESOURCES or name in profile.resources:
             continue
-        if meant := _correct_shape(name):
+        if meant := _correctly_formed_name(name):
             misspelt[name] = Misspelling(meant, is_known=True)
             continue
         if profile.resource(name):
             continue
         spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
-        if right := MISTAKES.get(name) or next(filter(profile.resource, spellings), None):
+        if right := RIGHT_NAME_BY_MISTAKE.get(name) or next(
+            filter(profile.resource, spellings), None
+        ):
             misspelt[name] = Misspelling(right, is_known=True)
-        elif len(compared) < MOST_COMPARED:
+        elif len(compared) < MAX_COMPARED_NAMES:
             compared.add(name)
-            if nearest := _nearest(name, profile):
+            if nearest := _nearest_name(name, profile):
                 misspelt[name] = Misspelling(nearest, is_known=False)
     return misspelt
 
 
-def _correct_shape(name: str) -> str:
+def _correctly_formed_name(name: str) -> str:
     """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
-    if re.fullmatch(_COUNT_IN_NAME, name):
+    if re.fullmatch(_COUNT_IN_NAME_PATTERN, name):
         return "nvidia.com/gpu"
-    profile = re.fullmatch(_MIG_PROFILE, name, re.IGNORECASE)
+    profile = re.fullmatch(_MIG_PROFILE_PATTERN, name, re.IGNORECASE)
     if profile is None:
         return ""
     compute, slices, memory, rest = profile.groups()
@@ -102,7 +108,7 @@ def _correct_shape(name: str) -> str:
     return "" if right == name else right
 
 
-def _nearest(name: str, profile: Profile) -> str | None:
+def _nearest_name(name: str, profile: Profile) -> str | None:
     domain, slash, suffix = name.partition("/")
     # Names with digits are other models, not typing errors.
     if not slash or any(letter.isdigit() for letter in suffix):
@@ -112,11 +118,11 @@ def _nearest(name: str, profile: Profile) -> str | None:
         if "*" in known:
             continue
         if suffix == other:
-            slips = _DOMAIN_SLIPS if len(known_domain) >= _MIN_DOMAIN else 0
-            is_near = within_slips(slips, domain, known_domain)
+            slips = _MAX_DOMAIN_TYPOS if len(known_domain) >= _MIN_DOMAIN_CHARACTERS else 0
+            is_near = has_few_typos(slips, domain, known_domain)
         else:
-            slips = min(len(other) // LETTERS_PER_SLIP, MOST_SLIPS)
-            is_near = domain == known_domain and within_slips(slips, suffix, other)
+            slips = min(len(other) // LETTERS_PER_TYPO, MAX_TYPOS)
+            is_near = domain == known_domain and has_few_typos(slips, suffix, other)
         if is_near:
             return known
     return None

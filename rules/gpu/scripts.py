@@ -16,18 +16,18 @@ from rules.objects.file_settings import ContainerSetting
 from rules.profile.profile import VisibleDevices
 
 # The words of a command: quoted texts, escaped characters and others, up to what ends the command.
-_WORD = r"""[ \t]* (?: \\\r?\n [ \t]* )*
+_WORD_PATTERN = r"""[ \t]* (?: \\\r?\n [ \t]* )*
     ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
 _MAX_WORDS = 200
 # A word of a script, or the end of a line. A quotation that is never closed goes to the end.
-_SCRIPT_WORD = r"""
+_SCRIPT_WORD_PATTERN = r"""
     \n | (?: "(?:[^"\\]|\\.?)*+(?:"|\Z) | '[^']*(?:'|\Z) | \\.? | [^\s"'\\]++ )++"""
 # A text that is one word: nothing in it quotes, escapes or separates.
-_ONE_WORD = r"""[^\s"'\\]+"""
+_ONE_WORD_PATTERN = r"""[^\s"'\\]+"""
 # Programs whose arguments are texts, or names of programs that they do not start.
-_MENTIONING = frozenset({"echo", "printf", "pip", "pip3", "which"})
+_PROGRAMS_THAT_START_NONE = frozenset({"echo", "printf", "pip", "pip3", "which"})
 # How far back the beginning of a line is looked for
-_MAX_LINE = 1000
+_MAX_LINE_CHARACTERS = 1000
 
 Span = tuple[int, int]
 
@@ -45,10 +45,10 @@ def find_commands(text: str, start: str) -> Iterator[tuple[list[str], list[Span]
     Of each its words, unquoted, and where they are; at least one.
     """
     end = 0
-    for match in _pattern(start).finditer(text):
+    for match in _compiled_pattern(start).finditer(text):
         if match.start() < end or _is_comment(text, match.start()):
             continue
-        spans = list(_words(text, match.start()))
+        spans = list(_word_spans(text, match.start()))
         end = spans[-1][1] if spans else match.end()
         if spans:
             yield [_unquoted(text[a:b]) for a, b in spans], spans
@@ -59,26 +59,26 @@ def script_words(text: str) -> Iterable[ScriptWord]:
 
     So are those behind `echo` and its like, up to the end of the command.
     """
-    if _pattern(_ONE_WORD).fullmatch(text):  # most arguments are
+    if _compiled_pattern(_ONE_WORD_PATTERN).fullmatch(text):  # most arguments are
         return (ScriptWord(text, is_mention=False),)
     return _script_words(text)
 
 
 def _script_words(text: str) -> Iterator[ScriptWord]:
     mentions, separators = False, (";", "|", "&")
-    for match in _pattern(_SCRIPT_WORD).finditer(text.replace("\\\n", " ")):
+    for match in _compiled_pattern(_SCRIPT_WORD_PATTERN).finditer(text.replace("\\\n", " ")):
         parts = match[0].split()
         for part in parts:
             yield ScriptWord(part.strip("\"'"), mentions or len(parts) > 1)
         name = match[0].lstrip("(;|&`$").rpartition("/")[2]
         ends = not parts or match[0].startswith(separators) or match[0].endswith(separators)
-        mentions = name in _MENTIONING or (mentions and not ends)
+        mentions = name in _PROGRAMS_THAT_START_NONE or (mentions and not ends)
 
 
-def _words(text: str, start: int) -> Iterator[tuple[int, int]]:
+def _word_spans(text: str, start: int) -> Iterator[tuple[int, int]]:
     """Where the words of the command at `start` are."""
     for _ in range(_MAX_WORDS):
-        match = _pattern(_WORD).match(text, start)
+        match = _compiled_pattern(_WORD_PATTERN).match(text, start)
         if not match or match[1].startswith("#"):
             return
         yield match.span(1)
@@ -86,9 +86,11 @@ def _words(text: str, start: int) -> Iterator[tuple[int, int]]:
 
 
 @cache
-def _pattern(text: str) -> re.Pattern[str]:
+def _compiled_pattern(text: str) -> re.Pattern[str]:
     """The pattern, compiled when it is needed: few pods and files are searched for commands."""
-    return re.compile(text, re.DOTALL | (re.VERBOSE if text in (_WORD, _SCRIPT_WORD) else 0))
+    return re.compile(
+        text, re.DOTALL | (re.VERBOSE if text in (_WORD_PATTERN, _SCRIPT_WORD_PATTERN) else 0)
+    )
 
 
 def _unquoted(word: str) -> str:
@@ -97,28 +99,28 @@ def _unquoted(word: str) -> str:
 
 def _is_comment(text: str, offset: int) -> bool:
     """Whether the line of `offset` has begun a comment before it."""
-    start = max(0, offset - _MAX_LINE)
+    start = max(0, offset - _MAX_LINE_CHARACTERS)
     line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
     return line.startswith(("#", "//")) or " #" in line
 
 
-_TOOLS = frozenset({"docker", "nvidia-docker", "podman", "nerdctl", "ctr"})
+_CONTAINER_TOOLS = frozenset({"docker", "nvidia-docker", "podman", "nerdctl", "ctr"})
 # A script around docker that adds `--runtime=nvidia`: NVIDIA/nvidia-docker, nvidia-docker2.
 _NVIDIA_DOCKER = "nvidia-docker"
 # Programs that start the program which is named behind their own options.
-_WRAPPERS = frozenset(
+_WRAPPER_PROGRAMS = frozenset(
     {"chroot", "nsenter", "sudo", "env", "exec", "nice", "nohup", "setsid", "stdbuf", "systemd-run"}
     | {"timeout", "tini", "dumb-init", "unshare", "time"}
 )
-_VERBS = frozenset({"run", "create"})
-_CONTAINER_TOOL = r"(?<![\w.-])(?:(?:nvidia-)?docker|podman|nerdctl|ctr)(?=[ \t])"
+_STARTING_VERBS = frozenset({"run", "create"})
+_CONTAINER_TOOL_PATTERN = r"(?<![\w.-])(?:(?:nvidia-)?docker|podman|nerdctl|ctr)(?=[ \t])"
 # Before the verb: options of the tools themselves that take a word
-_TOOL_OPTIONS = frozenset(
+_TOOL_OPTIONS_WITH_VALUE = frozenset(
     {"-n", "--namespace", "-a", "--address", "-H", "--host", "-c", "--context", "--config"}
     | {"-l", "--log-level", "--connection", "--url", "--root", "--storage-driver"}
 )
 # Options of `run` that take no word
-_FLAGS = frozenset(
+_RUN_FLAGS = frozenset(
     {"--rm", "--detach", "--interactive", "--tty", "--init", "--privileged", "--read-only"}
     | {"--publish-all", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet"}
     | {"--disable-content-trust", "--replace", "--net-host", "--rootfs", "--null-io", "--no-hosts"}
@@ -126,9 +128,9 @@ _FLAGS = frozenset(
 )
 _FLAG_LETTERS = frozenset("ditPqR")
 _GPU_OPTIONS = {"--gpus": "--gpus", "--runtime": "--runtime", "--device": "--device"}
-_ENVIRONMENT = frozenset({"-e", "--env"})
+_ENVIRONMENT_OPTIONS = frozenset({"-e", "--env"})
 # `-e`, perhaps behind flags and before its value.
-_GLUED_VARIABLE = r"-[ditPqR]*e=?(.*)"
+_GLUED_VARIABLE_PATTERN = r"-[ditPqR]*e=?(.*)"
 
 
 class RunOption(NamedTuple):
@@ -137,14 +139,14 @@ class RunOption(NamedTuple):
     - `tool`: the command, such as `docker run`.
     - `name`, `value`: the option, or the variable that it sets; None if it only passes one on.
     - `is_variable`: whether `name` is a variable.
-    - `word`: the index of the word of the command that has the option, from 0.
+    - `word_index`: the index of the word of the command that has the option, from 0.
     """
 
     tool: str
     name: str
     value: str | None
     is_variable: bool
-    word: int
+    word_index: int
 
 
 class FoundOption(NamedTuple):
@@ -153,16 +155,16 @@ class FoundOption(NamedTuple):
     option: RunOption
     start: int
     end: int
-    command: int
+    command_start: int
 
 
 def find_run_options(text: str) -> Iterator[FoundOption]:
     """The options of all commands in `text` that may give a container GPUs."""
-    if not any(tool in text for tool in _TOOLS):  # cheaper than the pattern
+    if not any(tool in text for tool in _CONTAINER_TOOLS):  # cheaper than the pattern
         return
-    for words, spans in find_commands(text, _CONTAINER_TOOL):
+    for words, spans in find_commands(text, _CONTAINER_TOOL_PATTERN):
         for option in run_options(words):
-            yield FoundOption(option, *spans[option.word], spans[0][0])
+            yield FoundOption(option, *spans[option.word_index], spans[0][0])
 
 
 def run_options(words: Sequence[str]) -> Iterator[RunOption]:
@@ -170,42 +172,44 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
 
     The first of them is the tool, or a program that starts it, such as `chroot` or `sudo`.
     """
-    first = _tool(words)
-    tool = _name(words[first]) if words else ""
+    first = _index_of_tool(words)
+    tool = _program_name(words[first]) if words else ""
     position = first + 1
     while position < len(words) and words[position].startswith("-"):
-        position += 2 if words[position] in _TOOL_OPTIONS else 1
+        position += 2 if words[position] in _TOOL_OPTIONS_WITH_VALUE else 1
     if words[position : position + 1] in (["container"], ["containers"]):
         position += 1
     verb = words[position] if position < len(words) else ""
-    if tool not in _TOOLS or verb not in _VERBS:
+    if tool not in _CONTAINER_TOOLS or verb not in _STARTING_VERBS:
         return
     command = f"{tool} {verb}"
     if tool == _NVIDIA_DOCKER:
-        yield RunOption(command, "--runtime", "nvidia", is_variable=False, word=first)
+        yield RunOption(command, "--runtime", "nvidia", is_variable=False, word_index=first)
     position += 1
     while position < len(words) and words[position].startswith("-") and words[position] != "--":
         word = words[position]
         name, equals, value = word.partition("=")
         index = position
         position += 1
-        if glued := _pattern(_GLUED_VARIABLE).fullmatch(word):
+        if glued := _compiled_pattern(_GLUED_VARIABLE_PATTERN).fullmatch(word):
             name, equals, value = "-e", glued[1], glued[1]
         if not equals and not _is_flag(word):
             value = words[position] if position < len(words) else ""
             position += 1
-        if option := _option(command, name, value, index):
+        if option := _gpu_or_variable_option(command, name, value, index):
             yield option
 
 
-def _tool(words: Sequence[str]) -> int:
+def _index_of_tool(words: Sequence[str]) -> int:
     """The index of the tool in `words`: the first word, or one behind a program that starts it."""
-    if words and _name(words[0]) in _WRAPPERS:
-        return next((i for i, word in enumerate(words) if _name(word) in _TOOLS), 0)
+    if words and _program_name(words[0]) in _WRAPPER_PROGRAMS:
+        return next(
+            (i for i, word in enumerate(words) if _program_name(word) in _CONTAINER_TOOLS), 0
+        )
     return 0
 
 
-def _name(word: str) -> str:
+def _program_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
@@ -231,26 +235,28 @@ def is_gpu_device(text: str) -> bool:
     return path.startswith("/dev/") and is_gpu_file(path)
 
 
-def _option(command: str, name: str, value: str, index: int) -> RunOption | None:
-    if name in _ENVIRONMENT:
+def _gpu_or_variable_option(command: str, name: str, value: str, index: int) -> RunOption | None:
+    if name in _ENVIRONMENT_OPTIONS:
         variable, equals, text = value.partition("=")
-        return RunOption(command, variable, text if equals else None, is_variable=True, word=index)
+        return RunOption(
+            command, variable, text if equals else None, is_variable=True, word_index=index
+        )
     if name in _GPU_OPTIONS:
-        return RunOption(command, name, value, is_variable=False, word=index)
+        return RunOption(command, name, value, is_variable=False, word_index=index)
     return None
 
 
 def _is_flag(word: str) -> bool:
     if word.startswith("--"):
-        return word in _FLAGS
+        return word in _RUN_FLAGS
     return len(word) > 1 and _FLAG_LETTERS.issuperset(word[1:])
 
 
-KUBECTL = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
+KUBECTL_PATTERN = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
 """The pattern of where a command of kubectl begins, for `find_commands`."""
-_NODES = frozenset({"node", "nodes", "no"})
+_NODE_RESOURCE_NAMES = frozenset({"node", "nodes", "no"})
 # Options of kubectl, and of `label`, that take a word.
-_LABEL_OPTIONS = frozenset(
+_LABEL_OPTIONS_WITH_VALUE = frozenset(
     {"-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server"}
     | {"--as", "--as-group", "--token", "--request-timeout", "-v"}
     | {"-l", "--selector", "--field-selector", "-f", "--filename", "-k", "--kustomize"}
@@ -258,66 +264,66 @@ _LABEL_OPTIONS = frozenset(
 )
 
 
-class FoundLabel(NamedTuple):
+class KubectlNodeLabel(NamedTuple):
     """A label that a command sets or removes: None as `value`. `span` is that of the word."""
 
     name: str
     value: str | None
     overwrites: bool
     span: Span
-    command: int
+    command_start: int
 
 
-def find_node_labels(text: str) -> Iterator[FoundLabel]:
+def find_node_labels(text: str) -> Iterator[KubectlNodeLabel]:
     """The labels that `kubectl label nodes` sets or removes anywhere in `text`."""
-    for words, spans in find_commands(text, KUBECTL):
-        places = list(_arguments(words))
+    for words, spans in find_commands(text, KUBECTL_PATTERN):
+        places = list(_argument_indices(words))
         arguments = [words[place] for place in places]
         if arguments[:1] != ["label"] or not arguments[1:]:
             continue
-        if arguments[1].partition("/")[0] not in _NODES:
+        if arguments[1].partition("/")[0] not in _NODE_RESOURCE_NAMES:
             continue
         overwrites = any(word in ("--overwrite", "--overwrite=true") for word in words)
         for place in places[2:]:
             name, equals, value = words[place].partition("=")
             if equals:
-                yield FoundLabel(name, value, overwrites, spans[place], spans[0][0])
+                yield KubectlNodeLabel(name, value, overwrites, spans[place], spans[0][0])
             elif name.endswith("-"):
-                yield FoundLabel(name[:-1], None, overwrites, spans[place], spans[0][0])
+                yield KubectlNodeLabel(name[:-1], None, overwrites, spans[place], spans[0][0])
 
 
-class SetVariable(NamedTuple):
+class KubectlVariable(NamedTuple):
     """A variable that `kubectl set env` gives containers. `span` is that of the word."""
 
     name: str
     value: str
     span: Span
-    command: int
+    command_start: int
 
 
-def find_set_variables(text: str) -> Iterator[SetVariable]:
+def find_kubectl_variables(text: str) -> Iterator[KubectlVariable]:
     """The variables that `kubectl set env` sets anywhere in `text`."""
-    for words, spans in find_commands(text, KUBECTL):
-        places = list(_arguments(words))
+    for words, spans in find_commands(text, KUBECTL_PATTERN):
+        places = list(_argument_indices(words))
         if [words[place] for place in places[:2]] == ["set", "env"]:
             for place, word in enumerate(words):
                 name, equals, value = word.removeprefix("--env=").partition("=")
                 if equals and not name.startswith("-"):
-                    yield SetVariable(name, value, spans[place], spans[0][0])
+                    yield KubectlVariable(name, value, spans[place], spans[0][0])
 
 
-def _arguments(words: list[str]) -> Iterator[int]:
+def _argument_indices(words: list[str]) -> Iterator[int]:
     """The indices of the words after the command that are neither options nor their values."""
     position = 1
     while position < len(words):
         if not words[position].startswith("-"):
             yield position
-        elif words[position] in _LABEL_OPTIONS:
+        elif words[position] in _LABEL_OPTIONS_WITH_VALUE:
             position += 1
         position += 1
 
 
-def uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:
+def findings_of_uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:
     """Yield `setting` unless it is a variable that gives no GPU.
 
     `message` has `{holder}` and `{what}`, the setting with its value.

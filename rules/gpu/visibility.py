@@ -18,20 +18,20 @@ from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import VisibleDevices
 
-NVIDIA = "NVIDIA_VISIBLE_DEVICES"
-VOID = "void"
+NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+VOID_VALUE = "void"
 CUDA_VERSION = "CUDA_VERSION"
 
-_MAX_NAME = 60  # characters of a variable's name that a message shows
+_MAX_DISPLAYED_CHARACTERS = 60  # characters of a variable's name that a message shows
 # The longest value that is read. A list of all devices of a node is far shorter.
-_MAX_VALUE = 4096
+_MAX_VALUE_CHARACTERS = 4096
 # What the runtimes, which are written in Go, trim (`strings.TrimSpace`). Python's `strip` also
 # removes U+001C to U+001F, with which the runtimes read another word.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _SPACE += "".join(map(chr, range(0x2000, 0x200B)))
 # What the kubelet fills in. Without a variable of that name the text stays, and `$$(` is literal.
-_FILLED_IN = re.compile(r"\$\([^)]*\)")
-_REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
+_FILLED_IN_PATTERN = re.compile(r"\$\([^)]*\)")
+_REFERENCE_KINDS = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
 class Visibility(enum.Enum):
@@ -46,11 +46,11 @@ class Visibility(enum.Enum):
 
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     """What the container runtime does if the variable `known` has the text `value`."""
-    if len(value) > _MAX_VALUE:
+    if len(value) > _MAX_VALUE_CHARACTERS:
         return Visibility.GRANTED  # nobody needs one that long
     if not value and known.empty_grants:
         return Visibility.GRANTED
-    words = _FILLED_IN.sub("$(", value).split(",")
+    words = _FILLED_IN_PATTERN.sub("$(", value).split(",")
     tokens = [token for word in words if (token := word.strip(_SPACE))]
     if not set(known.overrides).isdisjoint(tokens):
         return Visibility.HIDDEN  # whatever the kubelet fills in beside it
@@ -65,7 +65,9 @@ def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
 
 
 # How runtimes read the alternatives to their variables: no word overrides a device beside it.
-ALTERNATIVE = VisibleDevices("", "", (), hides=(VOID, "none"), hidden_value=VOID)
+ALTERNATIVE_VARIABLE = VisibleDevices(
+    "", "", (), hides=(VOID_VALUE, "none"), hiding_value=VOID_VALUE
+)
 
 
 def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
@@ -75,17 +77,17 @@ def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
     return container.visible_variables
 
 
-def visibility(container: Container, variable: str = NVIDIA) -> Visibility:
+def visibility(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> Visibility:
     """What `variable` in the container's own `env` does; the last entry wins."""
     if variable not in container.env:
         return Visibility.UNSET
-    value = container.value_of(variable)
+    value = container.env_value(variable)
     if value is None:
         return Visibility.REFERENCE
-    return parse_visibility(value, visible_variables(container).get(variable, ALTERNATIVE))
+    return parse_visibility(value, visible_variables(container).get(variable, ALTERNATIVE_VARIABLE))
 
 
-def has_no_device(container: Container) -> bool:
+def certainly_gets_no_gpu(container: Container) -> bool:
     """Whether the container certainly gets no GPU, because it hides all and requests none.
 
     A GPU that it requests may be given to it by a volume mount, which comes before the variable.
@@ -101,7 +103,7 @@ def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
     """
     vendors = request_of(container).vendors
     if not vendors:
-        return known.name == NVIDIA and requests_gpu(container)
+        return known.name == NVIDIA_VISIBLE_DEVICES and requests_gpu(container)
     return not vendors.isdisjoint(known.vendors)
 
 
@@ -111,53 +113,53 @@ def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Ma
     `variable` may contain one `*`. Of entries with the same prefix only the last is listed. Entries
     without a prefix are left out: they may contain any variable, and the pod does not show which.
     """
-    prefixes = container.prefixes
+    prefixes = container.env_from_by_prefix
     if not prefixes:
         return []
     stem, star, _ = variable.partition("*")
     candidates: Iterable[str] = prefixes
     if not star and len(stem) < len(prefixes):
         candidates = (stem[:length] for length in range(1, len(stem)))
-    found = (p for p in candidates if p in prefixes and _can_complete(p, variable))
+    found = (p for p in candidates if p in prefixes and _can_form(p, variable))
     return sorted((prefixes[prefix] for prefix in found), key=itemgetter(0))
 
 
-def _can_complete(prefix: str, variable: str) -> bool:
+def _can_form(prefix: str, variable: str) -> bool:
     stem, star, _ = variable.partition("*")
     if prefix == variable:
         return False
     return stem.startswith(prefix) or (bool(star) and prefix.startswith(stem))
 
 
-def is_unset(container: Container, variable: str = NVIDIA) -> bool:
+def is_unset(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> bool:
     """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so the image decides."""
     readable = isinstance(container.raw.get("env"), list | None)
     return readable and variable not in container.env and not matching_prefixes(container, variable)
 
 
-def looks_legacy(container: Container) -> bool:
+def looks_like_legacy_image(container: Container) -> bool:
     """Whether `env` makes NVIDIA's toolkit treat the image as older than NVIDIA_VISIBLE_DEVICES.
 
     The toolkit gives such images all GPUs unless that variable says otherwise (`CUDA.IsLegacy`).
     """
     # A reference, or a value that the kubelet fills in, may become any value, or an empty one.
-    if container.value_of(CUDA_VERSION) == "" or (
+    if container.env_value(CUDA_VERSION) == "" or (
         CUDA_VERSION not in container.env and not matching_prefixes(container, CUDA_VERSION)
     ):
         return False
-    required = container.value_of("NVIDIA_REQUIRE_CUDA")
+    required = container.env_value("NVIDIA_REQUIRE_CUDA")
     return not required or "$(" in required
 
 
 def reference_kind(container: Container, variable: str) -> str:
     """The kind of reference that sets `variable`, such as `configMapKeyRef`."""
     source = as_object(container.raw["env"][container.env[variable]].get("valueFrom"))
-    return next((kind for kind in _REFERENCES if kind in source), "reference")
+    return next((kind for kind in _REFERENCE_KINDS if kind in source), "reference")
 
 
 def describe_setting(container: Container, variable: str) -> str:
     """How `env` sets `variable`, for messages: `sets X="all"`, `takes X from a configMapKeyRef`."""
-    value = container.value_of(variable)
+    value = container.env_value(variable)
     if value is None:
         return f"takes {display_variable(variable)} from a {reference_kind(container, variable)}"
     return f"sets {display_variable(variable)}={display(value)}"
@@ -168,7 +170,11 @@ def display_variable(variable: str) -> str:
 
     A tenant may choose the name, and a line break in it would corrupt the message.
     """
-    return variable if len(variable) <= _MAX_NAME and variable.isidentifier() else display(variable)
+    return (
+        variable
+        if len(variable) <= _MAX_DISPLAYED_CHARACTERS and variable.isidentifier()
+        else display(variable)
+    )
 
 
 def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool:
@@ -246,17 +252,17 @@ def prefix_findings(
         )
 
 
-def foreign_request(known: VisibleDevices, container: Container) -> str:
+def request_of_other_maker(known: VisibleDevices, container: Container) -> str:
     """The first GPU resource that `container` requests, if none is of the maker of `known`.
 
     Empty if one is, and if the container requests nothing or something of unknown vendor.
     """
     if container.claims or is_for_requested_gpu(known, container):
         return ""
-    return request_of(container).first
+    return request_of(container).first_name
 
 
-def foreign_variable(
+def message_about_foreign_variable(
     container: Container, setting: str, known: VisibleDevices, resource: str
 ) -> str:
     """The message about `setting`, such as `sets X="all"`, of the variable `known`."""

@@ -3,7 +3,12 @@
 from rules.base.json_values import Edit, append, as_objects, as_text, put, remove
 from rules.finding import Fix
 from rules.gpu.devices import requests_gpu, uses_device_plugin
-from rules.gpu.visibility import ALTERNATIVE, NVIDIA, display_variable, is_for_requested_gpu
+from rules.gpu.visibility import (
+    ALTERNATIVE_VARIABLE,
+    NVIDIA_VISIBLE_DEVICES,
+    display_variable,
+    is_for_requested_gpu,
+)
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import VisibleDevices
@@ -12,22 +17,22 @@ from rules.profile.profile import VisibleDevices
 def remove_edits(container: Container, variable: str) -> tuple[Edit, ...]:
     """Edits that remove every entry of `variable`."""
     indices = [index for index, _ in container.env_entries(variable)]
-    return tuple(remove(container.entry_path(index)) for index in indices)
+    return tuple(remove(container.env_entry_path(index)) for index in indices)
 
 
-def hidden_value(container: Container, variable: str) -> str | None:
+def hiding_value(container: Container, variable: str) -> str | None:
     """The value of `variable` that hides every device; None if its maker names none."""
-    return (container.profile.visible_variable(variable) or ALTERNATIVE).hidden_value
+    return (container.profile.visible_variable(variable) or ALTERNATIVE_VARIABLE).hiding_value
 
 
-def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]:
+def hide_edits(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> tuple[Edit, ...]:
     """Edits that leave exactly one entry of `variable`, with a value that hides every device.
 
     Without such a value they remove the variable. No edits if `env` is not a list.
     """
     if not isinstance(container.raw.get("env"), list | None):
         return ()
-    value = hidden_value(container, variable)
+    value = hiding_value(container, variable)
     if value is None:
         return remove_edits(container, variable)
     entries = container.env_entries(variable)
@@ -36,14 +41,16 @@ def hide_edits(container: Container, variable: str = NVIDIA) -> tuple[Edit, ...]
         # At the end, so that a later merge by name keeps the order of the user's own entries.
         return (append((*container.path, "env"), entry),)
     first, *rest = [index for index, _ in entries]
-    hidden = value if container.is_mapped(first) else entry
-    kept = put(container.entry_path(first), hidden)
-    return (kept, *(remove(container.entry_path(index)) for index in rest))
+    hidden = value if container.is_in_variable_map(first) else entry
+    kept = put(container.env_entry_path(first), hidden)
+    return (kept, *(remove(container.env_entry_path(index)) for index in rest))
 
 
-def hide_fix(container: Container, variable: str = NVIDIA, *, safe: bool = False) -> Fix:
+def hide_fix(
+    container: Container, variable: str = NVIDIA_VISIBLE_DEVICES, *, safe: bool = False
+) -> Fix:
     """The fix that makes `variable` hide every device."""
-    value = hidden_value(container, variable)
+    value = hiding_value(container, variable)
     name = display_variable(variable)
     title = f"remove {name}" if value is None else f"set {name}={value}"
     return Fix(title, hide_edits(container, variable), safe=safe)
@@ -61,11 +68,11 @@ def visibility_fix(pod: Pod, container: Container, variable: str, known: Visible
     if not uses_device_plugin(container):
         return hide_fix(container, variable, safe=is_requested and pod.is_final)
     edits = remove_edits(container, variable)
-    safe = is_requested and not _is_used(container, variable)
+    safe = is_requested and not _is_referred_to(container, variable)
     return Fix(f"remove {display_variable(variable)}", edits, safe=safe)
 
 
-def _is_used(container: Container, variable: str) -> bool:
+def _is_referred_to(container: Container, variable: str) -> bool:
     """Whether another variable, the command or an argument refers to `variable`.
 
     Without the variable the reference stays there as text.
@@ -76,21 +83,21 @@ def _is_used(container: Container, variable: str) -> bool:
     return any(f"$({variable})" in as_text(text) for text in (*values, *words))
 
 
-def requested_advice(container: Container, variable: str) -> str:
+def advice_beside_request(container: Container, variable: str) -> str:
     """What to do about `variable` in a container that requests a GPU."""
     if uses_device_plugin(container):
         return "remove the variable: the device plugin sets it"
-    value = hidden_value(container, variable)
+    value = hiding_value(container, variable)
     what = "remove the variable" if value is None else f"set the variable to {value}"
     return f"{what}: the devices of a claim do not depend on it"
 
 
-REQUEST_IN_LIMITS = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
+REQUEST_IN_LIMITS_ADVICE = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
 """Advice for messages that first say what to remove."""
 IN_EXEC = (
     "an ephemeral container cannot ask for a GPU; use `kubectl exec` in the container that has one"
 )
-IN_NODE_DEBUGGER = (
+NODE_DEBUGGER_ADVICE = (
     "`kubectl debug node/` shows the whole node: choose an image without CUDA, and use the node's "
     "own programs by `chroot /host`"
 )
@@ -98,8 +105,8 @@ IN_NODE_DEBUGGER = (
 DEBUGGER_LABEL = ("app.kubernetes.io/managed-by", "kubectl-debug")
 
 
-def remove_and_request(
-    container: Container, removal: str, request: str = REQUEST_IN_LIMITS, otherwise: str = ""
+def remove_and_request_advice(
+    container: Container, removal: str, request: str = REQUEST_IN_LIMITS_ADVICE, otherwise: str = ""
 ) -> str:
     """`removal`, such as `remove the mount`, and how `container` gets a GPU instead.
 

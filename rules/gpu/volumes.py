@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import DEVICE_LIST_FOLDER
-from rules.gpu.commands import expand
+from rules.gpu.commands import expand_variables
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
-LONGEST_PATH = 4096
-_LONGEST = 5
+MAX_PATH_CHARACTERS = 4096
+_MAX_STEPS_TO_PROCESS_ROOT = 5
 _PROCESS_FOLDERS = (["root"], ["cwd"])
 
 
@@ -24,7 +24,7 @@ class HostMount(NamedTuple):
     volume: str
     path: str
     field: Path
-    read_only: bool
+    is_read_only: bool
 
     @property
     def key(self) -> str:
@@ -52,14 +52,14 @@ def _host_mounts(pod: Pod) -> Iterator[HostMount]:
             name = as_text(mount.get("name"))
             if name in volumes:
                 index, path = volumes[name]
-                node_path = _join(path, _sub_path(container, mount))
-                if len(node_path) > LONGEST_PATH:
+                node_path = _join_sub_path(path, _sub_path(container, mount))
+                if len(node_path) > MAX_PATH_CHARACTERS:
                     continue
                 field = (*pod.path, "volumes", index, "hostPath", "path")
                 yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
 
 
-def by_volume(mounts: Iterable[HostMount]) -> Iterator[tuple[HostMount, ...]]:
+def group_by_volume(mounts: Iterable[HostMount]) -> Iterator[tuple[HostMount, ...]]:
     """`mounts` in one group for each volume."""
     groups: dict[str, list[HostMount]] = {}
     for mount in mounts:
@@ -75,10 +75,10 @@ def containers_of(mounts: Iterable[HostMount]) -> tuple[Container, ...]:
 def _sub_path(container: Container, mount: Mapping[str, Any]) -> str:
     """The mounted part of the volume; empty, which means all of it, if the pod does not show it."""
     sub_path = as_text(mount.get("subPath"))
-    return sub_path or expand(container, as_text(mount.get("subPathExpr"))) or ""
+    return sub_path or expand_variables(container, as_text(mount.get("subPathExpr"))) or ""
 
 
-def _join(path: str, sub_path: str) -> str:
+def _join_sub_path(path: str, sub_path: str) -> str:
     """The cleaned path of `sub_path` in `path`, which is clean.
 
     Many mounts may show parts of one long path, so it is not cleaned for each of them.
@@ -95,7 +95,7 @@ def host_path(volume: Mapping[str, Any]) -> str | None:
     """The path on the node that `volume` shows, as `clean_path` writes it; None if none."""
     path = as_object(volume.get("hostPath")).get("path")
     cleaned = clean_path(path) if isinstance(path, str) and path else ""
-    return cleaned if 0 < len(cleaned) <= LONGEST_PATH else None
+    return cleaned if 0 < len(cleaned) <= MAX_PATH_CHARACTERS else None
 
 
 def clean_path(path: str) -> str:
@@ -109,7 +109,7 @@ def clean_path(path: str) -> str:
     # A path can lead through many processes, so their parts are skipped and not cut off.
     parts = path.split("/")
     start = 1
-    while length := _length_of_process_root(parts[start : start + _LONGEST]):
+    while length := _length_of_process_root(parts[start : start + _MAX_STEPS_TO_PROCESS_ROOT]):
         start += length
     return "/" + "/".join(parts[start:])
 
@@ -126,12 +126,12 @@ def _length_of_process_root(parts: list[str]) -> int:
 
 
 # The directories that contain them, and much else.
-TREES = ("/dev", "/")
+FOLDERS_ABOVE_DEVICES = ("/dev", "/")
 # The files by which programs, such as virtual machines, drive devices of any kind themselves.
 PASSED_THROUGH = r"/dev/vfio(/.+)?"
 # NVIDIA's container toolkit takes mounts of /dev/null at such paths for requests
 # (internal/config/image/cuda_image.go).
-DEVICE_LISTS = f"/var/run/{DEVICE_LIST_FOLDER}"
+DEVICE_LIST_PATH = f"/var/run/{DEVICE_LIST_FOLDER}"
 # Where NVIDIA's operator keeps the files of the driver, those of the devices among them
 # (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
 DRIVER_ROOTS = frozenset(
@@ -154,7 +154,7 @@ GPU_FILE = r"""(?x)/dev/(
     )"""
 # Without the file of a card these give no access to one.
 HELPER_FILE = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
-MAJOR_NUMBERS = (195, 226, 261)
+GPU_MAJOR_NUMBERS = (195, 226, 261)
 """The kernel's numbers of NVIDIA's driver, of DRM and of accelerators (drm/drm_accel.h)."""
 
 
@@ -170,19 +170,17 @@ def is_gpu_file(path: str) -> bool:
     )
 
 
-def is_passed_through(path: str) -> bool:
+def is_passthrough_file(path: str) -> bool:
     """Whether the cleaned `path` is a file of devices that are passed through, maybe GPUs."""
     return re.fullmatch(PASSED_THROUGH, path) is not None
 
 
-def is_helper_file(path: str) -> bool:
+def is_helper_device_file(path: str) -> bool:
     """Whether the cleaned `path` is a file that NVIDIA's driver needs beside that of a card."""
     return re.fullmatch(HELPER_FILE, path) is not None
 
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a path in a container, not a file that we make
-# Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
-_LONGEST_PATH = 4096
+SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108  # a path in a container, not a file that we make
 
 
 class MemoryVolume(NamedTuple):
@@ -205,10 +203,10 @@ def shared_memory_mount(container: Container) -> Mapping[str, Any] | None:
     """The mount at /dev/shm, or at the directory above it; None if there is none."""
     for _, mount in container.mounts:
         path = as_text(mount.get("mountPath"))
-        if len(path) <= _LONGEST_PATH and _clean(path) in {SHARED_MEMORY, "/dev"}:
+        if len(path) <= MAX_PATH_CHARACTERS and _normalized(path) in {SHARED_MEMORY_PATH, "/dev"}:
             return mount
     return None
 
 
-def _clean(path: str) -> str:
+def _normalized(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))

@@ -14,21 +14,27 @@ from typing import NamedTuple
 
 from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.components import DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER
-from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA
+from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA_PATTERN
 from rules.gpu.images import (
     AGENTS,
-    CUDA_IMAGES,
+    CUDA_TAG_WORDS_BY_IMAGE,
     FOLDERS_WITHOUT_GPUS,
     MAX_REFERENCE,
     NVIDIA_REGISTRIES,
     OTHER_VENDORS_TAGS,
     WITHOUT_GPUS,
 )
-from rules.gpu.visibility import ALTERNATIVE, CUDA_VERSION, NVIDIA
+from rules.gpu.visibility import ALTERNATIVE_VARIABLE, CUDA_VERSION, NVIDIA_VISIBLE_DEVICES
 from rules.gpu.visibility_edits import DEBUGGER_LABEL, IN_EXEC
-from rules.gpu.volumes import DEVICE_LISTS, DRIVER_ROOTS, GPU_FILE, LONGEST_PATH, NVIDIA_FILE
+from rules.gpu.volumes import (
+    DEVICE_LIST_PATH,
+    DRIVER_ROOTS,
+    GPU_FILE,
+    MAX_PATH_CHARACTERS,
+    NVIDIA_FILE,
+)
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
-from rules.objects.pod import DEFAULT_SCHEDULER, MIRROR
+from rules.objects.pod import DEFAULT_SCHEDULER, MIRROR_ANNOTATION
 from rules.placement.gpu_nodes import (
     AT_MOST_ONE,
     LABELS_OF_EVERY_NODE,
@@ -100,7 +106,7 @@ def facts(profile: Profile) -> Iterator[Variable]:
         for r in profile.injected_references
     ]
     yield Variable("references", cel(references or [{"variable": "", "key": "", "annotation": ""}]))
-    yield Variable("alternative", cel(_variable_facts(ALTERNATIVE, profile)))
+    yield Variable("alternative", cel(_variable_facts(ALTERNATIVE_VARIABLE, profile)))
 
 
 def vocabulary(profile: Profile, *, old: bool = False, workloads: bool) -> Iterator[Variable]:
@@ -159,7 +165,7 @@ def resolve(text: str, *, old: bool) -> str:
 
 
 def matches_any(text: str, patterns: Iterable[str]) -> str:
-    """`rules.base.words.matches_any`: whether the CEL `text` matches one of `patterns`."""
+    """`rules.base.text_matching.matches_any`: whether the CEL `text` matches one of `patterns`."""
     patterns = tuple(patterns)
     names = [p for p in patterns if "*" not in p]
     tests = [f"{text} in {cel(names)}"] if names else []
@@ -385,7 +391,7 @@ def _variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Seq
         "hides": known.hides,
         "overrides": known.overrides,
         "driverOnly": [known.driver_only] if known.driver_only else [],
-        "hidden": [known.hidden_value] if known.hidden_value is not None else [],
+        "hidden": [known.hiding_value] if known.hiding_value is not None else [],
         "exclusive": ["exclusive"] if profile.is_exclusive(known.vendors) else [],
         "fromAnnotation": ["yes"] if known.from_annotation else [],
         "emptyGrants": ["yes"] if known.empty_grants else [],
@@ -427,9 +433,10 @@ def _with_variables(profile: Profile) -> str:
 def _containers() -> str:
     """The containers with what follows from their variables."""
     fields = {name: f"c.{name}" for name in (*_DESCRIBED, *_WITH_VARIABLES)}
+    variable = NVIDIA_VISIBLE_DEVICES
     fields |= {
         "hasNoDevice": _has_no_device(),
-        "isUnset": f"!{has_variable(NVIDIA)} && !({has_prefix(NVIDIA)})",
+        "isUnset": f"!{has_variable(variable)} && !({has_prefix(variable)})",
         "looksLegacy": _looks_legacy(),
     }
     members = ", ".join(f'"{name}": dyn({text})' for name, text in fields.items())
@@ -480,7 +487,7 @@ def _variables() -> str:
         "kind": f'({first_kind} : "reference")',
     }
     own_request = (
-        f"c.devices.size() == 0 ? (v.facts.name[0] == {cel(NVIDIA)}"
+        f"c.devices.size() == 0 ? (v.facts.name[0] == {cel(NVIDIA_VISIBLE_DEVICES)}"
         ' && (c.first != "" || c.hasClaims || c.isTarget))'
         " : c.vendors.exists(x, x in v.facts.vendors)"
     )
@@ -534,7 +541,7 @@ def _state() -> str:
 
 def is_mirror() -> str:
     """Whether the pod is the mirror of a static pod, made by its kubelet."""
-    return f'{cel(MIRROR)} in $annotations && {_USER}.startsWith("system:node:")'
+    return f'{cel(MIRROR_ANNOTATION)} in $annotations && {_USER}.startsWith("system:node:")'
 
 
 def is_made_by_controller() -> str:
@@ -686,9 +693,9 @@ def is_cuda_image(image: str) -> str:
         "(t[3] != '' ? [t[2] == '' ? 'latest' : t[2], 'latest'] : [t[2] == '' ? 'latest' : t[2]])"
     )
     known = (
-        f"[{owner}].exists(o, o in {cel(CUDA_IMAGES)} && !(t[3] == ''"
+        f"[{owner}].exists(o, o in {cel(CUDA_TAG_WORDS_BY_IMAGE)} && !(t[3] == ''"
         f" && {cel(OTHER_VENDORS_TAGS)}.exists(s, t[2].contains(s)))"
-        f" && ({cel(CUDA_IMAGES)}[o].size() == 0 || {cel(CUDA_IMAGES)}[o]"
+        f" && ({cel(CUDA_TAG_WORDS_BY_IMAGE)}[o].size() == 0 || {cel(CUDA_TAG_WORDS_BY_IMAGE)}[o]"
         f".exists(s, {tags}.exists(tag, tag.contains(s)))))"
     )
     return (
@@ -730,7 +737,7 @@ def resolved_path(path: str, unresolved: str) -> str:
 def _host_volumes() -> str:
     return (
         f'$tooLarge ? [] : $hostPaths.map(h, {{"name": h.name, "path": {clean_path("h.path")}}})'
-        f".filter(h, h.path.size() <= {LONGEST_PATH})"
+        f".filter(h, h.path.size() <= {MAX_PATH_CHARACTERS})"
     )
 
 
@@ -763,7 +770,7 @@ def _host_mounts() -> str:
         ".map(m, $hostVolumes.filter(h, h.name == m.name)"
         f'.map(h, {{"volume": dyn(h.name), "path": dyn({joined}),'
         ' "readOnly": dyn(m.?readOnly.orValue(false))})[0])'
-        f".filter(m, m.path.size() <= {LONGEST_PATH})"
+        f".filter(m, m.path.size() <= {MAX_PATH_CHARACTERS})"
         '.map(m, {"volume": dyn(m.volume), "path": dyn(m.path), "readOnly": dyn(m.readOnly),'
         f' "isGpuFile": dyn({_is_gpu_file("m.path")}), "shown": dyn({shown("m.path")}),'
         f' "shownVolume": dyn({shown("m.volume")})}})'
@@ -775,16 +782,17 @@ def _device_lists() -> str:
 
     A path with more than eight `..` counts as one of them.
     """
-    path = resolved_path("m.mountPath", unresolved=f"{DEVICE_LISTS}/..")
+    path = resolved_path("m.mountPath", unresolved=f"{DEVICE_LIST_PATH}/..")
     volume = "$spec.?volumes.orValue([]).filter(w, w.name == m.name)"
     is_null = '$hostVolumes.exists(h, h.name == m.name && h.path == "/dev/null")'
+    folder = cel(DEVICE_LIST_PATH)
     return (
         "k.b.raw.?volumeMounts.orValue([])"
         f".filter(m, m.mountPath.contains({cel(DEVICE_LIST_FOLDER)})"
         f" && !{volume}.exists(w, w.?emptyDir.hasValue() && !w.?hostPath.hasValue()))"
         f'.map(m, {{"path": dyn({path}), "isNull": dyn({is_null}),'
         f' "shownVolume": dyn({shown("string(m.name)")})}})'
-        f".filter(l, l.path != {cel(DEVICE_LISTS)} && l.path.startsWith({cel(DEVICE_LISTS)}))"
+        f".filter(l, l.path != {folder} && l.path.startsWith({folder}))"
     )
 
 
@@ -818,7 +826,9 @@ def has_variable(name: str) -> str:
 
 def _has_no_device() -> str:
     """`has_no_device`."""
-    hidden = f'c.variables.exists(v, v.name == {cel(NVIDIA)} && v.state == "hidden")'
+    hidden = (
+        f'c.variables.exists(v, v.name == {cel(NVIDIA_VISIBLE_DEVICES)} && v.state == "hidden")'
+    )
     return f"({hidden} && !c.requestsGpu)"
 
 
@@ -857,8 +867,8 @@ def foreign_message(setting: str) -> str:
     )
 
 
-def requested_advice() -> str:
-    """`requested_advice` about the variable `v`."""
+def advice_beside_request() -> str:
+    """`advice_beside_request` of `visibility_edits` about the variable `v`."""
     end = ": the devices of a claim do not depend on it"
     return (
         f"(c.fromPlugin ? {cel('remove the variable: the device plugin sets it')}"
@@ -867,7 +877,7 @@ def requested_advice() -> str:
     )
 
 
-def remove_and_request(removal: str, request: str, otherwise: str = '""') -> str:
+def remove_and_request_advice(removal: str, request: str, otherwise: str = '""') -> str:
     """`remove_and_request` of the container `c`; all three are CEL."""
     return (
         f'(c.role == "ephemeral" ? {removal} + {otherwise} + {cel(": " + IN_EXEC)}'
@@ -912,7 +922,7 @@ def describe_request() -> str:
         f'({limits}.filter(n, {limits}[n] != "0") + {requests}.filter(n, {requests}[n] != "0"))'
         '.filter(n, n.contains("/") && !(n in variables.resources)'
         " && !variables.resourcePatterns.exists(p, n.startsWith(p.prefix) && n.matches(p.pattern))"
-        f" && !n.lowerAscii().matches({cel(RDMA.pattern)})"
+        f" && !n.lowerAscii().matches({cel(RDMA_PATTERN.pattern)})"
         f" && !n.lowerAscii().matches({cel(NO_GPU.pattern)})).map(n, string(n))"
     )
     first = shown("names.min()")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.inventory.inventory import (
-    ADMIN_ACCESS,
-    SURVEY,
+    ADMIN_ACCESS_LABELS,
+    SURVEY_NAME,
     ClusterQueue,
     ConfigMap,
     DeviceClass,
@@ -30,14 +30,14 @@ from rules.inventory.inventory import (
     SharePool,
 )
 
-MOST_GROUPS = 200
-MOST_CHARACTERS = 200_000
+MAX_NODE_GROUPS = 200
+MAX_LABEL_CHARACTERS = 200_000
 """Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
-MOST_RESOURCES = 200
+MAX_RESOURCES_PER_GROUP = 200
 """Of the nodes of one group."""
 
 
-class _Group(NamedTuple):
+class _CollectedGroup(NamedTuple):
     """What is collected of nodes with the same labels: see NodeGroup."""
 
     labels: dict[str, str]
@@ -61,7 +61,7 @@ class NodeCollector:
     ) -> None:
         self._labels, self._resources = tuple(labels), tuple(resources)
         self._card_counts = card_counts
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _CollectedGroup] = {}
         self._characters = 0
         self.is_full = False
         self.has_all = False
@@ -74,19 +74,19 @@ class NodeCollector:
         name = ",".join(f"{key}={value}" for key, value in labels.items())
         if name not in self._groups:
             self._characters += len(name)
-            if len(self._groups) >= MOST_GROUPS or self._characters > MOST_CHARACTERS:
+            if len(self._groups) >= MAX_NODE_GROUPS or self._characters > MAX_LABEL_CHARACTERS:
                 self.is_full = True
                 return
-            self._groups[name] = _Group(labels, {}, {})
+            self._groups[name] = _CollectedGroup(labels, {}, {})
         _, resources, per_card = self._groups[name]
         status = as_object(node.get("status"))
         for resource, count in self._card_counts.items():
             if total := _amount(status, resource):
-                each = _of_each_card(total, _amount(status, count))
+                each = _amount_per_card(total, _amount(status, count))
                 before = per_card.get(resource, each)
                 per_card[resource] = max(each, before) if each and before else 0
         for resource, amount in self._offered(status):
-            if resource in resources or len(resources) < MOST_RESOURCES:
+            if resource in resources or len(resources) < MAX_RESOURCES_PER_GROUP:
                 resources[resource] = max(amount, resources.get(resource, 0))
             else:
                 self.is_full = True
@@ -114,7 +114,7 @@ class NodeCollector:
             found[NodeGroup] = {"": groups}
         if (self._groups or self.has_all) and not self.is_full:
             kept = frozenset(self._labels), frozenset(self._resources)
-            found[NodeSurvey] = {"": {SURVEY: NodeSurvey(*kept, self.has_all)}}
+            found[NodeSurvey] = {"": {SURVEY_NAME: NodeSurvey(*kept, self.has_all)}}
         return found
 
 
@@ -124,12 +124,12 @@ def _amount(status: Mapping[str, Any], resource: str) -> int:
     return max([0, *(a.value for a in map(parse, found) if isinstance(a, Quantity))])
 
 
-def _of_each_card(total: int, cards: int) -> int:
+def _amount_per_card(total: int, cards: int) -> int:
     """What each card has of `total`; 0 if nobody knows, because the cards may differ."""
     return total // cards if cards and total % cards == 0 else 0
 
 
-MOST = 1_000
+MAX_SHARING_OBJECTS = 1_000
 """Objects of all pools together. What comes later is not known."""
 
 
@@ -148,7 +148,7 @@ class ShareCollector:
     def add(self, pool: str, owner: str, *, has_power: bool) -> None:
         """Add an object, by its kind and name, whose pods require the nodes of `pool`."""
         self._count += 1
-        if self._count <= MOST:
+        if self._count <= MAX_SHARING_OBJECTS:
             by_pool = self._with_power if has_power else self._without
             by_pool.setdefault(pool, set()).add(owner)
 
@@ -173,7 +173,7 @@ class VariableNames:
         self._patterns = tuple(patterns)
         self._exact = frozenset(name for name in self._patterns if "*" not in name)
 
-    def among(self, names: Iterable[str]) -> list[str]:
+    def read_among(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
 
         What a pattern stands for is read by few nodes only, and a tenant may choose its name.
@@ -183,32 +183,32 @@ class VariableNames:
 
 
 MAX_OBJECTS = 100_000
-MAX_IN_NAMESPACE = 2_000_000
+MAX_CHARACTERS_IN_NAMESPACE = 2_000_000
 """Characters of the records of a namespace, whose tenants choose their number and size.
 
 Objects of the cluster have no such bound: there is a Namespace for each of many tenants.
 """
-_NAMED = 5  # namespaces in a message
-_OBJECT = 100  # characters that count for any object, however little is kept of it
+_MAX_LISTED = 5  # namespaces in a message
+_CHARACTERS_PER_OBJECT = 100  # characters that count for any object, however little is kept of it
 MIG_CONFIGS = "mig-configs"
 """The key in the files for NVIDIA's MIG manager that has the ways to divide the cards of a node."""
 MAX_MIG_CONFIGS = 200
 _MIG_CONFIG = re.compile(r"""(["']?)([A-Za-z0-9][\w.+-]{0,62})\1:(?:\s|$)""")
-MAX_VALUE = 100  # characters of the value of a ConfigMap, whose tenant may choose any
-_DRA = "resource.k8s.io"
+MAX_VALUE_CHARACTERS = 100  # characters of the value of a ConfigMap, whose tenant may choose any
+_DRA_GROUP = "resource.k8s.io"
 # The API server allows 32 selectors of 10 KiB each.
 MAX_SELECTORS = 32
-MAX_EXPRESSION = 10 << 10
+MAX_EXPRESSION_CHARACTERS = 10 << 10
 # The domain of an attribute is the driver, too.
-_DRIVER = re.compile(
+_DRIVER_PATTERN = re.compile(
     r"\bdevice\.(?:driver\s{0,9}==\s{0,9}|attributes\[)['\"]([a-z0-9.-]{1,63})['\"]"
 )
-_MIG = re.compile(r"\.type\s{0,9}==\s{0,9}['\"]mig['\"]")
-_NVIDIA, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
-_KUEUE = "kueue.x-k8s.io"
+_MIG_PATTERN = re.compile(r"\.type\s{0,9}==\s{0,9}['\"]mig['\"]")
+_NVIDIA_CLASS, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
+_KUEUE_GROUP = "kueue.x-k8s.io"
 
 
-class _Reader(NamedTuple):
+class _RecordReader(NamedTuple):
     """How a kind is read: the record of a manifest."""
 
     kind: type
@@ -218,7 +218,7 @@ class _Reader(NamedTuple):
 
 def _config_map(raw: Mapping[str, Any], variables: VariableNames) -> ConfigMap:
     data = as_object(raw.get("data"))
-    found = {name: _bounded(as_text(data[name])) for name in variables.among(data)}
+    found = {name: _cut_value(as_text(data[name])) for name in variables.read_among(data)}
     return ConfigMap(found, frozenset(islice(_mig_configs(data), MAX_MIG_CONFIGS)))
 
 
@@ -240,9 +240,9 @@ def _mig_configs(data: Mapping[str, Any]) -> Iterator[str]:
                 yield found[2]
 
 
-def _bounded(value: str) -> str:
-    """`value` cut to MAX_VALUE characters; the mark keeps its last word from becoming another."""
-    return value if len(value) <= MAX_VALUE else f"{value[:MAX_VALUE]}…"
+def _cut_value(value: str) -> str:
+    """`value` cut to MAX_VALUE_CHARACTERS; the mark keeps its last word from becoming another."""
+    return value if len(value) <= MAX_VALUE_CHARACTERS else f"{value[:MAX_VALUE_CHARACTERS]}…"
 
 
 def _limit_range(raw: Mapping[str, Any], _variables: VariableNames) -> LimitRange:
@@ -281,7 +281,8 @@ def _device_class(raw: Mapping[str, Any], _variables: VariableNames) -> DeviceCl
     spec = as_object(raw.get("spec"))
     cel = (as_object(each.get("cel")) for _, each in as_objects(spec.get("selectors")))
     texts = (
-        as_text(each.get("expression"))[:MAX_EXPRESSION] for each in islice(cel, MAX_SELECTORS)
+        as_text(each.get("expression"))[:MAX_EXPRESSION_CHARACTERS]
+        for each in islice(cel, MAX_SELECTORS)
     )
     found = frozenset(
         name for text in texts for name in islice(_vendor_classes(text), MAX_SELECTORS)
@@ -294,36 +295,40 @@ def _vendor_classes(expression: str) -> Iterator[str]:
 
     The class of whole cards has the name of the driver.
     """
-    for match in _DRIVER.finditer(expression):
-        is_mig = match[1] == _NVIDIA and _MIG.search(expression)
+    for match in _DRIVER_PATTERN.finditer(expression):
+        is_mig = match[1] == _NVIDIA_CLASS and _MIG_PATTERN.search(expression)
         yield _MIG_CLASS if is_mig else match[1]
 
 
 def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
     labels = as_object(as_object(raw.get("metadata")).get("labels"))
-    return Namespace({key: labels[key] for key in ADMIN_ACCESS if key in labels})
+    return Namespace({key: labels[key] for key in ADMIN_ACCESS_LABELS if key in labels})
 
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
     """Whoever made it: a pod may also name a claim that was made for another pod."""
-    return ResourceClaim(*_devices(as_object(raw.get("spec"))))
+    return ResourceClaim(*_classes_names_and_sharing(as_object(raw.get("spec"))))
 
 
 def _claim_template(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaimTemplate:
-    return ResourceClaimTemplate(*_devices(as_object(as_object(raw.get("spec")).get("spec"))))
+    return ResourceClaimTemplate(
+        *_classes_names_and_sharing(as_object(as_object(raw.get("spec")).get("spec")))
+    )
 
 
-def _devices(spec: Mapping[str, Any]) -> tuple[frozenset[str], frozenset[str], bool]:
+def _classes_names_and_sharing(
+    spec: Mapping[str, Any],
+) -> tuple[frozenset[str], frozenset[str], bool]:
     """The classes and the names of the requests of a claim, and whether it shares devices."""
     devices = as_object(spec.get("devices"))
     requests = [request for _, request in as_objects(devices.get("requests"))]
     names = frozenset(filter(None, (as_text(request.get("name")) for request in requests)))
     opaque = (as_object(config.get("opaque")) for _, config in as_objects(devices.get("config")))
     is_shared = any(as_object(each.get("parameters")).get("sharing") for each in opaque)
-    return _classes(requests), names, is_shared
+    return _classes_of_requests(requests), names, is_shared
 
 
-def _classes(requests: list[Mapping[str, Any]]) -> frozenset[str]:
+def _classes_of_requests(requests: list[Mapping[str, Any]]) -> frozenset[str]:
     """The classes of all requests, also of those of which only the first that fits counts."""
     alternatives = (a for r in requests for _, a in as_objects(r.get("firstAvailable")))
     exactly = (as_object(request.get("exactly")) for request in requests)
@@ -345,22 +350,26 @@ def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueu
     return LocalQueue(as_text(as_object(raw.get("spec")).get("clusterQueue")))
 
 
-_READERS: Mapping[tuple[str, str], _Reader] = {
-    ("", "ConfigMap"): _Reader(ConfigMap, _config_map),
-    ("", "LimitRange"): _Reader(LimitRange, _limit_range),
-    ("", "ResourceQuota"): _Reader(ResourceQuota, _resource_quota),
-    ("", "Namespace"): _Reader(Namespace, _namespace, is_namespaced=False),
-    ("node.k8s.io", "RuntimeClass"): _Reader(RuntimeClass, _runtime_class, is_namespaced=False),
-    (_DRA, "DeviceClass"): _Reader(DeviceClass, _device_class, is_namespaced=False),
-    (_DRA, "ResourceClaim"): _Reader(ResourceClaim, _claim),
-    (_DRA, "ResourceClaimTemplate"): _Reader(ResourceClaimTemplate, _claim_template),
-    (_KUEUE, "ClusterQueue"): _Reader(ClusterQueue, _cluster_queue, is_namespaced=False),
-    (_KUEUE, "LocalQueue"): _Reader(LocalQueue, _local_queue),
+_READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
+    ("", "ConfigMap"): _RecordReader(ConfigMap, _config_map),
+    ("", "LimitRange"): _RecordReader(LimitRange, _limit_range),
+    ("", "ResourceQuota"): _RecordReader(ResourceQuota, _resource_quota),
+    ("", "Namespace"): _RecordReader(Namespace, _namespace, is_namespaced=False),
+    ("node.k8s.io", "RuntimeClass"): _RecordReader(
+        RuntimeClass, _runtime_class, is_namespaced=False
+    ),
+    (_DRA_GROUP, "DeviceClass"): _RecordReader(DeviceClass, _device_class, is_namespaced=False),
+    (_DRA_GROUP, "ResourceClaim"): _RecordReader(ResourceClaim, _claim),
+    (_DRA_GROUP, "ResourceClaimTemplate"): _RecordReader(ResourceClaimTemplate, _claim_template),
+    (_KUEUE_GROUP, "ClusterQueue"): _RecordReader(
+        ClusterQueue, _cluster_queue, is_namespaced=False
+    ),
+    (_KUEUE_GROUP, "LocalQueue"): _RecordReader(LocalQueue, _local_queue),
 }
 
 
 class InventoryBuilder:
-    """Collects the records of objects, up to MAX_OBJECTS and MAX_IN_NAMESPACE.
+    """Collects the records of objects, up to MAX_OBJECTS and MAX_CHARACTERS_IN_NAMESPACE.
 
     `variables` are those that it keeps of ConfigMaps; `nodes` collects what it keeps of nodes.
     """
@@ -383,7 +392,7 @@ class InventoryBuilder:
         if (group, kind) == ("", "Node"):
             self.nodes.add(raw)
             return
-        reader = _READERS.get((group, kind))
+        reader = _READER_BY_KIND.get((group, kind))
         if reader is None or not name:
             return
         home = namespace if reader.is_namespaced else ""
@@ -393,20 +402,22 @@ class InventoryBuilder:
             if records[name] != record:
                 records[name] = None
             return
-        size = _OBJECT + len(name) + len(repr(record)) if reader.is_namespaced else 0
-        if self._count < MAX_OBJECTS and self._sizes[home] + size <= MAX_IN_NAMESPACE:
+        size = _CHARACTERS_PER_OBJECT + len(name) + len(repr(record)) if reader.is_namespaced else 0
+        if self._count < MAX_OBJECTS and self._sizes[home] + size <= MAX_CHARACTERS_IN_NAMESPACE:
             self._count += 1
             self._sizes[home] += size
             records[name] = record
         else:
             self._incomplete.add(home)
 
-    def what_is_missing(self) -> str:
+    def message_about_missing_objects(self) -> str:
         """A message about objects for which there was no room; empty if there were none."""
         if not self._incomplete:
             return ""
-        places = [_place(home) for home in sorted(self._incomplete)]
-        where = ", ".join(places[:_NAMED]) + (", and others" if len(places) > _NAMED else "")
+        places = [_where_words(home) for home in sorted(self._incomplete)]
+        where = ", ".join(places[:_MAX_LISTED]) + (
+            ", and others" if len(places) > _MAX_LISTED else ""
+        )
         return f"not all objects that pods refer to are known, there are too many: {where}"
 
     def inventory(self) -> Inventory:
@@ -414,7 +425,7 @@ class InventoryBuilder:
         return Inventory(self._records | self.nodes.records() | self.shares.records())
 
 
-def _place(home: str) -> str:
+def _where_words(home: str) -> str:
     """Where the objects are that `InventoryBuilder.add` got with this namespace."""
     if not home:
         return "in the cluster"

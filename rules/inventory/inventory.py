@@ -18,9 +18,9 @@ Records: TypeAlias = Mapping[type, Mapping[str, Mapping[str, Any]]]
 
 A record is None if the object was given with different contents: nobody knows which one counts.
 """
-MOST_IN_A_NAMESPACE = 50
+MAX_OBJECTS_IN_NAMESPACE = 50
 """Objects of a kind in a namespace, of which a rule reads all for every pod."""
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NO_RECORDS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Inventory:
@@ -55,13 +55,13 @@ class Inventory:
 
     __hash__ = None  # type: ignore[assignment]  # its records cannot be hashed
 
-    def seen_from(self, unnamed: str) -> "Inventory":
+    def for_unnamed_namespace(self, unnamed: str) -> "Inventory":
         """The same for an evaluation in which `unnamed` stands for the namespace not named."""
         seen = Inventory(self._records, unnamed)
         seen._derived = self._derived
         return seen
 
-    def once(self, derive: Callable[["Inventory", A], R], argument: A) -> R:
+    def compute_once(self, derive: Callable[["Inventory", A], R], argument: A) -> R:
         """`derive(self, argument)`, computed once for all evaluations that share the records.
 
         `derive` reads objects of the cluster alone, so that all of them see the same.
@@ -87,7 +87,9 @@ class Inventory:
 
         None at all if the inventory `lacks_some`.
         """
-        return _NOTHING if self.lacks_some(kind, namespace) else self._records_in(kind, namespace)
+        return (
+            _NO_RECORDS if self.lacks_some(kind, namespace) else self._records_in(kind, namespace)
+        )
 
     def lacks_some(self, kind: type, namespace: str | None) -> bool:
         """Whether the content of an object is not known, or there are more than a rule can read.
@@ -95,16 +97,16 @@ class Inventory:
         Tenants choose how many there are in a namespace, and not how many the cluster has.
         """
         found = self._records_in(kind, namespace)
-        too_many = namespace is not None and len(found) > MOST_IN_A_NAMESPACE
+        too_many = namespace is not None and len(found) > MAX_OBJECTS_IN_NAMESPACE
         return too_many or None in found.values()
 
     def _records_in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
         home = "" if namespace is None else namespace or self._unnamed
-        found: Mapping[str, Any] = self._records.get(kind, _NOTHING).get(home, _NOTHING)
+        found: Mapping[str, Any] = self._records.get(kind, _NO_RECORDS).get(home, _NO_RECORDS)
         return found
 
 
-EMPTY = Inventory()
+EMPTY_INVENTORY = Inventory()
 
 
 # What an inventory knows of an object of each kind. The classes have the names of the kinds.
@@ -156,12 +158,12 @@ class LocalQueue(NamedTuple):
     cluster_queue: str
 
 
-ADMIN_ACCESS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
+ADMIN_ACCESS_LABELS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/admin-access")
 """Labels that allow admin access to devices: of Kubernetes 1.34 and newer, and of 1.33."""
 
 
 class Namespace(NamedTuple):
-    """The labels of ADMIN_ACCESS that it has."""
+    """The ADMIN_ACCESS_LABELS that it has."""
 
     labels: Mapping[str, Any]
 
@@ -176,7 +178,7 @@ class NodeGroup(NamedTuple):
 
     labels: Mapping[str, str]
     resources: Mapping[str, int]
-    per_card: Mapping[str, int] = _NOTHING
+    per_card: Mapping[str, int] = _NO_RECORDS
 
 
 class NodeSurvey(NamedTuple):
@@ -191,7 +193,7 @@ class NodeSurvey(NamedTuple):
     has_all: bool = True
 
 
-SURVEY = "nodes"
+SURVEY_NAME = "nodes"
 """The name of the one NodeSurvey of an inventory."""
 
 
@@ -244,16 +246,16 @@ class SharePool(NamedTuple):
     object: str
 
 
-_OBJECTS: tuple[type, ...] = (
+_OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
     *(ResourceClaimTemplate, ResourceQuota, RuntimeClass),
 )
-RECORDS = (*_OBJECTS, NodeGroup, NodeSurvey, SharePool)
-KINDS = (*(kind.__name__ for kind in _OBJECTS), "Node")
+RECORD_TYPES = (*_OBJECT_TYPES, NodeGroup, NodeSurvey, SharePool)
+KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")
 """The kinds of objects of which an inventory knows something."""
 
 
-VERSION = 1
+FORMAT_VERSION = 1
 """The version of the format. Who knows another one cannot read it."""
 
 
@@ -270,21 +272,21 @@ def to_json(inventory: Inventory) -> dict[str, Any]:
 
 def from_json(raw: Any) -> "Inventory":
     """The inventory that `raw` is. Raises ValueError, which says what has the wrong type."""
-    known = {kind.__name__: kind for kind in RECORDS}
+    known = {kind.__name__: kind for kind in RECORD_TYPES}
     records: dict[type, dict[str, dict[str, Any]]] = {}
-    for kind, homes in _entries(raw, "the inventory"):
+    for kind, homes in _items_of_object(raw, "the inventory"):
         if kind not in known:
             raise ValueError(f"it has records of an unknown kind, {kind[:80]!r}")
         by_home = records.setdefault(known[kind], {})
-        for home, names in _entries(homes, kind):
+        for home, names in _items_of_object(homes, kind):
             place = by_home.setdefault(home, {})
-            for name, record in _entries(names, kind):
+            for name, record in _items_of_object(names, kind):
                 found = None if record is None else _decode(record, known[kind], f"{kind} {name}")
                 place[name] = found
     return Inventory(records)
 
 
-def _entries(raw: Any, what: str) -> Any:
+def _items_of_object(raw: Any, what: str) -> Any:
     if not isinstance(raw, Mapping):
         raise ValueError(f"{what[:80]} is no object")  # noqa: TRY004  # of JSON
     return as_object(raw).items()

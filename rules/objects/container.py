@@ -62,26 +62,26 @@ CONTAINER_LISTS = tuple(path[0] for path, _ in POD_SPEC.container_lists)
 # module stores in the view. A fact that is not listed here may depend on any field.
 
 # What a view is given when it is made. An edit changes none of it.
-GIVEN_TO_CONTAINER = frozenset(
+GIVEN_CONTAINER_ATTRIBUTES = frozenset(
     {
         *("raw", "path", "role", "name", "profile", "is_fraction_target"),
         *("_gpu_field", "_own_resources_field", "_variables_field"),
     }
 )
-GIVEN_TO_POD = frozenset(
+GIVEN_POD_ATTRIBUTES = frozenset(
     {
         *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
         *("layout", "exists", "is_partial", "is_component", "excused_rules", "has_status", "steps"),
         *("owner_labels", "holder", "results_by_rule"),
     }
 )
-_BY_VARIABLES = ("env", "_entries_by_name", "variable_traits", "visible_variables")
+_ATTRIBUTES_FROM_VARIABLES = ("env", "_entries_by_name", "variable_traits", "visible_variables")
 # The facts that depend on each field.
-_BY_FIELD_OF_CONTAINER = {
+_CONTAINER_ATTRIBUTES_BY_FIELD = {
     "image": ("image", "other_traits"),
-    "envFrom": ("prefixes", "other_traits"),
-    "env": _BY_VARIABLES,
-    "envVars": _BY_VARIABLES,
+    "envFrom": ("env_from_by_prefix", "other_traits"),
+    "env": _ATTRIBUTES_FROM_VARIABLES,
+    "envVars": _ATTRIBUTES_FROM_VARIABLES,
     "resources": (
         *("resources", "limits", "requests", "claims"),
         *("devices", "request", "resource_traits"),
@@ -90,46 +90,52 @@ _BY_FIELD_OF_CONTAINER = {
     "volumeMounts": ("mounts", "other_traits"),
     **dict.fromkeys(("command", "args"), ("other_traits",)),
 }
-_BY_FIELD_OF_POD = {
+_POD_ATTRIBUTES_BY_FIELD = {
     "volumes": ("volumes",),
     "tolerations": ("tolerations",),
     "nodeSelector": ("node_selector",),
 }
-_BY_CONTAINERS = ("requests_gpu", "requested_resources", "container_traits")
-_BY_METADATA = ("annotations", "labels", "is_daemon", "metadata_traits")
+_ATTRIBUTES_FROM_CONTAINERS = ("requests_gpu", "requested_resources", "container_traits")
+_ATTRIBUTES_FROM_METADATA = ("annotations", "labels", "is_daemon", "metadata_traits")
 
-_CONTAINER = GIVEN_TO_CONTAINER.union(*_BY_FIELD_OF_CONTAINER.values())
-_POD = GIVEN_TO_POD.union(("containers", *_BY_CONTAINERS, *_BY_METADATA))
-_POD = _POD.union(*_BY_FIELD_OF_POD.values())
-_KEPT_BY_CONTAINER = {f: _CONTAINER.difference(own) for f, own in _BY_FIELD_OF_CONTAINER.items()}
-_KEPT_BY_POD = {
-    **{field: _POD.difference(own) for field, own in _BY_FIELD_OF_POD.items()},
-    # The names of containers and the scheduler decide which container gets a part of a GPU.
-    **dict.fromkeys((*CONTAINER_LISTS, "schedulerName"), GIVEN_TO_POD),
+_CONTAINER_ATTRIBUTES = GIVEN_CONTAINER_ATTRIBUTES.union(*_CONTAINER_ATTRIBUTES_BY_FIELD.values())
+_POD_ATTRIBUTES = GIVEN_POD_ATTRIBUTES.union(
+    ("containers", *_ATTRIBUTES_FROM_CONTAINERS, *_ATTRIBUTES_FROM_METADATA)
+)
+_POD_ATTRIBUTES = _POD_ATTRIBUTES.union(*_POD_ATTRIBUTES_BY_FIELD.values())
+_CONTAINER_ATTRIBUTES_KEPT = {
+    f: _CONTAINER_ATTRIBUTES.difference(own) for f, own in _CONTAINER_ATTRIBUTES_BY_FIELD.items()
 }
-KEPT_BESIDE_CONTAINERS = _POD.union(("spec_traits",)).difference(_BY_CONTAINERS)
+_POD_ATTRIBUTES_KEPT = {
+    **{field: _POD_ATTRIBUTES.difference(own) for field, own in _POD_ATTRIBUTES_BY_FIELD.items()},
+    # The names of containers and the scheduler decide which container gets a part of a GPU.
+    **dict.fromkeys((*CONTAINER_LISTS, "schedulerName"), GIVEN_POD_ATTRIBUTES),
+}
+POD_ATTRIBUTES_KEPT_BESIDE_CONTAINERS = _POD_ATTRIBUTES.union(("spec_traits",)).difference(
+    _ATTRIBUTES_FROM_CONTAINERS
+)
 """What a pod keeps if a field of one of its containers is edited."""
 
 
-def kept_by_container(field: str | int) -> frozenset[str]:
+def container_attributes_kept(field: str | int) -> frozenset[str]:
     """The attributes of a container that stay if its `field` is edited."""
-    return _KEPT_BY_CONTAINER.get(str(field), _CONTAINER)
+    return _CONTAINER_ATTRIBUTES_KEPT.get(str(field), _CONTAINER_ATTRIBUTES)
 
 
-def kept_by_pod(field: str | int) -> frozenset[str]:
+def pod_attributes_kept(field: str | int) -> frozenset[str]:
     """The attributes of a pod that stay if `field` of its spec is edited."""
-    return _KEPT_BY_POD.get(str(field), _POD)
+    return _POD_ATTRIBUTES_KEPT.get(str(field), _POD_ATTRIBUTES)
 
 
-def forget_facts(view: object, kept: Collection[str]) -> None:
+def forget_attributes(view: object, kept: Collection[str]) -> None:
     """Remove every attribute of `view` that is not `kept`; the view computes it anew when read."""
     attributes = view.__dict__
     for name in attributes.keys() - kept:
         del attributes[name]
 
 
-_NAME = itemgetter("name")
-_TEXT = frozenset({str})
+_get_name = itemgetter("name")
+_TEXT_TYPES = frozenset({str})
 
 
 def is_host_process(raw: Mapping[str, Any]) -> bool:
@@ -180,7 +186,7 @@ class Container:
     def refresh(self, manifest: Json, field: str | int) -> None:
         """Show this container as it is in `manifest`, where edits have changed its `field`."""
         self.raw = self._with_variables(as_object(find_value(manifest, self.path)))
-        forget_facts(self, kept_by_container(field))
+        forget_attributes(self, container_attributes_kept(field))
 
     def _with_variables(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The container with the entries of its map of variables, if any, after its `env`."""
@@ -206,10 +212,10 @@ class Container:
         """The variables in `env`, each with the index of its last entry, which decides."""
         entries = self.raw.get("env")
         try:
-            names = list(map(_NAME, entries or ()))
+            names = list(map(_get_name, entries or ()))
         except (LookupError, TypeError):
             names = [None]  # not all are entries with a name
-        if _TEXT.issuperset(map(type, names)):
+        if _TEXT_TYPES.issuperset(map(type, names)):
             return dict(zip(names, range(len(names)), strict=True))
         return {as_text(entry.get("name")): index for index, entry in as_objects(entries)}
 
@@ -229,22 +235,22 @@ class Container:
         return entries
 
     @cached_property
-    def prefixes(self) -> Mapping[str, tuple[int, Mapping[str, Any]]]:
+    def env_from_by_prefix(self) -> Mapping[str, tuple[int, Mapping[str, Any]]]:
         """The last entry of `envFrom` with its index, by the prefix; those without are left out."""
         entries = as_objects(self.raw.get("envFrom"))
         return {prefix: e for e in entries if (prefix := as_text(e[1].get("prefix")))}
 
     def env_path(self, variable: str) -> Path:
         """Where the last entry of `variable` stands, which must be in `env`."""
-        return self.entry_path(self.env[variable])
+        return self.env_entry_path(self.env[variable])
 
-    def entry_path(self, index: int) -> Path:
+    def env_entry_path(self, index: int) -> Path:
         """Where the entry `index` of `env` stands."""
-        if self.is_mapped(index):
+        if self.is_in_variable_map(index):
             return (*self.path, self._variables_field, self.raw["env"][index]["name"])
         return (*self.path, "env", index)
 
-    def is_mapped(self, index: int) -> bool:
+    def is_in_variable_map(self, index: int) -> bool:
         """Whether the entry `index` of `env` stands in the map of variables."""
         return bool(self._variables_field) and index >= self.env_list_length
 
@@ -254,12 +260,12 @@ class Container:
         variables = as_object(self.raw.get(self._variables_field)) if self._variables_field else {}
         return len(self.raw.get("env") or ()) - len(variables)
 
-    def value_path(self, variable: str) -> Path:
+    def env_value_path(self, variable: str) -> Path:
         """Where the last entry of `variable`, which must be in `env`, has its literal."""
         path = self.env_path(variable)
-        return path if self.is_mapped(self.env[variable]) else (*path, "value")
+        return path if self.is_in_variable_map(self.env[variable]) else (*path, "value")
 
-    def value_of(self, variable: str) -> str | None:
+    def env_value(self, variable: str) -> str | None:
         """The literal that `variable` is set to, the last entry winning; None for any other."""
         if variable not in self.env:
             return None
@@ -315,7 +321,7 @@ class Container:
         return as_object(self.raw.get("securityContext"))
 
     @property
-    def privileged(self) -> bool:
+    def is_privileged(self) -> bool:
         """Whether `securityContext.privileged` is true."""
         return self.security_context.get("privileged") is True
 
@@ -330,7 +336,9 @@ class Container:
     @property
     def has_sys_admin(self) -> bool:
         """Whether the container toolkit takes it for privileged: CAP_SYS_ADMIN is in its set."""
-        return self.privileged or any(n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities)
+        return self.is_privileged or any(
+            n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities
+        )
 
     @cached_property
     def mounts(self) -> list[tuple[int, Mapping[str, Any]]]:

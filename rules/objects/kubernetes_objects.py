@@ -8,14 +8,14 @@ from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 
-GROUP = "resource.k8s.io"
+CLAIM_GROUP = "resource.k8s.io"
 # Kind -> the path of the claim's spec.
-CLAIM_PATHS: Mapping[str, tuple[str, ...]] = {
+CLAIM_SPEC_PATHS: Mapping[str, tuple[str, ...]] = {
     "ResourceClaim": ("spec",),
     "ResourceClaimTemplate": ("spec", "spec"),
 }
 
-_MAX_NAME = 63  # characters: the name is a label of DNS
+_MAX_NAME_CHARACTERS = 63  # characters: the name is a label of DNS
 
 
 class DeviceRequest(NamedTuple):
@@ -54,7 +54,7 @@ class DeviceSpec:
     def __init__(
         self, owner: ObjectRef, profile: Profile, raw: Mapping[str, Any], base: Path
     ) -> None:
-        steps = CLAIM_PATHS.get(owner.kind, ("spec",))
+        steps = CLAIM_SPEC_PATHS.get(owner.kind, ("spec",))
         self.object = owner
         self.profile = profile
         self.raw = raw
@@ -97,7 +97,7 @@ class DeviceClaim(DeviceSpec):
     def metadata(self) -> Mapping[str, Any]:
         """The metadata of the claim, or of every claim that is made from the template."""
         holder = self.raw
-        for step in CLAIM_PATHS[self.object.kind][:-1]:
+        for step in CLAIM_SPEC_PATHS[self.object.kind][:-1]:
             holder = as_object(holder.get(step))
         return as_object(holder.get("metadata"))
 
@@ -141,14 +141,14 @@ def _with_unique_names(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any
     """The index, a name of its own, and the fields of each entry of a list."""
     names: set[str] = set()
     for index, entry in as_objects(listed):
-        name = as_text(entry.get("name"))[:_MAX_NAME]
+        name = as_text(entry.get("name"))[:_MAX_NAME_CHARACTERS]
         if not name or name in names:
             name = f"#{index}"
         names.add(name)
         yield index, name, entry
 
 
-_JOB_SPECS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
+_JOB_SPEC_PATHS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
 
 
 class KubernetesObject:
@@ -192,7 +192,7 @@ class KubernetesObject:
     @property
     def job_spec(self) -> tuple[Path, Mapping[str, Any]] | None:
         """The path and the spec of the Job; None for other kinds, and for a part of an object."""
-        steps = _JOB_SPECS.get(self.object.kind)
+        steps = _JOB_SPEC_PATHS.get(self.object.kind)
         if steps is None or any(pod.is_partial for pod in self.pods):
             return None
         spec = self.raw
@@ -211,7 +211,7 @@ class KubernetesObject:
 
 
 # How the keys of a quota begin that limit a resource of pods.
-LIMITS, REQUESTS = "limits.", "requests."
+LIMITS_PREFIX, REQUESTS_PREFIX = "limits.", "requests."
 
 
 class Quota:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from rules.base.json_values import as_text
 
 BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
-_NAMESPACE = r"(?s)(?!.{64})[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAMESPACE_PATTERN = r"(?s)(?!.{64})[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 
 
 class ObjectRef(NamedTuple):
@@ -38,7 +38,7 @@ def object_ref(
     `generateName` serves as its name.
     """
     home = as_text(metadata.get("namespace"))
-    if home != namespace and not re.fullmatch(_NAMESPACE, home):
+    if home != namespace and not re.fullmatch(_NAMESPACE_PATTERN, home):
         home = namespace or ""
     name = as_text(metadata.get("name")) or as_text(metadata.get("generateName"))
     return ObjectRef(kind, group, home, name)

@@ -10,21 +10,21 @@ from typing import Any
 from rules.base.caching import cached_property
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value
 from rules.objects.container import (
-    GIVEN_TO_POD,
-    KEPT_BESIDE_CONTAINERS,
+    GIVEN_POD_ATTRIBUTES,
+    POD_ATTRIBUTES_KEPT_BESIDE_CONTAINERS,
     POD_SPEC,
     Container,
     PodLayout,
     Role,
-    forget_facts,
-    kept_by_pod,
+    forget_attributes,
+    pod_attributes_kept,
 )
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 
 DEFAULT_SCHEDULER = "default-scheduler"
-MIRROR = "kubernetes.io/config.mirror"
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
 class Pod:
@@ -93,7 +93,7 @@ class Pod:
             return
         self.spec, self.metadata, self.results_by_rule = spec, metadata, {}
         if not (same_metadata and edited and self.layout is POD_SPEC):
-            forget_facts(self, GIVEN_TO_POD)
+            forget_attributes(self, GIVEN_POD_ATTRIBUTES)
             return
         depth = len(self.path)
         containers = {container.path: container for container in self.containers}
@@ -101,9 +101,9 @@ class Pod:
             container = containers.get(path[: depth + 2])
             if container is not None and path[depth + 2 : depth + 3] not in ((), ("name",)):
                 container.refresh(manifest, path[depth + 2])
-                forget_facts(self, KEPT_BESIDE_CONTAINERS)
+                forget_attributes(self, POD_ATTRIBUTES_KEPT_BESIDE_CONTAINERS)
             else:
-                forget_facts(self, kept_by_pod(path[depth]))
+                forget_attributes(self, pod_attributes_kept(path[depth]))
 
     @property
     def is_complete(self) -> bool:
@@ -220,7 +220,7 @@ def set_circumstances(pod: Pod, context: Context) -> None:
         pod.is_partial = pod.layout.is_part
         return
     pod.exists = _was_read_from_a_cluster(pod)
-    pod.is_partial = context.is_patch or pod.layout.is_part or _lacks_parts(pod)
+    pod.is_partial = context.is_patch or pod.layout.is_part or _is_patch_of_pod(pod)
 
 
 def _was_read_from_a_cluster(pod: Pod) -> bool:
@@ -230,7 +230,7 @@ def _was_read_from_a_cluster(pod: Pod) -> bool:
     )
 
 
-def _lacks_parts(pod: Pod) -> bool:
+def _is_patch_of_pod(pod: Pod) -> bool:
     """Whether a container has no image, or stands for every container of another pod."""
     return pod.layout is POD_SPEC and any(
         not container.image or container.name == EVERY_CONTAINER for container in pod.containers

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     pod_requests_gpu,
@@ -14,10 +14,15 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA, Visibility, display_variable, visibility
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, Visibility, display_variable, visibility
 from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
-from rules.placement.node_affinity import REQUIRED, expressions, preferred_terms, required_terms
+from rules.placement.node_affinity import (
+    REQUIRED_AFFINITY,
+    expressions,
+    preferred_terms,
+    required_terms,
+)
 from rules.placement.tolerations import tolerates
 from rules.profile.context import Context
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint
@@ -96,11 +101,11 @@ def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
         if is_gpu_label(pod.profile, key, as_text(value)):
             yield _label_text(key, as_text(value))
-    yield from (selects_gpu_nodes(pod.profile, term) for _, term in required_terms(pod))
+    yield from (selected_gpu_label(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
 
-def selects_gpu_nodes(profile: Profile, term: Mapping[str, Any]) -> str:
+def selected_gpu_label(profile: Profile, term: Mapping[str, Any]) -> str:
     """The label by which `term` of a node affinity selects GPU nodes; empty if it does not."""
     for _, demand in expressions(term):
         if _selects_gpu(profile, demand):
@@ -124,7 +129,7 @@ def _topology_keys(pod: Pod) -> Iterator[str]:
         if spread.get("whenUnsatisfiable") != SCHEDULE_ANYWAY:
             yield as_text(spread.get("topologyKey"))
     pods = as_object(as_object(pod.spec.get("affinity")).get("podAffinity"))
-    for _, term in as_objects(pods.get(REQUIRED)):
+    for _, term in as_objects(pods.get(REQUIRED_AFFINITY)):
         yield as_text(term.get("topologyKey"))
 
 
@@ -133,13 +138,13 @@ def is_for_gpus(pod: Pod) -> bool:
     return pod_requests_gpu(pod) or targets_gpu_nodes(pod)
 
 
-def hint_of_gpu_nodes(pod: Pod) -> str:
+def hinted_gpu_key(pod: Pod) -> str:
     """The key of a preferred label or of a tolerated taint of GPU nodes; empty if there is none.
 
     The pod may also run elsewhere. A toleration of every taint is no hint: node agents have it.
     """
     for term in preferred_terms(pod):
-        if key := selects_gpu_nodes(pod.profile, term):
+        if key := selected_gpu_label(pod.profile, term):
             return key
     for _, toleration in pod.tolerations:
         key = as_text(toleration.get("key"))
@@ -179,7 +184,7 @@ def placement_skip_reason(pod: Pod) -> str | None:
     """
     if reason := scheduler_skip_reason(pod):
         return reason
-    if pod.is_daemon or _pinned_by_daemon_set(pod):
+    if pod.is_daemon or _is_pinned_by_daemon_set(pod):
         return "a DaemonSet chooses its node"
     if pod.spec.get("schedulingGates"):
         return "a scheduling gate holds it"
@@ -194,20 +199,20 @@ def scheduler_skip_reason(pod: Pod) -> str | None:
     A scheduler places the pods of DaemonSets too. A pod that a scheduling gate holds must name its
     scheduler now: the name cannot change later.
     """
-    if has_placement_elsewhere(pod):
+    if may_be_placed_elsewhere(pod):
         return "its placement may be elsewhere"
     if pod.spec.get("nodeName"):
         return "it names its node"
     return None
 
 
-def has_placement_elsewhere(pod: Pod) -> bool:
+def may_be_placed_elsewhere(pod: Pod) -> bool:
     """Whether another object, or another part of it, may say where the pod runs."""
     is_custom = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
     return is_custom or pod.is_partial
 
 
-def _pinned_by_daemon_set(pod: Pod) -> bool:
+def _is_pinned_by_daemon_set(pod: Pod) -> bool:
     return any(
         field.get("key") == "metadata.name"
         for _, term in required_terms(pod)
@@ -215,18 +220,24 @@ def _pinned_by_daemon_set(pod: Pod) -> bool:
     )
 
 
-GPU, ACCELERATOR = "GPU", "accelerator"
+GPU_WORD, ACCELERATOR_WORD = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 # Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
 OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
-DRIVER_VARIABLES = (
+DRIVER_VARIABLE_PREFIXES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
-    *("NVIDIA_IMEX_CHANNELS", NVIDIA, "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_MPS_"),
+    *(
+        "NVIDIA_IMEX_CHANNELS",
+        NVIDIA_VISIBLE_DEVICES,
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_",
+        "CUDA_MPS_",
+    ),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_CACHE_"),
 )
-OTHER_VARIABLES = ("NVIDIA_", "CUDA_")
+OTHER_VARIABLE_PREFIXES = ("NVIDIA_", "CUDA_")
 # The values of CUDA_VISIBLE_DEVICES by which programs hide all GPUs.
-NO_DEVICES = ("", "-1", "NoDevFiles")
+VALUES_HIDING_GPUS = ("", "-1", "NoDevFiles")
 
 
 class Evidence(NamedTuple):
@@ -238,7 +249,7 @@ class Evidence(NamedTuple):
     """
 
     pod: str
-    devices: str = GPU
+    devices: str = GPU_WORD
     is_certain: bool = True
 
 
@@ -249,7 +260,9 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     if label := gpu_node_label(pod):
         yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
     yield from (
-        _signs_of_agents(pod, context) if is_made_by_daemon_set(pod, context) else _signs(pod)
+        _signs_of_agents(pod, context)
+        if is_made_by_daemon_set(pod, context)
+        else _signs_of_gpus(pod)
     )
 
 
@@ -261,22 +274,24 @@ def _request_evidence(pod: Pod) -> Evidence:
         return Evidence("a pod that asks for a part of a GPU")
     resource = pod.profile.resource(name)
     is_gpu = "gpu" in name or (resource is not None and resource.vendor in GPU_MAKERS)
-    return Evidence(f"a pod that asks for {display(name)}", GPU if is_gpu else ACCELERATOR)
+    return Evidence(
+        f"a pod that asks for {display(name)}", GPU_WORD if is_gpu else ACCELERATOR_WORD
+    )
 
 
-def _signs(pod: Pod) -> Iterator[Evidence]:
+def _signs_of_gpus(pod: Pod) -> Iterator[Evidence]:
     if uses_gpu_runtime(pod):
         name = pod.spec["runtimeClassName"]
         yield Evidence(f"a pod with the runtime class {display(name)}", _device_word(name))
     for container in pod.containers:
         if is_cuda_image(container.image):
             yield Evidence(f"a pod with the image {display(container.image)}, which uses CUDA")
-    if variable := _visible_variable(pod, DRIVER_VARIABLES):
+    if variable := _visible_variable(pod, DRIVER_VARIABLE_PREFIXES):
         yield Evidence(f"a pod with the variable {variable}")
-    if key := hint_of_gpu_nodes(pod):
+    if key := hinted_gpu_key(pod):
         where = f"a pod that prefers or tolerates nodes with {display(key)}"
         yield Evidence(where, _device_word(key), is_certain=False)
-    if variable := _visible_variable(pod, OTHER_VARIABLES):
+    if variable := _visible_variable(pod, OTHER_VARIABLE_PREFIXES):
         yield Evidence(f"a pod with the variable {variable}", is_certain=False)
 
 
@@ -293,8 +308,8 @@ def _device_word(name: str) -> str:
     from rules.profile.platforms.cards import find_card  # noqa: PLC0415  # rarely needed
 
     if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) or find_card(name):
-        return GPU
-    return ACCELERATOR
+        return GPU_WORD
+    return ACCELERATOR_WORD
 
 
 def excludes_nvidia(pod: Pod) -> bool:
@@ -318,6 +333,8 @@ def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
 
 
 def _hides_gpus(container: Container, variable: str) -> bool:
-    if variable == NVIDIA:
+    if variable == NVIDIA_VISIBLE_DEVICES:
         return visibility(container) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
-    return variable == "CUDA_VISIBLE_DEVICES" and container.value_of(variable) in NO_DEVICES
+    return (
+        variable == "CUDA_VISIBLE_DEVICES" and container.env_value(variable) in VALUES_HIDING_GPUS
+    )

@@ -9,8 +9,8 @@ from rules.base.cel import (
     Identifier,
     Index,
     Literal,
-    NotReadError,
     Select,
+    UnsupportedCelError,
     parse_cel,
 )
 from rules.base.quantity import Quantity, parse
@@ -29,7 +29,7 @@ def least_memory(expression: str) -> tuple[str, int]:
     """
     try:
         tree = parse_cel(expression)
-    except (CelSyntaxError, NotReadError):
+    except (CelSyntaxError, UnsupportedCelError):
         return "", 0
     return max(_amounts(tree), key=lambda found: found[1], default=("", 0))
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base import traits
 from rules.base.json_values import Path, as_object, as_objects, as_text
-from rules.base.words import has_placeholder, matches_any
+from rules.base.text_matching import has_placeholder, matches_any
 from rules.inventory.inventory import NodeSurvey
 from rules.objects.pod import Pod
 from rules.profile.profile import NodeAffinity
 
-REQUIRED = traits.REQUIRED
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED_AFFINITY = traits.REQUIRED_AFFINITY
+PREFERRED_AFFINITY = "preferredDuringSchedulingIgnoredDuringExecution"
 NODE_AFFINITY: Path = ("affinity", "nodeAffinity")
 # The label by which a platform marks nodes that it may take back at any time, and its values:
 # cloud.google.com/kubernetes-engine/docs/concepts/spot-vms,
@@ -39,13 +39,16 @@ def node_affinity(pod: Pod) -> Mapping[str, Any]:
     return as_object(affinity.get("nodeAffinity")) if isinstance(affinity, dict) else _NO_AFFINITY
 
 
-def is_writable(pod: Pod) -> bool:
+def has_writable_affinity(pod: Pod) -> bool:
     """Whether every object and list of the node affinity that an edit may change has its type."""
     affinity = pod.spec.get("affinity")
     if affinity is None:
         return True
     node = as_object(affinity).get("nodeAffinity")
-    required, preferred = as_object(node).get(REQUIRED), as_object(node).get(PREFERRED)
+    required, preferred = (
+        as_object(node).get(REQUIRED_AFFINITY),
+        as_object(node).get(PREFERRED_AFFINITY),
+    )
     terms = as_object(required).get("nodeSelectorTerms")
     inner = [term.get("matchExpressions") for _, term in as_objects(terms)]
     objects, lists = (affinity, node, required), (preferred, terms, *inner)
@@ -56,17 +59,17 @@ def is_writable(pod: Pod) -> bool:
 
 def required_terms(pod: Pod) -> list[tuple[Path, Mapping[str, Any]]]:
     """The terms of the required node affinity with their paths. A node must match one of them."""
-    required = node_affinity(pod).get(REQUIRED)
+    required = node_affinity(pod).get(REQUIRED_AFFINITY)
     if required is None:
         return []
     terms = as_object(required).get("nodeSelectorTerms")
-    base = (*pod.path, *NODE_AFFINITY, REQUIRED, "nodeSelectorTerms")
+    base = (*pod.path, *NODE_AFFINITY, REQUIRED_AFFINITY, "nodeSelectorTerms")
     return [((*base, index), term) for index, term in as_objects(terms)]
 
 
 def preferred_terms(pod: Pod) -> list[Mapping[str, Any]]:
     """The terms of the preferred node affinity."""
-    preferred = as_objects(node_affinity(pod).get(PREFERRED))
+    preferred = as_objects(node_affinity(pod).get(PREFERRED_AFFINITY))
     return [as_object(choice.get("preference")) for _, choice in preferred]
 
 
@@ -75,7 +78,7 @@ def expressions(term: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     return as_objects(term.get("matchExpressions"))
 
 
-def is_empty(term: Mapping[str, Any]) -> bool:
+def is_empty_term(term: Mapping[str, Any]) -> bool:
     """Whether `term` has neither expressions nor fields. Such a term matches no node."""
     return not term.get("matchExpressions") and not term.get("matchFields")
 
@@ -92,7 +95,7 @@ def selector_expressions(pod: Pod) -> list[dict[str, Any]]:
     return [{"key": k, "operator": "In", "values": [v]} for k, v in pod.node_selector.items()]
 
 
-def implies(demand: Mapping[str, Any], affinity: NodeAffinity) -> bool:
+def implies_affinity(demand: Mapping[str, Any], affinity: NodeAffinity) -> bool:
     """Whether a node that meets `demand` has the label of `affinity` with one of its values.
 
     A placeholder may become one of them.
@@ -159,7 +162,7 @@ def spot_label(pod: Pod) -> str:
     """
     if label := _spot_label(selector_expressions(pod)):
         return label
-    terms = [term for _, term in required_terms(pod) if not is_empty(term)]
+    terms = [term for _, term in required_terms(pod) if not is_empty_term(term)]
     labels = [_spot_label(demand for _, demand in expressions(term)) for term in terms]
     return labels[0] if labels and all(labels) else ""
 
@@ -182,8 +185,8 @@ def _demands_spot(demand: Mapping[str, Any]) -> bool:
 # nobody knows, such as a label that the inventory does not keep, counts as met.
 
 # More than any pod needs: what has more is not compared, so that the comparison stays fast.
-MOST_EXPRESSIONS, MOST_VALUES = 50, 500
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+MAX_EXPRESSIONS, MAX_VALUES = 50, 500
+_INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 Labels: TypeAlias = Mapping[str, str]
 
@@ -197,10 +200,10 @@ class Demand(NamedTuple):
 
     def is_met(self, labels: Labels) -> bool:
         """Whether a node with these labels meets it."""
-        return _OPERATORS[self.operator](labels.get(self.key), self.values)
+        return _MATCH_BY_OPERATOR[self.operator](labels.get(self.key), self.values)
 
 
-class Selection(NamedTuple):
+class NodeSelection(NamedTuple):
     """What a pod demands of its node: everything in `always`, and in one of `alternatives`.
 
     These are the node selector, and the terms of the required node affinity, if it has any.
@@ -216,46 +219,51 @@ class Selection(NamedTuple):
         return not self.alternatives or any(_all_met(a, labels) for a in self.alternatives)
 
 
-def selection(pod: Pod, survey: NodeSurvey) -> Selection | None:
+def node_selection(pod: Pod, survey: NodeSurvey) -> NodeSelection | None:
     """What the pod demands of the labels that `survey` keeps; None if it demands too much."""
     kept = tuple(survey.labels)
     selector = selector_expressions(pod)
-    terms = [[e for _, e in expressions(t)] for _, t in required_terms(pod) if not is_empty(t)]
+    terms = [[e for _, e in expressions(t)] for _, t in required_terms(pod) if not is_empty_term(t)]
     everything = [*selector, *(e for term in terms for e in term)]
     values = sum(len(e["values"]) for e in everything if isinstance(e.get("values"), list))
-    if len(everything) > MOST_EXPRESSIONS or values > MOST_VALUES:
+    if len(everything) > MAX_EXPRESSIONS or values > MAX_VALUES:
         return None
-    return Selection(_known_demands(selector, kept), [_known_demands(term, kept) for term in terms])
+    return NodeSelection(
+        _demands_on_known_labels(selector, kept),
+        [_demands_on_known_labels(term, kept) for term in terms],
+    )
 
 
 def _all_met(demands: Sequence[Demand], labels: Labels) -> bool:
     return all(demand.is_met(labels) for demand in demands)
 
 
-def _known_demands(listed: Sequence[Mapping[str, Any]], kept: tuple[str, ...]) -> list[Demand]:
+def _demands_on_known_labels(
+    listed: Sequence[Mapping[str, Any]], kept: tuple[str, ...]
+) -> list[Demand]:
     found = []
     for expression in listed:
         key, operator = as_text(expression.get("key")), as_text(expression.get("operator"))
         values = expression_values(expression)
         is_known = matches_any(kept, key) and not has_placeholder(key)
-        if is_known and values is not None and operator in _OPERATORS:
+        if is_known and values is not None and operator in _MATCH_BY_OPERATOR:
             found.append(Demand(key, operator, frozenset(values)))
     return found
 
 
-def _compare(value: str | None, values: frozenset[str], sign: int) -> bool:
+def _is_number_beyond(value: str | None, values: frozenset[str], sign: int) -> bool:
     """Whether `value` is greater than the one of `values`, or less if `sign` is negative."""
     texts = (value or "", *values)
-    if len(texts) != 2 or not all(map(_INTEGER.fullmatch, texts)):  # noqa: PLR2004
+    if len(texts) != 2 or not all(map(_INTEGER_PATTERN.fullmatch, texts)):  # noqa: PLR2004
         return False
     return sign * int(texts[0]) > sign * int(texts[1])
 
 
-_OPERATORS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
+_MATCH_BY_OPERATOR: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
     "In": lambda value, values: value in values,
     "NotIn": lambda value, values: value not in values,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, values: _compare(value, values, 1),
-    "Lt": lambda value, values: _compare(value, values, -1),
+    "Gt": lambda value, values: _is_number_beyond(value, values, 1),
+    "Lt": lambda value, values: _is_number_beyond(value, values, -1),
 }

@@ -5,23 +5,28 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
 from rules.base.quantity import Quantity, parse
+from rules.base.text_matching import has_few_typos, has_placeholder, matches, nearest_word
 from rules.base.traits import NATIVE_TAINT_PREFIX
-from rules.base.words import has_placeholder, matches, nearest_word, within_slips
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
-from rules.placement.node_affinity import expression_values, expressions, is_empty, required_terms
+from rules.placement.node_affinity import (
+    expression_values,
+    expressions,
+    is_empty_term,
+    required_terms,
+)
 from rules.profile.profile import Profile
 from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 
 # AWS writes NO_SCHEDULE.
 _SEPARATORS = str.maketrans("", "", "-_ ")
-_REPELS = frozenset({"noschedule", "noexecute"})
+_REPELLING_EFFECTS = frozenset({"noschedule", "noexecute"})
 # How the keys of taints begin that a controller removes again, or sets before it removes the node:
 # kubernetes/cloud-provider api/well_known_taints.go, kubernetes/autoscaler
 # cluster-autoscaler/utils/taints/taints.go, kubernetes-sigs/karpenter pkg/apis/v1/taints.go,
 # kubernetes-sigs/cluster-api NodeUninitializedTaint,
 # docs.cilium.io/en/stable/installation/taints
-_PASSING_TAINTS = (
+_TEMPORARY_TAINT_PREFIXES = (
     NATIVE_TAINT_PREFIX,
     "node.cloudprovider.kubernetes.io/",
     "ToBeDeletedByClusterAutoscaler",
@@ -30,7 +35,7 @@ _PASSING_TAINTS = (
     "node.cluster.x-k8s.io/uninitialized",
     "node.cilium.io/agent-not-ready",
 )
-_LABELS, _CPU_POLICY = "node-labels", "cpu-manager-policy"
+_LABELS_ARGUMENT, _CPU_POLICY_ARGUMENT = "node-labels", "cpu-manager-policy"
 
 
 class NodeLabel(NamedTuple):
@@ -64,7 +69,7 @@ class NodeTaint(NamedTuple):
         Its effect is NoSchedule or NoExecute, however it is spelt, and no controller removes it.
         """
         spelt = self.effect.translate(_SEPARATORS).lower()
-        return spelt in _REPELS and not self.key.startswith(_PASSING_TAINTS)
+        return spelt in _REPELLING_EFFECTS and not self.key.startswith(_TEMPORARY_TAINT_PREFIXES)
 
 
 class NodeSettings(NamedTuple):
@@ -90,10 +95,10 @@ class NodeSettings(NamedTuple):
 def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
     """What `subject` sets for each node that it describes, in the order of the manifest."""
     for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
-        for place, raw in _values_at(subject.raw, fields.place):
+        for place, raw in _values_at(subject.raw, fields.base_path):
             path = (*subject.path, *place)
-            arguments = list(_arguments(raw, fields, path))
-            pool = as_text(as_object(raw).get("name")) if "*" in fields.place else ""
+            arguments = list(_kubelet_arguments(raw, fields, path))
+            pool = as_text(as_object(raw).get("name")) if "*" in fields.base_path else ""
             labels = [
                 label._replace(pool=pool)
                 for label in (*_labels(raw, fields, path), *_labels_in_arguments(arguments))
@@ -103,7 +108,7 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
                 for pattern in fields.cpu_policies
                 for rest, value in _values_at(raw, pattern)
             ]
-            policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY]
+            policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY_ARGUMENT]
             taints_path = (*path, *fields.taints) if fields.taints else ()
             taints = [*_taints(find_value(raw, fields.taints), taints_path)] if taints_path else []
             yield NodeSettings(pool, labels, policies, taints, taints_path)
@@ -154,7 +159,7 @@ def _labels(raw: Any, fields: NodeFields, path: Path) -> Iterator[NodeLabel]:
             yield NodeLabel((*path, *place, "value"), name, as_text(label.get("value")))
 
 
-def _arguments(raw: Any, fields: NodeFields, path: Path) -> Iterator[tuple[Path, str, str]]:
+def _kubelet_arguments(raw: Any, fields: NodeFields, path: Path) -> Iterator[tuple[Path, str, str]]:
     """The path, the name and the value of each argument of the kubelet."""
     for place, arguments in _values_at(raw, fields.arguments) if fields.arguments else ():
         if isinstance(arguments, list):
@@ -169,7 +174,7 @@ def _arguments(raw: Any, fields: NodeFields, path: Path) -> Iterator[tuple[Path,
 def _labels_in_arguments(arguments: list[tuple[Path, str, str]]) -> Iterator[NodeLabel]:
     """The labels in the argument `node-labels`, which are written `name=value,name=value`."""
     for path, argument, text in arguments:
-        for part in text.split(",") if argument == _LABELS else ():
+        for part in text.split(",") if argument == _LABELS_ARGUMENT else ():
             name, equals, value = part.strip().partition("=")
             if equals:
                 yield NodeLabel(path, name, value)
@@ -191,11 +196,11 @@ def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple
     return next((modes[known] for known in modes if "*" in known and matches(known, value)), None)
 
 
-def advice_on_unknown(modes: Mapping[str, tuple[str, ...]], value: str) -> str | None:
+def advice_on_unknown_value(modes: Mapping[str, tuple[str, ...]], value: str) -> str | None:
     """What to write instead of `value` of one label; None if it is known, or a placeholder."""
     if offered_resources(modes, value) is not None or has_placeholder(value):
         return None
-    known = stated_values(modes)
+    known = values_without_wildcard(modes)
     right = nearest_word(value, known)
     return f"write {right}" if right else f"write one of {', '.join(known)}"
 
@@ -207,7 +212,7 @@ def misspelt_mode_label(profile: Profile, name: str) -> str | None:
     """
     if name in profile.node_modes or has_placeholder(name):
         return None
-    return next((label for label in profile.node_modes if within_slips(1, name, label)), None)
+    return next((label for label in profile.node_modes if has_few_typos(1, name, label)), None)
 
 
 def selected_labels(pod: Pod) -> Iterator[tuple[Path, str]]:
@@ -220,7 +225,7 @@ def selected_labels(pod: Pod) -> Iterator[tuple[Path, str]]:
                 yield (*path, "matchExpressions", index, "key"), as_text(expression.get("key"))
 
 
-def stated_values(modes: Iterable[str]) -> list[str]:
+def values_without_wildcard(modes: Iterable[str]) -> list[str]:
     """The values of one label that a user can write: those without a `*`."""
     return [value for value in modes if "*" not in value]
 
@@ -257,19 +262,19 @@ def allowed_values(pod: Pod, label: str) -> set[str] | None:
     selected = pod.node_selector.get(label)
     known = isinstance(selected, str) and not has_placeholder(selected)
     by_selector = {as_text(selected)} if known else None
-    terms = [term for _, term in required_terms(pod) if not is_empty(term)]
+    terms = [term for _, term in required_terms(pod) if not is_empty_term(term)]
     if not terms:
         return by_selector
     allowed: set[str] = set()
     for term in terms:
-        values = _allowed_in(term, label, by_selector)
+        values = _values_allowed_in_term(term, label, by_selector)
         if values is None:
             return None
         allowed |= values
     return allowed
 
 
-def _allowed_in(
+def _values_allowed_in_term(
     term: Mapping[str, Any], label: str, by_selector: set[str] | None
 ) -> set[str] | None:
     allowed, refused = by_selector, set()
@@ -290,7 +295,7 @@ def resources_of_node(node: KubernetesObject) -> Mapping[str, Any]:
     return as_object(status.get("allocatable")) or as_object(status.get("capacity"))
 
 
-def amount_of(offered: Mapping[str, Any], name: str) -> int | None:
+def offered_amount(offered: Mapping[str, Any], name: str) -> int | None:
     """How much there is of the resource, None if that cannot be read; 0 if it is not offered."""
     if name not in offered:
         return 0
@@ -301,17 +306,17 @@ def amount_of(offered: Mapping[str, Any], name: str) -> int | None:
 # Labels and resources of ACK's nodes, as far as code says more than a profile's table.
 
 # https://www.alibabacloud.com/help/doc-detail/191140.html
-MODE = "ack.node.gpu.schedule"
-PLACEMENT = "ack.node.gpu.placement"
+MODE_LABEL = "ack.node.gpu.schedule"
+PLACEMENT_LABEL = "ack.node.gpu.placement"
 SHARING_MODES = ("cgpu", "core_mem", "share", "mps")
 # The modes that need the kernel module cGPU, which runs on ECS instances only.
 CGPU_MODES = ("cgpu", "core_mem")
 # What nodes with shared cards offer: the memory of their cards in GiB or MiB, computing power in
-# percent of a card, and the number of cards. CARDS is also a label of pods: over how many cards
+# percent of a card, and the number of cards. GPU_COUNT is also a label of pods: over how many cards
 # their memory is spread.
 GPU_MEM = "aliyun.com/gpu-mem"
 GPU_CORE = "aliyun.com/gpu-core.percentage"
-CARDS = "aliyun.com/gpu-count"
+GPU_COUNT = "aliyun.com/gpu-count"
 # Where a node has its region, the version of NVIDIA's driver and the model of its cards.
 REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "ack.aliyun.com/nvidia-driver-version")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rules.base.json_values import Json, as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
-from rules.base.words import has_placeholder
+from rules.base.text_matching import has_placeholder
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of, object_ref
 from rules.objects.pod import Pod
-from rules.placement.node_affinity import REQUIRED
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, MODE, allowed_values
+from rules.placement.node_affinity import REQUIRED_AFFINITY
+from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM, MODE_LABEL, allowed_values
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import POD_TEMPLATE_PATHS
 
@@ -30,11 +30,11 @@ _MEMORY_LABELS = (
     "aliyun.accelerator/nvidia_mem",
     "karpenter.k8s.aws/instance-gpu-memory",
 )
-_IN_MEBIBYTES = r"([1-9][0-9]{0,7})(?:MiB)?"
+_MEBIBYTES_PATTERN = r"([1-9][0-9]{0,7})(?:MiB)?"
 
-_MOST_DIGITS = 4
+_MAX_DIGITS = 4
 
-MEBIBYTES = {"GiB": 1024, "MiB": 1}
+MEBIBYTES_BY_UNIT = {"GiB": 1024, "MiB": 1}
 """How many MiB one is of a resource, by the unit that a profile gives for it."""
 
 
@@ -44,8 +44,8 @@ class CardMemory(NamedTuple):
     In MiB, and never less than a device plugin counts. `cards` names the cards for messages.
     """
 
-    smallest: int
-    largest: int
+    smallest_mebibytes: int
+    largest_mebibytes: int
     cards: str
 
 
@@ -64,12 +64,12 @@ def card_memory_of_node(labels: Mapping[str, str]) -> CardMemory | None:
 
 def cards_of_share(pod: Pod) -> int:
     """Over how many cards ACK's scheduler spreads the memory of the pod, by its label."""
-    text = as_text(pod.labels.get(CARDS))
-    is_count = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    text = as_text(pod.labels.get(GPU_COUNT))
+    is_count = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
     return max(int(text), 1) if is_count else 1
 
 
-_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # Labels whose value is the number of devices: GPU feature discovery, Karpenter, and GKE.
 _COUNT_LABELS = (
     "nvidia.com/gpu.count",
@@ -85,7 +85,7 @@ class DeviceCount(NamedTuple):
     `label` says so, as `key: value`.
     """
 
-    largest: int
+    max_devices: int
     label: str
 
 
@@ -96,11 +96,11 @@ def selected_device_count(pod: Pod) -> DeviceCount | None:
     """
     if selects_shared_cards(pod) or selects_mig_cards(pod):
         return None
-    for label in (*_COUNT_LABELS, *_TYPE_LABELS):
+    for label in (*_COUNT_LABELS, *_INSTANCE_TYPE_LABELS):
         values = allowed_values(pod, label)
         if not values:
             continue
-        counts = [(_count(label, value), value) for value in sorted(values)]
+        counts = [(_device_count(label, value), value) for value in sorted(values)]
         known = [(count, value) for count, value in counts if count is not None]
         if len(known) == len(counts):
             largest, value = max(known)
@@ -108,72 +108,72 @@ def selected_device_count(pod: Pod) -> DeviceCount | None:
     return None
 
 
-def _count(label: str, value: str) -> int | None:
-    if label in _TYPE_LABELS:
-        from rules.profile.platforms.instance_types import accelerators_of  # noqa: PLC0415  # rare
+def _device_count(label: str, value: str) -> int | None:
+    if label in _INSTANCE_TYPE_LABELS:
+        from rules.profile.platforms.instance_types import accelerator_count_of  # noqa: PLC0415  # rare
 
-        return accelerators_of(value)
+        return accelerator_count_of(value)
     return int(value) if re.fullmatch("[1-9][0-9]{0,3}", value) else None
 
 
 def _card_memory(values_of: Callable[[str], Collection[str] | None]) -> CardMemory | None:
     for label in _MEMORY_LABELS:
         if values := values_of(label):
-            amounts = [re.fullmatch(_IN_MEBIBYTES, value) for value in values]
+            amounts = [re.fullmatch(_MEBIBYTES_PATTERN, value) for value in values]
             known = [int(amount[1]) for amount in amounts if amount]
             if len(known) == len(values):
                 return CardMemory(
-                    min(known), max(known), f"a card with {label}: {_alternatives(values)}"
+                    min(known), max(known), f"a card with {label}: {_joined_with_or(values)}"
                 )
     for label in _MODEL_LABELS:
         if values := values_of(label):
-            from rules.profile.platforms.cards import memory_sizes  # noqa: PLC0415  # rarely needed
+            from rules.profile.platforms.cards import memory_sizes_gb  # noqa: PLC0415  # rarely needed
 
-            sizes = [memory_sizes(value) for value in values]
+            sizes = [memory_sizes_gb(value) for value in values]
             if all(sizes):
                 sizes_in_mib = [size * 1024 for known in sizes for size in known]
-                return CardMemory(min(sizes_in_mib), max(sizes_in_mib), _alternatives(values))
+                return CardMemory(min(sizes_in_mib), max(sizes_in_mib), _joined_with_or(values))
     return None
 
 
-def _alternatives(values: Iterable[str]) -> str:
+def _joined_with_or(values: Iterable[str]) -> str:
     return " or ".join(sorted(values))
 
 
 GKE_PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
-_PRODUCT = "nvidia.com/gpu.product"
-_STRATEGIES = frozenset({"time-slicing", "time-sharing", "mps"})
+_PRODUCT_LABEL = "nvidia.com/gpu.product"
+_SHARING_STRATEGIES = frozenset({"time-slicing", "time-sharing", "mps"})
 
 
 def _is_strategy(value: str) -> bool:
     # GKE's page writes the values of nodes that auto-provisioning makes in upper case, with `_`.
-    return value.lower().replace("_", "-") in _STRATEGIES
+    return value.lower().replace("_", "-") in _SHARING_STRATEGIES
 
 
 # https://github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery: the product of shared
 # cards ends with -SHARED, and that of MIG devices has their profile after -MIG-.
-_SHARED: Mapping[str, Callable[[str], bool]] = {
+_SHARED_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
     "nvidia.com/gpu.sharing-strategy": _is_strategy,
     "cloud.google.com/gke-gpu-sharing-strategy": _is_strategy,
-    _PRODUCT: lambda value: value.endswith("-SHARED"),
+    _PRODUCT_LABEL: lambda value: value.endswith("-SHARED"),
 }
-_MIG: Mapping[str, Callable[[str], bool]] = {
+_MIG_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
     GKE_PARTITION_SIZE: bool,
-    _PRODUCT: lambda value: "-MIG-" in value and not value.endswith("-SHARED"),
+    _PRODUCT_LABEL: lambda value: "-MIG-" in value and not value.endswith("-SHARED"),
 }
 
 
 def selects_shared_cards(pod: Pod) -> bool:
     """Whether all nodes that `pod` may run on let several containers share a card."""
-    return _selects(pod, _SHARED)
+    return _selects_by_labels(pod, _SHARED_CARD_TESTS)
 
 
 def selects_mig_cards(pod: Pod) -> bool:
     """Whether all nodes that `pod` may run on offer MIG devices as `nvidia.com/gpu`."""
-    return _selects(pod, _MIG)
+    return _selects_by_labels(pod, _MIG_CARD_TESTS)
 
 
-def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
+def _selects_by_labels(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
     if not (pod.node_selector or pod.spec.get("affinity")):
         return False
     for label, divides in labels.items():
@@ -191,26 +191,26 @@ def _selects(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
 if TYPE_CHECKING:
     from rules.inventory.builder import InventoryBuilder
 
-NODE_POOLS = ("alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id")
-_MOST_LABELS = 20
-_MAX_VALUE = 63  # characters of the value of a label
+NODE_POOL_LABELS = ("alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id")
+_MAX_LABELS = 20
+_MAX_VALUE_CHARACTERS = 63  # characters of the value of a label
 
 
-def share_pool(spec: Mapping[str, Any]) -> str:
+def labels_of_share_pool(spec: Mapping[str, Any]) -> str:
     """The labels of the nodes that a pod with a share requires; empty if it names no pool.
 
     `spec` is the pod's.
     """
     selector = as_object(spec.get("nodeSelector"))
     affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
-    if len(selector) > _MOST_LABELS or REQUIRED in affinity:
+    if len(selector) > _MAX_LABELS or REQUIRED_AFFINITY in affinity:
         return ""
-    if selector.get(MODE, "core_mem") != "core_mem":
+    if selector.get(MODE_LABEL, "core_mem") != "core_mem":
         return ""
-    if MODE not in selector and selector.keys().isdisjoint(NODE_POOLS):
+    if MODE_LABEL not in selector and selector.keys().isdisjoint(NODE_POOL_LABELS):
         return ""
     values = [as_text(value) for value in selector.values()]
-    if any(len(value) > _MAX_VALUE or has_placeholder(value) for value in values):
+    if any(len(value) > _MAX_VALUE_CHARACTERS or has_placeholder(value) for value in values):
         return ""
     return ", ".join(sorted(f"{key}: {as_text(value)}" for key, value in selector.items()))
 
@@ -226,7 +226,9 @@ def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
     return False
 
 
-def add_shares(builder: "InventoryBuilder", manifest: Json, namespace: str | None) -> None:
+def add_shares_to_inventory(
+    builder: "InventoryBuilder", manifest: Json, namespace: str | None
+) -> None:
     """Add the pods and built-in workloads in `manifest` that share cards of a known pool.
 
     `namespace` is where objects go that name none, if that is known.
@@ -241,6 +243,6 @@ def add_shares(builder: "InventoryBuilder", manifest: Json, namespace: str | Non
         for key in POD_TEMPLATE_PATHS[kind]:
             template = as_object(template.get(str(key)))
         spec = as_object(template.get("spec"))
-        if requests_share(spec, GPU_MEM) and (pool := share_pool(spec)):
+        if requests_share(spec, GPU_MEM) and (pool := labels_of_share_pool(spec)):
             owner = str(object_ref(kind, group, metadata, namespace))
             builder.shares.add(pool, owner, has_power=requests_share(spec, GPU_CORE))

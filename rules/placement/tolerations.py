@@ -9,7 +9,7 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
-from rules.base.words import has_placeholder, matches_any, within_slips
+from rules.base.text_matching import has_few_typos, has_placeholder, matches_any
 from rules.finding import Finding, Findings
 from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
@@ -17,8 +17,8 @@ from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Taint
 
-_NO_LETTERS = r"[^a-z0-9]+"
-_INTEGER = r"[+-]?[0-9]{1,19}"
+_SEPARATORS_PATTERN = r"[^a-z0-9]+"
+_INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
@@ -42,7 +42,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
     tolerated = "" if value is None else str(value)
     if operator == "Equal":
         return taint.value is None or tolerated == taint.value or has_placeholder(tolerated)
-    return _compare_integers(operator, taint.value, tolerated)
+    return _integer_comparison_holds(operator, taint.value, tolerated)
 
 
 def is_tolerated(pod: Pod, taint: Taint) -> bool:
@@ -53,17 +53,17 @@ def is_tolerated(pod: Pod, taint: Taint) -> bool:
     return False
 
 
-def _compare_integers(operator: str, tainted: str | None, own: str) -> bool:
-    if operator not in {"Lt", "Gt"} or not re.fullmatch(_INTEGER, own):
+def _integer_comparison_holds(operator: str, tainted: str | None, own: str) -> bool:
+    if operator not in {"Lt", "Gt"} or not re.fullmatch(_INTEGER_PATTERN, own):
         return False
     if tainted is None:
         return True
-    if not re.fullmatch(_INTEGER, tainted):
+    if not re.fullmatch(_INTEGER_PATTERN, tainted):
         return False
     return int(tainted) < int(own) if operator == "Lt" else int(tainted) > int(own)
 
 
-def agent_findings(
+def findings_of_untolerated_taints(
     workload: KubernetesObject, words: frozenset[str], agent: str, effect: str
 ) -> Findings:
     """Each taint of the GPU nodes of a maker that an agent of these nodes does not tolerate.
@@ -99,17 +99,17 @@ def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:
     return [untolerated[identity] for identity in sorted(untolerated)]
 
 
-def near_miss_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]] | None:
+def misspelt_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]] | None:
     """The toleration that was meant for `taint`, with its index; None if there is none.
 
     The caller has checked that no toleration tolerates `taint`. The one that was meant for it
     has the taint's key, or one that differs only in case, punctuation, an `s` at the end of a word,
     or a missing `.com`.
     """
-    wanted = _words(taint.key)
+    wanted = _words_of_key(taint.key)
     for index, toleration in pod.tolerations:
         key = as_text(toleration.get("key"))
-        if key and (key == taint.key or _words(key) == wanted):
+        if key and (key == taint.key or _words_of_key(key) == wanted):
             return index, toleration
     return None
 
@@ -122,14 +122,16 @@ def misspelt_taint(profile: Profile, key: str) -> Taint | None:
     if "/" not in key or any(taint.key == key for taint in profile.taints):
         return None
     near = (
-        t for t in profile.taints if _words(t.key) == _words(key) or within_slips(1, key, t.key)
+        t
+        for t in profile.taints
+        if _words_of_key(t.key) == _words_of_key(key) or has_few_typos(1, key, t.key)
     )
     return next(near, None)
 
 
 @cached_by_text
-def _words(key: str) -> list[str]:
-    words = re.split(_NO_LETTERS, key.lower())
+def _words_of_key(key: str) -> list[str]:
+    words = re.split(_SEPARATORS_PATTERN, key.lower())
     return [word.removesuffix("s") for word in words if word not in {"", "com"}]
 
 

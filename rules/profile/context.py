@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.profile.profile import Profile
 
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
@@ -30,7 +30,7 @@ class Context(NamedTuple):
     profile: Profile = Profile("none")
     options: Mapping[str, Any] = NO_OPTIONS
     is_patch: bool = False
-    inventory: Inventory = EMPTY
+    inventory: Inventory = EMPTY_INVENTORY
     old_metadata: Mapping[str, Any] | None = None
 
     def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> "Context":

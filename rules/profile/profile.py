@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rules.base.caching import BoundedCache
-from rules.base.words import matches, matches_any
+from rules.base.text_matching import matches, matches_any
 
 
 class Resource(NamedTuple):
@@ -44,7 +44,7 @@ class VisibleDevices(NamedTuple):
     - `driver_only` before any `all` means the libraries without a card;
     - a value of `hides` alone hides every card.
 
-    `hidden_value` is the value to write in order to hide every card; None if none is known.
+    `hiding_value` is the value to write in order to hide every card; None if none is known.
     `from_annotation` says that the maker tells users to refer to the annotation in which its
     scheduler records the chosen cards. The annotation is named after the requested resource.
     """
@@ -55,7 +55,7 @@ class VisibleDevices(NamedTuple):
     hides: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     driver_only: str = ""
-    hidden_value: str | None = None
+    hiding_value: str | None = None
     from_annotation: bool = False
     empty_grants: bool = False
 
@@ -157,7 +157,7 @@ class PatternIndex(Generic[T]):
     """Facts by name or pattern. An exact name wins over patterns, an earlier pattern over later."""
 
     def __init__(self, facts: Mapping[str, T]) -> None:
-        self._found: _Found[T] = _Found(facts)
+        self._found: _FoundByName[T] = _FoundByName(facts)
 
     def find(self, name: str) -> T | None:
         """The fact about `name`, or None."""
@@ -172,7 +172,7 @@ class PatternIndex(Generic[T]):
         return {name: fact for name, fact in zip(names, facts, strict=True) if fact is not None}
 
 
-class _Found(BoundedCache[str, T | None]):
+class _FoundByName(BoundedCache[str, T | None]):
     """What was found by the names that were met, of which tenants choose most."""
 
     def __init__(self, facts: Mapping[str, T]) -> None:
@@ -249,9 +249,13 @@ class Profile:
         self.limit_quotas = limit_quotas
         # A pod with one of these annotations asks for a GPU, or for the scheduler of GPUs.
         self.request_annotations = frozenset(
-            union((*(f.annotations for f in fractions), *(s.annotations for s in schedulers)))
+            union_in_order(
+                (*(f.annotations for f in fractions), *(s.annotations for s in schedulers))
+            )
         )
-        self.scheduler_names = frozenset(union((s.name, *s.alternatives) for s in schedulers))
+        self.scheduler_names = frozenset(
+            union_in_order((s.name, *s.alternatives) for s in schedulers)
+        )
         # Filled by `engine.traits`, which meets the same names in every pod.
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
@@ -300,7 +304,7 @@ class Profile:
         return self._labels.find(key)
 
 
-def union(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+def union_in_order(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The items of all `groups`, each once, in the order in which they first appear."""
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
@@ -319,8 +323,8 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         for name, resource in profile.resources.items():
             everything.setdefault(name, resource)
     variables = {v.name: v for p in (*known, *chosen) for v in p.visible_devices.values()}
-    labels = _labels(chosen)
-    for key, values in _labels(known).items():
+    labels = _merged_labels(chosen)
+    for key, values in _merged_labels(known).items():
         labels.setdefault(key, values)
     return Profile(
         name="+".join(p.name for p in chosen),
@@ -337,23 +341,23 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         ),
         node_labels=labels,
         node_modes={k: m for p in (*known, *chosen) for k, m in p.node_modes.items()},
-        runtime_classes=union(p.runtime_classes for p in (*known, *chosen)),
+        runtime_classes=union_in_order(p.runtime_classes for p in (*known, *chosen)),
         visible_devices=variables,
-        alternative_variables=union(p.alternative_variables for p in (*known, *chosen)),
-        chosen_alternatives=union(p.alternative_variables for p in chosen),
+        alternative_variables=union_in_order(p.alternative_variables for p in (*known, *chosen)),
+        chosen_alternatives=union_in_order(p.alternative_variables for p in chosen),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
-        limit_quotas=union(p.limit_quotas for p in chosen),
+        limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
 
 
-def _labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+def _merged_labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
     """The labels of all `profiles`; clouds share some of them, each with values of its own."""
     labels: dict[str, tuple[str, ...]] = {}
     for profile in profiles:
         for key, values in profile.node_labels.items():
             before = labels.get(key, values)
-            labels[key] = union((before, values)) if before and values else ()
+            labels[key] = union_in_order((before, values)) if before and values else ()
     return labels
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text
-from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS, PLUGIN_CONFIG, QUOTA
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
+from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, DEVICE_PLUGIN_CONFIG, QUOTA
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
 from rules.objects.pod import Pod
@@ -72,12 +72,12 @@ def find_subjects(
             yield _view(raw, base, object_kind, owner, profile)
             continue
         if is_built_in:
-            found = PodSearch(owner, profile, base).template(raw, POD_TEMPLATE_PATHS[kind])
+            found = PodSearch(owner, profile, base).pod_in_template(raw, POD_TEMPLATE_PATHS[kind])
         else:
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
-            found = PodSearch(owner, profile, base).custom_resource(raw, layouts)
+            found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
             if may_have_configurations(raw):
-                yield KubernetesObject(owner, profile, raw, base, kind_trait=PLUGIN_CONFIG)
+                yield KubernetesObject(owner, profile, raw, base, kind_trait=DEVICE_PLUGIN_CONFIG)
         labels = _labels_of_maker(raw, kind if is_built_in else "")
         spec = as_object(raw.get("spec"))
         for subject in found:
@@ -107,7 +107,7 @@ def _view(
         has_scopes = bool(spec.get("scopes") or spec.get("scopeSelector"))
         path = (*base, "spec", "hard")
         return Quota(owner, profile, as_object(spec.get("hard")), path, has_scopes=has_scopes)
-    if kind.trait == DEVICE_CLAIM:
+    if kind.trait == CLAIM_OBJECT:
         return DeviceClaim(owner, profile, raw, base)
     if kind.trait == DEVICE_CLASS:
         return DeviceSpec(owner, profile, raw, base)

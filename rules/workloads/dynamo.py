@@ -10,8 +10,8 @@ from typing import Any
 from rules.base.json_values import Path, as_object, as_objects, as_text
 
 POD_FIELD = "extraPodSpec"
-MAIN = "mainContainer"
-_METADATA = "extraPodMetadata"
+MAIN_CONTAINER_FIELD = "mainContainer"
+_METADATA_FIELD = "extraPodMetadata"
 _DEFAULT_RESOURCE = "nvidia.com/gpu"
 
 
@@ -22,7 +22,7 @@ def pod_of_service(service: Mapping[str, Any]) -> dict[str, Any]:
     own, and what the service asks for, under the names of Kubernetes.
     """
     spec = as_object(service.get(POD_FIELD))
-    main = as_object(spec.get(MAIN))
+    main = as_object(spec.get(MAIN_CONTAINER_FIELD))
     resources = as_object(main.get("resources")) or _resources(as_object(service.get("resources")))
     own = main.get("env") if isinstance(main.get("env"), list) else []
     envs = [entry for _, entry in as_objects(service.get("envs"))]
@@ -31,7 +31,7 @@ def pod_of_service(service: Mapping[str, Any]) -> dict[str, Any]:
         made["resources"] = resources
     if envs:
         made["env"] = [*(own or ()), *envs]
-    return {**spec, MAIN: made, "metadata": as_object(service.get(_METADATA))}
+    return {**spec, MAIN_CONTAINER_FIELD: made, "metadata": as_object(service.get(_METADATA_FIELD))}
 
 
 def _resources(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,16 +53,16 @@ def _amounts(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**amounts, **as_object(item.get("custom"))}
 
 
-def place_in_service(service: Mapping[str, Any], path: Path) -> Path:
+def path_in_service(service: Mapping[str, Any], path: Path) -> Path:
     """Where the field at `path` of the pod's spec stands in the service that it was made of.
 
     It is the field itself, or where it would stand, directly below one that there is.
     """
-    main = as_object(as_object(service.get(POD_FIELD)).get(MAIN))
+    main = as_object(as_object(service.get(POD_FIELD)).get(MAIN_CONTAINER_FIELD))
     place: Path = (POD_FIELD, *path)
     match path:
         case ("metadata", *rest):
-            place = (_METADATA, *rest)
+            place = (_METADATA_FIELD, *rest)
         case ("mainContainer", "env", int(index), *rest):
             own = main.get("env")
             listed = [number for number, _ in as_objects(service.get("envs"))]
@@ -70,11 +70,11 @@ def place_in_service(service: Mapping[str, Any], path: Path) -> Path:
             if 0 <= beyond < len(listed):
                 place = ("envs", listed[beyond], *rest)
         case ("mainContainer", "resources", *rest) if not main.get("resources"):
-            place = ("resources", *_named_in_service(service, rest))
-    return _as_far_as_there_is(service, place)
+            place = ("resources", *_amount_path_in_service(service, rest))
+    return _existing_part_of_path(service, place)
 
 
-def _named_in_service(service: Mapping[str, Any], path: list[str | int]) -> Path:
+def _amount_path_in_service(service: Mapping[str, Any], path: list[str | int]) -> Path:
     """The path of an amount below `resources` of a service."""
     if len(path) < 2:  # noqa: PLR2004  # limits or requests, and the name
         return tuple(path)
@@ -85,7 +85,7 @@ def _named_in_service(service: Mapping[str, Any], path: list[str | int]) -> Path
     return (field, name) if name in item else (field, "custom", name)
 
 
-def _as_far_as_there_is(service: Mapping[str, Any], place: Path) -> Path:
+def _existing_part_of_path(service: Mapping[str, Any], place: Path) -> Path:
     found: Any = service
     for depth, step in enumerate(place):
         try:

@@ -45,22 +45,22 @@ def field_types_of(layout: PodLayout) -> Mapping[str, Any]:
     return types
 
 
-def _compile(types: Mapping[str, Any]) -> CompiledTypes:
+def _compile_types(types: Mapping[str, Any]) -> CompiledTypes:
     inside = {key: inner[0] if isinstance(inner, list) else inner for key, inner in types.items()}
-    return tuple((key, type(types[key]), _compile(inner)) for key, inner in inside.items())
+    return tuple((key, type(types[key]), _compile_types(inner)) for key, inner in inside.items())
 
 
 @cache
 def compiled_field_types(layout: PodLayout) -> CompiledTypes:
-    """`field_types_of(layout)` in the form that `conforms` takes."""
-    return _compile(field_types_of(layout))
+    """`field_types_of(layout)` in the form that `conforms_to_types` takes."""
+    return _compile_types(field_types_of(layout))
 
 
-COMPILED_POD, COMPILED_METADATA = compiled_field_types(POD_SPEC), _compile(METADATA)
-_OBJECTS = frozenset({dict})
+COMPILED_POD, COMPILED_METADATA = compiled_field_types(POD_SPEC), _compile_types(METADATA)
+_OBJECT_TYPES = frozenset({dict})
 
 
-def conforms(value: Any, types: CompiledTypes) -> bool:
+def conforms_to_types(value: Any, types: CompiledTypes) -> bool:
     """Whether `value` is an object without `type_errors`, which take longer to find.
 
     False may also mean an unusual value without errors.
@@ -74,12 +74,12 @@ def conforms(value: Any, types: CompiledTypes) -> bool:
         if type(child) is not kind:
             return False
         if kind is list:
-            if not _OBJECTS.issuperset(map(type, child)):
+            if not _OBJECT_TYPES.issuperset(map(type, child)):
                 return False
             for item in child if inside else ():
-                if not conforms(item, inside):
+                if not conforms_to_types(item, inside):
                     return False
-        elif inside and not conforms(child, inside):
+        elif inside and not conforms_to_types(child, inside):
             return False
     return True
 

@@ -31,7 +31,7 @@ FINAL_KINDS = {
 }
 
 # What stands in the names of pods after the name of the owner: for a hash or a time.
-_BETWEEN = {"Deployment": "-0", "CronJob": "-0"}
+_NAME_INFIX_BY_KIND = {"Deployment": "-0", "CronJob": "-0"}
 
 
 class FuturePod(NamedTuple):
@@ -57,7 +57,7 @@ def future_pods(workload: Json, profile: Profile, namespace: str | None) -> Iter
 
 def _manifest(template: Pod) -> dict[str, Any]:
     owner = template.object
-    between = _BETWEEN.get(owner.kind, "") if owner.group in BUILT_IN_GROUPS else ""
+    between = _NAME_INFIX_BY_KIND.get(owner.kind, "") if owner.group in BUILT_IN_GROUPS else ""
     kept = ("annotations", "labels")
     metadata = {key: template.metadata[key] for key in kept if key in template.metadata}
     reference = {"kind": owner.kind, "name": owner.name, "controller": True}

@@ -64,13 +64,13 @@ _ARGO_TEMPLATES: tuple[Path, ...] = (
     ("templates", "*", "dag", "tasks", "*", "inline"),
 )
 # Parts of pods, which the controller adds to them.
-_PATCH = PodLayout(is_whole=False, is_part=True, is_text=True)
-_METADATA = PodLayout(container_lists=(), metadata_in_spec=True, is_whole=False, is_part=True)
+_ARGO_PATCH = PodLayout(is_whole=False, is_part=True, is_text=True)
+_ARGO_METADATA = PodLayout(container_lists=(), metadata_in_spec=True, is_whole=False, is_part=True)
 _ARGO_PODS = (
-    (("podMetadata",), _METADATA),
-    (("podSpecPatch",), _PATCH),
+    (("podMetadata",), _ARGO_METADATA),
+    (("podSpecPatch",), _ARGO_PATCH),
     *((path, _ARGO_TEMPLATE) for path in _ARGO_TEMPLATES),
-    *(((*path, "podSpecPatch"), _PATCH) for path in _ARGO_TEMPLATES),
+    *(((*path, "podSpecPatch"), _ARGO_PATCH) for path in _ARGO_TEMPLATES),
 )
 # A runtime and the operator's defaults complete the pod, also one with `containers` of its own
 # (kserve/kserve pkg/apis/serving/v1beta1/predictor_custom.go).
@@ -171,7 +171,7 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
         (("spec", "taskRunSpecs", "*", "taskPodTemplate"), _TEKTON_POD),  # until v1
     ),
     # What it writes into the metadata of the pods that it chooses.
-    ("apps.kruise.io", "SidecarSet"): ((("spec", "patchPodMetadata", "*"), _METADATA),),
+    ("apps.kruise.io", "SidecarSet"): ((("spec", "patchPodMetadata", "*"), _ARGO_METADATA),),
     ("kubeflow.org", "PodDefault"): ((("spec",), _CONTAINER),),
     ("apps.nvidia.com", "NIMService"): ((("spec",), _CONTAINER),),
     # NVIDIA/k8s-nim-operator config/samples/nim/pipelines: a service has the spec of a NIMService.

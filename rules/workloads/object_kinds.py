@@ -5,26 +5,26 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import (
+    CLAIM_OBJECT,
     CLUSTER_QUEUE,
-    DEVICE_CLAIM,
     DEVICE_CLASS,
+    DEVICE_PLUGIN_CONFIG,
     DEVICE_TAINT_RULE,
     GPU_OPERATOR,
     KUBELET_CONFIG,
     LIMIT_RANGE,
     NODE,
-    NODE_CHOICE,
+    NODE_CHOOSING_OBJECT,
     NODE_POOL,
-    PLUGIN_CONFIG,
     QUOTA,
     WEBHOOK_CONFIGURATION,
 )
-from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.objects.kubernetes_objects import CLAIM_GROUP
 from rules.workloads.plugin_configurations import is_plugin_configuration
 
 
 class NodeFields(NamedTuple):
-    """Where an object describes nodes: at `place`, `*` stands for every element of a list.
+    """Where an object describes nodes: at `base_path`, `*` stands for every element of a list.
 
     All other paths begin there.
 
@@ -36,7 +36,7 @@ class NodeFields(NamedTuple):
       map from a key to `value:effect`. Empty where the platform may add taints of its own.
     """
 
-    place: Path
+    base_path: Path
     labels: Path = ()
     label_list: Path = ()
     arguments: Path = ()
@@ -48,9 +48,9 @@ def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
     """The types of the fields that lead to labels and arguments, as in `workloads.field_types`."""
     types: dict[str, Any] = {}
     for fields in described:
-        _add_object_types(types, (*fields.place, *fields.labels))
+        _add_object_types(types, (*fields.base_path, *fields.labels))
         if fields.label_list:
-            _add_object_types(types, (*fields.place, *fields.label_list, "*"))
+            _add_object_types(types, (*fields.base_path, *fields.label_list, "*"))
     return types
 
 
@@ -63,40 +63,42 @@ def _add_object_types(types: dict[str, Any], path: Path) -> None:
         types = inner[0] if following == "*" else inner
 
 
-_CPU_POLICY = "cpuManagerPolicy"
-_KUBELET_CONFIG = (("kubeletConfig", _CPU_POLICY),)
-_ARGUMENTS = ("kubeletExtraArgs",)
-_REGISTRATION = "nodeRegistration"
+_CPU_POLICY_FIELD = "cpuManagerPolicy"
+_KUBELET_CONFIG = (("kubeletConfig", _CPU_POLICY_FIELD),)
+_ARGUMENTS_PATH = ("kubeletExtraArgs",)
+_REGISTRATION_FIELD = "nodeRegistration"
 _TAINTS = ("taints",)
-_JOIN = NodeFields((_REGISTRATION,), arguments=_ARGUMENTS, taints=_TAINTS)
+_JOINING_NODE = NodeFields((_REGISTRATION_FIELD,), arguments=_ARGUMENTS_PATH, taints=_TAINTS)
 # Without taints of its own, the first node gets that of the control plane.
-_INIT = NodeFields((_REGISTRATION,), arguments=_ARGUMENTS)
-_TEMPLATE = ("spec", "template", "spec")
+_FIRST_NODE = NodeFields((_REGISTRATION_FIELD,), arguments=_ARGUMENTS_PATH)
+_TEMPLATE_SPEC = ("spec", "template", "spec")
 
 
-def _azure(*place: str) -> NodeFields:
+def _azure_fields(*place: str) -> NodeFields:
     labels, taints = ("nodeLabels",), ("nodeTaints",)
     return NodeFields(place, labels=labels, cpu_policies=_KUBELET_CONFIG, taints=taints)
 
 
-def _kubeadm_configs(*place: str) -> tuple[NodeFields, ...]:
-    """Where the configuration of kubeadm inside of another object, at `place`, describes nodes."""
-    made = (("joinConfiguration", _JOIN), ("initConfiguration", _INIT))
-    return tuple(fields._replace(place=(*place, name, _REGISTRATION)) for name, fields in made)
+def _kubeadm_fields(*place: str) -> tuple[NodeFields, ...]:
+    """Where a configuration of kubeadm describes nodes that is at `place` of another object."""
+    made = (("joinConfiguration", _JOINING_NODE), ("initConfiguration", _FIRST_NODE))
+    return tuple(
+        fields._replace(base_path=(*place, name, _REGISTRATION_FIELD)) for name, fields in made
+    )
 
 
-def _crossplane(field: str) -> NodeFields:
+def _crossplane_fields(field: str) -> NodeFields:
     return NodeFields(
         ("spec", field),
         label_list=("labels",),
-        cpu_policies=(("cpuPolicy",), ("kubeletConfiguration", "*", _CPU_POLICY)),
+        cpu_policies=(("cpuPolicy",), ("kubeletConfiguration", "*", _CPU_POLICY_FIELD)),
     )
 
 
 # Group and kind -> where objects of this kind describe the nodes that they make.
 NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     ("karpenter.sh", "NodePool"): (
-        NodeFields(_TEMPLATE[:2], labels=("metadata", "labels"), taints=("spec", "taints")),
+        NodeFields(_TEMPLATE_SPEC[:2], labels=("metadata", "labels"), taints=("spec", "taints")),
     ),
     # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
     ("eksctl.io", "ClusterConfig"): (
@@ -104,7 +106,7 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
         NodeFields(
             ("nodeGroups", "*"),
             labels=("labels",),
-            cpu_policies=(("kubeletExtraConfig", _CPU_POLICY),),
+            cpu_policies=(("kubeletExtraConfig", _CPU_POLICY_FIELD),),
             taints=_TAINTS,
         ),
     ),
@@ -117,28 +119,30 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
         NodeFields(("spec", "nodeConfig"), labels=("labels",), cpu_policies=_KUBELET_CONFIG),
     ),
     # Azure/azure-service-operator v2/api/containerservice
-    ("containerservice.azure.com", "ManagedCluster"): (_azure("spec", "agentPoolProfiles", "*"),),
-    ("containerservice.azure.com", "ManagedClustersAgentPool"): (_azure("spec"),),
+    ("containerservice.azure.com", "ManagedCluster"): (
+        _azure_fields("spec", "agentPoolProfiles", "*"),
+    ),
+    ("containerservice.azure.com", "ManagedClustersAgentPool"): (_azure_fields("spec"),),
     # crossplane-contrib/provider-upjet-alibabacloud
     # package/crds/ack.alibabacloud.crossplane.io_kubernetesnodepools.yaml
     ("ack.alibabacloud.crossplane.io", "KubernetesNodePool"): (
-        _crossplane("forProvider"),
-        _crossplane("initProvider"),
+        _crossplane_fields("forProvider"),
+        _crossplane_fields("initProvider"),
     ),
     # kubernetes/kubernetes cmd/kubeadm/app/apis/kubeadm: a map, and since v1beta4 a list
-    ("kubeadm.k8s.io", "InitConfiguration"): (_INIT,),
-    ("kubeadm.k8s.io", "JoinConfiguration"): (_JOIN,),
-    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _kubeadm_configs("spec"),
-    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _kubeadm_configs(*_TEMPLATE),
+    ("kubeadm.k8s.io", "InitConfiguration"): (_FIRST_NODE,),
+    ("kubeadm.k8s.io", "JoinConfiguration"): (_JOINING_NODE,),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _kubeadm_fields("spec"),
+    ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate"): _kubeadm_fields(*_TEMPLATE_SPEC),
     # The providers of Cluster API for AWS, Azure and Google Cloud: exp/api and api, *_types.go
     ("infrastructure.cluster.x-k8s.io", "AWSManagedMachinePool"): (
         NodeFields(("spec",), labels=("labels",), taints=_TAINTS),
     ),
     ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): (
-        _azure("spec")._replace(taints=_TAINTS),
+        _azure_fields("spec")._replace(taints=_TAINTS),
     ),
     ("infrastructure.cluster.x-k8s.io", "AzureASOManagedMachinePool"): (
-        _azure("spec", "resources", "*", "spec"),
+        _azure_fields("spec", "resources", "*", "spec"),
     ),
     ("infrastructure.cluster.x-k8s.io", "GCPManagedMachinePool"): (
         NodeFields(("spec",), labels=("kubernetesLabels",)),
@@ -200,11 +204,11 @@ _VARIABLES: Mapping[str, Any] = {"env": [{}]}
 _OPERATOR: Mapping[str, Any] = {
     "spec": {"toolkit": _VARIABLES, "devicePlugin": _VARIABLES, "cdi": {}}
 }
-_KUEUE = "kueue.x-k8s.io"
+_KUEUE_GROUP = "kueue.x-k8s.io"
 _QUEUE: Mapping[str, Any] = {"spec": {"resourceGroups": [{"flavors": [{"resources": [{}]}]}]}}
-_FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
+_RESOURCE_FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
 # https://www.alibabacloud.com/help/doc-detail/398680.html
-_UNITS = NodeFields(("spec", "units", "*"), labels=("nodeSelector",))
+_RESOURCE_POLICY_UNITS = NodeFields(("spec", "units", "*"), labels=("nodeSelector",))
 
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
@@ -218,17 +222,21 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
         for kind, fields in NODE_POOL_KINDS.items()
     },
     ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
-    (CLAIM_GROUP, "ResourceClaim"): ObjectKind(DEVICE_CLAIM, {"spec": _CLAIM}),
-    (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(DEVICE_CLAIM, {"spec": {"spec": _CLAIM}}),
+    (CLAIM_GROUP, "ResourceClaim"): ObjectKind(CLAIM_OBJECT, {"spec": _CLAIM}),
+    (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(CLAIM_OBJECT, {"spec": {"spec": _CLAIM}}),
     (CLAIM_GROUP, "DeviceClass"): ObjectKind(DEVICE_CLASS, _CLASS),
     (CLAIM_GROUP, "DeviceTaintRule"): ObjectKind(
         DEVICE_TAINT_RULE, {"spec": {"deviceSelector": {}, "taint": {}}}
     ),
-    (_KUEUE, "ClusterQueue"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
-    (_KUEUE, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
-    (_KUEUE, "ResourceFlavor"): ObjectKind(NODE_CHOICE, field_types((_FLAVOR,)), nodes=(_FLAVOR,)),
+    (_KUEUE_GROUP, "ClusterQueue"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
+    (_KUEUE_GROUP, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
+    (_KUEUE_GROUP, "ResourceFlavor"): ObjectKind(
+        NODE_CHOOSING_OBJECT, field_types((_RESOURCE_FLAVOR,)), nodes=(_RESOURCE_FLAVOR,)
+    ),
     ("scheduling.alibabacloud.com", "ResourcePolicy"): ObjectKind(
-        NODE_CHOICE, field_types((_UNITS,)), nodes=(_UNITS,)
+        NODE_CHOOSING_OBJECT,
+        field_types((_RESOURCE_POLICY_UNITS,)),
+        nodes=(_RESOURCE_POLICY_UNITS,),
     ),
     ("", "LimitRange"): ObjectKind(LIMIT_RANGE, _LIMIT_RANGE),
     ("kubelet.config.k8s.io", "KubeletConfiguration"): ObjectKind(KUBELET_CONFIG, {}),
@@ -243,7 +251,7 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
         WEBHOOK_CONFIGURATION, _WEBHOOKS
     ),
 }
-_PLUGIN_CONFIG = ObjectKind(PLUGIN_CONFIG, {"data": {}})
+_PLUGIN_CONFIG = ObjectKind(DEVICE_PLUGIN_CONFIG, {"data": {}})
 
 
 def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind | None:

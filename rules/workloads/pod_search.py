@@ -84,7 +84,7 @@ Subject: TypeAlias = Pod | Quota | DeviceSpec | KubernetesObject
 SearchResult: TypeAlias = Subject | MalformedField
 
 
-_STATUS = frozenset({"status"})
+_UNSEARCHED_FIELDS = frozenset({"status"})
 
 
 def misplaced_containers(
@@ -98,7 +98,7 @@ def misplaced_containers(
     waiting = [JsonNode(raw)]
     while waiting:
         node = waiting.pop()
-        skipped = _STATUS if node.parent is None else frozenset[str]()
+        skipped = _UNSEARCHED_FIELDS if node.parent is None else frozenset[str]()
         if isinstance(node.value, dict):
             names = [name for name in CONTAINER_LISTS if as_objects(node.value.get(name))]
             skipped |= _CONTAINER_FIELDS
@@ -109,7 +109,7 @@ def misplaced_containers(
         waiting += [child for child in node.children() if child.key not in skipped][::-1]
 
 
-def _made_of_service(node: JsonNode) -> JsonNode:
+def _pod_node_of_service(node: JsonNode) -> JsonNode:
     """The pod of a service of Dynamo, in the place of the field with most of it."""
     return JsonNode(pod_of_service(node.value), POD_FIELD, node)
 
@@ -117,10 +117,10 @@ def _made_of_service(node: JsonNode) -> JsonNode:
 _CONTAINER_FIELDS = frozenset(CONTAINER_LISTS)
 # Fields of a pod spec in which there are no other pods.
 _POD_FIELDS = _CONTAINER_FIELDS | {*types.POD, "resources", "securityContext"}
-MAX_JSON_TEXT = 32_768
+MAX_JSON_CHARACTERS = 32_768
 """Characters of a text with a pod in it that is read."""
 # Fields of an object that request no pod; `status` is what a controller saw.
-_OBJECT_FIELDS = frozenset({"metadata", "status"})
+_FIELDS_OF_OBJECTS = frozenset({"metadata", "status"})
 
 
 class PodSearch:
@@ -132,7 +132,7 @@ class PodSearch:
         self._base = base
         self._reported: set[Path] = set()
 
-    def template(self, raw: Mapping[str, Any], path: Path) -> Iterator[SearchResult]:
+    def pod_in_template(self, raw: Mapping[str, Any], path: Path) -> Iterator[SearchResult]:
         """The pod whose template is at `path` of a built-in kind, if there is one."""
         holder: Any = raw
         spec, steps = holder, (*path, "spec")
@@ -144,17 +144,19 @@ class PodSearch:
             if spec is None:
                 return  # a partial object, such as a patch of the labels
             if not isinstance(spec, dict):
-                yield from self._malformed(spec, {}, steps[:depth])
+                yield from self._new_malformed_fields(spec, {}, steps[:depth])
                 return
         metadata = (holder.get("metadata"), (*path, "metadata"))
-        for subject in self._read((spec, steps), metadata, ".".join(map(str, steps)), POD_SPEC):
+        for subject in self._checked_pod(
+            (spec, steps), metadata, ".".join(map(str, steps)), POD_SPEC
+        ):
             if isinstance(subject, Pod):
                 subject.has_status = bool(raw.get("status"))
             yield subject
             if isinstance(subject, Pod) and path:
                 yield KubernetesObject(self._owner, self._profile, raw, self._base, pods=(subject,))
 
-    def custom_resource(
+    def pods_in_custom_resource(
         self, raw: Mapping[str, Any], layouts: PodLayouts
     ) -> Iterator[SearchResult]:
         """The pods at the paths of `layouts`, then every object with a list of containers."""
@@ -165,11 +167,11 @@ class PodSearch:
         waiting = [JsonNode(raw)]
         while waiting:
             node = waiting.pop()
-            skipped = _OBJECT_FIELDS if node.parent is None else frozenset[str]()
+            skipped = _FIELDS_OF_OBJECTS if node.parent is None else frozenset[str]()
             if isinstance(node.value, dict) and not _CONTAINER_FIELDS.isdisjoint(node.value):
                 skipped |= _POD_FIELDS
                 if not known or not any(matches_path(node.path, pattern) for pattern in known):
-                    yield from self._candidate(node)
+                    yield from self._pod_at_candidate(node)
             waiting += [child for child in node.children() if child.key not in skipped][::-1]
 
     def _pods_at(
@@ -192,19 +194,19 @@ class PodSearch:
             if layout.is_service:
                 wanted = {}  # services have names
             for node in nodes:
-                yield from self._malformed(node.value, wanted, node.path)
+                yield from self._new_malformed_fields(node.value, wanted, node.path)
             nodes = [node for node in nodes if isinstance(node.value, type(wanted))]
         for node in nodes:
             if isinstance(node.value, dict):
-                made = _made_of_service(node) if layout.is_service else node
-                yield from self._pod(made, layout)
+                made = _pod_node_of_service(node) if layout.is_service else node
+                yield from self._pod_at(made, layout)
 
     def _pods_in_texts(self, nodes: list[JsonNode], layout: PodLayout) -> Iterator[SearchResult]:
         """The pods in fields with JSON in a text; what is no JSON may be a placeholder."""
         for node in nodes:
             text = as_text(node.value)
-            if len(text) > MAX_JSON_TEXT:
-                why = f"{pointer(node.path)} has more than {MAX_JSON_TEXT:,} characters"
+            if len(text) > MAX_JSON_CHARACTERS:
+                why = f"{pointer(node.path)} has more than {MAX_JSON_CHARACTERS:,} characters"
                 yield MalformedField(self._owner, (*self._base, *node.path), why)
                 continue
             try:
@@ -212,16 +214,16 @@ class PodSearch:
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
-                yield from self._pod(JsonNode(value, node.key, node.parent), layout)
+                yield from self._pod_at(JsonNode(value, node.key, node.parent), layout)
 
-    def _candidate(self, node: JsonNode) -> Iterator[SearchResult]:
+    def _pod_at_candidate(self, node: JsonNode) -> Iterator[SearchResult]:
         containers = node.value.get("containers")
         if any(as_objects(node.value.get(name)) for name in _CONTAINER_FIELDS):
-            yield from self._pod(node, POD_SPEC)
+            yield from self._pod_at(node, POD_SPEC)
         elif containers is not None and node.path[-2:] == ("template", "spec"):
-            yield from self._malformed(containers, [{}], (*node.path, "containers"))
+            yield from self._new_malformed_fields(containers, [{}], (*node.path, "containers"))
 
-    def _pod(self, node: JsonNode, layout: PodLayout) -> Iterator[SearchResult]:
+    def _pod_at(self, node: JsonNode, layout: PodLayout) -> Iterator[SearchResult]:
         """The pod at `node`, after its malformed fields."""
         # The metadata is beside a `spec`, even if there is none yet.
         holder = (node.parent if layout is POD_SPEC and node.key == "spec" else None) or node
@@ -229,22 +231,22 @@ class PodSearch:
         path = holder.path if layout.metadata_in_spec else (*holder.path, "metadata")
         outer = as_object(holder.parent.value) if holder.parent is not None else {}
         spec = (node.value, node.path)
-        for subject in self._read(spec, (metadata, path), node.stable_path, layout):
+        for subject in self._checked_pod(spec, (metadata, path), node.stable_path, layout):
             if isinstance(subject, Pod):
                 subject.holder = outer
             yield subject
 
-    def _read(
+    def _checked_pod(
         self,
         spec: tuple[Any, Path],
         metadata: tuple[Any, Path],
         stable_path: str,
         layout: PodLayout,
     ) -> Iterator[SearchResult]:
-        if not types.conforms(spec[0], types.compiled_field_types(layout)):
-            yield from self._malformed(spec[0], types.field_types_of(layout), spec[1])
-        if not types.conforms(metadata[0], types.COMPILED_METADATA):
-            yield from self._malformed(metadata[0], types.METADATA, metadata[1])
+        if not types.conforms_to_types(spec[0], types.compiled_field_types(layout)):
+            yield from self._new_malformed_fields(spec[0], types.field_types_of(layout), spec[1])
+        if not types.conforms_to_types(metadata[0], types.COMPILED_METADATA):
+            yield from self._new_malformed_fields(metadata[0], types.METADATA, metadata[1])
         pod = Pod(
             self._owner,
             self._profile,
@@ -257,7 +259,9 @@ class PodSearch:
         if layout is POD_SPEC or pod.containers or (layout.metadata_in_spec and pod.annotations):
             yield pod
 
-    def _malformed(self, value: Any, wanted: Any, path: Path) -> Iterator[MalformedField]:
+    def _new_malformed_fields(
+        self, value: Any, wanted: Any, path: Path
+    ) -> Iterator[MalformedField]:
         for place, why in types.type_errors(value, wanted, path):
             if place not in self._reported:
                 self._reported.add(place)

@@ -8,7 +8,7 @@ from rules.workloads.discovery import flatten_lists
 
 # What nodes offer as the sum of their cards, and the resource that says how many these are:
 # `rules.placement.node_labels` has both names too.
-_CARD_COUNTS = {"aliyun.com/gpu-mem": "aliyun.com/gpu-count"}
+_CARD_COUNT_RESOURCE_BY_TOTAL = {"aliyun.com/gpu-mem": "aliyun.com/gpu-count"}
 
 
 def variables_of_runtimes(profile: Profile) -> VariableNames:
@@ -24,7 +24,7 @@ def new_builder(profile: Profile) -> InventoryBuilder:
     """
     affinities = (affinity.key for affinity in profile.affinities)
     labels = (*profile.node_labels, *profile.node_modes, *affinities)
-    nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNTS)
+    nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNT_RESOURCE_BY_TOTAL)
     return InventoryBuilder(variables_of_runtimes(profile), nodes)
 
 

@@ -7,22 +7,22 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 
-from sources.containment import is_inside, parts
+from sources.containment import is_inside, root_and_parts
 from sources.git.command import GitError, git, git_line, git_records, repository_root
 from sources.git.trees import (
-    LINK,
-    SUBMODULE,
-    Blobs,
-    Entry,
+    LINK_MODE,
+    SUBMODULE_MODE,
+    BlobReader,
     GitTree,
+    TreeEntry,
     commit_entries,
     index_entries,
-    written_out,
+    working_copy,
 )
-from sources.paths import EVERYTHING, Exclusion
+from sources.paths import EXCLUDE_NOTHING, Exclusion
 from sources.sources import (
-    ENDINGS,
-    KUSTOMIZATIONS,
+    KUSTOMIZATION_FILES,
+    MANIFEST_ENDINGS,
     MAX_BYTES,
     SkippedSource,
     Source,
@@ -33,14 +33,22 @@ from sources.sources import (
 
 # Which files differ from a revision: `gpuward lint --changed-since`.
 
-_DIFF = (
+_DIFF_COMMAND = (
     *("diff", "--name-only", "-z", "--no-renames", "--no-relative"),
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"),
 )
 # `git diff` may write the index, to note that a touched file is the same; then a hook runs.
 _NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 _MAX_LINKS = 40  # as Linux follows
-_UNTRACKED = ("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
+_LIST_UNTRACKED_COMMAND = (
+    "ls-files",
+    "-z",
+    "--others",
+    "--exclude-standard",
+    "--full-name",
+    "--",
+    ":/",
+)
 
 
 class ChangedFiles:
@@ -50,12 +58,12 @@ class ChangedFiles:
         self._root = root
         self._base = base
         self._changed = {
-            *self._paths(_differing(base, "d")),
-            *self._paths(git_records(*_UNTRACKED)),
+            *self._paths(_files_differing_from(base, "d")),
+            *self._paths(git_records(*_LIST_UNTRACKED_COMMAND)),
         }
         self._way_to_folder = cache(_links_on_the_way)
 
-    def has(self, name: str) -> bool:
+    def is_changed(self, name: str) -> bool:
         """Whether the file differs, or a link on the way to it, or the submodule it is in."""
         folder, base = os.path.split(name)
         *links, real_folder = self._way_to_folder(folder)
@@ -64,17 +72,17 @@ class ChangedFiles:
         changed = self._changed
         return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
 
-    def any_in(self, folder: str) -> bool:
+    def has_changes_in(self, folder: str) -> bool:
         """Whether a file in the folder, or below, differs or is gone."""
         inside = os.path.join(os.path.realpath(folder), "")
         if any(path.startswith(inside) for path in self._deleted_files):
             return True
         files = (os.path.join(here, name) for here, _, names in os.walk(folder) for name in names)
-        return any(map(self.has, files))
+        return any(map(self.is_changed, files))
 
     @cached_property
     def _deleted_files(self) -> set[str]:
-        return set(self._paths(_differing(self._base, "D")))
+        return set(self._paths(_files_differing_from(self._base, "D")))
 
     def _paths(self, names: Iterable[bytes]) -> Iterator[str]:
         places = (os.path.join(self._root, os.fsdecode(name).rstrip("/")) for name in names)
@@ -104,7 +112,7 @@ def changed_since(revision: str, paths: Iterable[str]) -> ChangedFiles:
 def _links_on_the_way(path: str) -> list[str]:
     """The absolute path of each link on the way to `path`, and what they lead to, without links."""
     links: list[str] = []
-    place, rest = parts(os.path.join(os.getcwd(), path))
+    place, rest = root_and_parts(os.path.join(os.getcwd(), path))
     rest.reverse()
     while rest:
         place = os.path.normpath(os.path.join(place, rest.pop()))
@@ -112,7 +120,7 @@ def _links_on_the_way(path: str) -> list[str]:
             if len(links) == _MAX_LINKS:
                 break
             links.append(place)
-            root, following = parts(os.readlink(place))
+            root, following = root_and_parts(os.readlink(place))
             rest += reversed(following)
             place = root or os.path.dirname(place)
     return [*links, place]
@@ -125,10 +133,10 @@ def _folders_above(path: str) -> Iterator[str]:
         path = above
 
 
-def _differing(base: str, kinds: str) -> Iterator[bytes]:
+def _files_differing_from(base: str, kinds: str) -> Iterator[bytes]:
     """The files that differ from `base`, of these `kinds` in the words of `--diff-filter`."""
     chosen = (f"--diff-filter={kinds}", base, "--")
-    return git_records(*_NO_HOOKS, *_without_filters(), *_DIFF, *chosen)
+    return git_records(*_NO_HOOKS, *_without_filters(), *_DIFF_COMMAND, *chosen)
 
 
 def _merge_base(revision: str, option: str) -> str:
@@ -159,42 +167,42 @@ def _without_filters() -> Iterator[str]:
 
 
 def changed_sources(
-    tree: GitTree, before: Mapping[str, Entry], exclude: Exclusion = EVERYTHING
+    tree: GitTree, before: Mapping[str, TreeEntry], exclude: Exclusion = EXCLUDE_NOTHING
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
-    """The manifests of `tree` that `before`, which has entries by path, does not have like this.
+    """The manifests of `tree` that are new or differ from `before`, and changed submodules.
 
-    So are changed submodules. The names are relative to the working folder; those that `exclude`
-    fits are left out.
+    `before` has the earlier entries by path. The names of the sources are relative to the working
+    folder; those that `exclude` leaves out are not among them.
     """
     for path in sorted(changed_paths(tree, before)):
-        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE:
+        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE_MODE:
             name = os.path.relpath(os.path.join(tree.root, path))
-            if not exclude.fits(name):
+            if not exclude.excludes(name):
                 yield _source(tree, path, name)
 
 
-def changed_paths(tree: GitTree, before: Mapping[str, Entry]) -> set[str]:
-    """The paths of `tree` that `before` does not have like this.
+def changed_paths(tree: GitTree, before: Mapping[str, TreeEntry]) -> set[str]:
+    """The paths of `tree` that are new or differ from `before`.
 
-    So are links if a link or file on their way has changed.
+    A link counts as changed too if a link on the way to its file, or the file, has changed.
     """
     changed = {path for path, entry in tree.entries.items() if entry != before.get(path)}
-    links = (path for path, entry in tree.entries.items() if entry.mode == LINK)
-    ways = {path: tree.way(os.path.join(tree.root, path)) for path in links}
+    links = (path for path, entry in tree.entries.items() if entry.mode == LINK_MODE)
+    ways = {path: tree.links_and_file(os.path.join(tree.root, path)) for path in links}
     return changed | {path for path, way in ways.items() if not changed.isdisjoint(way)}
 
 
 def _is_manifest(path: str) -> bool:
-    return path.lower().endswith(ENDINGS) or os.path.basename(path) in KUSTOMIZATIONS
+    return path.lower().endswith(MANIFEST_ENDINGS) or os.path.basename(path) in KUSTOMIZATION_FILES
 
 
 def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | UnreadableSource:
     entry = tree.entries[path]
-    if entry.mode == SUBMODULE:
+    if entry.mode == SUBMODULE_MODE:
         return SkippedSource(name, "a submodule: lint it in its own repository")
     if entry.is_conflict:
         return UnreadableSource(name, "a merge conflict that is not resolved")
-    if entry.mode == LINK and not tree.is_file(name):
+    if entry.mode == LINK_MODE and not tree.is_file(name):
         return UnreadableSource(name, "a link that leads to no file of the repository")
     try:
         content = tree.read(name, MAX_BYTES + 1)
@@ -204,11 +212,11 @@ def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | Unr
 
 
 def is_as_staged(name: str) -> bool:
-    """Whether the file on disk is what is staged, by git's word, which may turn line breaks.
+    """Whether git takes the file on disk for what is staged, apart from line breaks that it turns.
 
-    No filter runs, so that a file with one is never as staged. Raises GitError.
+    No filter runs, so a file with a filter never counts as staged. Raises GitError.
     """
-    arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF, "--", f":(literal){name}")
+    arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF_COMMAND, "--", f":(literal){name}")
     return next(git_records(*arguments), None) is None
 
 
@@ -216,9 +224,12 @@ def is_as_staged(name: str) -> bool:
 
 
 class StagedFiles:
-    """The index of the repository around the working folder, which `before` was committed of."""
+    """What is staged in the repository around the working folder.
 
-    def __init__(self, tree: GitTree, before: Mapping[str, Entry]) -> None:
+    `tree` has the entries of the index, `before` those of the last commit.
+    """
+
+    def __init__(self, tree: GitTree, before: Mapping[str, TreeEntry]) -> None:
         self.tree = tree
         self._before = before
 
@@ -240,46 +251,46 @@ class StagedFiles:
             if not folders or any(is_inside(place, folder) for folder in folders):
                 yield source
 
-    def has(self, name: str) -> bool:
+    def is_changed(self, name: str) -> bool:
         """Whether the next commit would add, change or remove the file."""
-        return self.tree.target(name) in self._differing
+        return self.tree.path_without_links(name) in self._paths_to_commit
 
-    def any_in(self, folder: str) -> bool:
+    def has_changes_in(self, folder: str) -> bool:
         """The same for a file in the folder, or below."""
-        inside = self.tree.target(folder)
+        inside = self.tree.path_without_links(folder)
         return inside is not None and self._any_below(inside)
 
-    def relative(self, names: Iterable[str]) -> list[str]:
+    def relative_names(self, names: Iterable[str]) -> list[str]:
         """The names from the working folder on, which a copy of it has too; others as they are."""
         root, here = self.tree.root, os.path.realpath(os.curdir)
         real = map(os.path.realpath, names)
         return [os.path.relpath(path, here) if is_inside(path, root) else path for path in real]
 
     @contextmanager
-    def written_out(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
+    def working_copy(self, names: Collection[str], also: Collection[str]) -> Iterator[None]:
         """Work in a copy of the folders that contain a file with one of these `names`.
 
         The files `also` are copied with them. If the next commit changes nothing in all of these,
         nothing is copied. Raises GitError.
         """
-        marked = {os.path.dirname(path) for path in self.tree.entries if _last_part(path) in names}
-        others = {self.tree.target(name) for name in also}
-        if others.isdisjoint(self._differing) and not any(map(self._any_below, marked)):
+        marked = {os.path.dirname(path) for path in self.tree.entries if _file_name(path) in names}
+        others = {self.tree.path_without_links(name) for name in also}
+        if others.isdisjoint(self._paths_to_commit) and not any(map(self._any_below, marked)):
             marked = set()
         paths = [
             path
             for path in self.tree.entries
-            if path in others or not marked.isdisjoint(_folders_of(path))
+            if path in others or not marked.isdisjoint(_folders_containing(path))
         ]
-        with written_out(self.tree, paths):
+        with working_copy(self.tree, paths):
             yield
 
     def _any_below(self, path: str) -> bool:
         prefix = f"{path}/" if path else ""
-        return any(path.startswith(prefix) for path in self._differing)
+        return any(path.startswith(prefix) for path in self._paths_to_commit)
 
     @cached_property
-    def _differing(self) -> set[str]:
+    def _paths_to_commit(self) -> set[str]:
         """The paths that the next commit would add, change or remove."""
         gone = self._before.keys() - self.tree.entries.keys()
         return changed_paths(self.tree, self._before) | gone
@@ -289,7 +300,7 @@ class StagedFiles:
 def staged_files() -> Iterator[StagedFiles]:
     """What is staged. Raises GitError outside of a repository with a work tree."""
     root = repository_root()
-    with Blobs() as blobs:
+    with BlobReader() as blobs:
         before = commit_entries("HEAD") if _has_commits() else {}
         yield StagedFiles(GitTree(root, index_entries(), blobs), before)
 
@@ -302,11 +313,11 @@ def _has_commits() -> bool:
     return True
 
 
-def _last_part(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _folders_of(path: str) -> Iterator[str]:
+def _folders_containing(path: str) -> Iterator[str]:
     """Every folder that the path is in, from the root of the repository on; the root is empty."""
     while path:
         path = path.rpartition("/")[0]

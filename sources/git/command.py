@@ -19,13 +19,19 @@ from typing import IO
 
 from sources.sources import UsageError
 
-MAX_LISTING = 64 * 1024 * 1024
+MAX_LISTING_BYTES = 64 * 1024 * 1024
 """The most bytes of a listing, which is enough for half a million files."""
-_READ = 1 << 16
-_MAX_ERRORS = 1 << 16
+_READ_BYTES = 1 << 16
+_MAX_ERROR_BYTES = 1 << 16
 _MAX_SECONDS = 120
-_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
-_OPTIONS = (
+_REPOSITORY_VARIABLES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+)
+_GIT_OPTIONS = (
     "--no-pager",
     "--no-optional-locks",
     "--no-replace-objects",  # a pushed replacement would hide the object that it replaces
@@ -34,7 +40,7 @@ _OPTIONS = (
     *("-c", "protocol.allow=never"),
     *("-c", "core.bigFileThreshold=16m"),  # git streams larger objects
 )
-ENVIRONMENT = {
+GIT_ENVIRONMENT = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",  # wins over `protocol.NAME.allow`, which the repository may set
     "GIT_LITERAL_PATHSPECS": "0",  # some editors set it for hooks
@@ -49,7 +55,7 @@ class GitError(UsageError):
 
 def git(*arguments: str, stdin: bytes = b"") -> bytes:
     """The output of `git ARGUMENTS` in the working folder. Raises GitError if it fails."""
-    with _started(arguments) as process:
+    with _running_git(arguments) as process:
         output, errors = process.communicate(stdin)
     if process.returncode:
         raise GitError(_failure(arguments, errors, process.returncode))
@@ -68,7 +74,7 @@ def repository_root() -> str:
 
 
 def git_records(
-    *arguments: str, limit: int = MAX_LISTING, folder: str | None = None
+    *arguments: str, limit: int = MAX_LISTING_BYTES, folder: str | None = None
 ) -> Iterator[bytes]:
     """Run git with `arguments`, which include `-z`, and yield its output record by record.
 
@@ -77,10 +83,10 @@ def git_records(
     Raises GitError if git fails, or if its output is longer than `limit` bytes.
     """
     # Not a pipe: git waits until somebody reads its warnings, of which there may be one for a file.
-    with TemporaryFile() as errors, _started(arguments, errors, folder) as process:
-        output = pipe(process.stdout)
+    with TemporaryFile() as errors, _running_git(arguments, errors, folder) as process:
+        output = opened_pipe(process.stdout)
         rest, size = b"", 0
-        while chunk := output.read(_READ):
+        while chunk := output.read(_READ_BYTES):
             size += len(chunk)
             if size > limit:
                 raise GitError(f"git {arguments[0]} lists more than {limit >> 20} MiB of names")
@@ -88,12 +94,12 @@ def git_records(
             yield from records
         if process.wait():
             errors.seek(0)
-            said = errors.read(_MAX_ERRORS)
+            said = errors.read(_MAX_ERROR_BYTES)
             raise GitError(_failure(arguments, said, process.returncode))
 
 
 @contextmanager
-def _started(
+def _running_git(
     arguments: tuple[str, ...],
     errors: int | IO[bytes] = subprocess.PIPE,
     folder: str | None = None,
@@ -119,13 +125,15 @@ def start_git(
 
     `errors` is where its messages go, as `stderr` of `Popen`. `folder` is as in `git_records`.
     """
-    environment = {**os.environ, **ENVIRONMENT}
+    environment = {**os.environ, **GIT_ENVIRONMENT}
     if folder is not None:
-        for name in _PLACES:  # Git sets some of these for hooks: they choose another repository.
+        for name in (
+            _REPOSITORY_VARIABLES
+        ):  # Git sets some of these for hooks: they choose another repository.
             environment.pop(name, None)
     try:
         return subprocess.Popen(  # noqa: S603  # the arguments are ours
-            ("git", *_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
+            ("git", *_GIT_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -136,7 +144,7 @@ def start_git(
         raise GitError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from error
 
 
-def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+def opened_pipe(stream: IO[bytes] | None) -> IO[bytes]:
     """One of the pipes of a process that `start_git` has started."""
     if stream is None:
         raise ValueError("this process has no such pipe")

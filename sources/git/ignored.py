@@ -5,7 +5,14 @@ import os
 from sources.git.command import git_records
 
 # Folders that are ignored as a whole are one record, which ends with a slash.
-_IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+_LIST_IGNORED_COMMAND = (
+    "ls-files",
+    "-z",
+    "--others",
+    "--ignored",
+    "--exclude-standard",
+    "--directory",
+)
 
 
 def ignored_paths(folder: str) -> frozenset[str]:
@@ -15,7 +22,7 @@ def ignored_paths(folder: str) -> frozenset[str]:
 
     Raises GitError.
     """
-    records = {os.fsdecode(record) for record in git_records(*_IGNORED, folder=folder)}
+    records = {os.fsdecode(record) for record in git_records(*_LIST_IGNORED_COMMAND, folder=folder)}
     if "./" in records:
         return frozenset()
     return frozenset(os.path.normpath(os.path.join(folder, record)) for record in records)

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from sources.containment import relative_to
-from sources.git.command import GitError, git_records, pipe, start_git
+from sources.containment import relative_path_inside
+from sources.git.command import GitError, git_records, opened_pipe, start_git
 from sources.sources import MAX_BYTES
 
 
@@ -20,7 +20,7 @@ class BlobError(OSError):
     """A content that cannot be had; the message says why."""
 
 
-class Blobs:
+class BlobReader:
     """Reads contents one after the other, by one process of git.
 
     It reads what is stored: no filter and no conversion of the repository is run. The process
@@ -49,7 +49,7 @@ class Blobs:
             errors = subprocess.DEVNULL  # nobody reads them while git runs
             self._process = start_git("-C", self._folder, "cat-file", "--batch", errors=errors)
         process = self._process
-        requests, output = pipe(process.stdin), pipe(process.stdout)
+        requests, output = opened_pipe(process.stdin), opened_pipe(process.stdout)
         try:
             requests.write(name.encode() + b"\n")
             requests.flush()
@@ -78,13 +78,13 @@ class Blobs:
             process.communicate()
 
 
-LINK = "120000"
-SUBMODULE = "160000"
+LINK_MODE = "120000"
+SUBMODULE_MODE = "160000"
 _MAX_LINKS = 40  # as Linux follows
-_MAX_TARGET = 4096
+_MAX_TARGET_BYTES = 4096
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """What a tree has at a path: the mode in octal digits, and the name of the object."""
 
     mode: str
@@ -92,23 +92,23 @@ class Entry(NamedTuple):
     is_conflict: bool = False
 
 
-def index_entries() -> dict[str, Entry]:
+def index_entries() -> dict[str, TreeEntry]:
     """What is staged, by path from the root of the repository. Raises GitError."""
     entries = {}
     for record in git_records("ls-files", "--stage", "--full-name", "-z", ":/"):
         facts, _, path = record.partition(b"\t")
         mode, name, stage = facts.decode().split(" ")
-        entries[os.fsdecode(path)] = Entry(mode, name, is_conflict=stage != "0")
+        entries[os.fsdecode(path)] = TreeEntry(mode, name, is_conflict=stage != "0")
     return entries
 
 
-def commit_entries(revision: str) -> dict[str, Entry]:
+def commit_entries(revision: str) -> dict[str, TreeEntry]:
     """What the tree of `revision` has, by path from its root. Raises GitError."""
     entries = {}
     for record in git_records("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", revision):
         facts, _, path = record.partition(b"\t")
         mode, _, name = facts.decode().split(" ")
-        entries[os.fsdecode(path)] = Entry(mode, name)
+        entries[os.fsdecode(path)] = TreeEntry(mode, name)
     return entries
 
 
@@ -119,25 +119,25 @@ class GitTree:
     are from the folder that was the working folder when this object was made.
     """
 
-    def __init__(self, root: str, entries: dict[str, Entry], blobs: Blobs) -> None:
+    def __init__(self, root: str, entries: dict[str, TreeEntry], blobs: BlobReader) -> None:
         self.root = root
         self.entries = entries
         self._here = os.path.realpath(os.getcwd())  # on Windows, as somebody has typed it
         self._blobs = blobs
         self._targets: dict[str, str] = {}
-        self._links = {path for path, entry in entries.items() if entry.mode == LINK}
+        self._links = {path for path, entry in entries.items() if entry.mode == LINK_MODE}
 
     def real_path(self, path: str) -> str:
         """The absolute path without links, as far as they lead to something in the tree."""
-        return self._follow(path)[0]
+        return self._resolve_links(path)[0]
 
-    def way(self, path: str) -> list[str]:
+    def links_and_file(self, path: str) -> list[str]:
         """Each link on the way to the file at `path`, and the file itself, from the root on."""
-        place, links = self._follow(path)
+        place, links = self._resolve_links(path)
         end = self._path_in_tree(place)
         return links if end is None else [*links, end]
 
-    def _follow(self, path: str) -> tuple[str, list[str]]:
+    def _resolve_links(self, path: str) -> tuple[str, list[str]]:
         """The real path, and the links on the way to it."""
         links: list[str] = []
         inner = self._path_in_tree(path)
@@ -169,28 +169,28 @@ class GitTree:
 
     def is_file(self, path: str) -> bool:
         """Whether the tree has a regular file at `path`, perhaps at the end of links."""
-        return self._entry(path) is not None
+        return self._regular_file_entry(path) is not None
 
     def read(self, path: str, limit: int) -> bytes:
         """The content of a regular file, up to `limit` bytes. Raises OSError."""
-        entry = self._entry(path)
+        entry = self._regular_file_entry(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._blobs.read(entry.object, limit)
 
-    def target(self, path: str) -> str | None:
-        """Where the file at `path` is without links, from the root on; None if it is outside."""
+    def path_without_links(self, path: str) -> str | None:
+        """The path of the file from the root on, with links followed; None if it is outside."""
         return self._path_in_tree(self.real_path(path))
 
     def _path_in_tree(self, path: str) -> str | None:
         """`path` from the root of the tree on; None if it is outside."""
-        return relative_to(os.path.normpath(os.path.join(self._here, path)), self.root)
+        return relative_path_inside(os.path.normpath(os.path.join(self._here, path)), self.root)
 
     def _link_target(self, name: str) -> str | None:
         """Where a link leads whose object is called `name`; None if that cannot be read."""
         if name not in self._targets:
             try:
-                target = os.fsdecode(self._blobs.read(name, _MAX_TARGET))
+                target = os.fsdecode(self._blobs.read(name, _MAX_TARGET_BYTES))
             except OSError:
                 return None
             self._targets[name] = target
@@ -205,23 +205,23 @@ class GitTree:
                 return part
         return None
 
-    def _entry(self, path: str) -> Entry | None:
+    def _regular_file_entry(self, path: str) -> TreeEntry | None:
         """The regular file at `path`."""
-        inner = self.target(path)
+        inner = self.path_without_links(path)
         entry = None if inner is None else self.entries.get(inner)
-        return None if entry is None or entry.mode in {LINK, SUBMODULE} else entry
+        return None if entry is None or entry.mode in {LINK_MODE, SUBMODULE_MODE} else entry
 
 
 MAX_FILES = 20_000
-MAX_TOTAL = 256 * 1024 * 1024
-_TOO_MANY = (
-    f"what is staged there has more than {MAX_FILES} files or {MAX_TOTAL >> 20} MiB, "
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
+_TOO_MANY_MESSAGE = (
+    f"what is staged there has more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB, "
     "so gpuward does not write it out to render it; leave --staged out"
 )
 
 
 @contextmanager
-def written_out(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
+def working_copy(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
     """Write the files at `paths` of the tree out, and work in the copy of the working folder.
 
     So names relative to the working folder mean the same files as in the tree. In the place of a
@@ -234,7 +234,7 @@ def written_out(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
     with TemporaryDirectory(prefix="gpuward-") as folder:
         inside = os.path.join(folder, os.path.relpath(here, tree.root))
         os.makedirs(inside, exist_ok=True)
-        _write(tree, paths, folder)
+        _write_files(tree, paths, folder)
         os.chdir(inside)
         try:
             yield
@@ -242,8 +242,8 @@ def written_out(tree: GitTree, paths: Iterable[str]) -> Iterator[None]:
             os.chdir(here)
 
 
-def _write(tree: GitTree, paths: Iterable[str], folder: str) -> None:
-    left = MAX_TOTAL
+def _write_files(tree: GitTree, paths: Iterable[str], folder: str) -> None:
+    left = MAX_TOTAL_BYTES
     for number, path in enumerate(paths):
         place = os.path.normpath(os.path.join(tree.root, path))
         if tree.entries[path].is_conflict or not tree.is_file(place):
@@ -252,7 +252,7 @@ def _write(tree: GitTree, paths: Iterable[str], folder: str) -> None:
             content = tree.read(place, MAX_BYTES + 1)
             left -= len(content)
             if number >= MAX_FILES or left < 0:
-                raise GitError(_TOO_MANY)
+                raise GitError(_TOO_MANY_MESSAGE)
             if len(content) <= MAX_BYTES:
                 _write_file(os.path.join(folder, os.path.relpath(place, tree.root)), content)
         except OSError as error:

@@ -21,28 +21,28 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from rules.base.json_values import as_object, as_objects
-from sources.kustomization_files import documents
+from sources.kustomization_files import documents_in_file
 from sources.rendering.programs import ProgramError
 from sources.sources import DISK
 
-GIT = ".git"
-_MISSING = re.compile(r"missing in charts/ directory: ([^\n]+)")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_MARK = "# gpuward: a missing chart: "
-_VERSION = "0.0.0"
-_FILES = ("Chart.yaml", "requirements.yaml")
-_MAX_COPY = 64 * 1024 * 1024
+GIT_FOLDER = ".git"
+_MISSING_PATTERN = re.compile(r"missing in charts/ directory: ([^\n]+)")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_STAND_IN_MARK = "# gpuward: a missing chart: "
+_STAND_IN_VERSION = "0.0.0"
+_DEPENDENCY_FILES = ("Chart.yaml", "requirements.yaml")
+_MAX_COPY_BYTES = 64 * 1024 * 1024
 
 
 def missing_dependencies(message: str) -> tuple[str, ...]:
     """The charts that helm misses according to its error message."""
-    found = _MISSING.search(message)
+    found = _MISSING_PATTERN.search(message)
     names = found[1].split(",") if found else []
-    return tuple(name for each in names if _NAME.fullmatch(name := each.strip()))
+    return tuple(name for each in names if _NAME_PATTERN.fullmatch(name := each.strip()))
 
 
 @contextmanager
-def copy_of(folder: str, missing: Collection[str] = ()) -> Iterator[str]:
+def copy_of_chart(folder: str, missing: Collection[str] = ()) -> Iterator[str]:
     """A copy of the chart in `folder`, with charts that stand in for those in `missing`.
 
     It has no file of Git. Raises ProgramError if the chart cannot be copied, or is too large.
@@ -50,13 +50,16 @@ def copy_of(folder: str, missing: Collection[str] = ()) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="gpuward-") as place:
         copy = os.path.join(place, "chart")
         try:
-            if _size(folder) > _MAX_COPY:
-                raise ProgramError(f"the chart has more than {_MAX_COPY >> 20} MiB")
+            if _size_in_bytes(folder) > _MAX_COPY_BYTES:
+                raise ProgramError(f"the chart has more than {_MAX_COPY_BYTES >> 20} MiB")
             shutil.copytree(
-                folder, copy, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(GIT)
+                folder,
+                copy,
+                copy_function=shutil.copyfile,
+                ignore=shutil.ignore_patterns(GIT_FOLDER),
             )
             if missing:
-                for name in _FILES:
+                for name in _DEPENDENCY_FILES:
                     _write_dependencies(os.path.join(copy, name), missing)
             for name in missing:
                 _write_stand_in(os.path.join(copy, "charts", name), name)
@@ -65,15 +68,15 @@ def copy_of(folder: str, missing: Collection[str] = ()) -> Iterator[str]:
         yield copy
 
 
-def switched_on(rendering: str, missing: Collection[str]) -> list[str]:
+def switched_on_charts(rendering: str, missing: Collection[str]) -> list[str]:
     """Those of the `missing` charts that the rendering of the copy has."""
-    return [name for name in missing if f"{_MARK}{name}\n" in rendering]
+    return [name for name in missing if f"{_STAND_IN_MARK}{name}\n" in rendering]
 
 
-def _size(folder: str) -> int:
+def _size_in_bytes(folder: str) -> int:
     size = 0
     for here, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if name != GIT]
+        folders[:] = [name for name in folders if name != GIT_FOLDER]
         files = (os.path.join(here, name) for name in names)
         size += sum(os.path.getsize(file) for file in files if os.path.exists(file))
     return size
@@ -81,12 +84,12 @@ def _size(folder: str) -> int:
 
 def _write_dependencies(file: str, missing: Collection[str]) -> None:
     """Let the file name the stand-ins: helm takes a chart only in a version that it names."""
-    chart = as_object(next(documents(DISK, file), None))
+    chart = as_object(next(documents_in_file(DISK, file), None))
     dependencies = [entry for _, entry in as_objects(chart.get("dependencies"))]
     if not dependencies:
         return
     changed = [
-        {**entry, "version": _VERSION} if entry.get("name") in missing else entry
+        {**entry, "version": _STAND_IN_VERSION} if entry.get("name") in missing else entry
         for entry in dependencies
     ]
     with open(file, "w", encoding="utf-8") as out:
@@ -96,7 +99,10 @@ def _write_dependencies(file: str, missing: Collection[str]) -> None:
 def _write_stand_in(folder: str, name: str) -> None:
     os.makedirs(os.path.join(folder, "templates"))
     with open(os.path.join(folder, "Chart.yaml"), "w", encoding="utf-8") as out:
-        out.write(f"apiVersion: v2\nname: {json.dumps(name)}\nversion: {_VERSION}\n")
+        out.write(f"apiVersion: v2\nname: {json.dumps(name)}\nversion: {_STAND_IN_VERSION}\n")
     template = os.path.join(folder, "templates", "missing.yaml")
     with open(template, "w", encoding="utf-8") as out:
-        out.write(f"{_MARK}{name}\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: missing}}\n")
+        out.write(
+            f"{_STAND_IN_MARK}{name}\n"
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: missing}\n"
+        )

@@ -10,20 +10,28 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from sources.kustomization_files import as_list, documents
-from sources.rendering.chart_copies import GIT
-from sources.rendering.programs import ProgramError, find_program, run
-from sources.sources import DISK, KUSTOMIZATIONS, Source, UnreadableSource
+from sources.kustomization_files import as_list, documents_in_file
+from sources.rendering.chart_copies import GIT_FOLDER
+from sources.rendering.programs import ProgramError, find_program, run_program
+from sources.sources import DISK, KUSTOMIZATION_FILES, Source, UnreadableSource
 
-_PARTS = ("resources", "bases", "components")
-_PATCHES = ("patches", "patchesStrategicMerge", "patchesJson6902")
+_PART_FIELDS = ("resources", "bases", "components")
+_PATCH_FIELDS = ("patches", "patchesStrategicMerge", "patchesJson6902")
 # Fields that name files, which kustomize may also load from addresses
-_FILES = (
-    *(*_PARTS, *_PATCHES, "crds", "configurations", "generators", "transformers", "validators"),
+_FILE_FIELDS = (
+    *(
+        *_PART_FIELDS,
+        *_PATCH_FIELDS,
+        "crds",
+        "configurations",
+        "generators",
+        "transformers",
+        "validators",
+    ),
     *("openapi", "replacements", "configMapGenerator", "secretGenerator", "helmCharts"),
 )
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|git@|git::")
-_MAX_MESSAGE = 400
+_ADDRESS_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|git@|git::")
+_MAX_MESSAGE_CHARACTERS = 400
 
 
 class Kustomization(NamedTuple):
@@ -31,22 +39,22 @@ class Kustomization(NamedTuple):
 
     - `folders`: those of the kustomizations that it includes.
     - `resources`, `patches`: the files that it names.
-    - `inline`: the patches written in it, each with its path in the file.
+    - `inline_patches`: the patches written in it, each with its path in the file.
     - `prefix`, `suffix`: what it puts around the names of objects.
-    - `remote`: something that is not in any folder here, so that kustomize would have to load it.
-    - `of_git`: a file of Git that it would read.
+    - `remote_address`: something that is in no folder here, which kustomize would have to load.
+    - `git_file_name`: a file of Git that it would read.
     """
 
     file: str
     folders: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
-    inline: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    inline_patches: tuple[tuple[tuple[str | int, ...], str], ...] = ()
     is_component: bool = False
-    remote: str = ""
+    remote_address: str = ""
     prefix: str = ""
     suffix: str = ""
-    of_git: str = ""
+    git_file_name: str = ""
 
     @property
     def folder(self) -> str:
@@ -69,10 +77,10 @@ class RenderedKustomization(NamedTuple):
 
 def read_kustomization(file: str) -> Kustomization:
     """What the kustomization says."""
-    raw = as_object(next(documents(DISK, file), None))
+    raw = as_object(next(documents_in_file(DISK, file), None))
     folder = os.path.dirname(file)
-    folders, resources, remote = [], [], _address(raw)
-    for field in _PARTS:
+    folders, resources, remote_address = [], [], _first_address(raw)
+    for field in _PART_FIELDS:
         for entry in filter(None, map(as_text, as_list(raw.get(field)))):
             path = os.path.normpath(os.path.join(folder, entry))
             if os.path.isdir(path):
@@ -80,7 +88,7 @@ def read_kustomization(file: str) -> Kustomization:
             elif os.path.isfile(path):
                 resources.append(path)
             else:
-                remote = remote or entry
+                remote_address = remote_address or entry
     patches, inline = [], []
     for place, text in _patches(raw):
         name = os.path.normpath(os.path.join(folder, text))
@@ -91,7 +99,9 @@ def read_kustomization(file: str) -> Kustomization:
     is_component = raw.get("kind") == "Component"
     lists = (tuple(folders), tuple(resources), tuple(patches), tuple(inline))
     names = (as_text(raw.get("namePrefix")), as_text(raw.get("nameSuffix")))
-    return Kustomization(file, *lists, is_component, remote, *names, _of_git(raw, folder))
+    return Kustomization(
+        file, *lists, is_component, remote_address, *names, _name_of_git_file(raw, folder)
+    )
 
 
 def all_parts(top: Kustomization) -> tuple[Kustomization, ...]:
@@ -110,11 +120,11 @@ def all_parts(top: Kustomization) -> tuple[Kustomization, ...]:
 
 def kustomization_in(folder: str) -> str:
     """The file of the kustomization in `folder`; empty if there is none."""
-    names = (os.path.normpath(os.path.join(folder, name)) for name in KUSTOMIZATIONS)
+    names = (os.path.normpath(os.path.join(folder, name)) for name in KUSTOMIZATION_FILES)
     return next(filter(os.path.isfile, names), "")
 
 
-class RenderedParts(NamedTuple):
+class RenderedKustomizations(NamedTuple):
     """Which kustomizations are rendered, each with its parts.
 
     - `tops`: those that no other one includes.
@@ -125,13 +135,13 @@ class RenderedParts(NamedTuple):
     bases: list[tuple[Kustomization, ...]]
 
 
-def choose_rendered(found: Collection[Kustomization]) -> RenderedParts:
+def choose_rendered(found: Collection[Kustomization]) -> RenderedKustomizations:
     """Which of the kustomizations are rendered.
 
     Of those that include each other, one is a top, so that kustomize says what is wrong.
     """
     included = {os.path.realpath(folder) for one in found for folder in one.folders}
-    chosen = RenderedParts([], [])
+    chosen = RenderedKustomizations([], [])
     covered: set[str] = set()
     for one in sorted(found, key=lambda one: os.path.realpath(one.folder) in included):
         real = os.path.realpath(one.folder)
@@ -149,22 +159,27 @@ def render_kustomization(
     """The rendering of the first of `parts`, or why there is none by `deadline`."""
     top = parts[0]
     for part in parts:
-        if part.of_git:
-            why = f"a kustomization whose {display(part.of_git)} belongs to Git"
+        if part.git_file_name:
+            why = f"a kustomization whose {display(part.git_file_name)} belongs to Git"
             return UnreadableSource(part.file, f"{why}: gpuward renders nothing that reads it")
-        if part.remote:
-            why = f"a kustomization whose {part.remote} is not here, and gpuward loads nothing"
-            return UnreadableSource(part.file, f"{why} from elsewhere: put it into the repository")
+        if part.remote_address:
+            why = f"a kustomization whose {part.remote_address} is not here"
+            advice = "and gpuward loads nothing from elsewhere: put it into the repository"
+            return UnreadableSource(part.file, f"{why}, {advice}")
     try:
         program = find_program("kubectl", "kustomize")
         verb = "kustomize" if os.path.basename(program) == "kubectl" else "build"
         name = os.path.basename(program)
         command = shlex.join([name, verb, top.folder])
-        text = run([program, verb, os.path.abspath(top.folder)], deadline=deadline)
+        text = run_program([program, verb, os.path.abspath(top.folder)], deadline=deadline)
     except ProgramError as error:
         message = " ".join(str(error).split()).removeprefix("error: ").removeprefix("Error: ")
         # kustomize says what it was doing first, and what went wrong last.
-        short = f"…{message[-_MAX_MESSAGE:]}" if len(message) > _MAX_MESSAGE else message
+        short = (
+            f"…{message[-_MAX_MESSAGE_CHARACTERS:]}"
+            if len(message) > _MAX_MESSAGE_CHARACTERS
+            else message
+        )
         return UnreadableSource(top.file, f"the kustomization cannot be rendered: {short}")
     source = Source(command, text, is_rendering=True, folder=top.folder)
     return RenderedKustomization(source, parts)
@@ -172,7 +187,7 @@ def render_kustomization(
 
 def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """The path of each patch in the kustomization, and the patch or the name of its file."""
-    for field in _PATCHES:
+    for field in _PATCH_FIELDS:
         for index, entry in enumerate(as_list(raw.get(field))):
             if isinstance(entry, str):
                 yield (field, index), entry
@@ -182,27 +197,27 @@ def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], st
                     yield (field, index, key), text
 
 
-def _address(raw: Mapping[str, Any]) -> str:
+def _first_address(raw: Mapping[str, Any]) -> str:
     """The first address in a field that names files."""
-    return next((name for name in _named(raw) if _ADDRESS.match(name)), "")
+    return next((name for name in _named_files(raw) if _ADDRESS_PATTERN.match(name)), "")
 
 
-def _of_git(raw: Mapping[str, Any], folder: str) -> str:
+def _name_of_git_file(raw: Mapping[str, Any], folder: str) -> str:
     """The first name of what belongs to Git, also by a link.
 
     CI writes credentials into `.git/config`, and the report would show what is rendered of them.
     """
-    for name in _named(raw):
+    for name in _named_files(raw):
         for path in {name, name.partition("=")[2]} - {""}:  # a generator has KEY=FILE
             target = os.path.realpath(os.path.join(folder, path))
-            if GIT in (*path.split("/"), *target.split(os.sep)):
+            if GIT_FOLDER in (*path.split("/"), *target.split(os.sep)):
                 return name
     return ""
 
 
-def _named(raw: Mapping[str, Any]) -> Iterator[str]:
+def _named_files(raw: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts of one line in fields that name files."""
-    waiting = [raw.get(field) for field in _FILES]
+    waiting = [raw.get(field) for field in _FILE_FIELDS]
     for value in waiting:
         if isinstance(value, str) and "\n" not in value:
             yield value
@@ -212,10 +227,10 @@ def _named(raw: Mapping[str, Any]) -> Iterator[str]:
             waiting.extend(value)
 
 
-_MAX_LENGTH = 253  # of a name in Kubernetes
+_MAX_NAME_CHARACTERS = 253  # of a name in Kubernetes
 _MAX_RENAMINGS = 100
 # kustomize leaves the names of these as they are
-_FIXED = ("APIService", "CustomResourceDefinition", "Namespace")
+_KINDS_NOT_RENAMED = ("APIService", "CustomResourceDefinition", "Namespace")
 
 
 class Renaming(NamedTuple):
@@ -226,9 +241,9 @@ class Renaming(NamedTuple):
 
     def rename(self, kind: str, name: str) -> str:
         """The name of the object after it is rendered."""
-        return name if kind in _FIXED else f"{self.prefix}{name}{self.suffix}"
+        return name if kind in _KINDS_NOT_RENAMED else f"{self.prefix}{name}{self.suffix}"
 
-    def may_give(self, rendered: str) -> bool:
+    def may_result_in(self, rendered: str) -> bool:
         """Whether an object may be called `rendered` afterwards."""
         is_long = len(rendered) > len(self.prefix) + len(self.suffix)
         return is_long and rendered.startswith(self.prefix) and rendered.endswith(self.suffix)
@@ -250,7 +265,7 @@ def renamings(parts: tuple[Kustomization, ...]) -> dict[str, list[Renaming]]:
     for part, outer in waiting:
         own = Renaming(outer.prefix + part.prefix, part.suffix + outer.suffix)
         known = found[part.file]
-        is_long = len(own.prefix) + len(own.suffix) > _MAX_LENGTH
+        is_long = len(own.prefix) + len(own.suffix) > _MAX_NAME_CHARACTERS
         if is_long or own in known or len(known) == _MAX_RENAMINGS:
             continue
         known.append(own)

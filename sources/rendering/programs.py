@@ -23,27 +23,31 @@ from sources.sources import MAX_BYTES
 
 MAX_SECONDS = 60
 MAX_SECONDS_OF_RUN = 600
-TOO_LONG = (
+TOO_LONG_MESSAGE = (
     f"not rendered: all renderings may take {MAX_SECONDS_OF_RUN // 60} minutes; name fewer paths"
 )
 _MAX_MEMORY_KIB = 4 * 1024 * 1024
-_MAX_ERRORS = 16 * 1024
+_MAX_ERROR_BYTES = 16 * 1024
 # Every system's sh has these limits but for -v, which macOS lacks. Core dumps would hold the files.
-_LIMITED = f'ulimit -c 0; ulimit -v {_MAX_MEMORY_KIB} 2>/dev/null; exec "$@"'
+_LIMITING_SCRIPT = f'ulimit -c 0; ulimit -v {_MAX_MEMORY_KIB} 2>/dev/null; exec "$@"'
 # How programs in Go end without memory, before the stacks of all that ran in them.
-_OUT_OF_MEMORY = ("runtime: out of memory", "cannot allocate memory", "runtime: cannot reserve")
+_OUT_OF_MEMORY_TEXTS = (
+    "runtime: out of memory",
+    "cannot allocate memory",
+    "runtime: cannot reserve",
+)
 # Port 9 discards what it gets, if anything listens there at all.
-_NOWHERE = "http://127.0.0.1:9"
+_UNREACHABLE_PROXY = "http://127.0.0.1:9"
 
 
 class ProgramError(Exception):
     """A program that is missing, failed, or was stopped at a bound; the message says why."""
 
 
-class _Output(NamedTuple):
-    text: bytes
+class _ProgramOutput(NamedTuple):
+    output: bytes
     errors: bytes
-    stopped: str
+    stop_reason: str
     """why the program was stopped; empty if it ended by itself"""
 
 
@@ -65,7 +69,9 @@ def is_late(deadline: float) -> bool:
     return time.monotonic() > deadline
 
 
-def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float = math.inf) -> str:
+def run_program(
+    command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float = math.inf
+) -> str:
     """What `command` writes to standard output. Raises ProgramError.
 
     It may take `max_seconds`, and in any case not last longer than to `deadline`, by the monotonic
@@ -73,7 +79,7 @@ def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float
     """
     max_seconds = min(max_seconds, max(0.1, deadline - time.monotonic()))
     with tempfile.TemporaryDirectory(prefix="gpuward-") as home:
-        wrapped = ["/bin/sh", "-c", _LIMITED, "sh", *_without_network(), *command]
+        wrapped = ["/bin/sh", "-c", _LIMITING_SCRIPT, "sh", *_without_network(), *command]
         try:
             process = subprocess.Popen(  # noqa: S603  # a program of the user, with a list
                 wrapped,
@@ -86,19 +92,19 @@ def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float
         except OSError as error:
             raise ProgramError(f"{command[0]}: {error.strerror or error}") from error
         with process:
-            output = _Output(b"", b"", "interrupted")
-            _running.add(process)
+            output = _ProgramOutput(b"", b"", "interrupted")
+            _running_processes.add(process)
             try:
-                output = _read(process, max_seconds)
+                output = _read_output(process, max_seconds)
             finally:
-                _running.discard(process)
-                if output.stopped:
+                _running_processes.discard(process)
+                if output.stop_reason:
                     _kill(process)
-        if output.stopped:
-            raise ProgramError(f"{os.path.basename(command[0])} was stopped: {output.stopped}")
+        if output.stop_reason:
+            raise ProgramError(f"{os.path.basename(command[0])} was stopped: {output.stop_reason}")
         if process.returncode:
             why = output.errors.decode(errors="replace").strip()
-            if any(words in why for words in _OUT_OF_MEMORY):
+            if any(words in why for words in _OUT_OF_MEMORY_TEXTS):
                 program = os.path.basename(command[0])
                 size = _MAX_MEMORY_KIB >> 20
                 raise ProgramError(
@@ -106,17 +112,17 @@ def run(command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float
                 )
             raise ProgramError(why or f"{command[0]} failed with status {process.returncode}")
         try:
-            return output.text.decode()
+            return output.output.decode()
         except UnicodeDecodeError as error:
             raise ProgramError(f"what it renders is not UTF-8 (byte {error.start})") from error
 
 
-_running: set[subprocess.Popen[bytes]] = set()
+_running_processes: set[subprocess.Popen[bytes]] = set()
 
 
 def stop_all() -> None:
     """Stop every program that runs in any thread; whoever waits for one gets ProgramError."""
-    for process in list(_running):
+    for process in list(_running_processes):
         if process.returncode is None:
             _kill(process)
 
@@ -127,7 +133,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _read(process: subprocess.Popen[bytes], max_seconds: float) -> _Output:
+def _read_output(process: subprocess.Popen[bytes], max_seconds: float) -> _ProgramOutput:
     """What `process` writes until both of its streams end, within the bounds."""
     deadline = time.monotonic() + max_seconds
     text, errors = bytearray(), bytearray()
@@ -138,21 +144,23 @@ def _read(process: subprocess.Popen[bytes], max_seconds: float) -> _Output:
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
-                return _Output(b"", bytes(errors), f"it took more than {max_seconds:g} seconds")
+                return _ProgramOutput(
+                    b"", bytes(errors), f"it took more than {max_seconds:g} seconds"
+                )
             for key, _ in ready:
                 part = os.read(key.fd, 65536)
                 if not part:
                     selector.unregister(key.fileobj)
-                elif key.data is text or len(errors) < _MAX_ERRORS:
+                elif key.data is text or len(errors) < _MAX_ERROR_BYTES:
                     key.data.extend(part)
             if len(text) > MAX_BYTES:
                 size = MAX_BYTES // 1024 // 1024
-                return _Output(b"", bytes(errors), f"it writes more than {size} MiB")
+                return _ProgramOutput(b"", bytes(errors), f"it writes more than {size} MiB")
     try:
         process.wait(max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return _Output(b"", bytes(errors), "it does not end")
-    return _Output(bytes(text), bytes(errors), "")
+        return _ProgramOutput(b"", bytes(errors), "it does not end")
+    return _ProgramOutput(bytes(text), bytes(errors), "")
 
 
 def _environment(home: str) -> Mapping[str, str]:
@@ -169,10 +177,10 @@ def _environment(home: str) -> Mapping[str, str]:
         "HELM_PLUGINS": home,
         "HELM_NO_PLUGINS": "1",
         "GIT_ALLOW_PROTOCOL": "none",
-        "http_proxy": _NOWHERE,
-        "https_proxy": _NOWHERE,
-        "HTTP_PROXY": _NOWHERE,
-        "HTTPS_PROXY": _NOWHERE,
+        "http_proxy": _UNREACHABLE_PROXY,
+        "https_proxy": _UNREACHABLE_PROXY,
+        "HTTP_PROXY": _UNREACHABLE_PROXY,
+        "HTTPS_PROXY": _UNREACHABLE_PROXY,
     }
 
 

@@ -23,8 +23,8 @@ from structlog.testing import capture_logs
 
 from certs.authority import may_sign_for, new_authority, service_names, sign_leaf
 from certs.clock import utc_now
-from certs.keypairs import bundle, fingerprint, is_issued_by
-from certs.rotation import Observation, decide, renewal_time
+from certs.keypairs import fingerprint, is_issued_by, pem_bundle
+from certs.rotation import Observation, next_change, renewal_time
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
 from cluster.api.errors import ClusterError, ConflictError, Object
@@ -171,7 +171,7 @@ def test_a_stored_state_is_read_back_unchanged() -> None:
     assert again.trusted == stored.trusted
     nonsense = dict.fromkeys(encode_authority(stored), b"-----BEGIN CERTIFICATE-----\nx")
     assert decode(nonsense, nonsense).trusted == ()
-    retired = {"retired.crt": bundle(stored.trusted), "retired-until": b"2030-01-01T00:00:00"}
+    retired = {"retired.crt": pem_bundle(stored.trusted), "retired-until": b"2030-01-01T00:00:00"}
     assert decode(retired, {}).retired_until == START
 
 
@@ -194,7 +194,7 @@ def test_no_key_in_the_log(log: list[Any]) -> None:
 def test_the_wait_restarts_when_a_bundle_had_to_be_written_again() -> None:
     cluster, time = MemoryCluster(), FakeTime()
     publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
-    text = bundle([new_authority(NAMES, START).certificate])
+    text = pem_bundle([new_authority(NAMES, START).certificate])
     assert publisher.publish(b"") is None
     assert publisher.publish(text) == datetime.timedelta()
     time.passed += 9 * MINUTE
@@ -208,7 +208,7 @@ def test_the_wait_goes_on_while_a_configuration_does_not_exist() -> None:
     cluster, time = MemoryCluster(), FakeTime()
     del cluster.objects[CONFIGURATIONS[1].kind.value, CONFIGURATIONS[1].name]
     publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
-    text = bundle([new_authority(NAMES, START).certificate])
+    text = pem_bundle([new_authority(NAMES, START).certificate])
     publisher.publish(text)
     time.passed += 9 * MINUTE
     assert publisher.publish(text) == 9 * MINUTE
@@ -232,9 +232,9 @@ def test_while_a_leaf_of_a_retired_authority_may_be_in_use_a_successor_waits() -
         is_persisted=True,
     )
     published = Observation(9 * MINUTE, None)
-    assert decide(state, published, START, POLICY) is None
-    assert decide(state, Observation(10 * MINUTE, None), START, POLICY)
-    assert decide(state, published, START + 2 * DAY, POLICY)
+    assert next_change(state, published, START, POLICY) is None
+    assert next_change(state, Observation(10 * MINUTE, None), START, POLICY)
+    assert next_change(state, published, START + 2 * DAY, POLICY)
 
 
 def test_a_conflict_is_no_failure(log: list[Any]) -> None:

@@ -12,7 +12,7 @@ from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 
 from certs.authority import service_names
-from certs.keypairs import KeyPair, bundle, fingerprint, is_issued_by
+from certs.keypairs import KeyPair, fingerprint, is_issued_by, pem_bundle
 from certs.rotation import RotationPolicy
 from certs.secrets import CertificateState, decode
 from cluster.api.client import FIELD_MANAGER, KubernetesCluster
@@ -151,7 +151,7 @@ def test_the_first_certificate(installation: Installation) -> None:
     stored = installation.stored
     assert stored.signer
     assert stored.leaf
-    assert installation.published == {bundle([stored.signer.certificate])}
+    assert installation.published == {pem_bundle([stored.signer.certificate])}
     assert set(installation.data("gpuward-tls")) == {"tls.crt", "tls.key", "ca.crt"}
     after = [installation.webhooks(kind) for kind in ConfigurationKind]
     for webhook in (webhook for webhooks in after for webhook in webhooks):
@@ -171,7 +171,7 @@ def test_a_complete_rotation(installation: Installation) -> None:
         stored = installation.stored
         assert stored.leaf
         served["127.0.0.1"] = fingerprint(stored.leaf.certificate)
-        assert installation.published == {bundle(stored.trusted)}
+        assert installation.published == {pem_bundle(stored.trusted)}
         return RotationResult(stored.leaf, stored.trusted, stored.retired)
 
     first = reconcile(2)

@@ -7,7 +7,7 @@ import datetime
 from cryptography import x509
 
 from certs.authority import new_authority, sign_leaf
-from certs.keypairs import KeyPair, bundle
+from certs.keypairs import KeyPair, pem_bundle
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from tests.testkit.certs.fake_cluster import NAMES, START
 
@@ -31,7 +31,7 @@ def test_an_authority_without_its_key_is_trusted_until_its_leaf_expires() -> Non
 def test_a_second_lost_authority_stays_trusted_beside_the_first() -> None:
     later = new_authority(NAMES, START)
     earlier = new_authority(NAMES, START, 100 * DAY)
-    secret = {**without_key(later), "retired.crt": bundle([earlier.certificate])}
+    secret = {**without_key(later), "retired.crt": pem_bundle([earlier.certificate])}
     state = decode(secret, {})
     assert state.retired == (earlier.certificate, later.certificate)
     assert state.retired_until == later.certificate.not_valid_after_utc

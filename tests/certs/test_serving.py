@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from certs.authority import new_authority, service_names, sign_leaf
 from certs.clock import utc_now
-from certs.keypairs import KeyPair, bundle, fingerprint
+from certs.keypairs import KeyPair, fingerprint, pem_bundle
 from certs.serving import ServingCertificate
 from cluster.controllers.certs_command import main
 
@@ -273,7 +273,7 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
 ) -> None:
     certificate = ServingCertificate(str(tmp_path), NAME)
     assert not certificate.reload()
-    assert not certificate.ready
+    assert not certificate.is_ready
     assert (certificate.not_after, certificate.expiry_seconds()) == (None, None)
     assert (certificate.fingerprint, certificate.names) == (None, ())
     loop = asyncio.get_running_loop()
@@ -283,7 +283,7 @@ async def test_before_there_is_a_certificate_handshakes_fail_and_then_work(
             await Connection(authority).open(port)
         write(tmp_path, leaf)
         assert certificate.reload()
-        assert certificate.ready
+        assert certificate.is_ready
         assert await served_fingerprint(port, authority) == fingerprint(leaf.certificate)
 
 
@@ -499,7 +499,7 @@ def test_a_certificate_that_expires_is_still_served_with_a_negative_expiry(
     certificate.reload()
     assert certificate.expiry_seconds() == pytest.approx(86400, abs=1)
     assert certificate.expiry_seconds(now + 2 * DAY) == pytest.approx(-86400, abs=1)
-    assert certificate.ready
+    assert certificate.is_ready
 
 
 def test_no_writable_file_system_is_needed(
@@ -538,7 +538,7 @@ def test_a_certificate_for_an_ip_address_is_served(tmp_path: Path) -> None:
     write(tmp_path, sign_leaf(authority, names, utc_now()))
     certificate = ServingCertificate(str(tmp_path), "127.0.0.1")
     assert certificate.reload(), certificate.last_error
-    client = ssl.create_default_context(cadata=bundle([authority.certificate]).decode())
+    client = ssl.create_default_context(cadata=pem_bundle([authority.certificate]).decode())
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         thread = threading.Thread(target=greet, args=(server, certificate.context))
         thread.start()

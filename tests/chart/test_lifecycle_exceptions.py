@@ -230,8 +230,8 @@ def test_the_api_server_refuses_objects_that_cannot_be_right(
         assert answer.status in {400, 422}, (spec, answer)
         assert says in answer.body["message"], answer.body["message"]
         # gpuward itself does not rely on the API server.
-        assert not acceptance(in_namespace(gpu_exception(**spec)), LIMITS, TODAY).accepted
-    assert acceptance(in_namespace(gpu_exception()), LIMITS, TODAY).accepted
+        assert not acceptance(in_namespace(gpu_exception(**spec)), LIMITS, TODAY).is_accepted
+    assert acceptance(in_namespace(gpu_exception()), LIMITS, TODAY).is_accepted
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/gpuward-exceptions"
     checked = eventually(lambda: plane.request("GET", policy).body.get("status"), what="types")
     assert checked["typeChecking"] == {}

@@ -13,7 +13,7 @@ import pytest
 from kubeyaml import read, split
 from policies.loading import default_policy, load_policy
 from policies.policy import Policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from rules.finding import Action
 from tests.testkit.chart.rendering import (
     CHART,
@@ -101,7 +101,7 @@ def test_numbers_stay_integers(number: int, helm: str) -> None:
     assert policy.rules[OTHER_RULE].options == {"max_devices": number}
 
 
-@pytest.mark.parametrize("profile", sorted(built_in()))
+@pytest.mark.parametrize("profile", sorted(built_in_profiles()))
 def test_every_built_in_profile_can_be_chosen(profile: str) -> None:
     assert rendered_policy(f"profiles: [{profile}]").profile.name == profile
 

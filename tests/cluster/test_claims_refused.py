@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rules.engine.fixing import check, fix
-from rules.objects.kubernetes_objects import GROUP
+from rules.objects.kubernetes_objects import CLAIM_GROUP
 from tests.testkit.cases import Case, cases
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
@@ -55,7 +55,7 @@ def submitted(api_server: Cluster) -> Submitted:
 def _claims() -> Iterator[Case]:
     for case in cases():
         manifest = case.manifest
-        if manifest["kind"] in RESOURCES and manifest["apiVersion"].startswith(f"{GROUP}/"):
+        if manifest["kind"] in RESOURCES and manifest["apiVersion"].startswith(f"{CLAIM_GROUP}/"):
             yield case
 
 

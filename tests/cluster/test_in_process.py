@@ -15,7 +15,7 @@ from policies.loading import default_policy, load_policy
 from policies.policy import Policy
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.in_process.vocabulary import MOST
-from rules.objects.pod import MIRROR
+from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.context import Context
 from tests.testkit.admission.in_process import (
     ADMIN,
@@ -318,7 +318,7 @@ def test_exceptions_accept_what_they_name_until_their_last_day(exports: Exports)
 
 def test_no_rule_is_run_for_mirror_pods_of_kubelets(exports: Exports, namespace: str) -> None:
     mirror = _bypass(namespace, nodeName="node-1")
-    mirror["metadata"]["annotations"] = {MIRROR: "a"}
+    mirror["metadata"]["annotations"] = {MIRROR_ANNOTATION: "a"}
     assert exports.submit_one(mirror, "system:node:node-1").status < REFUSED
     assert exports.submit_one(mirror).status == FORBIDDEN
 

@@ -37,7 +37,7 @@ from tests.testkit.dry_runs import (
 )
 from tests.testkit.paths import DATA
 from webhook.admission.enforcement import FIXED_ANNOTATION
-from webhook.admission.request import NAMESPACE_LIMITS
+from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 from webhook.registration import MODE_LABEL
 
 DIFFERENCES = DATA / "api_server_differences.yaml"
@@ -101,7 +101,7 @@ def test_limits_of_namespaces_are_evaluated_at_admission(
     compared_cases: dict[str, Comparison], limits_of_cases: dict[str, Any]
 ) -> None:
     reported = {name for name in limits_of_cases if compared_cases[name].webhook.rules}
-    assert {limits_of_cases[name]["kind"] for name in reported} == set(NAMESPACE_LIMITS)
+    assert {limits_of_cases[name]["kind"] for name in reported} == set(NAMESPACE_LIMIT_KINDS)
 
 
 def test_every_public_pod_is_compared(

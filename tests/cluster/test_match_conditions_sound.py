@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from policies.loading import default_policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.api_subjects import case_submissions, corpus_submissions
 from tests.testkit.control_plane.cluster import Cluster
@@ -28,7 +28,7 @@ from tests.testkit.match_conditions.outcomes import (
 )
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
 from tests.testkit.paths import DATA, DOCS
-from webhook.admission.request import NAMESPACE_LIMITS
+from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 
 ORDINARY = DATA / "ordinary_pods.yaml"
 MANUAL = DOCS / "matching.md"
@@ -72,7 +72,7 @@ def test_no_rule_reports_a_pod_that_is_not_sent(
     request: pytest.FixtureRequest, origin: str
 ) -> None:
     submitted: SubmittedPods = request.getfixturevalue(f"from_{origin}")
-    profiles = [default_policy([name]).profile for name in built_in()]
+    profiles = [default_policy([name]).profile for name in built_in_profiles()]
     assert missed_rules(submitted.not_sent("default"), profiles) == {}
     assert (
         missed_rules(submitted.not_sent("own"), [profile for profile, _ in custom_profiles()]) == {}
@@ -98,7 +98,7 @@ def test_no_condition_fails(request: pytest.FixtureRequest, origin: str) -> None
     assert [message for message in messages if EVALUATION_FAILED in message] == []
 
 
-@pytest.mark.parametrize("kind", NAMESPACE_LIMITS)
+@pytest.mark.parametrize("kind", NAMESPACE_LIMIT_KINDS)
 def test_every_limit_of_a_namespace_is_sent(from_cases: SubmittedPods, kind: str) -> None:
     calls = from_cases.recorder.requests
     limits = {c for c, sent in calls["everything"].items() if sent["kind"] == kind}

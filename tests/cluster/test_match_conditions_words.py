@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from policies.loading import default_policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from rules.base.traits import PROGRAM_WORDS, SAMPLE_IMAGES
 from rules.catalog.bypass import (
     cdi_annotation,
@@ -21,10 +21,10 @@ from rules.catalog.bypass import (
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS
-from rules.gpu.images import CUDA_IMAGES, NVIDIA_REGISTRIES
+from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
-from rules.placement.node_labels import CARDS
+from rules.placement.node_labels import GPU_COUNT
 from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.cases import TODAY
@@ -46,7 +46,7 @@ _OTHER_MAKERS = re.compile("tpu|neuron|gaudi|habana|npu|ascend")
 
 
 def node_labels() -> Iterator[tuple[str, Any]]:
-    for raw in built_in().values():
+    for raw in built_in_profiles().values():
         for pattern, values in labels(raw).items():
             key = pattern.replace("*", "x")
             # NVIDIA's variables mean nothing on nodes of other makers, but privileges do.
@@ -68,9 +68,9 @@ def node_labels() -> Iterator[tuple[str, Any]]:
 
 
 def hints() -> Iterator[tuple[str, Any]]:
-    facts = [fact for raw in built_in().values() for fact in raw.get("taints", ())]
+    facts = [fact for raw in built_in_profiles().values() for fact in raw.get("taints", ())]
     taints = {fact["key"]: fact.get("value") for fact in facts}
-    for raw in built_in().values():
+    for raw in built_in_profiles().values():
         for pattern, values in labels(raw).items():
             key, value = pattern.replace("*", "x"), next(iter(values), "x").replace("*", "x")
             if key not in LABELS_OF_EVERY_NODE:
@@ -90,7 +90,7 @@ def images() -> Iterator[tuple[str, Any]]:
         host, _, path = (registry + tail).partition("/")
         for registry_name in (host, MIRROR + host, f"{host}:443", f"{host}:0443", host.upper()):
             yield f"{registry_name}/{path}", pod(container(image=f"{registry_name}/{path}"))
-    for name, words in CUDA_IMAGES.items():
+    for name, words in CUDA_TAG_WORDS_BY_IMAGE.items():
         for word in words or ("1",):
             for image in (f"{name}:{word}", f"{MIRROR}{name}:{word}"):
                 yield image, pod(container(image=image))
@@ -107,15 +107,15 @@ def programs() -> Iterator[tuple[str, Any]]:
 
 
 def keys() -> Iterator[tuple[str, Any]]:
-    annotations = [f"{cdi_annotation.PREFIX}x", nri_cdi_annotation.DOMAIN]
+    annotations = [f"{cdi_annotation.CDI_PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
     annotations += device_injector_annotation.DOMAINS
     annotations += [pattern.replace("*", "x") for pattern in ALLOCATION_ANNOTATIONS]
-    for raw in built_in().values():
+    for raw in built_in_profiles().values():
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())
     metadata_keys = [("annotations", key) for key in annotations]
-    metadata_keys += [("labels", key) for key in (CARDS, placement_label.PLACEMENT)]
+    metadata_keys += [("labels", key) for key in (GPU_COUNT, placement_label.PLACEMENT_LABEL)]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
         manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else "x"}
@@ -123,10 +123,12 @@ def keys() -> Iterator[tuple[str, Any]]:
 
 
 def variables() -> Iterator[tuple[str, Any]]:
-    alternative = [n for raw in built_in().values() for n in raw.get("alternativeVariables", ())]
-    visible = [n for raw in built_in().values() for n in raw.get("visibleDevices", ())]
+    alternative = [
+        n for raw in built_in_profiles().values() for n in raw.get("alternativeVariables", ())
+    ]
+    visible = [n for raw in built_in_profiles().values() for n in raw.get("visibleDevices", ())]
     visibility_names = (*visible, *alternative)
-    others = (*mig_admin_env.POWERS, *reserved_gpushare_keys.VARIABLES, CUDA_VERSION)
+    others = (*mig_admin_env.POWER_VERBS, *reserved_gpushare_keys.RESERVED_VARIABLES, CUDA_VERSION)
     for name in (*visibility_names, *others):
         yield name, pod(container(**variable("all", name)))
     for name in visibility_names:
@@ -135,14 +137,18 @@ def variables() -> Iterator[tuple[str, Any]]:
 
 
 def resources() -> Iterator[tuple[str, Any]]:
-    patterns = sorted({name for raw in built_in().values() for name in raw.get("resources", {})})
+    patterns = sorted(
+        {name for raw in built_in_profiles().values() for name in raw.get("resources", {})}
+    )
     for name, field in product(patterns, ("limits", "requests")):
         gpu_container = container(resources={field: {name.replace("*", "x"): "1"}})
         yield f"{field} {name}", pod(gpu_container, container("other", **PRIVILEGED))
 
 
 def runtime_classes() -> Iterator[tuple[str, Any]]:
-    for name in sorted({n for raw in built_in().values() for n in raw.get("runtimeClasses", ())}):
+    for name in sorted(
+        {n for raw in built_in_profiles().values() for n in raw.get("runtimeClasses", ())}
+    ):
         yield name, pod(container(), runtimeClassName=name)
 
 
@@ -180,5 +186,5 @@ def test_a_pod_with_each_name_alone_is_sent(api_server: Cluster, words: Any) -> 
 def _is_reported(manifest: Any) -> bool:
     """Whether some profile makes a rule report the pod: otherwise the name tests nothing."""
     context = Context(TODAY, "team-a", user="alice", operation="CREATE")
-    sets = (default_policy([name]).rule_set() for name in built_in())
+    sets = (default_policy([name]).rule_set() for name in built_in_profiles())
     return any(check(manifest, rules, context).findings for rules in sets)

@@ -10,7 +10,7 @@ import pytest
 
 from policies.loading import default_policy
 from rules.engine.fixing import check
-from rules.gpu.quotas import OF_CLASS, PodChoices, uncounted_pods
+from rules.gpu.quotas import DEVICE_CLASS_KEY_SUFFIX, PodChoices, uncounted_pods
 from rules.inventory.inventory import QuotaScope, ResourceQuota
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -105,7 +105,7 @@ def test_a_quota_with_scopes_counts_no_claim(plane: ControlPlane, scopes: list[s
     if plane.request("GET", "/apis/resource.k8s.io/v1").status != OK:
         pytest.skip("this Kubernetes does not serve claims for devices by default")
     namespace = plane.namespace()
-    keys = ("count/resourceclaims.resource.k8s.io", f"gpu.example.com{OF_CLASS}")
+    keys = ("count/resourceclaims.resource.k8s.io", f"gpu.example.com{DEVICE_CLASS_KEY_SUFFIX}")
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

@@ -16,7 +16,7 @@ from cluster.audit.cli import main
 from cluster.audit.facts import EVALUATED_WITH_FACTS
 from rules.engine.fixing import check
 from rules.finding import Action
-from rules.inventory.inventory import RECORDS, Inventory
+from rules.inventory.inventory import RECORD_TYPES, Inventory
 from tests.testkit.cases import cases
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, paged_server
 from tests.testkit.lint_in_process import LintInProcess
@@ -354,7 +354,7 @@ class UnknownInventory(Inventory):
     """Claims to know objects of every kind, and fails when a rule looks for one."""
 
     def __init__(self) -> None:
-        super().__init__({kind: {} for kind in RECORDS})
+        super().__init__({kind: {} for kind in RECORD_TYPES})
 
     def _in(self, kind: type, namespace: str | None) -> Mapping[str, Any]:
         raise AssertionError(f"a rule reads {kind.__name__} of {namespace}")

@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator
 from cluster.init.cli import POLICY, VALUES, main
 from lint.policy.cli import main as check_policy
 from policies.loading import default_policy, load_policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from tests.testkit.chart.rendering import CHART, render
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
@@ -236,9 +236,9 @@ def concrete(pattern: str) -> str:
     return pattern.replace("*", "1x")
 
 
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("name", built_in_profiles())
 def test_every_platform_gives_files_that_can_be_used(name: str, tmp_path: Path) -> None:
-    raw = built_in()[name]
+    raw = built_in_profiles()[name]
     resources = [concrete(key) for key in raw.get("resources", ()) if "deviceclass." not in key]
     labels = {
         concrete(key): concrete(next(iter(values), "x"))

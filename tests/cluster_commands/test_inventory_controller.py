@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from cluster.api.errors import ConflictError
 from cluster.controllers.inventory import RENEW_SECONDS, InventoryController
 from cluster.source.objects import MissingRightError, NotServedError, Object, Resource, SourceError
-from policies.controller_files import CheckedInventory, file_name, parse_inventory
+from policies.controller_files import CheckedInventory, inventory_file_name, parse_inventory
 from policies.loading import default_policy
 from rules.inventory.inventory import (
-    SURVEY,
+    SURVEY_NAME,
     ConfigMap,
     DeviceClass,
     NodeGroup,
@@ -81,7 +81,9 @@ class FakeCluster:
 
     def written(self) -> CheckedInventory:
         """What the webhook would read."""
-        texts = [part.body["data"][file_name(number)] for number, part in enumerate(self.parts)]
+        texts = [
+            part.body["data"][inventory_file_name(number)] for number, part in enumerate(self.parts)
+        ]
         return parse_inventory([text.encode() for text in texts])
 
 
@@ -247,7 +249,7 @@ def test_five_thousand_nodes_of_four_kinds_are_small() -> None:
     cluster.objects["nodes"] = [node(number) for number in range(5000)]
     cluster.controller.reconcile()
     inventory = cluster.written().inventory
-    assert inventory.find(NodeSurvey, SURVEY) is not None
+    assert inventory.find(NodeSurvey, SURVEY_NAME) is not None
     groups = inventory.all_in(NodeGroup, None).values()
     assert sorted(group.labels["nvidia.com/gpu.product"] for group in groups) == [
         f"card-{number}" for number in range(4)
@@ -267,7 +269,7 @@ def test_nodes_are_all_nodes_only_if_everything_about_them_is_known() -> None:
         cluster.objects["nodes"] = [node(0)]
         cluster.missing[resource] = error
         cluster.controller.reconcile()
-        return cluster.written().inventory.find(NodeSurvey, SURVEY)
+        return cluster.written().inventory.find(NodeSurvey, SURVEY_NAME)
 
     assert survey("nodes", MissingRightError) is None
     for error, has_all in ((MissingRightError, False), (NotServedError, True)):
@@ -288,5 +290,5 @@ def test_nodes_of_too_many_kinds_are_reported() -> None:
         "nodes have more labels about GPUs, or GPU resources, than an inventory holds"
         in entry["error"]
     )
-    assert cluster.written().inventory.find(NodeSurvey, SURVEY) is None
+    assert cluster.written().inventory.find(NodeSurvey, SURVEY_NAME) is None
     assert b"gpuward_inventory_failures_total 1.0" in cluster.controller.metrics()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from policies.loading import load_policy
 from rules.engine.fixing import check
-from rules.gpu.visibility import Visibility, looks_legacy, visibility
+from rules.gpu.visibility import Visibility, looks_like_legacy_image, visibility
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY
 from tests.testkit.container_runtime.executed import pods
@@ -128,7 +128,7 @@ def test_the_variables_mean_what_gpuward_reads(
     answer = node.ask(found.container, toolkit)
     state = visibility(found.view)
     if state is Visibility.UNSET:
-        state = Visibility.GRANTED if looks_legacy(found.view) else Visibility.HIDDEN
+        state = Visibility.GRANTED if looks_like_legacy_image(found.view) else Visibility.HIDDEN
     assert is_as_predicted(state, answer, toolkit, dict(env)), (state, answer)
 
 

@@ -23,7 +23,7 @@ from cluster.controllers.gpu_exceptions import (
     ExceptionsController,
     PolicySource,
 )
-from policies.gpu_exceptions import MAX_IN_NAMESPACE
+from policies.gpu_exceptions import MAX_COUNTED_IN_NAMESPACE
 from policies.loading import PolicyError, load_policy
 from tests.testkit.policy_mistakes import POLICY_HEADER
 
@@ -186,10 +186,10 @@ def test_the_file_is_renewed_and_restored(cluster: FakeCluster) -> None:
 
 
 def test_what_exceeds_a_bound_has_a_condition_that_says_so(cluster: FakeCluster) -> None:
-    names = [f"x{number:03}" for number in range(MAX_IN_NAMESPACE + 2)]
+    names = [f"x{number:03}" for number in range(MAX_COUNTED_IN_NAMESPACE + 2)]
     cluster.objects = [gpu_exception(name=name) for name in names]
     cluster.reconcile()
-    assert cluster.listed == names[:MAX_IN_NAMESPACE]
+    assert cluster.listed == names[:MAX_COUNTED_IN_NAMESPACE]
     assert [o["status"]["conditions"][0]["reason"] for o in cluster.objects[-3:]] == [
         "Accepted",
         "TooMany",

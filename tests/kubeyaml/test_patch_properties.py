@@ -137,7 +137,7 @@ def test_many_random_edits_are_exact_or_refused(part: int) -> None:
 def test_every_fix_can_be_made_in_every_layout(case: Case) -> None:
     manifest = json.loads(json.dumps(case.manifest))
     rules = case.rules
-    unsafe = (active._replace(scope=FixScope.ALL) for active in rules.rules)
+    unsafe = (active._replace(fix_scope=FixScope.ALL) for active in rules.rules)
     fixed = case.fix(manifest, rules._replace(rules=tuple(unsafe)))
     if not fixed.operations:
         return

@@ -526,8 +526,8 @@ def test_lines_end_at_newlines_only(text: str) -> None:
     lines = Lines(text)
     for offset in range(len(text) + 1):
         before = text[:offset].split("\n")
-        assert lines.at(offset) == line_and_column(text, offset)
-        assert lines.at(offset) == (len(before), len(before[-1]) + 1)
+        assert lines.line_and_column(offset) == line_and_column(text, offset)
+        assert lines.line_and_column(offset) == (len(before), len(before[-1]) + 1)
 
 
 # Random documents

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kubeyaml import Chunk, Reader, YamlError, read, split
+from kubeyaml import CachedReader, Chunk, YamlError, read, split
 
 DOCUMENT = "a: &x {b: [1, two], b: 3}\nc: *x\nd: |\n  text\n"
 TEXT = f"{DOCUMENT}---\n# between\ne: 1\n---\n{DOCUMENT}---\n{DOCUMENT}"
 
 
 def test_equal_texts_have_places_of_their_own() -> None:
-    reader = Reader(10_000)
+    reader = CachedReader(10_000)
     for chunk in split(TEXT):
         expected, found = read(chunk), reader.read(chunk)
         assert expected is not None
@@ -29,7 +29,7 @@ def test_equal_texts_have_places_of_their_own() -> None:
 def test_equal_texts_share_their_value_within_the_memory() -> None:
     first, last = Chunk(DOCUMENT), Chunk(DOCUMENT, start=100, line=9)
     for size, is_shared in ((len(DOCUMENT), True), (len(DOCUMENT) - 1, False)):
-        reader = Reader(size)
+        reader = CachedReader(size)
         one, two = reader.read(first), reader.read(last)
         assert one is not None
         assert two is not None
@@ -37,7 +37,7 @@ def test_equal_texts_share_their_value_within_the_memory() -> None:
 
 
 def test_errors_are_at_their_place_each_time() -> None:
-    reader = Reader(10_000)
+    reader = CachedReader(10_000)
     for start in (0, 50):
         with pytest.raises(YamlError) as caught:
             reader.read(Chunk("a: [\n", start=start))

@@ -65,7 +65,7 @@ def test_git_may_warn_about_every_file(repository: Path) -> None:
     commit("many")
     for name in names:
         Path(name).write_bytes(b"a: 2\r\n")
-    is_changed = changed_since("HEAD", ["."]).has
+    is_changed = changed_since("HEAD", ["."]).is_changed
     assert {file.name for file in repository.iterdir() if is_changed(file.name)} == names
 
 
@@ -74,7 +74,7 @@ def test_what_the_branch_changed_and_what_is_not_committed(
     repository: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     monkeypatch.chdir(folder)
-    is_changed = changed_since("main", ["."]).has
+    is_changed = changed_since("main", ["."]).is_changed
     names = {name for name in repository.rglob("*.yaml") if is_changed(os.path.relpath(name))}
     assert {str(name.relative_to(repository)) for name in names} == CHANGED
 
@@ -145,7 +145,7 @@ def test_nothing_of_a_hostile_repository_runs(repository: Path, tmp_path: Path) 
         (hooks / hook).write_text(f"#!/bin/sh\ntouch {traces}/{hook}\n")
         (hooks / hook).chmod(0o755)
     os.utime(repository / "same.yaml", (1, 1))  # git must compare its content again
-    is_changed = changed_since("main", ["."]).has
+    is_changed = changed_since("main", ["."]).is_changed
     assert {name for name in CHANGED if is_changed(name)} == CHANGED
     assert not is_changed("same.yaml")
     assert os.listdir(traces) == []

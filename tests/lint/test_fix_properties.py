@@ -17,7 +17,7 @@ from policies.policy import Policy
 from reports.results import Results
 from rules.profile.context import Context
 from sources.paths import inputs
-from sources.sources import Source, UnreadFile
+from sources.sources import InputFile, Source
 from tests.testkit.admission.reviews import review_body
 from tests.testkit.cases import TODAY, Case, cases
 from tests.testkit.yaml_layouts import Layout
@@ -108,7 +108,7 @@ def test_public_manifests_are_fixed_and_lose_no_line(corpus: Path) -> None:
     policy, context = default_policy(), Context(TODAY)
     changed = 0
     for given in inputs([str(corpus)]):
-        source = given.read() if isinstance(given, UnreadFile) else given
+        source = given.read() if isinstance(given, InputFile) else given
         if isinstance(source, Source):
             text, results = check_fixed(source, policy, context)
             changed += text != source.text

@@ -102,7 +102,7 @@ def test_one_text_has_an_inventory_of_its_own(command: LintCommand) -> None:
 def test_the_warning_about_room_names_the_place(
     command: LintCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rules.inventory.builder.MAX_IN_NAMESPACE", 1)
+    monkeypatch.setattr("rules.inventory.builder.MAX_CHARACTERS_IN_NAMESPACE", 1)
     command.write("a/settings.yaml", SETTINGS % "")
     command.write("settings.yaml", SETTINGS % "")
     command.write("team.yaml", SETTINGS % IN_TEAM)

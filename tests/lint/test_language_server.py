@@ -19,7 +19,7 @@ from pygls.workspace import Workspace
 from pytest_lsp import LanguageClient, client_capabilities, make_test_lsp_client
 
 from lint.language_server.diagnostics import Analysis, analyze
-from lint.language_server.policies import Settings
+from lint.language_server.policies import EditorSettings
 from lint.language_server.server import create_server
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.paths import ROOT
@@ -120,7 +120,7 @@ class Editor:
         assert isinstance(found, list)
         return {item.label for item in found}
 
-    def applied(self, action: types.CodeAction) -> str:
+    def applied_settings(self, action: types.CodeAction) -> str:
         """The text after an action."""
         assert action.edit
         assert action.edit.document_changes
@@ -197,11 +197,11 @@ async def test_a_fix_is_that_of_gpuward_fix(editor: Editor, line_break: str, mar
     (found,) = await editor.open("pod.yaml", text)
     actions = await editor.actions(found.range, diagnostics=[found])
     (title,) = [title for title in actions if title.startswith("request-only: set the limit")]
-    assert editor.applied(actions[title]) == fixed
+    assert editor.applied_settings(actions[title]) == fixed
     assert actions[title].is_preferred
     assert list(actions[title].diagnostics or ()) == [found]
     (fix_all,) = (await editor.actions(found.range, "source.fixAll")).values()
-    assert editor.applied(fix_all) == fixed
+    assert editor.applied_settings(fix_all) == fixed
 
 
 async def test_each_finding_has_its_own_fix_and_unsafe_ones_say_so(editor: Editor) -> None:
@@ -210,7 +210,7 @@ async def test_each_finding_has_its_own_fix_and_unsafe_ones_say_so(editor: Edito
     action = (await editor.actions(found.range, "quickfix"))[title]
     assert "review: " in title
     assert action.is_preferred is None
-    changed = editor.applied(action)
+    changed = editor.applied_settings(action)
     assert changed.startswith(f"{REQUEST}---\n")
     assert changed.endswith("value: void}\n")
     (editor.folder / "gpuward.yaml").write_text(
@@ -226,14 +226,14 @@ async def test_what_is_not_shown_has_no_fix_of_its_own(editor: Editor) -> None:
     everywhere = types.Range(START, types.Position(100, 0))
     (action,) = (await editor.actions(everywhere)).values()
     assert action.kind == "source.fixAll.gpuward"
-    assert "effect: NoSchedule" in editor.applied(action)
+    assert "effect: NoSchedule" in editor.applied_settings(action)
 
 
 async def test_a_comment_suppresses_once_it_has_a_reason(editor: Editor) -> None:
     (found,) = await editor.open("pod.yaml", TAKER)
     actions = await editor.actions(found.range)
     (title,) = [title for title in actions if "comment" in title]
-    commented = editor.applied(actions[title])
+    commented = editor.applied_settings(actions[title])
     comment = "# gpuward: ignore[visible-devices-env] "
     assert commented == TAKER.replace("all}\n", f"all}} {comment}\n")
     remarks = await editor.change(commented)
@@ -247,7 +247,7 @@ async def test_where_a_line_has_no_place_for_a_comment_it_goes_above(editor: Edi
     actions = await editor.actions(found.range)
     (title,) = [title for title in actions if "comment" in title]
     line = '        # gpuward: ignore[visible-devices-env] \n        - {"😀你"'
-    assert editor.applied(actions[title]) == text.replace('        - {"😀你"', line)
+    assert editor.applied_settings(actions[title]) == text.replace('        - {"😀你"', line)
 
 
 async def test_no_comment_is_offered_where_it_would_have_no_effect(editor: Editor) -> None:
@@ -422,7 +422,7 @@ async def test_a_document_is_evaluated_once_at_a_time(
         return analyze(name, text, *given)
 
     monkeypatch.setattr("lint.language_server.server.analyze", analyze_slowly)
-    server = create_server(Settings(isolated=True))
+    server = create_server(EditorSettings(isolated=True))
     uri = (tmp_path / "pod.yaml").as_uri()
     server.protocol._workspace = Workspace(tmp_path.as_uri())  # noqa: SLF001  # as a client sets it
     server.workspace.put_text_document(types.TextDocumentItem(uri, "yaml", 0, "first: 1"))

@@ -14,7 +14,7 @@ from policies.loading import default_policy
 from reports.results import Results
 from rules.profile.context import Context
 from sources import large_files
-from sources.sources import StandardInput, UnreadFile
+from sources.sources import InputFile, StandardInput
 from tests.testkit.cases import TODAY
 
 POD = """\
@@ -65,15 +65,15 @@ TEXTS = {
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is large, so that small texts are cut."""
     for module in ("sources.sources", "sources.large_files"):
-        monkeypatch.setattr(f"{module}.LARGE", 2000)
-    monkeypatch.setattr(large_files, "PART", 900)
-    monkeypatch.setattr("sources.large_files._BLOCK", 77)
+        monkeypatch.setattr(f"{module}.LARGE_BYTES", 2000)
+    monkeypatch.setattr(large_files, "PART_CHARACTERS", 900)
+    monkeypatch.setattr("sources.large_files._BLOCK_BYTES", 77)
 
 
 def linted(file: Path, *, in_parts: bool) -> Results:
     linter = Linter(default_policy(), Context(TODAY))
-    given = UnreadFile(str(file), str(file))
-    linter.evaluate(large_files.in_parts([given]) if in_parts else [given])
+    given = InputFile(str(file), str(file))
+    linter.evaluate(large_files.split_large_inputs([given]) if in_parts else [given])
     linter.finish()
     return linter.results
 
@@ -89,12 +89,12 @@ def facts(results: Results) -> list[Any]:
 def test_parts_have_the_findings_of_the_whole(tmp_path: Path, case: str) -> None:
     file = tmp_path / "pods.yaml"
     file.write_bytes(TEXTS[case].encode())
-    given = UnreadFile(str(file), str(file))
-    assert len([*large_files.in_parts([given])]) > 3
+    given = InputFile(str(file), str(file))
+    assert len([*large_files.split_large_inputs([given])]) > 3
     cut, whole = (linted(file, in_parts=in_parts) for in_parts in (True, False))
     assert facts(cut) == facts(whole)
     assert len(facts(cut)) + cut.suppressed >= 60
-    for name in ("files", "objects", "pods", "suppressed", "remarks", "not_evaluated"):
+    for name in ("file_count", "objects", "pods", "suppressed", "remarks", "not_evaluated"):
         assert getattr(cut, name) == getattr(whole, name), name
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_cut_is_not_evaluated(tmp_path: Path, case: str) -> None:
     file.write_bytes(text.encode(errors="surrogateescape"))
     results = linted(file, in_parts=True)
     assert message in " ".join(failed.message for failed in results.not_evaluated)
-    assert results.status("error") == 3
+    assert results.exit_status("error") == 3
 
 
 WHOLE = {
@@ -156,9 +156,9 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str) -> N
     (failed,) = linted(file, in_parts=True).not_evaluated
     assert "an item larger than" in failed.message
     monkeypatch.undo()
-    monkeypatch.setattr(large_files, "LARGE", 2000)
-    monkeypatch.setattr("sources.sources.LARGE", 2000)
-    monkeypatch.setattr(large_files, "MAX_STREAM", 9000)
+    monkeypatch.setattr(large_files, "LARGE_BYTES", 2000)
+    monkeypatch.setattr("sources.sources.LARGE_BYTES", 2000)
+    monkeypatch.setattr(large_files, "MAX_STREAM_BYTES", 9000)
     (failed,) = linted(file, in_parts=True).not_evaluated
     assert failed.message == "the part beyond 0 MiB"
 
@@ -173,5 +173,5 @@ def test_standard_input_is_read_in_parts() -> None:
         return content[position - size : position]
 
     linter = Linter(default_policy(), Context(TODAY))
-    linter.evaluate(large_files.in_parts([StandardInput("<stdin>", read)]))
-    assert (linter.results.pods, linter.results.files) == (60, 1)
+    linter.evaluate(large_files.split_large_inputs([StandardInput("<stdin>", read)]))
+    assert (linter.results.pods, linter.results.file_count) == (60, 1)

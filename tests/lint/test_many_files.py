@@ -117,7 +117,7 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
     assert "270.yaml" in lost
     assert lost | found == {f"{n:03}.yaml" for n in range(300)}
     assert not lost & found
-    assert results.status("error") == 3
+    assert results.exit_status("error") == 3
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -133,7 +133,7 @@ def test_a_run_with_too_many_findings_says_so(
     assert os.path.basename(missing.file) == "200.yaml"
     assert "more findings than 200 in this run" in missing.message
     assert len(linter.results.findings) == 200
-    assert linter.results.status("error") == 3
+    assert linter.results.exit_status("error") == 3
 
 
 def test_findings_keep_no_manifest_in_memory() -> None:
@@ -167,7 +167,7 @@ def test_progress_is_shown_after_a_second_and_erased(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("lint.processes.time.monotonic", lambda: now)
     with processes.Progress(4000) as bar:
-        files = bar.count(range(4000))
+        files = bar.counted(range(4000))
         for _ in islice(files, 2001):
             bar.show()
         assert terminal.getvalue() == ""
@@ -187,7 +187,7 @@ def test_progress_is_for_terminals(
 ) -> None:
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr(processes, "_DELAY", -1.0)
+    monkeypatch.setattr(processes, "_DELAY_SECONDS", -1.0)
     with processes.Progress(2) as bar:
         bar.show()
     assert stream.getvalue() == ""

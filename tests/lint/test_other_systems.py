@@ -26,9 +26,9 @@ from lint.hooks import pre_commit
 from lint.linter import Linter
 from policies.loading import PolicyError, default_policy, load_policy_file
 from rules.profile.context import Context
-from sources.containment import is_inside, parts, relative_to
+from sources.containment import is_inside, relative_path_inside, root_and_parts
 from sources.git import changes, trees
-from sources.git.trees import Blobs, Entry, GitTree
+from sources.git.trees import BlobReader, GitTree, TreeEntry
 from sources.paths import inputs
 from sources.sources import UsageError
 from tests.lint.test_many_files import OWNER, POD
@@ -124,13 +124,13 @@ def test_a_terminal_shows_escapes_for_what_it_lacks(odd: LintCommand) -> None:
 )
 def test_paths_of_windows_are_in_their_folder(path: str, folder: str, expected: str | None) -> None:
     assert is_inside(path, folder, ntpath) is (expected is not None)
-    assert relative_to(path, folder, ntpath) == expected
+    assert relative_path_inside(path, folder, ntpath) == expected
 
 
 def test_case_counts_where_it_does_on_disk() -> None:
     assert not is_inside("/Repo/a", "/repo", posixpath)
-    assert relative_to("/repo/a/b", "/repo", posixpath) == "a/b"
-    assert relative_to("/a", "/", posixpath) == "a"
+    assert relative_path_inside("/repo/a/b", "/repo", posixpath) == "a/b"
+    assert relative_path_inside("/a", "/", posixpath) == "a"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_case_counts_where_it_does_on_disk() -> None:
     ],
 )
 def test_parts_of_paths_of_windows(path: str, expected: tuple[str, list[str]]) -> None:
-    assert parts(path, ntpath) == expected
+    assert root_and_parts(path, ntpath) == expected
 
 
 class Windows:
@@ -171,8 +171,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Windows:
     monkeypatch.setattr("sources.containment.os", made)
     functions: dict[str, Callable[..., Any]] = {
         "is_inside": is_inside,
-        "relative_to": relative_to,
-        "parts": parts,
+        "relative_path_inside": relative_path_inside,
+        "root_and_parts": root_and_parts,
     }
     for name, function in functions.items():
         for module in (changes, trees):
@@ -203,23 +203,23 @@ def test_changed_files_are_found_on_windows(
     root = ntpath.normpath("C:/Users/me/repo")
     monkeypatch.setattr(changes, "repository_root", lambda: root)
     changed = changes.changed_since("main", ["C:\\Users\\me\\repo\\deploy"])
-    assert changed.has("a.yaml")
-    assert changed.has("..\\other\\b.yaml")
-    assert changed.has("C:\\Users\\me\\repo\\deploy\\a.yaml")
-    assert changed.has("new\\c.yaml")
-    assert not changed.has("b.yaml")
+    assert changed.is_changed("a.yaml")
+    assert changed.is_changed("..\\other\\b.yaml")
+    assert changed.is_changed("C:\\Users\\me\\repo\\deploy\\a.yaml")
+    assert changed.is_changed("new\\c.yaml")
+    assert not changed.is_changed("b.yaml")
     with pytest.raises(UsageError, match="outside of the repository"):
         changes.changed_since("main", ["D:\\elsewhere"])
 
 
 def test_staged_files_are_found_on_windows(windows: Windows) -> None:
     assert windows.getcwd().endswith("deploy")
-    entries = {"deploy/a.yaml": Entry("100644", "1"), "base/b.yaml": Entry("100644", "2")}
-    tree = GitTree("C:\\Users\\me\\repo", entries, Blobs())
+    entries = {"deploy/a.yaml": TreeEntry("100644", "1"), "base/b.yaml": TreeEntry("100644", "2")}
+    tree = GitTree("C:\\Users\\me\\repo", entries, BlobReader())
     assert tree.is_file("a.yaml")
-    assert tree.target("..\\base\\b.yaml") == "base/b.yaml"
+    assert tree.path_without_links("..\\base\\b.yaml") == "base/b.yaml"
     assert tree.exists("C:\\users\\me\\repo\\base\\b.yaml".replace("users", "Users"))
-    assert tree.target("D:\\b.yaml") is None
+    assert tree.path_without_links("D:\\b.yaml") is None
 
 
 def test_a_hook_is_a_shell_script_also_where_lines_end_otherwise(

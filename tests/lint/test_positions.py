@@ -32,7 +32,7 @@ def test_a_position_is_a_line_and_the_units_before_it(
     for offset in range(len(text) + 1):
         if text[offset - 1 : offset + 1] == "\r\n" and offset:
             continue  # inside a line break
-        found = positions.at(offset)
+        found = positions.position_at(offset)
         *above, last = lines_of(text[:offset])
         assert (found.line, found.character) == (len(above), len(last.encode(codec)) // size)
         assert positions.offset(found) == offset

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sources.git.command import GitError
-from sources.git.trees import Blobs, GitTree, index_entries, written_out
+from sources.git.trees import BlobReader, GitTree, index_entries, working_copy
 from tests.testkit.chart.rendering import program
 from tests.testkit.git_repository import BAD, GOOD, POD, GitRepository
 
@@ -111,12 +111,12 @@ def test_a_copy_has_nothing_from_outside(
     (repository.folder / "charts/new/copy.yaml").symlink_to("../../k/base/pod.yaml")
     repository.git("add", "-A")
     monkeypatch.chdir(repository.folder / "k")
-    with Blobs() as blobs:
+    with BlobReader() as blobs:
         entries = index_entries()
         tree = GitTree(str(repository.folder), entries, blobs)
         pod = entries["k/base/pod.yaml"]
         entries |= {"../evil.yaml": pod, "/evil.yaml": pod, "a/../b.yaml": pod}
-        with written_out(tree, list(entries)):
+        with working_copy(tree, list(entries)):
             root = Path.cwd().parent
             copied = {str(file.relative_to(root)) for file in root.rglob("*") if file.is_file()}
             assert (root / "charts/new/copy.yaml").read_text() == GOOD
@@ -126,5 +126,5 @@ def test_a_copy_has_nothing_from_outside(
         assert copied == entries.keys() - strange
         assert (Path.cwd(), root.exists()) == (repository.folder / "k", False)
         monkeypatch.setattr("sources.git.trees.MAX_FILES", 3)
-        with pytest.raises(GitError, match="leave --staged out"), written_out(tree, list(entries)):
+        with pytest.raises(GitError, match="leave --staged out"), working_copy(tree, list(entries)):
             pass

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lint.rendering.chart_origins import Outline
-from lint.rendering.origins import Work
-from sources.rendering.charts import ChartOptions, RenderedChart, ignored_by_helm, render_chart
+from lint.rendering.origins import WorkBudget
+from sources.rendering.charts import ChartOptions, RenderedChart, helm_ignore_test, render_chart
 from sources.sources import UnreadableSource
 from tests.testkit.chart.rendering import HELMS, program
 from tests.testkit.lint_command import LintCommand, Outcome
@@ -279,7 +279,7 @@ def test_what_is_said_to_be_ignored_helm_ignores(
     (rendered,) = render_chart(str(chart), ChartOptions(), str(chart))
     assert isinstance(rendered, RenderedChart)
     known = set(re.findall("# Source: serving/(.*)", rendered.source.text))
-    is_ignored = ignored_by_helm(str(chart))
+    is_ignored = helm_ignore_test(str(chart))
     paths = {f"templates/{name}" for name in names}
     assert {path for path in paths if is_ignored(path)} == paths - known
 
@@ -293,7 +293,7 @@ def test_a_chart_in_the_working_folder(helm: LintCommand) -> None:
 
 def test_the_work_of_finding_lines_is_bounded() -> None:
     outline = Outline("{{ .a }}val{{ .b }}:{{ .c }}\n" * 1000)
-    work = Work(steps=4000)
+    work = WorkBudget(steps=4000)
     assert outline.find(["value: all"], work, is_literal=False)[0] == 1
     assert outline.find(["value: none"], work, is_literal=False) == []
     # What has been found costs nothing.

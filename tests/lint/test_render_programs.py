@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from sources.rendering.programs import ProgramError, find_program, run, stop_all
+from sources.rendering.programs import ProgramError, find_program, run_program, stop_all
 from tests.testkit.skipping import skip_missing
 
 
 def shell(script: str, **options: float) -> str:
-    return run(["/bin/sh", "-c", script], **options)
+    return run_program(["/bin/sh", "-c", script], **options)
 
 
 def test_a_program_that_does_not_end_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:

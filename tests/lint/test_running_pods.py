@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.findings import RULES
+from reports.findings import RULE_BY_NAME
 from rules.base.json_values import as_object
 from tests.testkit.cases import Case, cases
 from tests.testkit.lint_command import LintCommand
@@ -155,7 +155,7 @@ def test_the_actual_scheduler_is_the_fault(command: LintCommand) -> None:
 @pytest.mark.parametrize("case", FOUND_WITH_NODE, ids=lambda case: case.name)
 def test_no_reason_says_of_a_pod_with_a_node_that_it_waits_for_one(case: Case) -> None:
     """Text reports print the first paragraph below each finding."""
-    reason = RULES[case.rule].documentation["Why it matters"].split("\n\n")[0]
+    reason = RULE_BY_NAME[case.rule].documentation["Why it matters"].split("\n\n")[0]
     sentences = re.split(r"(?<=\.)\s", reason)
     assert [s for s in sentences if WAITING.search(s) and not CONDITION.search(s)] == []
 

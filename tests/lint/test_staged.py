@@ -244,7 +244,7 @@ def test_a_missing_object_is_not_fetched(
     ):
         repository.git("config", key, value)
     # As with a git that does not know the variable.
-    monkeypatch.delitem(command.ENVIRONMENT, "GIT_NO_LAZY_FETCH")
+    monkeypatch.delitem(command.GIT_ENVIRONMENT, "GIT_NO_LAZY_FETCH")
     monkeypatch.chdir(repository.folder)
     with pytest.raises(GitError):
         command.git("cat-file", "blob", name)

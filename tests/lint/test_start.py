@@ -14,7 +14,7 @@ OWN = ("gpuward", "kubeyaml", "lint", "policies", "reports", "rules", "sources")
 # Modules of these packages, beside those of the rules that the pod concerns
 MOST = 100
 # Records whose module needs annotations as texts; all others would take longer to load (decision 5)
-ANNOTATED_BY_TEXTS = {"lint.linter.Partial", "lint.run.Run"}
+ANNOTATED_BY_TEXTS = {"lint.linter.PartialResults", "lint.run.LintRun"}
 POD = """\
 apiVersion: v1
 kind: Pod

@@ -13,7 +13,7 @@ from lint.policy.cli import main
 from policies.bundles import BUNDLES, bundle
 from policies.loading import load_policy
 from policies.policy import SECURITY_FAMILIES, Policy
-from policies.validation import find_problems, schema
+from policies.validation import find_policy_problems, policy_schema
 from rules.catalog.index import CATALOG
 from rules.finding import Action
 from tests.testkit.policy_mistakes import POLICY_HEADER
@@ -63,10 +63,10 @@ def acts(policy: Policy) -> dict[str, Any]:
 
 
 def test_bundles_are_policies_that_set_rules_only() -> None:
-    names, _ = schema()["properties"]["extends"]["items"]["oneOf"]
+    names, _ = policy_schema()["properties"]["extends"]["items"]["oneOf"]
     assert tuple(names["enum"]) == BUNDLES
     for name in BUNDLES:
-        assert not list(find_problems(bundle(name)))
+        assert not list(find_policy_problems(bundle(name)))
         assert set(bundle(name)) <= {"apiVersion", "kind", "profiles", "rules"}
 
 

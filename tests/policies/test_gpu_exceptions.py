@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from policies.gpu_exceptions import (
     HINT_DAYS,
     MAX_ACCEPTED,
-    MAX_IN_NAMESPACE,
+    MAX_COUNTED_IN_NAMESPACE,
     MAX_SPEC_CHARACTERS,
     Acceptance,
-    Reason,
+    AcceptanceReason,
     acceptance,
     acceptances,
     spec_hash,
@@ -69,7 +69,7 @@ def accept(raw: dict[str, Any], today: datetime.date = TODAY) -> Acceptance:
 def test_an_accepted_object_becomes_an_exception_of_its_own_namespace() -> None:
     match = {"serviceAccount": ["tester"], "image": ["example.com/*"], "kind": ["Pod"]}
     assert accept(gpu_exception(match=match)) == Acceptance(
-        Reason.ACCEPTED,
+        AcceptanceReason.ACCEPTED,
         "findings of absurd-count are accepted until 2030-06-17",
         PolicyException(
             rules=("absurd-count",),
@@ -138,12 +138,12 @@ def test_an_approval_is_for_the_spec_that_was_read_alone() -> None:
     (message,) = {accept(read).message, accept(json.loads(json.dumps(read))).message}
     value = message.partition("gpuward.io/approved=")[2].partition(",")[0]
     approved = {**read, "metadata": {**read["metadata"], "labels": {"gpuward.io/approved": value}}}
-    assert accept(approved).accepted
+    assert accept(approved).is_accepted
     other_order = dict(sorted(read["spec"].items(), reverse=True))
-    assert accept({**approved, "spec": other_order}).accepted
+    assert accept({**approved, "spec": other_order}).is_accepted
     for change in ({"match": {"image": ["*"]}}, {"expires": "2030-06-18"}, {"reason": "other"}):
         changed = {**approved, "spec": {**read["spec"], **change}}
-        assert accept(changed).reason is Reason.NOT_APPROVED
+        assert accept(changed).reason is AcceptanceReason.NOT_APPROVED
         assert value not in accept(changed).message
 
 
@@ -152,7 +152,7 @@ def test_the_condition_says_whether_an_object_is_accepted_and_why(
     keys: dict[str, Any], reason: str, says: str
 ) -> None:
     found = accept(gpu_exception(**keys))
-    assert (found.reason.value, found.accepted) == (reason, reason == "Accepted")
+    assert (found.reason.value, found.is_accepted) == (reason, reason == "Accepted")
     assert says in found.message
     assert (found.exception is not None) is (reason in {"Accepted", "Ended"})
 
@@ -161,25 +161,25 @@ def test_refusals_name_the_end_for_two_weeks_if_it_was_accepted_before() -> None
     ends = datetime.date(2030, 6, 17)
     for days, is_hint in ((1, True), (HINT_DAYS, True), (HINT_DAYS + 1, False)):
         found = accept(gpu_exception(), ends + datetime.timedelta(days))
-        assert found.reason is Reason.ENDED
+        assert found.reason is AcceptanceReason.ENDED
         assert (found.exception is not None) is is_hint
     never_accepted = accept(gpu_exception(**SECURITY), ends + datetime.timedelta(1))
-    assert (never_accepted.reason, never_accepted.exception) == (Reason.ENDED, None)
+    assert (never_accepted.reason, never_accepted.exception) == (AcceptanceReason.ENDED, None)
 
 
 def test_of_a_namespace_only_the_first_count() -> None:
-    objects = [gpu_exception()] * (MAX_IN_NAMESPACE + 1) + [gpu_exception("other")]
+    objects = [gpu_exception()] * (MAX_COUNTED_IN_NAMESPACE + 1) + [gpu_exception("other")]
     found = [acceptance.reason for _, acceptance in acceptances(objects, POLICY, TODAY)]
-    accepted = [Reason.ACCEPTED] * MAX_IN_NAMESPACE
-    assert found == [*accepted, Reason.TOO_MANY, Reason.NOT_ALLOWED]
+    accepted = [AcceptanceReason.ACCEPTED] * MAX_COUNTED_IN_NAMESPACE
+    assert found == [*accepted, AcceptanceReason.TOO_MANY, AcceptanceReason.NOT_ALLOWED]
 
 
 def test_the_number_of_accepted_objects_in_the_cluster_is_bounded() -> None:
     quota = {"rules": ["quota-fraction"]}
     objects = [gpu_exception(f"n{number // 10}", **quota) for number in range(MAX_ACCEPTED + 1)]
     found = [acceptance for _, acceptance in acceptances(objects, POLICY, TODAY)]
-    assert [a.accepted for a in found] == [True] * MAX_ACCEPTED + [False]
-    assert found[-1].reason is Reason.TOO_MANY
+    assert [a.is_accepted for a in found] == [True] * MAX_ACCEPTED + [False]
+    assert found[-1].reason is AcceptanceReason.TOO_MANY
     assert found[-1].exception is None
 
 
@@ -196,22 +196,24 @@ ANY_JSON = st.recursive(
 def test_no_content_raises_an_error(metadata: Any, value: Any, key: str) -> None:
     raw = gpu_exception()
     for changed in ({**raw, "metadata": metadata}, {**raw, "spec": value}):
-        assert not accept(changed).accepted
+        assert not accept(changed).is_accepted
     accept(gpu_exception(**{key: value}))
 
 
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ([], Reason.NOT_ALLOWED),
-        (["visible-devices-env"], Reason.NOT_ALLOWED),
+        ([], AcceptanceReason.NOT_ALLOWED),
+        (["visible-devices-env"], AcceptanceReason.NOT_ALLOWED),
         (
             ["visible-devices-env", "visible-devices-valuefrom", "gpu-container-hidden"],
-            Reason.ACCEPTED,
+            AcceptanceReason.ACCEPTED,
         ),
     ],
 )
-def test_rules_that_would_be_silenced_must_be_allowed_too(more: list[str], reason: Reason) -> None:
+def test_rules_that_would_be_silenced_must_be_allowed_too(
+    more: list[str], reason: AcceptanceReason
+) -> None:
     rules = ["share-visible-devices", *more]
     limits = {"rules": rules, "namespaces": "vision", "longestDays": 30, "approval": "none"}
     policy = load_policy(f"{POLICY_HEADER}\ngpuExceptions: [{json.dumps(limits)}]", "p")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from policies.loading import PolicyError, default_policy, load_policy
-from policies.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_version
+from policies.policy import SECURITY_FAMILIES, Policy, RuleSettings, parse_catalog_version
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import ActiveRule, PolicyException
@@ -243,7 +243,7 @@ def test_a_rule_that_is_newer_than_the_catalog_only_audits(
     settings = RuleSettings(Action.DENY, fix=True)
     made = activated(monkeypatch, rule(since), catalog=catalog, settings=settings)
     expected = (Action.AUDIT, FixScope.NONE) if is_newer else (Action.DENY, FixScope.ALL)
-    assert [(active.action, active.scope) for active in made] == [expected]
+    assert [(active.action, active.fix_scope) for active in made] == [expected]
 
 
 def test_off_is_off_for_a_newer_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_which_fixes_are_made(
     monkeypatch: pytest.MonkeyPatch, scope: FixScope, *, value: bool | None
 ) -> None:
     made = activated(monkeypatch, rule(), settings=RuleSettings(fix=value))
-    assert [active.scope for active in made] == [scope]
+    assert [active.fix_scope for active in made] == [scope]
 
 
 def test_options_are_the_defaults_and_what_the_policy_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,10 +284,10 @@ def test_restricted_to_keeps_the_named_rules_in_order() -> None:
 
 
 def test_versions() -> None:
-    assert parse_version("0.10") > parse_version("0.9")
-    assert parse_version("1") == parse_version("1.0.0")
+    assert parse_catalog_version("0.10") > parse_catalog_version("0.9")
+    assert parse_catalog_version("1") == parse_catalog_version("1.0.0")
     with pytest.raises(ValueError, match="x"):
-        parse_version("1.x")
+        parse_catalog_version("1.x")
 
 
 REF = ObjectRef("Job", "batch", "team-a", "train")
@@ -386,9 +386,9 @@ def test_the_example_in_the_documents_accepts_what_it_says() -> None:
 
 def test_an_exception_is_valid_until_the_end_of_its_last_day() -> None:
     accepted = PolicyException(rules=("r",), reason="why", expires=TODAY)
-    assert not accepted.expired(TODAY)
-    assert accepted.expired(TODAY + datetime.timedelta(days=1))
-    assert not accepted._replace(expires=None).expired(datetime.date.max)
+    assert not accepted.has_expired(TODAY)
+    assert accepted.has_expired(TODAY + datetime.timedelta(days=1))
+    assert not accepted._replace(expires=None).has_expired(datetime.date.max)
 
 
 def bad_pod(namespace: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from cluster.controllers import certs_command as certs
 from tests.testkit.image.dockerfile_replay import BuildContext, Stage, stages
 from tests.testkit.paths import ROOT
-from webhook.server.lifecycle import Settings
+from webhook.server.lifecycle import ServerSettings
 
 DOCKERFILE = ROOT / "Dockerfile"
 REQUIREMENTS = ROOT / "requirements"
@@ -78,7 +78,7 @@ def test_it_exposes_the_ports_that_gpuward_listens_on(
     final_stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (ports,) = final_stage.find_all("EXPOSE")
-    serve = Settings()
+    serve = ServerSettings()
     assert [f":{port}" for port in ports.words[:2]] == [serve.listen, serve.metrics_listen]
     with pytest.raises(SystemExit):
         certs.main(["run", "--help"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rules.base.block_yaml import MOST_LINES, read_block_yaml
+from rules.base.block_yaml import MAX_LINES, read_block_yaml
 
 READ = (
     """\
@@ -38,7 +38,7 @@ UNREAD = (
     "a\n",
     "\ta: b\n",
     "a:\n    b: c\n  d: e\n",
-    "a: b\n" * (MOST_LINES + 1),
+    "a: b\n" * (MAX_LINES + 1),
 )
 
 

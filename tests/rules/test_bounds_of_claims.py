@@ -11,7 +11,7 @@ import pytest
 from policies.loading import default_policy
 from rules.catalog.claims import invalid_claim, missing_claim, unknown_device_class
 from rules.engine.fixing import check
-from rules.inventory.inventory import MOST_IN_A_NAMESPACE
+from rules.inventory.inventory import MAX_OBJECTS_IN_NAMESPACE
 from rules.profile.context import Context
 from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.cases import TODAY
@@ -66,7 +66,7 @@ def test_unknown_requests_of_a_claim(counted: Any) -> None:
 
 
 def test_unknown_classes_of_a_claim(counted: Any) -> None:
-    words = counted(unknown_device_class, "_meant")
+    words = counted(unknown_device_class, "_meant_class")
     name = {"exactly": {"deviceClassName": "class-of-others"}}
     evaluate(claim({"requests": [{"name": f"gpu{n}", **name} for n in range(MANY)]}))
     assert 0 < len(words) < MANY
@@ -78,7 +78,7 @@ def test_unknown_claims_of_a_pod(counted: Any) -> None:
     spec = {"spec": {"devices": {"requests": [{"name": "gpu", **REQUEST}]}}}
     known = [
         {**template, "metadata": {"name": f"t{n}", "namespace": "ml"}, "spec": spec}
-        for n in range(MOST_IN_A_NAMESPACE)
+        for n in range(MAX_OBJECTS_IN_NAMESPACE)
     ]
     entries = [{"name": f"c{n}", "resourceClaimTemplateName": f"u{n}"} for n in range(MANY)]
     entries.append({"name": "known", "resourceClaimTemplateName": "t1"})

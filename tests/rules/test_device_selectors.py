@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from rules.base.cel import MAX_TOKENS, CelSyntaxError, NotReadError, children, parse_cel
-from rules.gpu.device_selectors import MAX_BYTES, selector_faults
+from rules.base.cel import MAX_TOKENS, CelSyntaxError, UnsupportedCelError, children, parse_cel
+from rules.gpu.device_selectors import MAX_SELECTOR_BYTES, selector_faults
 from tests.testkit.paths import DATA
 
 CLASS = "gpu.nvidia.com"
@@ -59,8 +59,8 @@ def test_placeholders_are_not_judged() -> None:
 
 
 def test_a_selector_may_have_ten_kibibytes() -> None:
-    allowed = f'device.driver == "{"x" * (MAX_BYTES - 19)}"'
-    assert len(allowed) == MAX_BYTES
+    allowed = f'device.driver == "{"x" * (MAX_SELECTOR_BYTES - 19)}"'
+    assert len(allowed) == MAX_SELECTOR_BYTES
     assert selector_faults(allowed) == []
     (fault,) = selector_faults(f"{allowed} ")
     assert fault.is_refused
@@ -92,7 +92,7 @@ def test_a_tree_is_never_deeper_than_the_bound_on_words() -> None:
         levels, nodes = levels + 1, [child for node in nodes for child in children(node)]
     assert MAX_TOKENS // 3 < levels < MAX_TOKENS
     assert selector_faults(chain) == []
-    with pytest.raises(NotReadError):
+    with pytest.raises(UnsupportedCelError):
         parse_cel(f"{chain} && true && true")
 
 

@@ -12,7 +12,7 @@ from rules.gpu.visibility_edits import remove_edits
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import Pod
 from rules.workloads.discovery import find_subjects
-from rules.workloads.pod_search import MAX_JSON_TEXT, MalformedField
+from rules.workloads.pod_search import MAX_JSON_CHARACTERS, MalformedField
 from tests.testkit.workload_table import PROFILE, WORKLOADS, manifest_of, parsed, pods_in
 
 
@@ -179,7 +179,7 @@ def workflow(patch: Any) -> dict[str, Any]:
 def test_a_patch_of_pods_in_a_text_is_read() -> None:
     patch = json.dumps({"containers": [{"name": "main", "securityContext": {"privileged": True}}]})
     pods = pods_in(workflow(patch))
-    assert [pod.containers[0].privileged for pod in pods] == [True, True]
+    assert [pod.containers[0].is_privileged for pod in pods] == [True, True]
     assert [pointer(pod.path) for pod in pods] == [
         "/spec/podSpecPatch",
         "/spec/templates/0/podSpecPatch",
@@ -195,7 +195,7 @@ def test_a_patch_of_pods_in_a_text_is_read() -> None:
     )
     for other in others:
         assert pods_in(workflow(other)) == []
-    largest = " " * (MAX_JSON_TEXT - len(patch)) + patch
+    largest = " " * (MAX_JSON_CHARACTERS - len(patch)) + patch
     assert len(pods_in(workflow(largest))) == 2
     assert [error.path[-1] for error in find_subjects(workflow(f" {largest}"), PROFILE)] == [
         "podSpecPatch",
@@ -208,8 +208,8 @@ def test_a_map_of_variables_is_read_after_the_list() -> None:
     head = {"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}
     (pod,) = pods_in({**head, "spec": {"driver": driver}})
     (container,) = pod.containers
-    assert (container.value_of("A"), container.value_of("B")) == ("2", "3")
-    assert [pointer(container.value_path(name)) for name in ("A", "B")] == [
+    assert (container.env_value("A"), container.env_value("B")) == ("2", "3")
+    assert [pointer(container.env_value_path(name)) for name in ("A", "B")] == [
         "/spec/driver/envVars/A",
         "/spec/driver/envVars/B",
     ]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rules.base.json_values import Edit, append, pointer, put, remove
 from rules.base.traits import (
-    GPU_KEY,
+    GPU_METADATA_KEY,
     GPU_RESOURCE,
     GPU_WORKLOAD,
     HOST_NAMESPACE,
@@ -23,17 +23,17 @@ from rules.base.traits import (
     NODE_NAME,
 )
 from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of
-from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
+from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.engine.traits import profile_traits
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
-from rules.objects.pod import MIRROR, Pod
+from rules.objects.pod import MIRROR_ANNOTATION, Pod
 from rules.profile.context import Context
 from rules.profile.profile import Component, Profile, Resource
-from rules.rule import CheckOfModule, Rule
+from rules.rule import LazyCheck, Rule
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY
 from webhook.admission.enforcement import FIXED_ANNOTATION
@@ -269,7 +269,7 @@ def test_the_annotation_that_marks_fixed_pods_concerns_no_rule() -> None:
         recorded.append(pod.object.name)
         yield from ()
 
-    rule = active("r", body)._replace(needs=(GPU_KEY,))
+    rule = active("r", body)._replace(needs=(GPU_METADATA_KEY,))
     run_check(pod({}, name="fixed", annotations={FIXED_ANNOTATION: "request-only"}), rule)
     assert not recorded
     run_check(pod({}, name="other", annotations={"example.com/gpu": "1"}), rule)
@@ -336,7 +336,7 @@ def test_a_rule_whose_module_fails_is_imported_once_and_named_each_time(
         raise OSError("no such library")
 
     monkeypatch.setattr("rules.rule.import_module", fail)
-    broken = active("broken", CheckOfModule("rules.catalog.broken"))
+    broken = active("broken", LazyCheck("rules.catalog.broken"))
     manifest = {"kind": "List", "items": [pod({"a": 1}), pod({"a": 1})]}
     for _ in range(2):
         result = run_check(manifest, broken, active("other", find_field("a")))
@@ -729,11 +729,11 @@ def component(account: str = "agent", namespace: str = "system") -> dict[str, An
 @pytest.mark.parametrize(
     ("manifest", "user", "is_skipped"),
     [
-        (pod({"a": 1}, annotations={MIRROR: "hash"}), "system:node:one", True),
+        (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), "system:node:one", True),
         # Anybody can write the annotation, in a file too.
-        (pod({"a": 1}, annotations={MIRROR: "hash"}), None, False),
-        (pod({"a": 1}, annotations={MIRROR: "hash"}), "tenant", False),
-        (pod({"a": 1}, annotations={MIRROR: "hash"}), CONTROLLER, False),
+        (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), None, False),
+        (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), "tenant", False),
+        (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), CONTROLLER, False),
         (component(), None, True),
         (component(), CONTROLLER, True),
         (component(), "operator", True),
@@ -814,14 +814,14 @@ def test_only_new_findings_are_introduced() -> None:
     rule = active("r", find_field("a"))
     old = run_check(pod({"a": 1}, {}), rule).findings
     new = run_check(pod({"a": 1}, {"a": 1}), rule).findings
-    assert summaries(introduced(new, old)) == [("r", "c1", "a")]
-    assert introduced(old, new) == []
-    assert introduced(new, []) == new
+    assert summaries(introduced_findings(new, old)) == [("r", "c1", "a")]
+    assert introduced_findings(old, new) == []
+    assert introduced_findings(new, []) == new
     # The message has the value, so a finding that got worse is new.
     worse = run_check(
         pod({"a": 1}, {}), active("r", find_field("a", message="has more of a"))
     ).findings
-    assert introduced(worse, old) == worse
+    assert introduced_findings(worse, old) == worse
 
 
 findings = st.sampled_from(
@@ -837,7 +837,7 @@ findings = st.sampled_from(
 @settings(deadline=None)
 @given(st.lists(findings), st.lists(findings))
 def test_introduced_is_the_difference_of_multisets(new: list[Finding], old: list[Finding]) -> None:
-    fresh = introduced(new, old)
+    fresh = introduced_findings(new, old)
     for finding in set(new):
         assert fresh.count(finding) == max(0, new.count(finding) - old.count(finding))
     left = iter(new)
@@ -848,7 +848,7 @@ def test_indices_do_not_matter_for_what_is_introduced() -> None:
     rule = active("r", find_field("a"))
     old = pod({"name": "x", "a": 1}, {"name": "y", "a": 1})
     new = pod({"name": "z"}, {"name": "y", "a": 1}, {"name": "x", "a": 1})
-    assert introduced(run_check(new, rule).findings, run_check(old, rule).findings) == []
+    assert introduced_findings(run_check(new, rule).findings, run_check(old, rule).findings) == []
 
 
 def test_rules_that_find_nothing_take_steps() -> None:

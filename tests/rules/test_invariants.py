@@ -45,13 +45,20 @@ import pytest
 from rules.base.json_values import Path as Place
 from rules.base.json_values import pointer, value_at
 from rules.catalog.index import CATALOG
-from rules.catalog.order import OPT_IN_FIXES, ORDER, REPORTS, SAFE_FIXES, CatalogError, checked
+from rules.catalog.order import (
+    OPT_IN_FIXES,
+    ORDER,
+    REPORTS,
+    SAFE_FIXES,
+    CatalogError,
+    validated_order,
+)
 from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.exceptions import suppress_nothing
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import ActiveRule
-from rules.engine.traits import raw_traits, set_traits, traits_of
+from rules.engine.traits import store_traits, traits_of, traits_of_raw_pod
 from rules.finding import Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
@@ -364,7 +371,7 @@ def fast_path_reads(manifest: Any, case: Case) -> bool:
     assert pod.metadata is view.metadata
     for fact in ("object", "path", "metadata_path", "stable_path", "layout"):
         assert getattr(view, fact) == getattr(pod, fact)
-    set_traits(view, raw_traits(*plain, profile))
+    store_traits(view, traits_of_raw_pod(*plain, profile))
     assert traits_of(view) == traits_of(pod)
     for fact in ("spec_traits", "metadata_traits"):
         assert getattr(view, fact) == getattr(pod, fact)
@@ -507,10 +514,10 @@ FIRST, SECOND = OPT_IN_FIXES[:2]
 def test_the_catalog_refuses_a_wrong_list(rules: tuple[Rule[Any], ...], message: str) -> None:
     """Invariant 23."""
     with pytest.raises(CatalogError, match=re.escape(message)):
-        checked(rules[:1], rules[1:])
+        validated_order(rules[:1], rules[1:])
 
 
 def test_the_catalog_accepts_a_right_list() -> None:
     """Invariant 23: the counterpart, so that the refusals above have no other reason."""
     superseding = FIRST._replace(supersedes=(SECOND.name,))
-    assert checked((superseding,), (SECOND,)) == (superseding, SECOND)
+    assert validated_order((superseding,), (SECOND,)) == (superseding, SECOND)

@@ -17,7 +17,7 @@ from rules.inventory import builder as nodes_module
 from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
 from rules.inventory.inventory import (
     KINDS,
-    SURVEY,
+    SURVEY_NAME,
     ConfigMap,
     DeviceClass,
     Inventory,
@@ -104,19 +104,19 @@ def test_an_inventory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = InventoryBuilder(VariableNames(["*"]))
     for name in ("a", "b", "b", "c"):
         builder.add("ConfigMap", "", "ml", name, config_map(name, "all"))
-    assert builder.what_is_missing().endswith("too many: in namespace ml")
+    assert builder.message_about_missing_objects().endswith("too many: in namespace ml")
     known = builder.inventory()
     assert known.find(ConfigMap, "b", "ml")
     assert known.find(ConfigMap, "c", "ml") is None
 
 
 def test_no_namespace_takes_the_room_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "MAX_IN_NAMESPACE", 5_000)
+    monkeypatch.setattr(building, "MAX_CHARACTERS_IN_NAMESPACE", 5_000)
     builder = InventoryBuilder(VariableNames(["*"]))
     for number in range(100):
         builder.add("ConfigMap", "", "flood", f"c{number}", config_map("c", "x" * 50))
     builder.add("ConfigMap", "", "ml", "settings", config_map("settings", "all"))
-    assert builder.what_is_missing().endswith("in namespace flood")
+    assert builder.message_about_missing_objects().endswith("in namespace flood")
     known = builder.inventory()
     assert 1 < len(known.all_in(ConfigMap, "flood")) < 30
     assert known.find(ConfigMap, "settings", "ml")
@@ -125,14 +125,14 @@ def test_no_namespace_takes_the_room_of_others(monkeypatch: pytest.MonkeyPatch) 
 def test_many_namespaces_leave_room_for_other_objects_of_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(building, "MAX_IN_NAMESPACE", 5_000)
+    monkeypatch.setattr(building, "MAX_CHARACTERS_IN_NAMESPACE", 5_000)
     builder = InventoryBuilder(VariableNames(["*"]))
     allowed = {"resource.kubernetes.io/admin-access": "true"}
     for number in range(100):
         labels = allowed | {"team": f"t{number}"}
         builder.add("Namespace", "", "", f"ns{number}", {"metadata": {"labels": labels}})
     builder.add("RuntimeClass", "node.k8s.io", "", "gpus", {"handler": "nvidia"})
-    assert not builder.what_is_missing()
+    assert not builder.message_about_missing_objects()
     known = builder.inventory()
     assert known.find(Namespace, "ns99") == Namespace(allowed)
     assert known.find(RuntimeClass, "gpus")
@@ -186,14 +186,14 @@ def test_what_a_card_has_is_known_if_every_node_says_how_many_it_has(
 def test_inventories_of_the_release_before_are_read() -> None:
     older = {
         "NodeGroup": {"": {"a": {"labels": {}, "resources": {"mem": 1}}}},
-        "NodeSurvey": {"": {SURVEY: {"labels": [], "resources": []}}},
+        "NodeSurvey": {"": {SURVEY_NAME: {"labels": [], "resources": []}}},
     }
     known = from_json(older)
     assert known.find(NodeGroup, "a") == NodeGroup({}, {"mem": 1})
-    assert known.find(NodeSurvey, SURVEY) == NodeSurvey(frozenset(), frozenset())
+    assert known.find(NodeSurvey, SURVEY_NAME) == NodeSurvey(frozenset(), frozenset())
 
 
-@pytest.mark.parametrize(("bound", "most"), [("MOST_GROUPS", 1), ("MOST_CHARACTERS", 10)])
+@pytest.mark.parametrize(("bound", "most"), [("MAX_NODE_GROUPS", 1), ("MAX_LABEL_CHARACTERS", 10)])
 def test_too_many_kinds_of_nodes_are_not_all_nodes(
     bound: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +208,7 @@ def test_too_many_kinds_of_nodes_are_not_all_nodes(
 
 
 def test_a_group_has_a_bound_of_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes_module, "MOST_RESOURCES", 2)
+    monkeypatch.setattr(nodes_module, "MAX_RESOURCES_PER_GROUP", 2)
     collector = NodeCollector(["pool"], ["nvidia.com/*"])
     collector.has_all = True
     for name, amount in (("b", 1), ("a", 1), ("b", 2)):
@@ -250,7 +250,9 @@ def test_what_a_cluster_offers_is_read_once_for_all_quotas(classes: int, found: 
         finding
         for number, quota in enumerate(quotas)
         for finding in check(
-            quota, policy.rule_set(), Context(TODAY, inventory=inventory.seen_from(f"{number}"))
+            quota,
+            policy.rule_set(),
+            Context(TODAY, inventory=inventory.for_unnamed_namespace(f"{number}")),
         ).findings
         if "the cluster offers as well" in finding.message
     ]
@@ -300,7 +302,7 @@ def test_what_is_derived_from_an_inventory_is_computed_once_also_after_many_othe
         return number
 
     for number in range(MAX_ENTRIES):
-        inventory.once(derive, number)
+        inventory.compute_once(derive, number)
     computed.clear()
-    assert [inventory.once(derive, -1) for _ in range(3)] == [-1, -1, -1]
+    assert [inventory.compute_once(derive, -1) for _ in range(3)] == [-1, -1, -1]
     assert computed == [-1]

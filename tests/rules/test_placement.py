@@ -16,13 +16,13 @@ from rules.engine.fixing import fix
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import (
-    REQUIRED,
+    REQUIRED_AFFINITY,
     expressions,
     impossible_label,
-    is_empty,
+    is_empty_term,
     required_terms,
 )
-from rules.placement.tolerations import near_miss_toleration, tolerates
+from rules.placement.tolerations import misspelt_toleration, tolerates
 from rules.profile.context import Context
 from rules.profile.profile import NodeAffinity, Profile, Resource, Scheduler, Taint
 
@@ -134,7 +134,7 @@ def test_tolerations_that_the_upstream_table_omits(
 )
 def test_which_keys_are_misspelt(key: str, is_near_miss: object) -> None:
     pod = pod_of({"containers": [], "tolerations": [{"key": key, "effect": "NoExecute"}]})
-    assert (near_miss_toleration(pod, taint("nvidia.com/gpu", None)) is not None) is is_near_miss
+    assert (misspelt_toleration(pod, taint("nvidia.com/gpu", None)) is not None) is is_near_miss
 
 
 # --- extendedresourcetoleration/admission_test.go: TestAdmit -----------------------------------
@@ -235,14 +235,15 @@ def could_match(spec: dict[str, Any], labels: dict[str, str]) -> bool:
     if "affinity" not in spec:
         return impossible_label(node) is None
     return any(
-        not is_empty(term) and impossible_label([*node, *(e for _, e in expressions(term))]) is None
+        not is_empty_term(term)
+        and impossible_label([*node, *(e for _, e in expressions(term))]) is None
         for _, term in required_terms(pod)
     )
 
 
 def terms(*lists: list[dict[str, Any]]) -> dict[str, Any]:
     selector = {"nodeSelectorTerms": [{"matchExpressions": demands} for demands in lists]}
-    return {"affinity": {"nodeAffinity": {REQUIRED: selector}}}
+    return {"affinity": {"nodeAffinity": {REQUIRED_AFFINITY: selector}}}
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.profiles import merged_profile
-from rules.placement.node_labels import stated_values
+from rules.placement.node_labels import values_without_wildcard
 from rules.profile.platforms.ack import (
     COMPUTING_POWER,
-    CONTAINER_OPTIMIZED,
+    CONTAINER_OPTIMIZED_SYSTEM,
     FEATURES,
     MEMORY_ISOLATION,
-    REGISTERED,
+    REGISTERED_CLUSTER_SHARING,
 )
-from rules.profile.platforms.cards import CARDS, memory_sizes
-from rules.profile.platforms.gke import SIZES
+from rules.profile.platforms.cards import CARDS, memory_sizes_gb
+from rules.profile.platforms.gke import PARTITION_SIZES
 from rules.profile.platforms.programs import TOOLKIT_ADVISORIES
 from rules.profile.platforms.records import Component, Feature
 from rules.profile.platforms.support import (
     Support,
-    affecting,
+    affecting_advisories,
     card_support,
     os_support,
     region_support,
@@ -57,11 +57,11 @@ YES, NO, UNKNOWN = Support.SUPPORTED, Support.UNSUPPORTED, Support.UNKNOWN
         (COMPUTING_POWER, "cgpu", "v1.0.4", NO),
         (COMPUTING_POWER, "ack-ai-installer", "1.2.0", NO),  # only later versions
         (COMPUTING_POWER, "ack-ai-installer", "1.2.1", YES),
-        (CONTAINER_OPTIMIZED, "ack-ai-installer", "v1.12.6", YES),
-        (CONTAINER_OPTIMIZED, "ack-ai-installer", "1.9.0", NO),
-        (REGISTERED, "kubernetes", "v1.22.0+k3s1", YES),
-        (REGISTERED, "kubernetes", "v1.21.14-eks-1-21", NO),
-        (REGISTERED, "kubernetes", "v1.22.0-rc.1", NO),  # precedes 1.22.0
+        (CONTAINER_OPTIMIZED_SYSTEM, "ack-ai-installer", "v1.12.6", YES),
+        (CONTAINER_OPTIMIZED_SYSTEM, "ack-ai-installer", "1.9.0", NO),
+        (REGISTERED_CLUSTER_SHARING, "kubernetes", "v1.22.0+k3s1", YES),
+        (REGISTERED_CLUSTER_SHARING, "kubernetes", "v1.21.14-eks-1-21", NO),
+        (REGISTERED_CLUSTER_SHARING, "kubernetes", "v1.22.0-rc.1", NO),  # precedes 1.22.0
     ],
 )
 def test_versions(feature: Feature, component: Component, version: str, expected: Support) -> None:
@@ -129,7 +129,7 @@ def test_container_runtimes(runtime: str, expected: Support) -> None:
 )
 def test_operating_systems(os_image: str, isolated: Support, registered: Support) -> None:
     assert os_support(MEMORY_ISOLATION, os_image) is isolated
-    assert os_support(REGISTERED, os_image) is registered
+    assert os_support(REGISTERED_CLUSTER_SHARING, os_image) is registered
 
 
 def test_the_two_lists_of_regions_differ_in_four() -> None:
@@ -141,7 +141,7 @@ def test_the_two_lists_of_regions_differ_in_four() -> None:
         answers = region_support(MEMORY_ISOLATION, region), region_support(COMPUTING_POWER, region)
         assert answers == ((YES, NO) if region in isolation_only else (NO, YES))
     assert region_support(MEMORY_ISOLATION, "") is UNKNOWN
-    assert region_support(REGISTERED, "cn-beijing") is UNKNOWN
+    assert region_support(REGISTERED_CLUSTER_SHARING, "cn-beijing") is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_two_lists_of_regions_differ_in_four() -> None:
     ],
 )
 def test_cards(name: str, sizes: tuple[int, ...], expected: Support) -> None:
-    assert memory_sizes(name) == sizes
+    assert memory_sizes_gb(name) == sizes
     assert card_support(MEMORY_ISOLATION, name) is expected
 
 
@@ -193,7 +193,7 @@ def test_a_text_without_numbers_is_never_supported(feature: Feature, text: str) 
     ],
 )
 def test_known_vulnerabilities(version: str, expected: list[str] | None) -> None:
-    found = affecting(TOOLKIT_ADVISORIES, version)
+    found = affecting_advisories(TOOLKIT_ADVISORIES, version)
     if expected is None:
         assert found is None
     else:
@@ -205,14 +205,14 @@ def test_every_bulletin_has_a_source_and_a_newer_version_than_the_last() -> None
         assert advisory.vulnerabilities
         assert advisory.source.url.startswith("https://nvidia.custhelp.com/")
     for before, after in pairwise(TOOLKIT_ADVISORIES):
-        assert affecting([before], after.fixed) == []
-    assert TOOLKIT_ADVISORIES[-1].source.updated
+        assert affecting_advisories([before], after.fixed_version) == []
+    assert TOOLKIT_ADVISORIES[-1].source.update_date
 
 
 def test_every_table_has_a_source_and_every_card_a_size() -> None:
     for card in CARDS:
         assert all(source.url.startswith("https://") for source in card.sources), card.model
-        assert any(source.read for source in card.sources), card.model
+        assert any(source.read_date for source in card.sources), card.model
     sources = [*(f.source for f in FEATURES), *(s for card in CARDS for s in card.sources)]
     assert all(source.publisher and source.title for source in sources)
     assert all(card.memory == tuple(sorted(set(card.memory))) for card in CARDS)
@@ -238,4 +238,4 @@ def test_a_plain_run_loads_no_table(tmp_path: Path) -> None:
 
 def test_the_profile_of_gke_knows_every_size_of_its_cards() -> None:
     modes = merged_profile(["gke"]).node_modes[PARTITION_SIZE]
-    assert set(stated_values(modes)) == SIZES
+    assert set(values_without_wildcard(modes)) == PARTITION_SIZES

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.loading import default_policy
-from policies.profiles import ProfileError, built_in, merged_profile
-from policies.validation import schema
+from policies.profiles import ProfileError, built_in_profiles, merged_profile
+from policies.validation import policy_schema
 from rules.base.caching import MAX_ENTRIES
+from rules.base.text_matching import matches, matches_any
 from rules.base.traits import GPU_VARIABLE
-from rules.base.words import matches, matches_any
 from rules.engine.traits import variable_traits
 from rules.gpu.claims import is_gpu_class
-from rules.inventory.inventory import EMPTY
-from rules.profile.platforms.device_attributes import CLASSES
+from rules.inventory.inventory import EMPTY_INVENTORY
+from rules.profile.platforms.device_attributes import VENDOR_CLASSES
 from rules.profile.profile import (
     Component,
     Profile,
@@ -215,26 +215,26 @@ def test_the_cache_of_resource_names_is_bounded() -> None:
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_the_required_profiles_are_built_in(name: str) -> None:
-    assert name in built_in()
+    assert name in built_in_profiles()
 
 
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("name", built_in_profiles())
 def test_a_built_in_profile_fits_the_schema_and_stands_alone(name: str) -> None:
-    raw = built_in()[name]
-    definitions = schema()["$defs"]
+    raw = built_in_profiles()[name]
+    definitions = policy_schema()["$defs"]
     jsonschema.Draft202012Validator({"$ref": "#/$defs/profile", "$defs": definitions}).validate(raw)
     alone = merged_profile([name])
     assert alone.name == name
     assert raw["description"]
-    assert set(built_in()) >= set(raw.get("extends", ()))
+    assert set(built_in_profiles()) >= set(raw.get("extends", ()))
     for pattern in {p for fact in alone.taints + alone.affinities for p in fact.resources}:
         assert any(matches(pattern, r) or matches(r, pattern) for r in alone.resources), pattern
 
 
-@pytest.mark.parametrize("name", built_in())
+@pytest.mark.parametrize("name", built_in_profiles())
 def test_the_modes_of_nodes_offer_resources_that_the_profile_knows(name: str) -> None:
     alone = merged_profile([name])
-    for label in built_in()[name].get("nodeModes", {}):
+    for label in built_in_profiles()[name].get("nodeModes", {}):
         assert alone.label_values(label) == (), "every node with the label is a GPU node"
         offered = {r for resources in alone.node_modes[label].values() for r in resources}
         for pattern in offered:
@@ -420,8 +420,8 @@ def test_a_profile_that_is_named_twice_counts_once() -> None:
     assert merged_profile(["nvidia", "nvidia"]).active == merged_profile(["nvidia"]).active
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", VENDOR_CLASSES)
 def test_the_classes_of_vendors_have_gpus(name: str) -> None:
     """All but those by which pods of several nodes share memory."""
-    has_gpus = is_gpu_class(name, default_policy().profile, EMPTY)
+    has_gpus = is_gpu_class(name, default_policy().profile, EMPTY_INVENTORY)
     assert has_gpus != name.startswith("compute-domain-")

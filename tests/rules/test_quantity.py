@@ -55,7 +55,7 @@ def test_agrees_with_the_api_server(row: list[str]) -> None:
     if 0 <= quantity.value <= INT64_MAX:
         assert quantity.value == int(acts_as)
     if quantity.nano >= 0 and not quantity.overflows:
-        assert quantity.accepted_as_integer == (integer == "true")
+        assert quantity.is_accepted_as_integer == (integer == "true")
 
 
 def test_the_table_is_broad() -> None:
@@ -75,7 +75,7 @@ def test_the_table_is_broad() -> None:
 )
 def test_accepted_as_a_count(text: str, acts_as: int) -> None:
     quantity = number(text)
-    assert quantity.accepted_as_integer
+    assert quantity.is_accepted_as_integer
     assert quantity.value == acts_as
     assert quantity.is_integer == (quantity.nano == acts_as * NANO)
 
@@ -84,14 +84,14 @@ def test_accepted_as_a_count(text: str, acts_as: int) -> None:
     "text", ["0.5", "500m", ".5", "999m", "0.999", "1e-1", "0.0001", "1n", "1000001u", "1.0001Ki"]
 )
 def test_a_fraction_is_refused(text: str) -> None:
-    assert not number(text).accepted_as_integer
+    assert not number(text).is_accepted_as_integer
     assert not number(text).is_integer
 
 
 @pytest.mark.parametrize("text", ["1E", "8Ei", "9223372036854775808", "1e999999999"])
 def test_overflow_is_accepted(text: str) -> None:
     assert number(text).overflows
-    assert number(text).accepted_as_integer
+    assert number(text).is_accepted_as_integer
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_order_is_preserved(counts: list[int], unit: str) -> None:
 def test_accepted_means_whole_in_thousandths(count: int, step: int) -> None:
     quantity = number(f"{count * step}n")
     thousandths = -(-count * step // 10**6)
-    assert quantity.accepted_as_integer == (thousandths % 1000 == 0)
+    assert quantity.is_accepted_as_integer == (thousandths % 1000 == 0)
     assert quantity.overflows == (thousandths > INT64_MAX)
 
 
@@ -166,7 +166,7 @@ def test_value_is_the_next_whole_number(text: str) -> None:
     quantity = number(text)
     assert 0 <= abs(quantity.value) * NANO - abs(quantity.nano) < NANO
     assert (quantity.value * NANO == quantity.nano) == quantity.is_integer
-    assert quantity.accepted_as_integer or not quantity.is_integer
+    assert quantity.is_accepted_as_integer or not quantity.is_integer
 
 
 @given(decimals)

@@ -84,7 +84,7 @@ def test_needs_that_the_pod_does_not_meet_are_reported(
 ) -> None:
     change_rule(monkeypatch, "fractional-gpu", needs=(NODE_NAME,))
     mistake = write_result(new_case(tmp_path, "fractional-gpu"))
-    assert mistake.endswith("there are only GPU_RESOURCE, ODD_AMOUNT")
+    assert mistake.endswith("there are only GPU_RESOURCE, UNUSUAL_AMOUNT")
 
 
 def test_an_unknown_name_is_answered_with_a_known_one(capsys: pytest.CaptureFixture[str]) -> None:

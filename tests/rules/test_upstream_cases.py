@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.loading import load_policy
-from policies.profiles import built_in
+from policies.profiles import built_in_profiles
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import RuleSet
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import (
-    NVIDIA,
+    NVIDIA_VISIBLE_DEVICES,
     Visibility,
     is_for_requested_gpu,
     parse_visibility,
@@ -98,11 +98,11 @@ ALTERNATIVES = policy(profiles=["nvidia", {"name": "more", "alternativeVariables
 # row with a rule, except in the last rows; "none" injects only the driver, which is no device.
 TOOLKIT_ENV: list[tuple[dict[str, str], set[str]]] = [
     ({}, set()),
-    ({NVIDIA: ""}, set()),
-    ({NVIDIA: "void"}, set()),
-    ({NVIDIA: "none"}, set()),
-    ({NVIDIA: GPU}, {ENV}),
-    ({NVIDIA: GPU, VERSION: "legacy"}, {ENV}),
+    ({NVIDIA_VISIBLE_DEVICES: ""}, set()),
+    ({NVIDIA_VISIBLE_DEVICES: "void"}, set()),
+    ({NVIDIA_VISIBLE_DEVICES: "none"}, set()),
+    ({NVIDIA_VISIBLE_DEVICES: GPU}, {ENV}),
+    ({NVIDIA_VISIBLE_DEVICES: GPU, VERSION: "legacy"}, {ENV}),
     ({VERSION: "legacy"}, {LEGACY}),
     ({DOCKER: ""}, set()),
     ({DOCKER: "void"}, set()),
@@ -111,16 +111,16 @@ TOOLKIT_ENV: list[tuple[dict[str, str], set[str]]] = [
     ({DOCKER: OTHER}, {SWARM}),
     # The toolkit takes only the devices of the alternatives. gpuward also reports those of a
     # node on which no alternative is configured.
-    ({NVIDIA: GPU, DOCKER: OTHER}, {ENV, SWARM}),
-    ({NVIDIA: GPU, DOCKER_2: OTHER}, {ENV, SWARM}),
-    ({NVIDIA: GPU, DOCKER: MIG_DEVICE, DOCKER_2: OTHER}, {ENV, SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: GPU, DOCKER: OTHER}, {ENV, SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: GPU, DOCKER_2: OTHER}, {ENV, SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: GPU, DOCKER: MIG_DEVICE, DOCKER_2: OTHER}, {ENV, SWARM}),
     ({DOCKER: GPU, VERSION: "legacy"}, {SWARM, LEGACY}),
     # The toolkit ignores alternatives that are not configured. The pod does not tell how its node
     # is configured, so the alternatives of the profile count everywhere.
-    ({NVIDIA: "", DOCKER: OTHER}, {SWARM}),
-    ({NVIDIA: "void", DOCKER: OTHER}, {SWARM}),
-    ({NVIDIA: "none", DOCKER: OTHER}, {SWARM}),
-    ({NVIDIA: GPU, DOCKER: OTHER, VERSION: "legacy"}, {ENV, SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: "", DOCKER: OTHER}, {SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: "void", DOCKER: OTHER}, {SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: "none", DOCKER: OTHER}, {SWARM}),
+    ({NVIDIA_VISIBLE_DEVICES: GPU, DOCKER: OTHER, VERSION: "legacy"}, {ENV, SWARM}),
 ]
 
 
@@ -203,11 +203,14 @@ def test_the_toolkits_precedence(
     mounts: list[tuple[str, str]], expected: set[str], *, admin: bool
 ) -> None:
     context = {"securityContext": ADMIN} if admin else {}
-    assert rules_found(mounted(*mounts, env=env({NVIDIA: "GPU2,GPU3"}), **context)) == expected
+    assert (
+        rules_found(mounted(*mounts, env=env({NVIDIA_VISIBLE_DEVICES: "GPU2,GPU3"}), **context))
+        == expected
+    )
 
 
 def test_void_does_not_hide_a_request_by_mount() -> None:
-    assert rules_found(mounted(*BOTH, env=env({NVIDIA: "void"}))) == {MOUNT}
+    assert rules_found(mounted(*BOTH, env=env({NVIDIA_VISIBLE_DEVICES: "void"}))) == {MOUNT}
 
 
 # --- NVIDIA's hook: old and modern images, MIG, capabilities
@@ -215,15 +218,15 @@ def test_void_does_not_hide_a_request_by_mount() -> None:
 OLD, MODERN = {VERSION: "9.0"}, {REQUIRE: "cuda>=9.0"}
 REQUIREMENTS = {"NVIDIA_REQUIRE_REQ0": "req0=true", "NVIDIA_REQUIRE_REQ1": "req1=false"}
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
-TWO = {NVIDIA: "gpu0,gpu1"}
+TWO = {NVIDIA_VISIBLE_DEVICES: "gpu0,gpu1"}
 CONFIG, MONITOR = "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"
 HOOK: list[tuple[dict[str, str], set[str]]] = [
     ({}, set()),
     (OLD, {LEGACY}),
-    ({**OLD, NVIDIA: "all"}, {ENV}),
-    ({**OLD, NVIDIA: ""}, set()),
-    ({**OLD, NVIDIA: "void"}, set()),
-    ({**OLD, NVIDIA: "none"}, set()),
+    ({**OLD, NVIDIA_VISIBLE_DEVICES: "all"}, {ENV}),
+    ({**OLD, NVIDIA_VISIBLE_DEVICES: ""}, set()),
+    ({**OLD, NVIDIA_VISIBLE_DEVICES: "void"}, set()),
+    ({**OLD, NVIDIA_VISIBLE_DEVICES: "none"}, set()),
     ({**OLD, **TWO}, {ENV}),
     ({**OLD, **TWO, CAPABILITIES: ""}, {ENV}),
     ({**OLD, **TWO, CAPABILITIES: "all"}, {ENV}),
@@ -234,19 +237,19 @@ HOOK: list[tuple[dict[str, str], set[str]]] = [
     ({**OLD, **REQUIREMENTS}, {LEGACY}),
     (MODERN, set()),
     ({**OLD, **MODERN}, set()),
-    ({**MODERN, NVIDIA: "all"}, {ENV}),
-    ({**MODERN, NVIDIA: ""}, set()),
-    ({**MODERN, NVIDIA: "void"}, set()),
-    ({**MODERN, NVIDIA: "none"}, set()),
+    ({**MODERN, NVIDIA_VISIBLE_DEVICES: "all"}, {ENV}),
+    ({**MODERN, NVIDIA_VISIBLE_DEVICES: ""}, set()),
+    ({**MODERN, NVIDIA_VISIBLE_DEVICES: "void"}, set()),
+    ({**MODERN, NVIDIA_VISIBLE_DEVICES: "none"}, set()),
     ({**MODERN, **TWO}, {ENV}),
     ({**MODERN, **TWO, CAPABILITIES: ""}, {ENV}),
     ({**MODERN, **TWO, CAPABILITIES: "all"}, {ENV}),
     ({**MODERN, **TWO, CAPABILITIES: "video,display"}, {ENV}),
     ({**MODERN, **TWO, CAPABILITIES: "video,display", **REQUIREMENTS}, {ENV}),
-    ({NVIDIA: "all"}, {ENV}),
-    ({NVIDIA: "all", CAPABILITIES: "all"}, {ENV}),
-    ({**MODERN, NVIDIA: "all", CONFIG: "mig0,mig1"}, {ENV, MIG}),
-    ({**MODERN, NVIDIA: "all", MONITOR: "mig0,mig1"}, {ENV, MIG}),
+    ({NVIDIA_VISIBLE_DEVICES: "all"}, {ENV}),
+    ({NVIDIA_VISIBLE_DEVICES: "all", CAPABILITIES: "all"}, {ENV}),
+    ({**MODERN, NVIDIA_VISIBLE_DEVICES: "all", CONFIG: "mig0,mig1"}, {ENV, MIG}),
+    ({**MODERN, NVIDIA_VISIBLE_DEVICES: "all", MONITOR: "mig0,mig1"}, {ENV, MIG}),
 ]
 
 
@@ -286,23 +289,23 @@ def test_mig_is_an_escalation_only_with_the_capability(
 
 GRANTED, HIDDEN, DRIVER = Visibility.GRANTED, Visibility.HIDDEN, Visibility.DRIVER_ONLY
 WORDS: list[tuple[str, str, Visibility]] = [
-    (NVIDIA, "0,all", GRANTED),
-    (NVIDIA, "none,all", DRIVER),
-    (NVIDIA, "all,none", GRANTED),
-    (NVIDIA, "0,none", DRIVER),
-    (NVIDIA, "all,void", HIDDEN),
-    (NVIDIA, " void ", HIDDEN),
-    (NVIDIA, " , ", HIDDEN),
-    (NVIDIA, "VOID", GRANTED),  # the name of a device: the container cannot start
-    (NVIDIA, "0:1", GRANTED),
-    (NVIDIA, "nvidia.com/gpu=all", GRANTED),
-    (NVIDIA, "$(ANY)", GRANTED),
-    (NVIDIA, "void,$(ANY)", HIDDEN),  # whatever ANY is
-    (NVIDIA, "$(ANY,void)", GRANTED),  # one name of a variable
-    (NVIDIA, "$(ANY,void", HIDDEN),  # no reference
+    (NVIDIA_VISIBLE_DEVICES, "0,all", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "none,all", DRIVER),
+    (NVIDIA_VISIBLE_DEVICES, "all,none", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "0,none", DRIVER),
+    (NVIDIA_VISIBLE_DEVICES, "all,void", HIDDEN),
+    (NVIDIA_VISIBLE_DEVICES, " void ", HIDDEN),
+    (NVIDIA_VISIBLE_DEVICES, " , ", HIDDEN),
+    (NVIDIA_VISIBLE_DEVICES, "VOID", GRANTED),  # the name of a device: the container cannot start
+    (NVIDIA_VISIBLE_DEVICES, "0:1", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "nvidia.com/gpu=all", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "$(ANY)", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "void,$(ANY)", HIDDEN),  # whatever ANY is
+    (NVIDIA_VISIBLE_DEVICES, "$(ANY,void)", GRANTED),  # one name of a variable
+    (NVIDIA_VISIBLE_DEVICES, "$(ANY,void", HIDDEN),  # no reference
     # A name may have any printable character but `=`, so a comma in the reference is no separator.
-    (NVIDIA, "$(A,void,B)", GRANTED),
-    (NVIDIA, "$(A(,void,B)", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "$(A,void,B)", GRANTED),
+    (NVIDIA_VISIBLE_DEVICES, "$(A(,void,B)", GRANTED),
     # AMD's and Gaudi's runtimes take every index that they can read and skip the rest.
     (AMD, "void,0", GRANTED),
     (AMD, "ALL", GRANTED),
@@ -411,7 +414,7 @@ KAI_VALIDATES: list[tuple[Any, set[str]]] = [
 @pytest.mark.parametrize(("entry", "expected"), KAI_VALIDATES)
 @pytest.mark.parametrize("role", ["containers", "initContainers"])
 def test_what_kai_refuses(entry: Any, expected: set[str], role: str) -> None:
-    variables = [] if entry is None else [{"name": NVIDIA, **entry}]
+    variables = [] if entry is None else [{"name": NVIDIA_VISIBLE_DEVICES, **entry}]
     manifest = pod(**{role: [container(env=variables, resources=CPU)]})
     assert rules_found(manifest, policy(**KAI)) == expected
 
@@ -428,7 +431,7 @@ KAI_MUTATES: list[tuple[dict[str, Any], list[str]]] = [
         pod(ONE, TWO_CPU, initContainers=[BEFORE]),
         ["init-container-0", "container-0", "container-1"],
     ),
-    (pod({**ONE, "env": env({NVIDIA: "7"})}), ["container-0"]),
+    (pod({**ONE, "env": env({NVIDIA_VISIBLE_DEVICES: "7"})}), ["container-0"]),
     (pod(requesting("container-0", "nvidia.com/gpu")), []),
     (
         pod(
@@ -464,23 +467,28 @@ def test_the_containers_that_kai_blocks(manifest: dict[str, Any], blocked: list[
         *result["spec"].get("initContainers", ()),
         *result["spec"].get("containers", ()),
     ]
-    entry = {"name": NVIDIA, "value": "void"}
+    entry = {"name": NVIDIA_VISIBLE_DEVICES, "value": "void"}
     assert [c["name"] for c in all_containers if entry in c.get("env", ())] == blocked
 
 
 def test_a_voided_reference_loses_its_value_from() -> None:
     """KAI sets the value beside `valueFrom`, and the API server refuses the pod."""
-    manifest = pod(container(env=[{"name": NVIDIA, "valueFrom": CONFIG_MAP}]))
+    manifest = pod(container(env=[{"name": NVIDIA_VISIBLE_DEVICES, "valueFrom": CONFIG_MAP}]))
     result: Any = fixed(manifest, policy(rules={REFERENCE: {"fix": True}})).manifest
-    assert result["spec"]["containers"][0]["env"] == [{"name": NVIDIA, "value": "void"}]
+    assert result["spec"]["containers"][0]["env"] == [
+        {"name": NVIDIA_VISIBLE_DEVICES, "value": "void"}
+    ]
 
 
 @pytest.mark.parametrize("number", ["0", "12", "i0"])
 def test_the_reference_that_kai_injects_is_accepted(number: str) -> None:
-    reference = {"configMapKeyRef": {"name": f"sample-shared-gpu-{number}", "key": NVIDIA}}
+    reference = {
+        "configMapKeyRef": {"name": f"sample-shared-gpu-{number}", "key": NVIDIA_VISIBLE_DEVICES}
+    }
     annotations = {**FRACTION, "runai/shared-gpu-configmap": "sample-shared-gpu"}
     manifest = pod(
-        container(env=[{"name": NVIDIA, "valueFrom": reference}]), annotations=annotations
+        container(env=[{"name": NVIDIA_VISIBLE_DEVICES, "valueFrom": reference}]),
+        annotations=annotations,
     )
     assert not rules_found(manifest, policy(**KAI))
     assert rules_found(manifest) == {REFERENCE}
@@ -494,24 +502,36 @@ HAMI = {"profiles": ["hami"], "voidEveryContainer": True}
 def test_a_container_without_a_device_sees_none() -> None:
     """HAMi appends `none`, which still mounts the driver's files; `void` mounts nothing."""
     result: Any = fixed(pod(container(resources={"limits": {}})), policy(**HAMI)).manifest
-    assert result["spec"]["containers"][0]["env"] == [{"name": NVIDIA, "value": "void"}]
+    assert result["spec"]["containers"][0]["env"] == [
+        {"name": NVIDIA_VISIBLE_DEVICES, "value": "void"}
+    ]
 
 
 def test_a_second_run_changes_nothing() -> None:
     """An earlier HAMi appended its entry at every run (issue 2929)."""
     rules = policy(**HAMI, rules={ENV: {"fix": True}})
-    for entries in ([], env({NVIDIA: "all"}), [*env({NVIDIA: "all"}), *env({NVIDIA: "none"})]):
+    for entries in (
+        [],
+        env({NVIDIA_VISIBLE_DEVICES: "all"}),
+        [*env({NVIDIA_VISIBLE_DEVICES: "all"}), *env({NVIDIA_VISIBLE_DEVICES: "none"})],
+    ):
         once = fixed(pod(container(env=entries)), rules).manifest
         assert fixed(once, rules).operations == []
 
 
 def test_a_conflicting_value_is_refused_rather_than_overridden() -> None:
     """HAMi keeps the user's `all` and appends `none`; gpuward's refusal names the problem."""
-    assert rules_found(pod(container(env=env({NVIDIA: "all"}))), policy(**HAMI)) == {ENV}
+    assert rules_found(
+        pod(container(env=env({NVIDIA_VISIBLE_DEVICES: "all"}))), policy(**HAMI)
+    ) == {ENV}
 
 
 def test_the_variables_that_hami_appends_are_accepted() -> None:
-    appended = [*env({NVIDIA: "all"}), *env({NVIDIA: "none"}), *env({ASCEND: ""})]
+    appended = [
+        *env({NVIDIA_VISIBLE_DEVICES: "all"}),
+        *env({NVIDIA_VISIBLE_DEVICES: "none"}),
+        *env({ASCEND: ""}),
+    ]
     assert not rules_found(pod(container(env=appended)), policy(**HAMI))
     share = {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 4096, "nvidia.com/priority": 5}}
     policies = env({"CUDA_TASK_PRIORITY": "5", "GPU_CORE_UTILIZATION_POLICY": "force", ASCEND: ""})
@@ -523,13 +543,13 @@ def test_the_variables_that_hami_appends_are_accepted() -> None:
 # --- The profiles
 
 
-NVIDIAS = DEFAULT.profile.visible_devices[NVIDIA]
+NVIDIAS = DEFAULT.profile.visible_devices[NVIDIA_VISIBLE_DEVICES]
 
 
 def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
     """A vendor spelt differently in a profile would leave its shares without protection."""
     domains = ("nvidia.com/", "aliyun.com/", "volcano.sh/", "koordinator.sh/", "tencent.com/")
-    for profile in built_in().values():
+    for profile in built_in_profiles().values():
         for resource in profile.get("resources", {}):
             name = resource.replace("*", "1g.5gb")
             manifest = pod(container(resources={"limits": {name: 1}}))
@@ -541,7 +561,7 @@ def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
 
 # --- An oracle
 
-NAMES = (NVIDIA, AMD, "DOCKER_RESOURCE_GPU", VERSION, REQUIRE, "MODE")
+NAMES = (NVIDIA_VISIBLE_DEVICES, AMD, "DOCKER_RESOURCE_GPU", VERSION, REQUIRE, "MODE")
 tokens = st.sampled_from(["void", "none", "all", "0", GPU, "", " ", " void ", "VOID", "$(MODE)"])
 values = st.lists(tokens, max_size=3).map(",".join)
 entries = st.fixed_dictionaries(
@@ -549,11 +569,18 @@ entries = st.fixed_dictionaries(
     optional={"value": values, "valueFrom": st.just({"fieldRef": {"fieldPath": "spec.nodeName"}})},
 )
 sources = st.sampled_from(
-    ["", "N", "NVIDIA_VISIBLE_", NVIDIA, "DOCKER_", "CUDA_", "nvidia_", "A"]
+    ["", "N", "NVIDIA_VISIBLE_", NVIDIA_VISIBLE_DEVICES, "DOCKER_", "CUDA_", "nvidia_", "A"]
 ).map(lambda prefix: {"prefix": prefix, "configMapRef": {"name": "settings"}})
 
 
-VARIABLES = {NVIDIA, AMD, ASCEND, HABANA, "DOCKER_RESOURCE_GPU", "DOCKER_RESOURCE_GPUS"}
+VARIABLES = {
+    NVIDIA_VISIBLE_DEVICES,
+    AMD,
+    ASCEND,
+    HABANA,
+    "DOCKER_RESOURCE_GPU",
+    "DOCKER_RESOURCE_GPUS",
+}
 
 
 def may_see_gpu(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
@@ -565,7 +592,7 @@ def may_see_gpu(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
         words = re.findall(r"[^\s,]+", last[name])
         special = [word for word in words if word in ("all", "none")]
         hidden = not set(words) - {"void", "none"}
-        if name == NVIDIA:
+        if name == NVIDIA_VISIBLE_DEVICES:
             # Whatever a reference becomes, `void` beside it hides all GPUs.
             literal = re.sub(r"\$\([^)]*\)", "?", last[name])
             if "void" in map(str.strip, literal.split(",")):
@@ -576,7 +603,9 @@ def may_see_gpu(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
     required = last.get(REQUIRE, "")
     formed = any(p and VERSION.startswith(p) for p in prefixes)
     version = last[VERSION] if VERSION in last else "$(?)" * formed
-    return NVIDIA not in last and version != "" and (not required or "$(" in required)
+    return (
+        NVIDIA_VISIBLE_DEVICES not in last and version != "" and (not required or "$(" in required)
+    )
 
 
 @given(st.lists(entries, max_size=5), st.lists(sources, max_size=2))
@@ -623,10 +652,12 @@ def test_a_container_with_a_gpu_is_never_given_a_variable(
     rules = policy(voidEveryContainer=True, rules={name: {"fix": True} for name in CHANNELS})
     result: Any = fixed(pod(given_gpu, container("proxy")), rules).manifest
     after = result["spec"]["containers"][0].get("env", [])
-    void = {"name": NVIDIA, "value": "void"}
+    void = {"name": NVIDIA_VISIBLE_DEVICES, "value": "void"}
     hidden = [void] if "claims" in resources else []
-    assert all(entry in (*variables, *hidden) or entry["name"] != NVIDIA for entry in after)
-    left = [entry.get("value", "") for entry in after if entry["name"] == NVIDIA]
+    assert all(
+        entry in (*variables, *hidden) or entry["name"] != NVIDIA_VISIBLE_DEVICES for entry in after
+    )
+    left = [entry.get("value", "") for entry in after if entry["name"] == NVIDIA_VISIBLE_DEVICES]
     if "claims" in resources:
         # A claim may be for a network card, and `void` does not stop the devices of a claim.
         value = parse_visibility(left[-1], NVIDIAS) if left else None

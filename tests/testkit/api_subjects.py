@@ -21,7 +21,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from sources.manifests import File, UnparsedDocument
 from sources.paths import inputs
-from sources.sources import Source, UnreadFile
+from sources.sources import InputFile, Source
 from tests.testkit.cases import TODAY, cases
 from tests.testkit.dry_runs import RESOURCES
 
@@ -122,14 +122,14 @@ def corpus_submissions(corpus: Path) -> SubmissionCollector:
 
 def with_all_fixes(rules: RuleSet) -> RuleSet:
     """The same rules with all their fixes, also those that a policy must enable."""
-    active_rules = tuple(active._replace(scope=FixScope.ALL) for active in rules.rules)
+    active_rules = tuple(active._replace(fix_scope=FixScope.ALL) for active in rules.rules)
     return RuleSet(active_rules, rules.profile, rules.exceptions)
 
 
 def public_manifests(corpus: Path) -> Iterator[tuple[str, Any]]:
     """Every public manifest, named by its file and its position in the file."""
     for given in inputs([str(corpus)]):
-        source = given.read() if isinstance(given, UnreadFile) else given
+        source = given.read() if isinstance(given, InputFile) else given
         assert isinstance(source, Source), source
         for number, document in enumerate(File(source).manifests()):
             assert not isinstance(document, UnparsedDocument), source.name

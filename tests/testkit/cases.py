@@ -34,7 +34,7 @@ from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Finding
 from rules.inventory.inventory import Inventory
-from rules.placement.selected_cards import add_shares
+from rules.placement.selected_cards import add_shares_to_inventory
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
@@ -164,7 +164,7 @@ def inventory_of(
     builder.nodes.has_all = has_all_nodes
     for manifest in manifests:
         add_objects(builder, manifest, None)
-        add_shares(builder, manifest, None)
+        add_shares_to_inventory(builder, manifest, None)
     return builder.inventory()
 
 

@@ -14,7 +14,7 @@ from rules.base.traits import GPU
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.finding import Action
-from rules.inventory.inventory import EMPTY
+from rules.inventory.inventory import EMPTY_INVENTORY
 from rules.rule import indexed_rule
 from tests.testkit.admission.reviews import (
     Admission,
@@ -28,15 +28,15 @@ from tests.testkit.admission.reviews import (
 )
 from tests.testkit.cases import TODAY, Case, cases
 from webhook.admission.decider import Decider
-from webhook.admission.decision import IGNORED, RULE_OUTCOMES
+from webhook.admission.decision import IGNORED_DECISION, RULE_OUTCOMES
 from webhook.admission.enforcement import FIXED_ANNOTATION
-from webhook.admission.request import NAMESPACE_LIMITS
+from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 
 ADMISSION = Admission()
 BYPASS_POD = pod(container(**variable("all")))
 GPU_CONTAINER = container(**gpus(limits=1))
 MODES = [Action.DENY, Action.WARN, Action.AUDIT]
-ALL = [case for case in cases() if case.manifest.get("kind") in ("Pod", *NAMESPACE_LIMITS)]
+ALL = [case for case in cases() if case.manifest.get("kind") in ("Pod", *NAMESPACE_LIMIT_KINDS)]
 
 
 def patched(new: Any, operations: Any) -> Any:
@@ -163,13 +163,15 @@ def test_a_pod_that_is_being_deleted_is_evaluated_as_it_keeps_its_gpu() -> None:
     assert not ADMISSION.validate(BYPASS_POD, old).allowed
     released = copy.deepcopy(forged)
     del released["metadata"]["finalizers"]
-    assert ADMISSION.validate(released, forged) is IGNORED, "what rules read stays as it was"
+    assert ADMISSION.validate(released, forged) is IGNORED_DECISION, (
+        "what rules read stays as it was"
+    )
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT", "PATCH"])
 def test_other_operations_are_ignored(operation: str) -> None:
-    assert ADMISSION.mutate(BYPASS_POD, operation=operation) is IGNORED
-    assert ADMISSION.validate(BYPASS_POD, operation=operation) is IGNORED
+    assert ADMISSION.mutate(BYPASS_POD, operation=operation) is IGNORED_DECISION
+    assert ADMISSION.validate(BYPASS_POD, operation=operation) is IGNORED_DECISION
 
 
 def test_an_object_without_a_kind_is_evaluated_by_that_of_the_request() -> None:
@@ -229,7 +231,7 @@ def test_a_finding_that_got_worse_is_new() -> None:
 
 
 def test_nothing_is_fixed_on_update() -> None:
-    assert ADMISSION.mutate(BYPASS_POD, pod(container())) is IGNORED
+    assert ADMISSION.mutate(BYPASS_POD, pod(container())) is IGNORED_DECISION
 
 
 def test_new_ephemeral_containers_are_fixed_at_any_index() -> None:
@@ -269,7 +271,7 @@ def test_a_workload_only_gets_warnings() -> None:
     assert not answer.operations
     (warning,) = answer.warnings
     assert 'write "nvidia.com/gpu: 1" under resources.limits' in warning
-    assert ADMISSION.validate(deployment(container(**variable("all")))) is IGNORED
+    assert ADMISSION.validate(deployment(container(**variable("all")))) is IGNORED_DECISION
 
 
 def test_a_warning_says_that_the_pods_of_a_workload_will_be_refused() -> None:
@@ -321,7 +323,7 @@ def test_an_object_that_a_controller_owns_is_ignored() -> None:
     owned["metadata"]["ownerReferences"] = [
         {"kind": "Deployment", "name": "trainer", "controller": True}
     ]
-    assert ADMISSION.mutate(owned) is IGNORED
+    assert ADMISSION.mutate(owned) is IGNORED_DECISION
 
 
 def test_a_custom_resource_gets_warnings() -> None:
@@ -467,7 +469,10 @@ def test_only_the_controller_of_claims_makes_copies_of_templates(
     if kind == "ResourceClaimTemplate":
         new |= {"kind": kind, "spec": {"spec": new["spec"]}}
     answer = strict.validate(new, user=user)
-    assert (answer == IGNORED, answer.allowed) == (outcome == "ignored", outcome == "ignored")
+    assert (answer == IGNORED_DECISION, answer.allowed) == (
+        outcome == "ignored",
+        outcome == "ignored",
+    )
 
 
 @pytest.mark.parametrize(
@@ -530,8 +535,8 @@ def test_mode_audit_shows_the_user_nothing() -> None:
 
 def test_mode_off_ignores_everything() -> None:
     admission = Admission(mode=Action.OFF)
-    assert admission.mutate(BYPASS_POD) is IGNORED
-    assert admission.validate(BYPASS_POD) is IGNORED
+    assert admission.mutate(BYPASS_POD) is IGNORED_DECISION
+    assert admission.validate(BYPASS_POD) is IGNORED_DECISION
 
 
 # Size
@@ -736,7 +741,9 @@ def test_mutating_twice_is_mutating_once_even_with_a_sidecar_in_between(case: Ca
 @pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
 def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> None:
     decider, request = decider_and_request(case)
-    context = case.context._replace(namespace=request.namespace, user=request.user, inventory=EMPTY)
+    context = case.context._replace(
+        namespace=request.namespace, user=request.user, inventory=EMPTY_INVENTORY
+    )
     context = context._replace(operation="CREATE", old_metadata=None)
     in_a_file = check(request.object, case.rules, context).findings
     at_admission = decider.validate(request, Action.DENY, TODAY).findings

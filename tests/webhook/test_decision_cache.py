@@ -19,7 +19,7 @@ from kubernetes.client import models
 from policies.loading import load_policy
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.engine.fixing import fix
-from rules.engine.trait_names import read_keys
+from rules.engine.relevant_names import relevant_keys
 from rules.profile.context import Context
 from tests.testkit.admission.replicas import ACCOUNT_MOUNT, CONTAINER_LISTS, review_of_replica
 from tests.testkit.admission.reviews import container, deployment, gpus, pod, review_body, variable
@@ -30,7 +30,7 @@ from tests.testkit.read_fields import recording
 from webhook.admission.answer import Answer, answer
 from webhook.admission.decider import Decider
 from webhook.decision_cache import new_decision_cache, records
-from webhook.decision_cache.cache import MAX_BYTES, DecisionCache
+from webhook.decision_cache.cache import MAX_CACHE_BYTES, DecisionCache
 from webhook.decision_cache.deciding_texts import BoundedMap
 from webhook.registration import ROUTES
 from webhook.server.limits import Limits
@@ -267,7 +267,7 @@ def test_ever_new_pods_fill_no_memory_and_push_out_no_pod_in_use() -> None:
     for number in range(500):
         cache.answer(DECIDER, TODAY, "/validate/deny", encoded(pod(container(f"c{number}"))))
         cache.answer(DECIDER, TODAY, "/validate/deny", in_use)
-        assert cache.size <= 200_000
+        assert cache.kept_bytes <= 200_000
     assert (cache.hits, cache.misses) == (499, 501)
 
 
@@ -276,17 +276,17 @@ def test_the_name_of_an_owner_counts_as_what_it_takes() -> None:
     manifest = pod(container())
     manifest["metadata"]["ownerReferences"] = [{"kind": "Job", "name": name, "controller": True}]
     assert cache.answer(DECIDER, TODAY, "/validate/deny", encoded(manifest)) is not None
-    assert cache.size > sys.getsizeof(name)
+    assert cache.kept_bytes > sys.getsizeof(name)
 
 
 def test_the_bounded_map_counts_what_it_holds() -> None:
     values: BoundedMap[bytes, int] = BoundedMap(100)
     for number in range(50):
         values.put(b"%d" % number, number, 10)
-        assert values.size <= 100
+        assert values.kept_bytes <= 100
         assert values.get(b"%d" % number) == number
     assert values.get(b"1") is None
-    assert sum(values.get(b"%d" % n) is not None for n in range(50)) * 10 == values.size
+    assert sum(values.get(b"%d" % n) is not None for n in range(50)) * 10 == values.kept_bytes
 
 
 def test_a_bug_is_left_to_the_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_without_msgspec_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_whole_cache_takes_a_sixth_of_the_memory_that_the_server_may_take() -> None:
-    assert MAX_BYTES <= (100 << 20) / 6
+    assert MAX_CACHE_BYTES <= (100 << 20) / 6
 
 
 RECORDS: dict[str, type[msgspec.Struct]] = {
@@ -380,11 +380,11 @@ def test_the_cache_keeps_every_key_that_rules_ask_for(part: str) -> None:
         manifest = recording(case.manifest, "", reads)
         context = Context(TODAY, "team-vision", "alice", "CREATE")
         fix(manifest, case.rules, context)
-        kept = read_keys(case.policy.profile)
+        kept = relevant_keys(case.policy.profile)
         present = (case.manifest.get("metadata") or {}).get(part) or {}
         asked = {key for place, key in reads if place == f"/metadata/{part}"} - {*present, ""}
         missing = [key for key in asked if not kept[key]]
-        assert missing == [], "rules/engine/trait_names.py does not know these keys"
+        assert missing == [], "rules/engine/relevant_names.py does not know these keys"
 
 
 def test_owners_of_the_log_are_those_of_each_pod() -> None:

@@ -85,9 +85,9 @@ COMMANDS: tuple[dict[str, Any], ...] = (
     {"args": ["$(WHICH)"]},
     {"command": ["docker", "run", "--gpus", "all", "train"]},
     *(
-        {"args": [*start, f"{launcher.sizes[0][0]}=9"]}
+        {"args": [*start, f"{launcher.size_options[0][0]}=9"]}
         for launcher in LAUNCHERS
-        for start in launcher.starts
+        for start in launcher.start_words
     ),
     {"command": "text", "args": {"odd": 1}},
 )

@@ -22,11 +22,11 @@ from tests.testkit.admission.server import RunningServer, Serve, serving, wait_u
 from webhook.admission.answer import Answer
 from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.evaluator.evaluator import (
-    MAX_BYTES_OF_TENANT,
     MAX_WAITING_BYTES,
+    MAX_WAITING_BYTES_OF_TENANT,
+    EvaluationTask,
     Evaluator,
     NotEvaluatedError,
-    Task,
 )
 from webhook.reload.policy import PolicyReloader
 
@@ -51,7 +51,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations may take any time."""
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", NEVER)
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_EVALUATION_SECONDS", NEVER)
 
 
 def worker_of(server: RunningServer) -> int:
@@ -204,7 +204,9 @@ async def test_a_tenant_has_a_limit_of_its_own(
 async def test_one_tenant_cannot_fill_the_memory_for_all(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_BYTES_OF_TENANT", len(LARGE_REVIEW))
+    monkeypatch.setattr(
+        "webhook.evaluator.evaluator.MAX_WAITING_BYTES_OF_TENANT", len(LARGE_REVIEW)
+    )
     server = await serve()
     stopped = await stop_worker(server)
     async with asyncio.TaskGroup() as group:
@@ -221,7 +223,7 @@ async def test_a_review_is_not_begun_too_late(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its evaluation would be in vain, and would delay the next ones."""
-    monkeypatch.setattr("webhook.evaluator.evaluator.LEAST_SECONDS", NEVER)
+    monkeypatch.setattr("webhook.evaluator.evaluator.MIN_SECONDS_LEFT", NEVER)
     passed = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed)
     monkeypatch.setattr("webhook.evaluator.evaluator.time", clock)
@@ -247,7 +249,7 @@ async def test_the_answer_is_sent_before_the_api_server_gives_up(
 ) -> None:
     deadlines: list[float] = []
 
-    async def refuse(_self: Evaluator, task: Task, tenant: str) -> Answer:
+    async def refuse(_self: Evaluator, task: EvaluationTask, tenant: str) -> Answer:
         deadlines.append(task.deadline)
         raise NotEvaluatedError(tenant)
 
@@ -270,7 +272,7 @@ async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:
 async def test_a_review_that_breaks_the_process_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.PROGRAM", "raise SystemExit")
+    monkeypatch.setattr("webhook.evaluator.evaluator.WORKER_PROGRAM", "raise SystemExit")
     server = await serve()
     response = await answered(server, "/validate/deny")
     assert "cannot evaluate this object because of" in response["status"]["message"]
@@ -281,7 +283,7 @@ async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "webhook.evaluator.evaluator.PROGRAM",
+        "webhook.evaluator.evaluator.WORKER_PROGRAM",
         "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
         "from webhook.evaluator import worker; "
         "worker.MAX_MEMORY_BYTES = 300 << 20; worker.main(int(sys.argv[2]))",
@@ -298,7 +300,7 @@ async def test_a_review_that_needs_too_much_memory_is_not_evaluated(
 async def test_more_waiting_reviews_than_allowed_are_not_evaluated(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_WAITING", 0)
+    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_WAITING_REVIEWS", 0)
     server = await serve()
     response = await answered(server, "/validate/deny")
     assert "the many large objects that wait" in response["status"]["message"]
@@ -310,7 +312,7 @@ async def test_what_all_tenants_let_wait_has_a_limit_in_bytes(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The chart gives a replica eight times as much memory.
-    assert 4 * MAX_BYTES_OF_TENANT <= MAX_WAITING_BYTES <= 128 << 20
+    assert 4 * MAX_WAITING_BYTES_OF_TENANT <= MAX_WAITING_BYTES <= 128 << 20
     bodies = [
         json.dumps(review_body(LARGE, namespace=tenant), separators=(",", ":")).encode()
         for tenant in ("one", "two")
@@ -365,7 +367,7 @@ def test_the_head_of_a_review_has_everything_but_the_objects() -> None:
         "Pod",
         "CREATE",
     )
-    assert (head.object, head.old, head.size) == (None, None, len(LARGE_REVIEW))
+    assert (head.object, head.old, head.size_bytes) == (None, None, len(LARGE_REVIEW))
 
 
 def test_a_large_review_without_an_object_has_no_head() -> None:

@@ -62,8 +62,8 @@ def test_an_exception_holds_to_the_end_of_its_last_day(policy: PolicyReloader) -
     (sample,) = exception_metric(policy.active.exceptions, FEBRUARY - 60).samples
     assert sample.value == 60
     assert sample.labels == LABELS | {"reason": "RDMA bring-up"}
-    assert not policy.active.exceptions[1].expired(datetime.date(2020, 1, 31))
-    assert policy.active.exceptions[1].expired(datetime.date(2020, 2, 1))
+    assert not policy.active.exceptions[1].has_expired(datetime.date(2020, 1, 31))
+    assert policy.active.exceptions[1].has_expired(datetime.date(2020, 2, 1))
 
 
 def test_many_and_long_exceptions_are_bounded() -> None:

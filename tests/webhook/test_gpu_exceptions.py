@@ -148,11 +148,11 @@ def test_without_a_usable_file_there_are_no_such_exceptions_but_a_policy(
 
 def test_a_file_that_nobody_checks_any_more_is_not_used(mounted: Mounted) -> None:
     mounted.write(gpu_exception())
-    assert mounted.gpu_exceptions.valid
+    assert mounted.gpu_exceptions.is_valid
     mounted.now += STALE_SECONDS - 1
     mounted.policy.reload()
     assert mounted.namespaces
-    assert not mounted.gpu_exceptions.valid, "the metric says so before"
+    assert not mounted.gpu_exceptions.is_valid, "the metric says so before"
     mounted.now += 2
     mounted.policy.reload()
     assert mounted.namespaces == []
@@ -197,7 +197,9 @@ async def post(server: RunningServer, size: int = 0, name: str = "x") -> bool:
 async def test_a_refused_pod_is_allowed_until_the_object_is_gone(
     mounted: Mounted, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", 60.0)  # on a busy machine
+    monkeypatch.setattr(
+        "webhook.evaluator.evaluator.MAX_EVALUATION_SECONDS", 60.0
+    )  # on a busy machine
     mounted.write()
     server = await serve(mounted.policy)
     for size in (0, 70_000):

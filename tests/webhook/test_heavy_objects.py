@@ -16,7 +16,12 @@ from typing import Any
 import pytest
 
 from rules.base.json_values import Path, find_value, value_at
-from rules.engine.bounds import LARGE_OBJECT_BYTES, MAX_TEXT, MAX_VALUES, oversized_reason
+from rules.engine.bounds import (
+    LARGE_OBJECT_BYTES,
+    MAX_TEXT_CHARACTERS,
+    MAX_VALUES,
+    oversized_reason,
+)
 from rules.finding import Action
 from tests.testkit.admission.heavy_manifests import HEAVY, LENGTHS, heavy_manifest
 from tests.testkit.admission.heavy_parts import commands, each, heavy_pod, host
@@ -53,7 +58,7 @@ def calls_of(function: Callable[[], Any]) -> int:
 
 
 def check_work(new: Any, old: Any = None) -> None:
-    size = review(new, old).size
+    size = review(new, old).size_bytes
     for decide in (DENY.mutate, WARN.mutate, DENY.validate):
         calls = calls_of(partial(decide, new, old))
         assert calls < CALLS_PER_BYTE * size + FEW_CALLS
@@ -131,8 +136,8 @@ def test_no_field_makes_the_work_grow_faster_than_the_object(path: Path) -> None
 
 @pytest.mark.parametrize("name", HEAVY)
 def test_long_texts_are_refused_or_read_once(name: str) -> None:
-    """Beyond `MAX_TEXT`, only texts that rules compare or cut once may be evaluated."""
-    manifest = heavy_manifest(name, 30 * MAX_TEXT, 2 * MAX_TEXT)
+    """Beyond `MAX_TEXT_CHARACTERS`, only texts that rules compare or cut once may be evaluated."""
+    manifest = heavy_manifest(name, 30 * MAX_TEXT_CHARACTERS, 2 * MAX_TEXT_CHARACTERS)
     if manifest is not None:
         check_work(manifest)
 

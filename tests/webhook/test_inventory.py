@@ -16,13 +16,13 @@ from policies.controller_files import (
     MAX_PART_BYTES,
     MAX_PARTS,
     CheckedInventory,
-    file_name,
     format_inventory,
+    inventory_file_name,
     parse_inventory,
 )
 from rules.inventory.inventory import (
-    EMPTY,
-    RECORDS,
+    EMPTY_INVENTORY,
+    RECORD_TYPES,
     ConfigMap,
     Inventory,
     RuntimeClass,
@@ -57,7 +57,7 @@ class Mounted:
     def write(self, inventory: Inventory, parts: int = 2, checked: datetime.datetime = NOW) -> None:
         """Replace the files, and reload."""
         for part, text in enumerate(format_inventory(CheckedInventory(checked, inventory), parts)):
-            (self.folder / file_name(part)).write_text(text)
+            (self.folder / inventory_file_name(part)).write_text(text)
         self.policy.reload()
 
 
@@ -92,7 +92,7 @@ def test_an_inventory_survives_its_files(parts: int) -> None:
 
 def test_every_kind_of_record_survives_json() -> None:
     """A new kind may have fields of types that JSON does not have."""
-    for kind in RECORDS:
+    for kind in RECORD_TYPES:
         record = kind(*(_example(hint) for hint in get_type_hints(kind).values()))
         inventory = Inventory({kind: {"a": {"b": record}}})
         assert from_json(json.loads(json.dumps(to_json(inventory)))) == inventory
@@ -137,10 +137,10 @@ def test_files_that_cannot_be_used_are_refused(content: bytes, says: str) -> Non
 def test_a_part_that_is_missing_makes_nothing_known(mounted: Mounted, part: int) -> None:
     mounted.write(KNOWN)
     assert mounted.policy.active.source.inventory == KNOWN
-    (mounted.folder / file_name(part)).unlink()
+    (mounted.folder / inventory_file_name(part)).unlink()
     mounted.policy.reload()
-    assert mounted.policy.active.source.inventory == EMPTY
-    assert not mounted.files.valid
+    assert mounted.policy.active.source.inventory == EMPTY_INVENTORY
+    assert not mounted.files.is_valid
 
 
 def test_what_was_checked_too_long_ago_is_not_known(mounted: Mounted) -> None:
@@ -148,10 +148,10 @@ def test_what_was_checked_too_long_ago_is_not_known(mounted: Mounted) -> None:
     mounted.now += STALE_SECONDS - 1
     mounted.policy.reload()
     assert mounted.files.inventory == KNOWN
-    assert not mounted.files.valid
+    assert not mounted.files.is_valid
     mounted.now += 2
     mounted.policy.reload()
-    assert mounted.files.inventory == EMPTY
+    assert mounted.files.inventory == EMPTY_INVENTORY
 
 
 def test_a_new_decider_is_made_only_for_another_inventory(mounted: Mounted) -> None:
@@ -199,14 +199,16 @@ async def is_allowed(
 async def test_pods_are_evaluated_by_what_is_known(
     mounted: Mounted, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webhook.evaluator.evaluator.MAX_SECONDS", 60.0)  # on a busy machine
+    monkeypatch.setattr(
+        "webhook.evaluator.evaluator.MAX_EVALUATION_SECONDS", 60.0
+    )  # on a busy machine
     server = await serve(mounted.policy)
     for size in (0, 70_000):
         mounted.write(KNOWN)
         assert not await is_allowed(server, size=size)
         assert await is_allowed(server, namespace="team-speech", size=size)
         assert await is_allowed(server, "other", size=size)
-        mounted.write(EMPTY)
+        mounted.write(EMPTY_INVENTORY)
         assert await is_allowed(server, size=size)
 
 

@@ -60,7 +60,11 @@ def fixed_text(text: str) -> str:
         return True
 
     Linter(POLICY, Context(TODAY), fixer=Fixer(deliver)).evaluate([Source("mixed.yaml", text)])
-    return "".join(new for fixed in written for _, new in fixed.pieces) if written else text
+    return (
+        "".join(new for fixed in written for _, new in fixed.old_and_new_pieces)
+        if written
+        else text
+    )
 
 
 def value_of(text: str) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from rules.finding import Action
 from tests.testkit.admission.reviews import Admission, container, deployment, gpus, pod, variable
-from webhook.admission.enforcement import SECOND_APPLY
+from webhook.admission.enforcement import SECOND_APPLY_WARNING
 
 SITE = "contact: '#gpu-help'\ndocsUrl: https://wiki.example.com/gpus\n"
 LINE = "contact: #gpu-help; docs: https://wiki.example.com/gpus"
@@ -106,7 +106,7 @@ ADDED = {
 def test_the_first_apply_says_that_a_second_one_will_fail(case: str, how: Any) -> None:
     answer = Admission().mutate(how(CONTRADICTED[case]))
     assert answer.operations
-    assert answer.warnings[-1] == SECOND_APPLY
+    assert answer.warnings[-1] == SECOND_APPLY_WARNING
 
 
 @pytest.mark.parametrize("how", [applied, applied_server_side])
@@ -114,12 +114,12 @@ def test_the_first_apply_says_that_a_second_one_will_fail(case: str, how: Any) -
 def test_what_is_only_added_survives_a_second_apply(case: str, how: Any) -> None:
     answer = Admission().mutate(how(ADDED[case]))
     assert answer.operations
-    assert SECOND_APPLY not in answer.warnings
+    assert SECOND_APPLY_WARNING not in answer.warnings
 
 
 def test_only_users_of_apply_are_told() -> None:
     answer = Admission().mutate(CONTRADICTED["a removed variable"])
     assert answer.operations
-    assert SECOND_APPLY not in answer.warnings
+    assert SECOND_APPLY_WARNING not in answer.warnings
     warned = Admission(mode=Action.WARN).mutate(applied(CONTRADICTED["a removed variable"]))
-    assert SECOND_APPLY not in warned.warnings
+    assert SECOND_APPLY_WARNING not in warned.warnings

@@ -15,8 +15,20 @@ from rules.objects.object_ref import ObjectRef
 from tests.testkit.admission.reviews import pod, response, review, review_body
 from webhook.admission.answer import encode
 from webhook.admission.decision import Decision
-from webhook.admission.messages import MAX_WARNINGS, causes, denial, field_path, limit_warnings
-from webhook.admission.review import STANDARD, Codec, MalformedReviewError, decode, fastest_codec
+from webhook.admission.messages import (
+    MAX_WARNINGS_BYTES,
+    denial_message,
+    field_path,
+    limit_warnings,
+    status_causes,
+)
+from webhook.admission.review import (
+    STANDARD_CODEC,
+    Codec,
+    MalformedReviewError,
+    decode,
+    fastest_codec,
+)
 
 GOOD = review_body(pod())
 REF = ObjectRef("Pod", "", "ns", "p")
@@ -61,12 +73,12 @@ def test_a_request_is_read() -> None:
     ],
 )
 def test_a_malformed_review_is_explained(body: bytes, why: str) -> None:
-    for codec in (STANDARD, fastest_codec()):
+    for codec in (STANDARD_CODEC, fastest_codec()):
         with pytest.raises(MalformedReviewError, match=why):
             decode(body, codec)
 
 
-@pytest.mark.parametrize("codec", [STANDARD, fastest_codec()], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", [STANDARD_CODEC, fastest_codec()], ids=lambda codec: codec.name)
 def test_deeply_nested_objects_are_read(codec: Codec) -> None:
     # A tenant can write this into managedFields. An error would admit the pod without evaluation.
     deep = b'{"f:a":' * 10_000 + b"1" + b"}" * 10_000
@@ -100,7 +112,7 @@ def test_a_patch_comes_with_its_type_and_only_if_there_is_one() -> None:
 
 
 def test_a_denial_is_forbidden_with_its_causes() -> None:
-    answer = Decision("denied", allowed=False, message="no", causes=causes([finding()]))
+    answer = Decision("denied", allowed=False, message="no", causes=status_causes([finding()]))
     status = response(review(pod()), answer)["status"]
     assert status["code"] == 403
     assert status["reason"] == "Forbidden"
@@ -126,16 +138,18 @@ def test_a_lone_surrogate_is_encoded() -> None:
 def test_both_codecs_agree(value: Any) -> None:
     fast = fastest_codec()
     assert fast.name == "orjson"
-    assert STANDARD.loads(fast.dumps(value)) == value
-    assert fast.loads(STANDARD.dumps(value)) == value
-    assert fast.loads(STANDARD.dumps(value)) == STANDARD.loads(STANDARD.dumps(value))
+    assert STANDARD_CODEC.loads(fast.dumps(value)) == value
+    assert fast.loads(STANDARD_CODEC.dumps(value)) == value
+    assert fast.loads(STANDARD_CODEC.dumps(value)) == STANDARD_CODEC.loads(
+        STANDARD_CODEC.dumps(value)
+    )
 
 
 @given(st.lists(st.text()))
 def test_warnings_fit_whatever_they_say(texts: list[str]) -> None:
     limited = limit_warnings(texts)
     assert all(line.isprintable() and len(line.encode()) <= 1000 for line in limited)
-    assert sum(len(line.encode()) for line in limited) <= MAX_WARNINGS + 100
+    assert sum(len(line.encode()) for line in limited) <= MAX_WARNINGS_BYTES + 100
 
 
 def test_too_many_warnings_are_counted() -> None:
@@ -156,7 +170,9 @@ def test_characters_that_would_drop_a_warning_are_replaced() -> None:
 
 
 def test_a_denial_lists_at_most_twenty_findings_and_counts_the_rest() -> None:
-    message = denial([finding(f"m{number}") for number in range(25)], [RuleFailure("r", "secret")])
+    message = denial_message(
+        [finding(f"m{number}") for number in range(25)], [RuleFailure("r", "secret")]
+    )
     lines = message.split("\n")
     assert lines[0] == "gpuward found 26 faults"
     assert lines[1] == "- [some-rule] m0; do it"
@@ -166,7 +182,7 @@ def test_a_denial_lists_at_most_twenty_findings_and_counts_the_rest() -> None:
 
 
 def test_a_tenant_s_text_stays_on_its_line() -> None:
-    message = denial([finding("a\n- [forged] b"), finding()])
+    message = denial_message([finding("a\n- [forged] b"), finding()])
     assert message.count("\n") == 2
 
 

@@ -209,7 +209,7 @@ async def test_an_error_while_encoding_reveals_nothing(
     def broken(*_arguments: Any) -> bytes:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr("webhook.admission.answer.PreparedResponse.to", broken)
+    monkeypatch.setattr("webhook.admission.answer.PreparedResponse.for_envelope", broken)
     reply = await caller.post("/mutate/deny")
     assert (reply.status, reply.body) == (500, b"gpuward failed\n")
     monkeypatch.setattr("webhook.admission.answer.decode", broken)

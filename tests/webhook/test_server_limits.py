@@ -97,13 +97,15 @@ async def test_large_bodies_share_a_budget(serve: Serve) -> None:
     server = await serve(read_seconds=NEVER, small_body_bytes=100, large_bodies_bytes=5000)
     first, second = await server.connect(), await server.connect()
     await first.send(half())
-    await wait_until(lambda: server.service.handler.body_reader.large_bytes == len(REVIEW))
+    await wait_until(
+        lambda: server.service.handler.body_reader.reserved_large_body_bytes == len(REVIEW)
+    )
     await second.send(half(REVIEW + b" " * 5000))
     reply = await second.reply()
     assert (reply.status, reply.headers["retry-after"]) == (429, "1")
     await first.send(b"\n")
     assert (await first.reply()).status == 200
-    assert server.service.handler.body_reader.large_bytes == 0
+    assert server.service.handler.body_reader.reserved_large_body_bytes == 0
     assert await error_count(server, "large_bodies") == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rules.finding import Action
 from tests.testkit.admission.reviews import Admission, container, deployment, gpus, pod, variable
-from webhook.admission.decision import IGNORED
+from webhook.admission.decision import IGNORED_DECISION
 
 DENY = Admission("workloads: deny\n")
 BYPASS = container(**variable("all"))
@@ -153,7 +153,7 @@ def test_an_update_that_adds_a_fault_is_refused_for_it_alone() -> None:
 def test_what_a_controller_owns_is_ignored() -> None:
     owned = copy.deepcopy(BAD)
     owned["metadata"]["ownerReferences"] = [{"kind": "Rollout", "name": "x", "controller": True}]
-    assert DENY.mutate(owned) is IGNORED
+    assert DENY.mutate(owned) is IGNORED_DECISION
 
 
 @pytest.mark.parametrize(

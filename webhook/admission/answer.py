@@ -22,7 +22,7 @@ from webhook.registration import Route
 # Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
 
 PATCH_TYPE = "JSONPatch"
-FORBIDDEN = 403
+FORBIDDEN_STATUS = 403
 
 
 class Envelope(NamedTuple):
@@ -72,7 +72,7 @@ def envelope_of(review: AdmissionReview) -> Envelope:
 
 def encode(review: AdmissionReview, decision: Decision, codec: Codec = CODEC) -> bytes:
     """The AdmissionReview with the `decision` about `review`."""
-    return PreparedResponse(decision, codec).to(envelope_of(review))
+    return PreparedResponse(decision, codec).for_envelope(envelope_of(review))
 
 
 class PreparedResponse:
@@ -92,7 +92,7 @@ class PreparedResponse:
             response["auditAnnotations"] = dict(decision.annotations)
         self._encoded = codec.dumps(response)[1:-1]
 
-    def to(self, envelope: Envelope) -> bytes:
+    def for_envelope(self, envelope: Envelope) -> bytes:
         """The AdmissionReview for the request in `envelope`."""
         dumps = self._codec.dumps
         response = b'"uid":%b,%b' % (dumps(envelope.uid), self._encoded)
@@ -110,21 +110,21 @@ def _status_of(decision: Decision) -> dict[str, Any]:
         "message": decision.message,
         "reason": "Forbidden",
         "details": {"causes": list(decision.causes)},
-        "code": FORBIDDEN,
+        "code": FORBIDDEN_STATUS,
     }
 
 
 INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
-MAX_NAME_LENGTH = 253  # of names in Kubernetes
+MAX_NAME_CHARACTERS = 253  # of names in Kubernetes
 
 
-class Bug(NamedTuple):
+class BugReport(NamedTuple):
     """An error that is a bug of gpuward: its type and where it was raised, without its message.
 
     Such messages quote data of tenants.
     """
 
-    error: str
+    error_type: str
     traceback: Sequence[str]
 
 
@@ -145,7 +145,7 @@ class Answer(NamedTuple):
     rule_outcomes: Mapping[str, str] = NO_TEXTS
     failures: Sequence[tuple[str, str]] = ()
     details: str = ""
-    bug: Bug | None = None
+    bug: BugReport | None = None
 
 
 class ReusableAnswer(NamedTuple):
@@ -161,10 +161,10 @@ class ReusableAnswer(NamedTuple):
     failures: Sequence[tuple[str, str]]
     details: str
 
-    def to(self, envelope: Envelope) -> Answer:
+    def for_envelope(self, envelope: Envelope) -> Answer:
         """The answer to the review in `envelope`."""
         return Answer(
-            self.response.to(envelope),
+            self.response.for_envelope(envelope),
             envelope,
             self.outcome,
             self.rule_outcomes,
@@ -200,7 +200,7 @@ def answer(
 
 def encode_answer(review: AdmissionReview, route: Route, decision: Decision) -> Answer:
     """The answer with a `decision` about `review`."""
-    return reusable_answer(route, decision).to(envelope_of(review))
+    return reusable_answer(route, decision).for_envelope(envelope_of(review))
 
 
 def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
@@ -215,7 +215,7 @@ def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
             "mode": route.mode.word,
             "rules": rule_outcomes,
             "reasons": [
-                {"rule": rule, "family": family, "container": shorten(container), "path": path}
+                {"rule": rule, "family": family, "container": shorten_name(container), "path": path}
                 for rule, family, container, path in decision.reasons
             ],
             "failures": [f"{rule}: {error}" for rule, error in failures],
@@ -249,19 +249,19 @@ def logged_names(envelope: Envelope, user: str) -> dict[str, str | bool]:
         "user": user,
         "operation": envelope.operation,
     }
-    if max(map(len, names.values())) > MAX_NAME_LENGTH:
-        names = {field: shorten(name) for field, name in names.items()}
+    if max(map(len, names.values())) > MAX_NAME_CHARACTERS:
+        names = {field: shorten_name(name) for field, name in names.items()}
     return {**names, "dry_run": envelope.dry_run}
 
 
-def bug_of(error: BaseException) -> Bug:
+def bug_of(error: BaseException) -> BugReport:
     """What is logged about `error`."""
-    return Bug(type(error).__name__, _frames(error.__traceback__))
+    return BugReport(type(error).__name__, _frames(error.__traceback__))
 
 
-def shorten(text: str) -> str:
+def shorten_name(text: str) -> str:
     """`text`, a name from a request, cut to the length that a name may have."""
-    return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
+    return text if len(text) <= MAX_NAME_CHARACTERS else text[: MAX_NAME_CHARACTERS - 1] + "…"
 
 
 def _frames(trace: TracebackType | None) -> list[str]:

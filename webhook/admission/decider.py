@@ -16,35 +16,35 @@ from rules.engine.evaluation import RuleFailure
 from rules.engine.fixing import fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.rule import load_module
 from rules.workloads.future_pods import future_pods, has_final_pods
 from webhook.admission.decision import (
     API_REFUSED,
     FIX_OUTCOMES,
-    IGNORED,
+    IGNORED_DECISION,
     POD_OUTCOMES,
     Decision,
-    api_refused,
-    reasons,
+    api_refused_findings,
+    reasons_of,
     rule_outcomes,
     workload_outcomes,
 )
 from webhook.admission.enforcement import (
-    DEFAULTS,
     MAX_OPERATIONS,
-    WOULD_BE_REFUSED,
+    RULES_ABOUT_DEFAULTS,
+    WOULD_BE_REFUSED_PREFIX,
     allow,
     annotation_operations,
     decide_within_bounds,
-    evaluate,
-    not_evaluated,
+    evaluate_request,
+    not_evaluated_decision,
     refuse,
 )
-from webhook.admission.messages import FIX_MISSING, add_line, contact_line
+from webhook.admission.messages import FIX_MISSING_MESSAGE, add_line, contact_line
 from webhook.admission.request import (
-    EPHEMERAL,
+    EPHEMERAL_FIELD,
     AdmissionRequest,
     admission_request,
     fixable_containers,
@@ -58,9 +58,9 @@ from webhook.admission.review import AdmissionReview
 # pods will be refused.
 
 # The one fix that a policy may allow in workloads: without it the API server refuses them.
-TEMPLATE_FIX = "request-only"
-PODS_REFUSED = "its pods will be refused: "
-PODS_WOULD_BE_REFUSED = "its pods would be refused in mode deny: "
+RULE_FIXED_IN_TEMPLATES = "request-only"
+PODS_REFUSED_PREFIX = "its pods will be refused: "
+PODS_WOULD_BE_REFUSED_PREFIX = "its pods would be refused in mode deny: "
 
 
 class WorkloadDecider:
@@ -68,7 +68,7 @@ class WorkloadDecider:
 
     def __init__(self, policy: Policy, rules: RuleSet) -> None:
         self._rules = rules
-        self._template_rules = rules.restricted_to([TEMPLATE_FIX])
+        self._template_rules = rules.restricted_to([RULE_FIXED_IN_TEMPLATES])
         self._fixes = policy.workloads == "fix"
         self._refuses = policy.workloads == "deny"
 
@@ -86,22 +86,22 @@ class WorkloadDecider:
             if request.mode is Action.DENY:
                 operations = result.operations
                 request = request._replace(object=result.manifest)
-        remaining = evaluate(request, self._rules)
+        remaining = evaluate_request(request, self._rules)
         refused = self._refused_in_pods(request, remaining.findings) if remaining.findings else []
         denied = refused if self._refuses else []
         by_rule = workload_outcomes(
             request.mode, remaining, denied, fixed, patched=bool(operations)
         )
-        verbs = {finding.identity: self._verb(request) for finding in refused}
+        verbs = {finding.identity: self._warning_prefix(request) for finding in refused}
         if denied and request.mode is Action.DENY:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
-    def _verb(self, request: AdmissionRequest) -> str:
+    def _warning_prefix(self, request: AdmissionRequest) -> str:
         """What will happen because of a finding for which pods will be refused."""
         if request.mode is Action.DENY:
-            return PODS_REFUSED
-        return WOULD_BE_REFUSED if self._refuses else PODS_WOULD_BE_REFUSED
+            return PODS_REFUSED_PREFIX
+        return WOULD_BE_REFUSED_PREFIX if self._refuses else PODS_WOULD_BE_REFUSED_PREFIX
 
     def _refused_in_pods(
         self, request: AdmissionRequest, findings: Iterable[Finding]
@@ -116,22 +116,26 @@ class WorkloadDecider:
         causes = {
             (pod.stable_path, *cause)
             for pod in future_pods(request.object, profile, namespace)
-            for cause in self._refused(request, pod.manifest)
+            for cause in self._causes_of_refusal(request, pod.manifest)
         }
         return [
             finding
             for finding in findings
-            if (finding.stable_path, *_cause(finding)) in causes and not finding.api_refuses
+            if (finding.stable_path, *_key_of_cause(finding)) in causes and not finding.api_refuses
         ]
 
-    def _refused(self, request: AdmissionRequest, pod: Json) -> Iterable[tuple[str, str, str]]:
+    def _causes_of_refusal(
+        self, request: AdmissionRequest, pod: Json
+    ) -> Iterable[tuple[str, str, str]]:
         """Why `pod` will be refused."""
         context = request.context._replace(operation="CREATE")
         remaining = fix(pod, self._rules, context, steps=request.steps).remaining.findings
-        return (_cause(f) for f in remaining if f.action is Action.DENY and not f.api_refuses)
+        return (
+            _key_of_cause(f) for f in remaining if f.action is Action.DENY and not f.api_refuses
+        )
 
 
-def _cause(finding: Finding) -> tuple[str, str, str]:
+def _key_of_cause(finding: Finding) -> tuple[str, str, str]:
     """What a finding has in common in a workload and in a pod of it."""
     return finding.rule, finding.container_name, finding.key
 
@@ -142,14 +146,14 @@ class Decider:
     `inventory` is what is known of other objects.
     """
 
-    def __init__(self, policy: Policy, inventory: Inventory = EMPTY) -> None:
+    def __init__(self, policy: Policy, inventory: Inventory = EMPTY_INVENTORY) -> None:
         self.policy = policy
         self._inventory = inventory
         self.rules = policy.rule_set()
         for active in self.rules.rules:
             load_module(active.rule)  # no pod waits for an import, or finds it broken
         self._workloads = WorkloadDecider(policy, self.rules)
-        self._unmentioned = frozenset() if policy.nag else DEFAULTS
+        self._unmentioned = frozenset() if policy.nag else RULES_ABOUT_DEFAULTS
         self._contact = contact_line(policy.contact, policy.docs_url)
         self.denies_on_failure = policy.on_rule_error == "deny"
         """Whether an object is refused if a bug prevented its evaluation."""
@@ -175,8 +179,8 @@ class Decider:
         """
         request = admission_request(review, mode, today, self._inventory)
         if request is None:
-            return IGNORED
-        return self._complete(decide_within_bounds(self._mutate, request, steps))
+            return IGNORED_DECISION
+        return self._with_reasons_and_contact(decide_within_bounds(self._mutate, request, steps))
 
     def validate(
         self,
@@ -191,13 +195,13 @@ class Decider:
         """
         request = admission_request(review, mode, today, self._inventory)
         if request is None or not request.is_validated:
-            return IGNORED
-        return self._complete(decide_within_bounds(self._validate, request, steps))
+            return IGNORED_DECISION
+        return self._with_reasons_and_contact(decide_within_bounds(self._validate, request, steps))
 
-    def _complete(self, decision: Decision) -> Decision:
+    def _with_reasons_and_contact(self, decision: Decision) -> Decision:
         """`decision` with its reasons, and with whom to ask."""
         if decision.rule_outcomes and not decision.reasons:
-            decision = decision._replace(reasons=reasons(decision, self._families))
+            decision = decision._replace(reasons=reasons_of(decision, self._families))
         return self.with_contact(decision)
 
     def with_contact(self, decision: Decision) -> Decision:
@@ -210,14 +214,14 @@ class Decider:
         if request.is_pod:
             return self._mutate_pod(request)
         if request.is_namespace_limit:
-            result = evaluate(request, self.rules)
-            findings = api_refused(result.findings)
+            result = evaluate_request(request, self.rules)
+            findings = api_refused_findings(result.findings)
             by_rule = rule_outcomes(findings, API_REFUSED)
             return allow(request, result, findings, by_rule)
         return self._workloads.decide(request)
 
     def _validate(self, request: AdmissionRequest) -> Decision:
-        mode, result = request.mode, evaluate(request, self.rules)
+        mode, result = request.mode, evaluate_request(request, self.rules)
         if request.is_pod and request.old is None and mode is Action.DENY:
             result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
         actions = POD_OUTCOMES[mode]
@@ -231,28 +235,28 @@ class Decider:
     def _mutate_pod(self, request: AdmissionRequest) -> Decision:
         only = fixable_containers(request)
         if only is not None and not only:
-            return IGNORED
+            return IGNORED_DECISION
         result = fix(request.object, self.rules, request.context, only=only, steps=request.steps)
         remaining, fixed, operations = result.remaining, result.fixed, result.operations
         if len(operations) > MAX_OPERATIONS:
             reason = f"its more than {MAX_OPERATIONS:,} faults"
-            return not_evaluated(request.review, request.mode, reason)
+            return not_evaluated_decision(request.review, request.mode, reason)
         if request.mode is not Action.DENY:
             operations = []
         elif only is None:
             operations = operations + annotation_operations(result.manifest, fixed, self._names)
-        elif any(not o["path"].startswith(f"/spec/{EPHEMERAL}/") for o in operations):
+        elif any(not o["path"].startswith(f"/spec/{EPHEMERAL_FIELD}/") for o in operations):
             error = "a fix reaches beyond the new containers"
-            remaining.failures.append(RuleFailure(EPHEMERAL, error))
+            remaining.failures.append(RuleFailure(EPHEMERAL_FIELD, error))
             operations, fixed = [], []
         own = [f for f in remaining.findings if only is None or f.container_name in only]
-        findings = api_refused(own)
+        findings = api_refused_findings(own)
         by_rule = rule_outcomes(
             findings, API_REFUSED, fixed, remaining.excepted, patched=bool(operations)
         )
         if not operations:
             # Nothing is fixed, so the API server will refuse also what fixes would have removed.
-            findings += api_refused(fixed)
+            findings += api_refused_findings(fixed)
         decision = allow(
             request,
             remaining,
@@ -278,5 +282,5 @@ class Decider:
         """
         if not finding.fixable or finding.rule not in self._bypass_rules:
             return finding
-        advice = f"{finding.help}; {FIX_MISSING}".strip("; ")
+        advice = f"{finding.help}; {FIX_MISSING_MESSAGE}".strip("; ")
         return finding._replace(action=Action.DENY, help=advice)

@@ -18,7 +18,7 @@ Outcome = Literal[
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 
-class Reason(NamedTuple):
+class DecisionReason(NamedTuple):
     """One reason for a decision, for the log.
 
     - `rule`: the rule, or the bound that was exceeded.
@@ -57,37 +57,47 @@ class Decision(NamedTuple):
     findings: Sequence[Finding] = ()
     fixed: Sequence[Finding] = ()
     failures: Sequence[RuleFailure] = ()
-    reasons: Sequence[Reason] = ()
+    reasons: Sequence[DecisionReason] = ()
 
 
-IGNORED = Decision("ignored")
-CLEAN = Decision("clean")
+IGNORED_DECISION = Decision("ignored")
+CLEAN_DECISION = Decision("clean")
 
 
-_ENFORCED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
-_NOT_DENIED = {**_ENFORCED, Action.DENY: "would-be-denied"}
+_OUTCOME_IF_ENFORCED = {Action.DENY: "denied", Action.WARN: "warned", Action.AUDIT: "audited"}
+_OUTCOME_IF_NOT_DENIED = {**_OUTCOME_IF_ENFORCED, Action.DENY: "would-be-denied"}
 
 POD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
-    Action.DENY: _ENFORCED,
-    Action.WARN: _NOT_DENIED,
-    Action.AUDIT: {**_NOT_DENIED, Action.WARN: "would-be-warned"},
+    Action.DENY: _OUTCOME_IF_ENFORCED,
+    Action.WARN: _OUTCOME_IF_NOT_DENIED,
+    Action.AUDIT: {**_OUTCOME_IF_NOT_DENIED, Action.WARN: "would-be-warned"},
 }
 """By mode and by a finding's action, the outcome for a pod, a quota, a LimitRange or a claim."""
 WORKLOAD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
-    Action.DENY: {**_ENFORCED, Action.DENY: "warned"},
-    Action.WARN: {**_ENFORCED, Action.DENY: "warned"},
-    Action.AUDIT: {**_ENFORCED, Action.DENY: "would-be-warned", Action.WARN: "would-be-warned"},
+    Action.DENY: {**_OUTCOME_IF_ENFORCED, Action.DENY: "warned"},
+    Action.WARN: {**_OUTCOME_IF_ENFORCED, Action.DENY: "warned"},
+    Action.AUDIT: {
+        **_OUTCOME_IF_ENFORCED,
+        Action.DENY: "would-be-warned",
+        Action.WARN: "would-be-warned",
+    },
 }
 """The same for a workload that is not refused."""
 API_REFUSED = dict.fromkeys(Action, "api-refused")
 """By a finding's action, the outcome for what the API server itself refuses next."""
 
-FIXED, WOULD_BE_FIXED = "fixed", "would-be-fixed"
-EXCEPTED, NOT_EVALUATED = "excepted", "not-evaluated"
-FIX_OUTCOMES = (FIXED, WOULD_BE_FIXED)
+FIXED_OUTCOME, WOULD_BE_FIXED_OUTCOME = "fixed", "would-be-fixed"
+EXCEPTED_OUTCOME, NOT_EVALUATED_OUTCOME = "excepted", "not-evaluated"
+FIX_OUTCOMES = (FIXED_OUTCOME, WOULD_BE_FIXED_OUTCOME)
 RULE_OUTCOMES = frozenset(
     {
-        *(FIXED, WOULD_BE_FIXED, EXCEPTED, NOT_EVALUATED, "api-refused"),
+        *(
+            FIXED_OUTCOME,
+            WOULD_BE_FIXED_OUTCOME,
+            EXCEPTED_OUTCOME,
+            NOT_EVALUATED_OUTCOME,
+            "api-refused",
+        ),
         *("denied", "would-be-denied", "warned", "would-be-warned", "audited"),
     }
 )
@@ -108,9 +118,9 @@ def rule_outcomes(
     strongest: dict[str, Action] = {}
     for finding in findings:
         strongest[finding.rule] = max(finding.action, strongest.get(finding.rule, Action.OFF))
-    fix_outcome = FIXED if patched else WOULD_BE_FIXED
+    fix_outcome = FIXED_OUTCOME if patched else WOULD_BE_FIXED_OUTCOME
     return {
-        **dict.fromkeys(excepted, EXCEPTED),
+        **dict.fromkeys(excepted, EXCEPTED_OUTCOME),
         **{rule: outcome_by_action[action] for rule, action in strongest.items()},
         **{finding.rule: fix_outcome for finding in fixed},
     }
@@ -131,7 +141,7 @@ def workload_outcomes(
     return by_rule | {finding.rule: POD_OUTCOMES[mode][Action.DENY] for finding in denied}
 
 
-def api_refused(findings: Iterable[Finding]) -> list[Finding]:
+def api_refused_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Those for which the API server refuses the object before any validating webhook runs."""
     return [finding for finding in findings if finding.api_refuses]
 
@@ -139,23 +149,25 @@ def api_refused(findings: Iterable[Finding]) -> list[Finding]:
 # Why a decision was made, in names alone: for the log, which never has values of an object.
 
 MAX_REASONS = 20
-MAX_PATH_LENGTH = 500  # characters
-RULE_ERROR = "rule-error"
+MAX_PATH_CHARACTERS = 500  # characters
+RULE_ERROR_FAMILY = "rule-error"
 """In place of a family, for a rule that failed."""
 
 
-def reasons(decision: Decision, families: Mapping[str, str]) -> tuple[Reason, ...]:
+def reasons_of(decision: Decision, families: Mapping[str, str]) -> tuple[DecisionReason, ...]:
     """The findings and failures of `decision`, at most MAX_REASONS.
 
     `families` has the family of each rule.
     """
     found = [_reason(f, families) for f in (*decision.findings, *decision.fixed)[:MAX_REASONS]]
-    failed = [Reason(failure.rule, RULE_ERROR) for failure in decision.failures]
+    failed = [DecisionReason(failure.rule, RULE_ERROR_FAMILY) for failure in decision.failures]
     return tuple(dict.fromkeys((*found, *failed)))[:MAX_REASONS]
 
 
-def _reason(finding: Finding, families: Mapping[str, str]) -> Reason:
+def _reason(finding: Finding, families: Mapping[str, str]) -> DecisionReason:
     path = pointer(finding.path)
-    if len(path) > MAX_PATH_LENGTH:
-        path = path[: MAX_PATH_LENGTH - 1] + "…"
-    return Reason(finding.rule, families.get(finding.rule, ""), finding.container_name, path)
+    if len(path) > MAX_PATH_CHARACTERS:
+        path = path[: MAX_PATH_CHARACTERS - 1] + "…"
+    return DecisionReason(
+        finding.rule, families.get(finding.rule, ""), finding.container_name, path
+    )

@@ -7,18 +7,25 @@ from typing import Any
 
 from rules.base.json_values import Operation, apply, as_object, as_objects, as_text, find_value, put
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
-from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced
+from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
-from webhook.admission.decision import CLEAN, NO_TEXTS, NOT_EVALUATED, Decision, Outcome, Reason
+from webhook.admission.decision import (
+    CLEAN_DECISION,
+    NO_TEXTS,
+    NOT_EVALUATED_OUTCOME,
+    Decision,
+    DecisionReason,
+    Outcome,
+)
 from webhook.admission.messages import (
-    causes,
-    denial,
+    denial_message,
     failure_warning,
     fix_warnings,
     limit_warnings,
-    warning,
+    status_causes,
+    warning_text,
 )
 from webhook.admission.request import AdmissionRequest, fixable_containers
 from webhook.admission.review import AdmissionReview
@@ -31,14 +38,14 @@ from webhook.admission.review import AdmissionReview
 # refuses that, by client-side and server-side apply alike. What a fix added where the file has
 # nothing stays (all seen on a real API server).
 
-SECOND_APPLY = (
+SECOND_APPLY_WARNING = (
     "gpuward: a second `kubectl apply` of this file will fail, because a Pod cannot change back to "
     "what the file says; write the fixes into the file"
 )
 # What shows that `kubectl apply` created an object: an annotation of client-side apply, and the
 # operation of a field manager, with server-side apply.
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-APPLY = "Apply"
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+APPLY_OPERATION = "Apply"
 # Lists that apply replaces as a whole; it merges the others by the names of their elements.
 _REPLACED_LISTS = ("/spec/tolerations/", "/spec/affinity/")
 # The API server itself adds tolerations of these keys to every pod, before any webhook and again
@@ -49,18 +56,18 @@ _DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unre
 def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
     """Whether `manifest`, a new Pod, was applied from a file that `operations` contradict."""
     metadata = as_object(manifest.get("metadata"))
-    return _is_applied(metadata) and any(_contradicts(manifest, o) for o in operations)
+    return _is_applied(metadata) and any(_contradicts_manifest(manifest, o) for o in operations)
 
 
 def _is_applied(metadata: Mapping[str, Any]) -> bool:
     """Whether `kubectl apply` created the object, client-side or server-side."""
-    if LAST_APPLIED in as_object(metadata.get("annotations")):
+    if LAST_APPLIED_ANNOTATION in as_object(metadata.get("annotations")):
         return True
     managers = as_objects(metadata.get("managedFields"))
-    return any(manager.get("operation") == APPLY for _, manager in managers)
+    return any(manager.get("operation") == APPLY_OPERATION for _, manager in managers)
 
 
-def _contradicts(manifest: Any, operation: Operation) -> bool:
+def _contradicts_manifest(manifest: Any, operation: Operation) -> bool:
     if operation["op"] != "add":
         return True
     path = as_text(operation["path"])
@@ -73,8 +80,8 @@ def _contradicts(manifest: Any, operation: Operation) -> bool:
 
 
 # Without these fixes a pod lacks nothing but a default, so nobody has to do anything about it.
-DEFAULTS = frozenset({"affinity-default", "toleration-default"})
-WOULD_BE_REFUSED = "would be refused in mode deny: "
+RULES_ABOUT_DEFAULTS = frozenset({"affinity-default", "toleration-default"})
+WOULD_BE_REFUSED_PREFIX = "would be refused in mode deny: "
 
 
 def allow(
@@ -93,12 +100,14 @@ def allow(
     rules that cause no warning about what would be fixed.
     """
     if not (by_rule or result.failures):
-        return CLEAN
+        return CLEAN_DECISION
     lines: list[str] = []
     if request.mode is not Action.AUDIT:
         reported = [finding for finding in findings if finding.action >= Action.WARN]
-        lines += [warning(f, verbs.get(f.identity) or _verb(request, f)) for f in reported]
-        lines += _fix_lines(request, fixed, operations, unmentioned)
+        lines += [
+            warning_text(f, verbs.get(f.identity) or _refusal_prefix(request, f)) for f in reported
+        ]
+        lines += _fix_warnings(request, fixed, operations, unmentioned)
         lines += [failure_warning(failure) for failure in result.failures]
     silent: Outcome = "audited" if fixed or findings or result.failures else "excepted"
     without_patch: Outcome = "warned" if lines else silent
@@ -114,7 +123,7 @@ def allow(
     )
 
 
-def _fix_lines(
+def _fix_warnings(
     request: AdmissionRequest,
     fixed: Sequence[Finding],
     operations: Sequence[Operation],
@@ -126,15 +135,15 @@ def _fix_lines(
         return fix_warnings(mentioned, "would be fixed")
     lines = fix_warnings(fixed, "fixed")
     if request.is_pod and second_apply_fails(request.object, operations):
-        lines.append(SECOND_APPLY)
+        lines.append(SECOND_APPLY_WARNING)
     return lines
 
 
-def _verb(request: AdmissionRequest, finding: Finding) -> str:
+def _refusal_prefix(request: AdmissionRequest, finding: Finding) -> str:
     """What mode deny would do to the object, unless the API server refuses it by itself."""
     spared = request.mode is not Action.DENY and finding.action is Action.DENY
     ours = request.is_validated and not finding.api_refuses
-    return WOULD_BE_REFUSED if ours and spared else ""
+    return WOULD_BE_REFUSED_PREFIX if ours and spared else ""
 
 
 # Decisions about objects that gpuward did not evaluate, or not completely.
@@ -142,24 +151,24 @@ def _verb(request: AdmissionRequest, finding: Finding) -> str:
 # A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
 # Everything else is admitted with a warning.
 
-TOO_LARGE, TIMEOUT = "too-large", "timeout"
+TOO_LARGE_REASON, TIMEOUT_REASON = "too-large", "timeout"
 """In place of a rule's name, why an object was not evaluated."""
 # Operations of a patch; each takes the API server longer than gpuward.
 MAX_OPERATIONS = 1_000
 
 
-def too_large(request: AdmissionRequest) -> str:
+def too_large_reason(request: AdmissionRequest) -> str:
     """Why the objects of the request are too large to be evaluated; empty if they are not."""
-    size = request.review.size
+    size = request.review.size_bytes
     return oversized_reason(request.object, size) or oversized_reason(request.old, size)
 
 
-def not_evaluated(
-    review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE
+def not_evaluated_decision(
+    review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE_REASON
 ) -> Decision:
     """The decision about an object that is not evaluated, `because` of a bound or of time."""
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
-    reasons = (Reason(because, NOT_EVALUATED),)
+    reasons = (DecisionReason(because, NOT_EVALUATED_OUTCOME),)
     if (review.is_pod or review.is_claim) and mode is Action.DENY:
         by_rule = {because: "denied"}
         return Decision(
@@ -171,7 +180,7 @@ def not_evaluated(
             reasons=reasons,
         )
     warnings = [] if mode is Action.AUDIT else [line]
-    by_rule = {because: NOT_EVALUATED}
+    by_rule = {because: NOT_EVALUATED_OUTCOME}
     return Decision(
         "not-evaluated",
         warnings=warnings,
@@ -190,7 +199,7 @@ def decide_within_bounds(
 
     TooManyStepsError if `steps` is given and runs out.
     """
-    reason = too_large(request)
+    reason = too_large_reason(request)
     if not reason:
         try:
             return decide(request._replace(steps=steps or StepLimit()))
@@ -200,11 +209,11 @@ def decide_within_bounds(
             reason = f"its size: the rules take more than {MAX_STEPS:,} steps"
     # A pod that exists already may be labelled, however large it is.
     if request.is_pod and request.is_unchanged:
-        return CLEAN
-    return not_evaluated(request.review, request.mode, reason)
+        return CLEAN_DECISION
+    return not_evaluated_decision(request.review, request.mode, reason)
 
 
-def evaluate(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
+def evaluate_request(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
     """What the rules say about the object, or about what an update changes in it."""
     context, steps = request.context, request.steps
     if request.mode is not Action.DENY and request.is_pod:
@@ -215,7 +224,7 @@ def evaluate(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
         result = check(request.object, rules, context, steps=steps)
     if request.old is not None and result.findings:
         before = check(request.old, rules, context._replace(old_metadata=None), steps=steps)
-        result.findings = introduced(result.findings, before.findings)
+        result.findings = introduced_findings(result.findings, before.findings)
     return result
 
 
@@ -240,9 +249,9 @@ def refuse(
     return Decision(
         "denied",
         allowed=False,
-        message=denial(denied, failures, verbs),
-        causes=causes(denied),
-        warnings=limit_warnings(warning(finding) for finding in warned),
+        message=denial_message(denied, failures, verbs),
+        causes=status_causes(denied),
+        warnings=limit_warnings(warning_text(finding) for finding in warned),
         annotations=by_rule,
         rule_outcomes=by_rule,
         findings=result.findings,

@@ -14,14 +14,16 @@ from rules.engine.evaluation import RuleFailure
 from rules.finding import Finding
 from webhook.admission.decision import NO_TEXTS
 
-FIX_MISSING = "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
-MAX_WARNING = 1000  # bytes
-MAX_WARNINGS = 3500  # bytes, of all warnings together
-MAX_LISTED = 20  # findings in a denial
-MAX_NAMED = 4  # containers in a warning
+FIX_MISSING_MESSAGE = (
+    "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
+)
+MAX_WARNING_BYTES = 1000  # bytes
+MAX_WARNINGS_BYTES = 3500  # bytes, of all warnings together
+MAX_LISTED_FINDINGS = 20  # findings in a denial
+MAX_LISTED_CONTAINERS = 4  # containers in a warning
 
 
-def warning(finding: Finding, verb: str = "") -> str:
+def warning_text(finding: Finding, verb: str = "") -> str:
     """A finding as a warning; `verb` says what would happen to the object."""
     return f"gpuward [{finding.rule}] {verb}{message_with_help(finding)}"
 
@@ -38,17 +40,17 @@ def fix_warnings(findings: Iterable[Finding], verb: str) -> list[str]:
         title = finding.fix.title if finding.fix else ""
         groups.setdefault((finding.rule, title), []).append(finding.container_name)
     return [
-        f"gpuward [{rule}] {verb}{_in_containers(names)}: {title}"
+        f"gpuward [{rule}] {verb}{_in_containers_words(names)}: {title}"
         for (rule, title), names in groups.items()
     ]
 
 
-def _in_containers(names: Sequence[str]) -> str:
+def _in_containers_words(names: Sequence[str]) -> str:
     unique = [name for name in dict.fromkeys(names) if name]
     if not unique:
         return ""
-    listed = ", ".join(display(name) for name in unique[:MAX_NAMED])
-    more = len(unique) - MAX_NAMED
+    listed = ", ".join(display(name) for name in unique[:MAX_LISTED_CONTAINERS])
+    more = len(unique) - MAX_LISTED_CONTAINERS
     kind = "container" if len(unique) == 1 else "containers"
     return f" in {kind} {listed}" + (f" and {more} more" if more > 0 else "")
 
@@ -60,9 +62,9 @@ def failure_warning(failure: RuleFailure) -> str:
 
 def limit_warnings(warnings: Iterable[str]) -> list[str]:
     """`warnings` within the API server's limits: each once, on one line, shortened if need be."""
-    lines = list(dict.fromkeys(_clean(warning, MAX_WARNING) for warning in warnings))
+    lines = list(dict.fromkeys(_sanitize(warning, MAX_WARNING_BYTES) for warning in warnings))
     kept: list[str] = []
-    free = MAX_WARNINGS
+    free = MAX_WARNINGS_BYTES
     for line in lines:
         free -= len(line.encode())
         if free < 0:
@@ -72,7 +74,7 @@ def limit_warnings(warnings: Iterable[str]) -> list[str]:
     return kept
 
 
-def denial(
+def denial_message(
     findings: Sequence[Finding],
     failures: Sequence[RuleFailure] = (),
     verbs: Mapping[str, str] = NO_TEXTS,
@@ -87,8 +89,8 @@ def denial(
     ]
     lines += [f"[{f.rule}] failed, and the policy says onRuleError: deny" for f in failures]
     if len(lines) == 1:
-        return _clean(f"gpuward {lines[0]}", MAX_WARNING)
-    kept = [f"- {_clean(line, MAX_WARNING)}" for line in lines[:MAX_LISTED]]
+        return _sanitize(f"gpuward {lines[0]}", MAX_WARNING_BYTES)
+    kept = [f"- {_sanitize(line, MAX_WARNING_BYTES)}" for line in lines[:MAX_LISTED_FINDINGS]]
     more = len(lines) - len(kept)
     if more:
         kept.append(f"- and {more} more; `gpuward lint` shows everything")
@@ -98,7 +100,7 @@ def denial(
 def contact_line(contact: str, docs_url: str) -> str:
     """Whom to ask and where to read, as a site says it; empty if it says neither."""
     parts = (contact and f"contact: {contact}", docs_url and f"docs: {docs_url}")
-    return _clean("; ".join(filter(None, parts)), MAX_WARNING)
+    return _sanitize("; ".join(filter(None, parts)), MAX_WARNING_BYTES)
 
 
 def add_line(message: str, line: str) -> str:
@@ -107,15 +109,15 @@ def add_line(message: str, line: str) -> str:
     return f"{message}{separator}{line}"
 
 
-def causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def status_causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """The reasons for programs: `status.details.causes`."""
     return [
         {
             "reason": finding.rule,
-            "message": _clean(finding.message, MAX_WARNING),
+            "message": _sanitize(finding.message, MAX_WARNING_BYTES),
             "field": field_path(finding.path),
         }
-        for finding in findings[:MAX_LISTED]
+        for finding in findings[:MAX_LISTED_FINDINGS]
     ]
 
 
@@ -128,11 +130,11 @@ def field_path(path: Path) -> str:
         elif step.isidentifier():
             text += f".{step}" if text else step
         else:
-            text += f"[{_clean(step, 100)}]"
+            text += f"[{_sanitize(step, 100)}]"
     return text
 
 
-def _clean(text: str, limit: int) -> str:
+def _sanitize(text: str, limit: int) -> str:
     """`text` without characters that the API server refuses, at most `limit` bytes long."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else "?" for c in text)

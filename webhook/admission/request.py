@@ -15,9 +15,9 @@ from rules.inventory.inventory import Inventory
 from rules.profile.context import Context
 from webhook.admission.review import AdmissionReview
 
-OPERATIONS = ("CREATE", "UPDATE")
-EPHEMERAL = "ephemeralContainers"
-NAMESPACE_LIMITS = ("LimitRange", "ResourceQuota")
+EVALUATED_OPERATIONS = ("CREATE", "UPDATE")
+EPHEMERAL_FIELD = "ephemeralContainers"
+NAMESPACE_LIMIT_KINDS = ("LimitRange", "ResourceQuota")
 # The users that make claims from templates.
 CLAIM_CONTROLLERS = (
     "system:serviceaccount:kube-system:resource-claim-controller",
@@ -47,7 +47,7 @@ class AdmissionRequest(NamedTuple):
     @property
     def is_namespace_limit(self) -> bool:
         """Whether a ResourceQuota or a LimitRange is created or changed."""
-        return self.review.kind in NAMESPACE_LIMITS and not self.review.group
+        return self.review.kind in NAMESPACE_LIMIT_KINDS and not self.review.group
 
     @property
     def is_claim(self) -> bool:
@@ -75,10 +75,14 @@ def admission_request(
 ) -> AdmissionRequest | None:
     """The request in `review`; None if gpuward has nothing to decide about it."""
     raw = review.object
-    if mode is Action.OFF or review.operation not in OPERATIONS or not isinstance(raw, dict):
+    if (
+        mode is Action.OFF
+        or review.operation not in EVALUATED_OPERATIONS
+        or not isinstance(raw, dict)
+    ):
         return None
     is_new = review.operation == "CREATE"
-    if not is_new and review.is_pod and _same_pod(raw, as_object(review.old)):
+    if not is_new and review.is_pod and _is_same_for_rules(raw, as_object(review.old)):
         return None  # such as one without a finalizer, which must always go
     operation: Literal["CREATE", "UPDATE"] = "CREATE" if is_new else "UPDATE"
     context = Context(today, review.namespace, review.user, operation, inventory=inventory)
@@ -95,7 +99,7 @@ def admission_request(
     return request._replace(context=context._replace(user=user))
 
 
-def _same_pod(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Whether an update leaves everything of a pod as it was that rules read.
 
     A pod that is being deleted keeps its GPU until it has ended, so it is evaluated like any other.
@@ -147,5 +151,5 @@ def fixable_containers(request: AdmissionRequest) -> frozenset[str] | None:
 
 
 def _ephemeral_names(pod: Mapping[str, Any]) -> frozenset[str]:
-    containers = as_objects(as_object(pod.get("spec")).get(EPHEMERAL))
+    containers = as_objects(as_object(pod.get("spec")).get(EPHEMERAL_FIELD))
     return frozenset(as_text(container.get("name")) for _, container in containers)

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Json
-from rules.objects.kubernetes_objects import CLAIM_PATHS
-from rules.objects.kubernetes_objects import GROUP as CLAIM_GROUP
+from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS
 
 # Read and write JSON with orjson where it is installed, else with the standard library.
 #
@@ -36,7 +35,7 @@ def _refuse_constant(constant: str) -> Any:
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 _encoder = json.JSONEncoder(separators=(",", ":"))
 
-STANDARD = Codec(
+STANDARD_CODEC = Codec(
     "json",
     lambda data: _decoder.decode(data.decode()),
     lambda value: _encoder.encode(value).encode(),
@@ -69,7 +68,7 @@ _python_decoder = _PythonDecoder()
 def loads_deep(data: bytes) -> Any:
     """The value in `data`, nested as deeply as the API server allows; errors as of `loads`."""
     try:
-        return _with_recursion_limit(_C_RECURSION_LIMIT, STANDARD.loads, data)
+        return _with_recursion_limit(_C_RECURSION_LIMIT, STANDARD_CODEC.loads, data)
     except RecursionError:
         return _with_recursion_limit(
             _PYTHON_RECURSION_LIMIT, lambda data: _python_decoder.decode(data.decode()), data
@@ -90,13 +89,13 @@ def fastest_codec() -> Codec:
     try:
         import orjson  # noqa: PLC0415  # an extra
     except ImportError:
-        return STANDARD
+        return STANDARD_CODEC
 
     def dumps(value: Any) -> bytes:
         try:
             return orjson.dumps(value)
         except TypeError:  # half a surrogate pair: only the standard library writes it
-            return STANDARD.dumps(value)
+            return STANDARD_CODEC.dumps(value)
 
     return Codec("orjson", orjson.loads, dumps)
 
@@ -105,7 +104,7 @@ CODEC = fastest_codec()
 
 
 # Inside a JSON text there would be backslashes before the quotes.
-_OBJECT = re.compile(rb',\s*"object"\s*:')
+_OBJECT_KEY_PATTERN = re.compile(rb',\s*"object"\s*:')
 
 
 class MalformedReviewError(ValueError):
@@ -117,7 +116,7 @@ class AdmissionReview(NamedTuple):
 
     - `resource`: the plural name, with a subresource after a slash: `pods/ephemeralcontainers`.
     - `object`: the new object; `old`: the one that it replaces. Either may be None.
-    - `size`: the length of the whole review in bytes.
+    - `size_bytes`: the length of the whole review in bytes.
     """
 
     uid: str
@@ -132,7 +131,7 @@ class AdmissionReview(NamedTuple):
     object: Json
     old: Json
     dry_run: bool
-    size: int
+    size_bytes: int
 
     @property
     def is_pod(self) -> bool:
@@ -142,13 +141,13 @@ class AdmissionReview(NamedTuple):
     @property
     def is_claim(self) -> bool:
         """Whether a claim for devices is created, or a template of one."""
-        return self.group == CLAIM_GROUP and self.kind in CLAIM_PATHS
+        return self.group == CLAIM_GROUP and self.kind in CLAIM_SPEC_PATHS
 
 
 def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
     """The review in `body`; MalformedReviewError if there is none."""
     try:
-        raw = _parse(body, codec)
+        raw = _parse_json(body, codec)
     except RecursionError as error:
         raise MalformedReviewError("the body is nested too deeply") from error
     except ValueError as error:
@@ -171,13 +170,13 @@ def decode_head(body: bytes) -> AdmissionReview:
 
     API servers write the objects last. MalformedReviewError if there are none.
     """
-    found = _OBJECT.search(body)
+    found = _OBJECT_KEY_PATTERN.search(body)
     if found is None:
         raise MalformedReviewError("the request has no object")
-    return decode(body[: found.start()] + b"}}")._replace(size=len(body))
+    return decode(body[: found.start()] + b"}}")._replace(size_bytes=len(body))
 
 
-def _parse(body: bytes, codec: Codec) -> Any:
+def _parse_json(body: bytes, codec: Codec) -> Any:
     # Nothing becomes garbage while the body is parsed, and the collector would take five times
     # as long as the parser.
     gc.disable()
@@ -192,9 +191,9 @@ def _parse(body: bytes, codec: Codec) -> Any:
 
 
 def _review(version: str, request: dict[str, Any], size: int) -> AdmissionReview:
-    kind = _object(request, "kind")
-    subresource = _text(request, "subResource")
-    resource = _text(_object(request, "resource"), "resource")
+    kind = _object_field(request, "kind")
+    subresource = _text_field(request, "subResource")
+    resource = _text_field(_object_field(request, "resource"), "resource")
     new, old = request.get("object"), request.get("oldObject")
     for name, value in (("object", new), ("oldObject", old)):
         if value is not None and not isinstance(value, dict):
@@ -202,21 +201,21 @@ def _review(version: str, request: dict[str, Any], size: int) -> AdmissionReview
     return AdmissionReview(
         uid=request["uid"],
         api_version=version,
-        group=_text(kind, "group"),
-        kind=_text(kind, "kind"),
+        group=_text_field(kind, "group"),
+        kind=_text_field(kind, "kind"),
         resource=f"{resource}/{subresource}" if subresource else resource,
-        operation=_text(request, "operation"),
-        namespace=_text(request, "namespace"),
-        name=_text(request, "name"),
-        user=_text(_object(request, "userInfo"), "username"),
+        operation=_text_field(request, "operation"),
+        namespace=_text_field(request, "namespace"),
+        name=_text_field(request, "name"),
+        user=_text_field(_object_field(request, "userInfo"), "username"),
         object=new,
         old=old,
         dry_run=request.get("dryRun") is True,
-        size=size,
+        size_bytes=size,
     )
 
 
-def _object(raw: dict[str, Any], name: str) -> dict[str, Any]:
+def _object_field(raw: dict[str, Any], name: str) -> dict[str, Any]:
     value = raw.get(name)
     if value is None:
         return {}
@@ -225,7 +224,7 @@ def _object(raw: dict[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-def _text(raw: dict[str, Any], name: str) -> str:
+def _text_field(raw: dict[str, Any], name: str) -> str:
     value = raw.get(name)
     if value is None:
         return ""

@@ -15,13 +15,13 @@ from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
 from webhook.admission.review import CODEC
 from webhook.decision_cache.deciding_texts import IMAGE_PLACEHOLDER, TOKEN_PLACEHOLDER, BoundedMap
-from webhook.decision_cache.reading import Reader, Reading, review_of
+from webhook.decision_cache.review_reader import PodReview, ReviewReader, review_of
 from webhook.registration import ROUTES
 
 # Of all texts and answers together. What the reader keeps, to decode less, gets half.
-MAX_BYTES = 16 << 20
+MAX_CACHE_BYTES = 16 << 20
 # A text that is cut may end within a placeholder.
-_PLACEHOLDERS = tuple(
+_PLACEHOLDER_STARTS = tuple(
     text.partition("?")[0].encode() + b"?" for text in (TOKEN_PLACEHOLDER, IMAGE_PLACEHOLDER)
 )
 # What the Python objects of an entry take besides its texts.
@@ -34,7 +34,7 @@ class DecisionCache:
     It decides only about pods of at most `max_objects` JSON objects, in `max_steps` steps.
     """
 
-    def __init__(self, max_objects: int, max_steps: int, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_objects: int, max_steps: int, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._max_objects = max_objects
         self._max_steps = max_steps
         self._max_bytes = max_bytes
@@ -44,9 +44,9 @@ class DecisionCache:
         """How many reviews were answered by a kept decision, and how many by a new one."""
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the decisions take."""
-        return self._answers.size + self._reader.size if self._decider else 0
+        return self._answers.kept_bytes + self._reader.kept_bytes if self._decider else 0
 
     def answer(
         self, decider: Decider, today: datetime.date, path: str, body: bytes
@@ -56,7 +56,7 @@ class DecisionCache:
         TooManyStepsError; MemoryError.
         """
         if decider is not self._decider or today != self._today:
-            self._forget(decider, today)
+            self._clear_for(decider, today)
         if len(body) > LARGE_OBJECT_BYTES:
             return None  # the long way compares it with the bounds
         reading = self._reader.read(path, body)
@@ -65,16 +65,16 @@ class DecisionCache:
         kept = self._answers.get((reading.head, reading.spec))
         if kept is not None:
             self.hits += 1
-            return kept.to(reading.envelope)
+            return kept.for_envelope(reading.envelope)
         return self._decide(decider, path, reading)
 
-    def _forget(self, decider: Decider, today: datetime.date) -> None:
+    def _clear_for(self, decider: Decider, today: datetime.date) -> None:
         half = self._max_bytes // 2
-        self._reader = Reader(decider, half)
+        self._reader = ReviewReader(decider, half)
         self._answers: BoundedMap[tuple[bytes, bytes], ReusableAnswer] = BoundedMap(half)
         self._decider, self._today = decider, today
 
-    def _decide(self, decider: Decider, path: str, reading: Reading) -> Answer | None:
+    def _decide(self, decider: Decider, path: str, reading: PodReview) -> Answer | None:
         head, spec, envelope = reading
         if head.count(b"{") + spec.count(b"{") > self._max_objects:
             return None
@@ -88,7 +88,7 @@ class DecisionCache:
         except Exception:  # noqa: BLE001  # the long way meets the same bug, and reports it
             return None
         found = reusable_answer(route, decision)
-        answer = found.to(envelope)
+        answer = found.for_envelope(envelope)
         if _names_a_placeholder(decision, answer):
             return None
         self.misses += 1
@@ -104,4 +104,4 @@ def _names_a_placeholder(decision: Decision, answer: Answer) -> bool:
     """Whether the answer, a patch or the log would name what stands for a name in the pod."""
     patch = CODEC.dumps(list(decision.operations)) if decision.operations else b""
     texts = (patch, answer.body, answer.details.encode())
-    return any(placeholder in text for text in texts for placeholder in _PLACEHOLDERS)
+    return any(placeholder in text for text in texts for placeholder in _PLACEHOLDER_STARTS)

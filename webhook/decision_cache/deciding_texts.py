@@ -10,20 +10,20 @@ from msgspec import UNSET, UnsetType
 from msgspec.json import Decoder, Encoder
 
 from rules.base.caching import BoundedCache
-from rules.base.words import matches_any
-from rules.engine.rule_set import RuleSet
-from rules.engine.trait_names import (
+from rules.base.text_matching import matches_any
+from rules.engine.relevant_names import (
     RULES_ABOUT_EVERY_IMAGE,
     is_launcher_image,
     is_ordinary_image,
     may_read_command,
     may_set_size,
-    read_keys,
-    read_variables,
+    relevant_keys,
+    relevant_variables,
 )
-from rules.profile.profile import union
+from rules.engine.rule_set import RuleSet
+from rules.profile.profile import union_in_order
 from webhook.admission.decider import Decider
-from webhook.admission.enforcement import FIXED_ANNOTATION, LAST_APPLIED
+from webhook.admission.enforcement import FIXED_ANNOTATION, LAST_APPLIED_ANNOTATION
 from webhook.decision_cache.records import (
     Container,
     Head,
@@ -54,7 +54,7 @@ class BoundedMap(Generic[K, V]):
         self._young_bytes = self._old_bytes = 0
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the entries take."""
         return self._young_bytes + self._old_bytes
 
@@ -87,24 +87,24 @@ class BoundedMap(Generic[K, V]):
 # text.
 
 # The name of the volume that the API server adds to a new pod, with its service account's token.
-_TOKEN_VOLUME = re.compile(rb"kube-api-access-[a-z0-9]{5}")
+_TOKEN_VOLUME_PATTERN = re.compile(rb"kube-api-access-[a-z0-9]{5}")
 # No name in Kubernetes has a question mark.
 TOKEN_PLACEHOLDER = "kube-api-access-?????"  # noqa: S105  # no secret
 # It stands for every ordinary image. No reference to an image has a question mark.
 IMAGE_PLACEHOLDER = "ordinary-image-?????:?????"
 # No JSON text has this character.
-_NUL = b"\0"
+_NUL_BYTE = b"\0"
 # A reference to a variable begins with it.
-_REFERENCE = b"$"
-_REFERENCES = re.compile(rb"\$\(([^()$]+)\)")
+_REFERENCE_START = b"$"
+_REFERENCE_PATTERN = re.compile(rb"\$\(([^()$]+)\)")
 # An escape sequence that may be part of a name: any for a letter, a digit or a sign but `&<>`, the
 # only ones that API servers write in this way.
-_ESCAPED_NAME = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
+_ESCAPED_NAME_PATTERN = re.compile(rb"\\u00(?:2[^6]|3[^ceCE]|[4-7])")
 # Characters of patterns for all images of a pod together. To compare more would take longer than to
 # evaluate the pod.
-_MAX_COMPARED = 50_000
+_MAX_COMPARISONS = 50_000
 # To tell whether rules know an image takes as long as to compare it with so many.
-_COST_OF_AN_IMAGE = 500
+_COMPARISONS_PER_IMAGE = 500
 # What the Python objects of an entry take besides its texts.
 _SPEC_ENTRY_BYTES = 400
 _decoder = Decoder(PodSpec)
@@ -115,15 +115,15 @@ class SpecTexts:
     """The texts of specs for decisions by `decider`; kept in at most `max_bytes`."""
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
-        self._read_variables = read_variables(decider.policy.profile)
+        self._read_variables = relevant_variables(decider.policy.profile)
         self._kept: BoundedMap[tuple[bytes, tuple[str, ...]], bytes] = BoundedMap(max_bytes)
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the texts take."""
-        return self._kept.size
+        return self._kept.kept_bytes
 
-    def text(self, spec: bytes, image_patterns: tuple[str, ...]) -> bytes | None:
+    def deciding_text(self, spec: bytes, image_patterns: tuple[str, ...]) -> bytes | None:
         """The part of `spec` on which the decision depends, as JSON.
 
         None if `spec` writes characters of names as escapes, for which the texts of two equal specs
@@ -132,21 +132,21 @@ class SpecTexts:
         Images that fit one of `image_patterns` are told apart. MsgspecError if `spec` has not the
         usual types.
         """
-        found = _TOKEN_VOLUME.search(spec)
+        found = _TOKEN_VOLUME_PATTERN.search(spec)
         name = found[0] if found else b""
-        key = (spec.replace(name, _NUL) if name else spec), image_patterns
+        key = (spec.replace(name, _NUL_BYTE) if name else spec), image_patterns
         kept = self._kept.get(key)
         if kept is not None:
             return kept
-        if b"\\u00" in spec and _ESCAPED_NAME.search(spec):
+        if b"\\u00" in spec and _ESCAPED_NAME_PATTERN.search(spec):
             return None
         is_read = self._refers_to_read_variable(spec)
-        decoded, renamed = _decode(spec, image_patterns, with_commands=is_read)
+        decoded, renamed = _decode_spec(spec, image_patterns, with_commands=is_read)
         if not is_read:
-            self._drop_values(decoded)
+            self._drop_irrelevant_values(decoded)
         text = _encoder.encode(decoded)
-        if _REFERENCE in text:  # then any variable may matter
-            text = _encoder.encode(_decode(spec, image_patterns, with_commands=is_read)[0])
+        if _REFERENCE_START in text:  # then any variable may matter
+            text = _encoder.encode(_decode_spec(spec, image_patterns, with_commands=is_read)[0])
         # The text serves for another name as well if every occurrence of this one was renamed.
         if renamed == (name, spec.count(name) if name else 0):
             self._kept.put(key, text, len(key[0]) + len(text) + _SPEC_ENTRY_BYTES)
@@ -154,17 +154,17 @@ class SpecTexts:
 
     def _refers_to_read_variable(self, spec: bytes) -> bool:
         """Whether a value or a command may refer to a variable, which then cannot be removed."""
-        names = _REFERENCES.findall(spec) if _REFERENCE in spec else ()
+        names = _REFERENCE_PATTERN.findall(spec) if _REFERENCE_START in spec else ()
         return any(self._read_variables[name.decode(errors="replace")] for name in names)
 
-    def _drop_values(self, spec: PodSpec) -> None:
+    def _drop_irrelevant_values(self, spec: PodSpec) -> None:
         may_be_read = self._read_variables
         for container in _containers(spec):
             if env := container.env:
                 container.env = [v if may_be_read[v.name] else Variable(v.name) for v in env]
 
 
-def _decode(
+def _decode_spec(
     spec: bytes, image_patterns: tuple[str, ...], *, with_commands: bool
 ) -> tuple[PodSpec, tuple[bytes, int]]:
     """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
@@ -187,9 +187,9 @@ def _drop_commands(spec: PodSpec) -> None:
 def _replace_images(spec: PodSpec, patterns: tuple[str, ...]) -> None:
     """Give all ordinary images that fit none of `patterns` the same name."""
     containers = _containers(spec)
-    compared = len(containers) * (_COST_OF_AN_IMAGE + sum(map(len, patterns)))
+    compared = len(containers) * (_COMPARISONS_PER_IMAGE + sum(map(len, patterns)))
     # A pattern that fits the placeholder must not fit images in its place.
-    if compared > _MAX_COMPARED or matches_any(patterns, IMAGE_PLACEHOLDER):
+    if compared > _MAX_COMPARISONS or matches_any(patterns, IMAGE_PLACEHOLDER):
         return
     for container in containers:
         image = container.image
@@ -233,7 +233,7 @@ def _rename_token_volume(spec: PodSpec) -> tuple[bytes, int]:
 
 
 def _is_token_volume(name: Text) -> bool:
-    return isinstance(name, str) and _TOKEN_VOLUME.fullmatch(name.encode()) is not None
+    return isinstance(name, str) and _TOKEN_VOLUME_PATTERN.fullmatch(name.encode()) is not None
 
 
 # What of a new pod decides besides its spec, as a text.
@@ -244,13 +244,13 @@ def _is_token_volume(name: Text) -> bool:
 # A pod with more annotations and labels is not read: left out here, they would count as steps.
 _MAX_KEYS = 100
 # It stands for all keys that do not matter. No annotation or label has a question mark in its name.
-_OTHER_KEYS = "?????"
+_OTHER_KEYS_PLACEHOLDER = "?????"
 # What the Python objects of an entry take besides its texts.
 _HEAD_ENTRY_BYTES = 700
 _NO_OWNER = OwnerReference()
 _texts_decoder = Decoder(dict[str, str])
 _owners_decoder = Decoder(list[OwnerReference])
-_Key = tuple[str | bytes | UnsetType, ...]
+_HeadKey = tuple[str | bytes | UnsetType, ...]
 
 
 class HeadText(NamedTuple):
@@ -265,16 +265,16 @@ class HeadTexts:
     """The texts for decisions by `decider`; kept in at most `max_bytes`."""
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
-        self._read_keys = read_keys(decider.policy.profile)
+        self._read_keys = relevant_keys(decider.policy.profile)
         self._names_matter = decider.depends_on_names
-        self._kept: BoundedMap[_Key, HeadText] = BoundedMap(max_bytes)
+        self._kept: BoundedMap[_HeadKey, HeadText] = BoundedMap(max_bytes)
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes the texts take."""
-        return self._kept.size
+        return self._kept.kept_bytes
 
-    def text(self, path: str, request: Request, namespace: str) -> HeadText | None:
+    def deciding_text(self, path: str, request: Request, namespace: str) -> HeadText | None:
         """The part of `request`, sent to `path`, on which the decision depends, without the spec.
 
         The exceptions for `namespace` apply to the pod. None if it has too many keys, or was made
@@ -286,21 +286,21 @@ class HeadTexts:
         parts = (sent.annotations, sent.labels, sent.ownerReferences)
         raw = [b"" if part is UNSET else bytes(part) for part in parts]
         user = request.userInfo.username
-        key: _Key = (path, request.namespace, user, *names, sent.namespace, *raw)
+        key: _HeadKey = (path, request.namespace, user, *names, sent.namespace, *raw)
         kept = self._kept.get(key)
         if kept is not None:
             return kept
         annotations, labels = (_texts_decoder.decode(text) if text else UNSET for text in raw[:2])
         if len(annotations or ()) + len(labels or ()) > _MAX_KEYS:
             return None
-        if annotations and LAST_APPLIED in annotations:
+        if annotations and LAST_APPLIED_ANNOTATION in annotations:
             return None  # what `kubectl apply` creates has a warning of its own, and no replicas
         owners = _owners_decoder.decode(raw[2]) if raw[2] else UNSET
         controller = next((owner for owner in owners or () if owner.controller is True), _NO_OWNER)
         owner_kind, owner_name = controller.kind or "", controller.name or ""
         for owner in owners or ():
             owner.name = UNSET
-        annotations, labels = self._read_part(annotations), self._read_part(labels)
+        annotations, labels = self._relevant_part(annotations), self._relevant_part(labels)
         metadata = ReadMetadata(*names, sent.namespace, annotations, labels, owners)
         text = _encoder.encode(Head(path, request.namespace, user, metadata))
         found = HeadText(text, owner_kind, owner_name)
@@ -309,7 +309,7 @@ class HeadTexts:
         self._kept.put(key, found, texts + _HEAD_ENTRY_BYTES)
         return found
 
-    def _read_part(self, texts: Texts) -> Texts:
+    def _relevant_part(self, texts: Texts) -> Texts:
         """The annotations or labels that matter, and whether there are others.
 
         A patch that removes the only one removes the whole map.
@@ -318,14 +318,14 @@ class HeadTexts:
             return texts
         may_be_read = self._read_keys
         read = {k: v for k, v in texts.items() if may_be_read[k] or k == FIXED_ANNOTATION}
-        return read if len(read) == len(texts) else {**read, _OTHER_KEYS: ""}
+        return read if len(read) == len(texts) else {**read, _OTHER_KEYS_PLACEHOLDER: ""}
 
 
 # Which images exceptions, components and rules about every image tell apart.
 
 # More take longer to compare with a new image than its pod takes to be evaluated.
 _MAX_PATTERNS = 100
-_EVERY_IMAGE = ("*",)
+_EVERY_IMAGE_PATTERNS = ("*",)
 
 
 class ImagePatterns(BoundedCache[str, tuple[str, ...]]):
@@ -344,7 +344,7 @@ class ImagePatterns(BoundedCache[str, tuple[str, ...]]):
         """The patterns for a new `namespace`."""
         images = [exception.images for exception in self._rules.exceptions_in(namespace)]
         images += [one.images for one in self._rules.profile.components_in(namespace)]
-        patterns = union(images)
+        patterns = union_in_order(images)
         if self._tells_all_apart or len(patterns) > _MAX_PATTERNS:
-            patterns = _EVERY_IMAGE
+            patterns = _EVERY_IMAGE_PATTERNS
         return self.store(namespace, patterns)

@@ -16,13 +16,13 @@ from typing import Any
 
 from policies.exceptions import from_exception, to_exception
 from rules.inventory.inventory import from_json, to_json
-from webhook.admission.answer import Answer, Bug, Envelope, answer, bug_of
+from webhook.admission.answer import Answer, BugReport, Envelope, answer, bug_of
 from webhook.admission.decider import Decider
 from webhook.admission.review import MalformedReviewError
 from webhook.registration import ROUTES
 from webhook.reload.policy import PolicySource
 
-READY = b"ready"
+READY_MESSAGE = b"ready"
 """The first message of the process."""
 # The process that serves everybody comes first where both need the processor.
 NICENESS = 5
@@ -41,7 +41,7 @@ def main(descriptor: int) -> None:
     os.nice(NICENESS)
     _limit_memory()
     connection = Connection(descriptor)
-    connection.send_bytes(READY)
+    connection.send_bytes(READY_MESSAGE)
     decider = None
     while _peak_kilobytes() < MAX_KEPT_KILOBYTES:
         try:
@@ -52,7 +52,7 @@ def main(descriptor: int) -> None:
         if "policy" in header:
             decider = _policy_source(header["policy"]).decider()
         try:
-            reply, response = _reply(decider, header, body)
+            reply, response = _answer_request(decider, header, body)
         except MemoryError:
             return
         connection.send_bytes(reply)
@@ -82,7 +82,9 @@ def _policy_source(fields: dict[str, Any]) -> PolicySource:
     )
 
 
-def _reply(decider: Decider | None, header: dict[str, Any], body: bytes) -> tuple[bytes, bytes]:
+def _answer_request(
+    decider: Decider | None, header: dict[str, Any], body: bytes
+) -> tuple[bytes, bytes]:
     """The header and body of the reply; instead of an answer it may have an error."""
     try:
         if decider is None:
@@ -100,7 +102,7 @@ def _reply(decider: Decider | None, header: dict[str, Any], body: bytes) -> tupl
         return json.dumps({"bug": bug_of(error)._asdict()}).encode(), b""
 
 
-def header_of(path: str, today: datetime.date, source: PolicySource | None) -> bytes:
+def request_header(path: str, today: datetime.date, source: PolicySource | None) -> bytes:
     """The header of a request; with the `source` of the policy if the worker needs it."""
     header: dict[str, Any] = {"path": path, "today": today.isoformat()}
     if source is not None:
@@ -115,21 +117,21 @@ def header_of(path: str, today: datetime.date, source: PolicySource | None) -> b
     return json.dumps(header).encode()
 
 
-def answer_of(header: bytes, body: bytes) -> Answer:
+def parse_answer(header: bytes, body: bytes) -> Answer:
     """The answer in a reply. MalformedReviewError and EvaluatorError as the worker reported."""
     reply = json.loads(header)
     if "malformed" in reply:
         raise MalformedReviewError(reply["malformed"])
     if "bug" in reply:
-        raise EvaluatorError(Bug(**reply["bug"]))
+        raise EvaluatorError(BugReport(**reply["bug"]))
     fields = reply["answer"]
-    bug = Bug(**fields["bug"]) if fields["bug"] else None
+    bug = BugReport(**fields["bug"]) if fields["bug"] else None
     return Answer(**{**fields, "body": body, "envelope": Envelope(*fields["envelope"]), "bug": bug})
 
 
 class EvaluatorError(Exception):
     """The worker failed because of a bug in gpuward."""
 
-    def __init__(self, bug: Bug) -> None:
-        super().__init__(bug.error)
+    def __init__(self, bug: BugReport) -> None:
+        super().__init__(bug.error_type)
         self.bug = bug

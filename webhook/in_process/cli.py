@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from kubeyaml.writing import write
+from kubeyaml.writing import write_yaml
 from policies.loading import PolicyError
 from policies.policy import Policy
 from rules.finding import Action
@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
     if registration.default < registration.minimum:
         parser.error("--mode is weaker than --minimum-mode")
     objects = policy_objects(policy, ExportOptions(registration, options.failure_policy))
-    sys.stdout.write("---\n".join(write(made) for made in objects))
+    sys.stdout.write("---\n".join(write_yaml(made) for made in objects))
     return 0
 
 

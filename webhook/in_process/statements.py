@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from rules.engine.evaluation import ISOLATION
+from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action
 from rules.gpu.components import FOR_AGENTS
@@ -87,7 +87,7 @@ def findings_at(
         tests += [f"!({test})" for test in silent]
         tests += [f"!({_accepts(exception, statement)})" for exception in accepted]
         text = concat(cel(f"[{rule.name}] "), statement.message, '"; "', statement.help)
-        if rule.active.rule.family in ISOLATION:
+        if rule.active.rule.family in ISOLATION_FAMILIES:
             text += f' + ($isDaemon ? {cel(FOR_AGENTS)} : "")'
         parts.append(_LOOPS[statement.each].format(where=" && ".join(tests), text=text))
     return " + ".join(parts)

@@ -8,7 +8,7 @@ from certs.serving import ServingCertificate
 from webhook.telemetry.log import Log
 
 EXPIRY_WARNING_SECONDS = 7 * 86400.0
-_FINGERPRINT_LENGTH = 16  # characters, as many as in the log of the certificate controller
+_FINGERPRINT_CHARACTERS = 16  # characters, as many as in the log of the certificate controller
 
 
 class CertificateReloader:
@@ -62,7 +62,7 @@ class CertificateReloader:
 
     def _active_fields(self) -> dict[str, Any]:
         """The certificate that is served instead of a refused one, if there is any."""
-        return {"active": self._fingerprint()} if self._certificate.ready else {}
+        return {"active": self._fingerprint()} if self._certificate.is_ready else {}
 
     def _fingerprint(self) -> str:
-        return (self._certificate.fingerprint or "")[:_FINGERPRINT_LENGTH]
+        return (self._certificate.fingerprint or "")[:_FINGERPRINT_CHARACTERS]

@@ -15,14 +15,14 @@ from policies.controller_files import (
     MAX_EXCEPTIONS_BYTES,
     MAX_PART_BYTES,
     MAX_PARTS,
-    file_name,
+    inventory_file_name,
     parse_exceptions,
     parse_inventory,
 )
 from policies.gpu_exceptions import acceptances
 from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from webhook.telemetry.log import Log
 
 V = TypeVar("V")
@@ -57,12 +57,12 @@ class CheckedFiles(Generic[V]):
         self._checked_at = 0.0
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the files are used, and will be for half of `STALE_SECONDS` at least."""
-        return not self.error and self._age <= STALE_SECONDS / 2
+        return not self.error and self._age_seconds <= STALE_SECONDS / 2
 
     @property
-    def _age(self) -> float:
+    def _age_seconds(self) -> float:
         """The seconds since the files were checked. A time that lies ahead is as wrong."""
         return abs(self.clock() - self._checked_at)
 
@@ -82,14 +82,14 @@ class CheckedFiles(Generic[V]):
         if contents != self._contents:
             checked, self._parsed = self._parse(contents)
             self._contents, self._checked_at = contents, checked.timestamp()
-        if self._age > STALE_SECONDS:
+        if self._age_seconds > STALE_SECONDS:
             checked = datetime.datetime.fromtimestamp(self._checked_at, tz=datetime.UTC)
             raise ValueError(
                 f"it was checked at {checked:%Y-%m-%d %H:%M} UTC, which is too long ago"
             )
 
 
-def read_bounded(path: str, limit: int) -> bytes:
+def read_at_most(path: str, limit: int) -> bytes:
     """The file at `path`, at most one byte more than `limit`. Raises OSError."""
     with open(path, "rb") as stream:
         return stream.read(limit + 1)
@@ -116,7 +116,7 @@ class GpuExceptionsFile:
         self._path = path
         nothing: tuple[Mapping[str, Any], ...] = ()
         self._file = CheckedFiles(
-            lambda: [read_bounded(path, MAX_EXCEPTIONS_BYTES)], _parse_exceptions, nothing, clock
+            lambda: [read_at_most(path, MAX_EXCEPTIONS_BYTES)], _parse_exceptions, nothing, clock
         )
         self._bug = ""
         self._logged: tuple[str, int] | None = None
@@ -127,9 +127,9 @@ class GpuExceptionsFile:
         return self._file.error or self._bug
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the file is used, and will be for a while."""
-        return not self._bug and self._file.valid
+        return not self._bug and self._file.is_valid
 
     def reload(self) -> bool:
         """Read the file again; whether other objects are to be used than before."""
@@ -176,7 +176,7 @@ class InventoryFiles:
 
     def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
-        self._files = CheckedFiles(lambda: _read(folder), _parse_inventory, EMPTY, clock)
+        self._files = CheckedFiles(lambda: _read(folder), _parse_inventory, EMPTY_INVENTORY, clock)
         self._logged: tuple[str, int] | None = None
 
     @property
@@ -185,9 +185,9 @@ class InventoryFiles:
         return self._files.used
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the files are used, and will be for a while."""
-        return self._files.valid
+        return self._files.is_valid
 
     def reload(self) -> bool:
         """Read the files again; whether something else is known than before."""
@@ -208,10 +208,10 @@ class InventoryFiles:
 def _read(folder: str) -> Sequence[bytes]:
     contents = []
     for part in range(MAX_PARTS):
-        path = os.path.join(folder, file_name(part))
+        path = os.path.join(folder, inventory_file_name(part))
         if part and not os.path.exists(path):
             break
-        contents.append(read_bounded(path, MAX_PART_BYTES))
+        contents.append(read_at_most(path, MAX_PART_BYTES))
     return contents
 
 

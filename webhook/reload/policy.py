@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from policies.loading import PolicyError, default_policy, parse_policy, read_policy_file
 from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
-from rules.inventory.inventory import EMPTY, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from webhook.admission.decider import Decider
 from webhook.reload.exceptions_and_inventory import GpuExceptionsFile, InventoryFiles
 
@@ -31,7 +31,7 @@ class PolicySource(NamedTuple):
     name: str
     profiles: tuple[str, ...]
     gpu_exceptions: tuple[PolicyException, ...] = ()
-    inventory: Inventory = EMPTY
+    inventory: Inventory = EMPTY_INVENTORY
 
     def load(self) -> Policy:
         """The policy with all exceptions; PolicyError says what is wrong with it."""
@@ -60,7 +60,7 @@ class ActivePolicy(NamedTuple):
     since: float
 
 
-Change = Literal["", "loaded", "refused", "restored"]
+ReloadResult = Literal["", "loaded", "refused", "restored"]
 
 
 class PolicyReloader:
@@ -109,7 +109,7 @@ class PolicyReloader:
         return self._active
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether there is an active policy."""
         return self._active is not None
 
@@ -139,7 +139,7 @@ class PolicyReloader:
             return False
         return True
 
-    def reload(self) -> Change:
+    def reload(self) -> ReloadResult:
         """Read the files again; what changed about the policy, empty if nothing did."""
         are_new = self.gpu_exceptions is not None and self.gpu_exceptions.reload()
         are_new |= self.inventory is not None and self.inventory.reload()
@@ -149,16 +149,16 @@ class PolicyReloader:
             self._active = self._with_decider(active.source)._replace(since=active.since)
         return change
 
-    def _reload_policy(self) -> Change:
+    def _reload_policy(self) -> ReloadResult:
         if self._path is None:
             return ""
         try:
             content = read_policy_file(self._path)
         except PolicyError as error:
             self._pending = None
-            return self._fail(str(error))
+            return self._keep_after_failure(str(error))
         if content == self._content:
-            return self._keep()
+            return self._keep_active()
         if content != self._pending or content == self._failed:
             self._pending = content
             return ""
@@ -166,16 +166,16 @@ class PolicyReloader:
             self._activate(PolicySource(content, self._path, self._profiles))
         except PolicyError as error:
             self._failed = content
-            return self._fail(str(error))
+            return self._keep_after_failure(str(error))
         return "loaded"
 
-    def _keep(self) -> Change:
+    def _keep_active(self) -> ReloadResult:
         """The file holds the active policy, perhaps again after a faulty one."""
         self._pending, self._failed = None, None
         restored, self.last_error = bool(self.last_error), ""
         return "restored" if restored else ""
 
-    def _fail(self, reason: str) -> Change:
+    def _keep_after_failure(self, reason: str) -> ReloadResult:
         if reason == self.last_error:
             return ""
         self.last_error = reason
@@ -198,7 +198,7 @@ class PolicyReloader:
         """The policy of `source` with the GpuExceptions that it accepts now; PolicyError."""
         policy, content = source._replace(gpu_exceptions=()).load(), source.content
         accepted = self.gpu_exceptions.accepted_by(policy) if self.gpu_exceptions else ()
-        known = self.inventory.inventory if self.inventory else EMPTY
+        known = self.inventory.inventory if self.inventory else EMPTY_INVENTORY
         decider = Decider(policy._replace(exceptions=policy.exceptions + accepted), known)
         digest = "" if content is None else hashlib.sha256(content).hexdigest()
         source = source._replace(gpu_exceptions=accepted, inventory=known)

@@ -17,46 +17,53 @@ from multidict import CIMultiDict
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from rules.engine.bounds import StepLimit, TooManyStepsError
-from webhook.admission.answer import Answer, answer, bug_of, encode_answer, logged_names, shorten
+from webhook.admission.answer import (
+    Answer,
+    answer,
+    bug_of,
+    encode_answer,
+    logged_names,
+    shorten_name,
+)
 from webhook.admission.decider import Decider
-from webhook.admission.enforcement import TIMEOUT, not_evaluated
+from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated_decision
 from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.decision_cache import new_decision_cache
-from webhook.evaluator.evaluator import Evaluator, NotEvaluatedError, Task
+from webhook.evaluator.evaluator import EvaluationTask, Evaluator, NotEvaluatedError
 from webhook.evaluator.worker import EvaluatorError
 from webhook.registration import ROUTES, Route
 from webhook.reload.policy import PolicyReloader
 from webhook.server.limits import BodyReader, HttpError, Limits
-from webhook.telemetry.log import Log, hidden_user
+from webhook.telemetry.log import Log, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics
 
-_PLAIN = {"Content-Type": "text/plain; charset=utf-8", "Server": "gpuward"}
+_PLAIN_TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "Server": "gpuward"}
 # After these the rest of the body is still on the connection.
 _NOT_REUSABLE = (408, 413)
 
 
 def text_response(text: str, status: int = 200) -> Response:
     """A response with one line of text."""
-    return Response(body=f"{text}\n".encode(), status=status, headers=_PLAIN)
+    return Response(body=f"{text}\n".encode(), status=status, headers=_PLAIN_TEXT_HEADERS)
 
 
 def error_response(error: HttpError) -> Response:
     """The response for `error`; the connection is closed if it cannot be used again."""
-    headers = {**_PLAIN, **error.headers}
+    headers = {**_PLAIN_TEXT_HEADERS, **error.headers}
     response = Response(body=f"{error}\n".encode(), status=error.status, headers=headers)
     if error.status in _NOT_REUSABLE:
         response.force_close()
     return response
 
 
-_JSON = CIMultiDict({"Content-Type": "application/json", "Server": "gpuward"})
+_JSON_HEADERS = CIMultiDict({"Content-Type": "application/json", "Server": "gpuward"})
 # An API server says how long it waits: `?timeout=3s`, in whole seconds.
-_TIMEOUT = re.compile("([0-9]{1,3})s")
+_TIMEOUT_PATTERN = re.compile("([0-9]{1,3})s")
 # The part of that time after which the answer should be on its way.
-_USABLE_PART = 0.8
+_USABLE_SHARE_OF_TIMEOUT = 0.8
 
 
-def today() -> datetime.date:
+def utc_today() -> datetime.date:
     """The date, in UTC."""
     return datetime.datetime.now(tz=datetime.UTC).date()
 
@@ -70,8 +77,8 @@ class WebhookHandler:
         metrics: Metrics,
         log: Log,
         limits: Limits,
-        day: Callable[[], datetime.date] = today,
-        shown_user: Callable[[str], str] = hidden_user,
+        day: Callable[[], datetime.date] = utc_today,
+        shown_user: Callable[[str], str] = pseudonym_of_user,
     ) -> None:
         self._policy = policy
         self._metrics = metrics
@@ -95,7 +102,7 @@ class WebhookHandler:
         except Exception as error:  # noqa: BLE001  # the caller must not see details of our bugs
             self._metrics.count_internal_error()
             bug = error.bug if isinstance(error, EvaluatorError) else bug_of(error)
-            self._log.bug("not answered", bug)
+            self._log.write_bug("not answered", bug)
             response = error_response(HttpError(500, "internal", "gpuward failed"))
         if self.draining:
             response.force_close()
@@ -114,11 +121,11 @@ class WebhookHandler:
             found = self._answer_at_once(request.path, route, body)
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
-                found = await self._answer_elsewhere(request.path, route, body, deadline)
+                found = await self._answer_in_worker(request.path, route, body, deadline)
         except MalformedReviewError as error:
             raise HttpError(400, "malformed", str(error)) from error
         self._record(route, found, time.monotonic() - started)
-        return Response(body=found.body, headers=_JSON)
+        return Response(body=found.body, headers=_JSON_HEADERS)
 
     def _answer_at_once(self, path: str, route: Route, body: bytes) -> Answer | None:
         """The answer; None if it would delay other requests."""
@@ -146,19 +153,19 @@ class WebhookHandler:
             raise
         except Exception as error:  # noqa: BLE001  # the review is decided without the cache
             self._metrics.count_internal_error()
-            self._log.bug("cache failed", bug_of(error), path=path)
+            self._log.write_bug("cache failed", bug_of(error), path=path)
             return None
 
-    async def _answer_elsewhere(
+    async def _answer_in_worker(
         self, path: str, route: Route, body: bytes, deadline: float
     ) -> Answer:
         """The answer of the evaluator; that the object is not evaluated, if there is none."""
         head = decode_head(body)
-        task = Task(path, body, self._day(), self._policy.active.source, deadline)
+        task = EvaluationTask(path, body, self._day(), self._policy.active.source, deadline)
         try:
             return await self.evaluator.answer(task, tenant=head.namespace or head.user)
         except NotEvaluatedError as error:
-            decision = not_evaluated(head, route.mode, str(error), because=TIMEOUT)
+            decision = not_evaluated_decision(head, route.mode, str(error), because=TIMEOUT_REASON)
             decider = self._policy.active.decider
             return encode_answer(head, route, decider.with_contact(decision))
 
@@ -167,8 +174,8 @@ class WebhookHandler:
         self._metrics.count_review(route, found, seconds)
         if found.bug is not None:
             self._metrics.count_internal_error()
-            uid = shorten(found.envelope.uid)
-            self._log.bug("not evaluated", found.bug, uid=uid, path=route.webhook)
+            uid = shorten_name(found.envelope.uid)
+            self._log.write_bug("not evaluated", found.bug, uid=uid, path=route.webhook)
         if found.details:
             level = "error" if found.failures else "info"
             user = self._shown_user(found.envelope.user)
@@ -179,8 +186,8 @@ class WebhookHandler:
 
 def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:
     """How many seconds after its arrival a request must be answered."""
-    allowed = _TIMEOUT.fullmatch(request.query.get("timeout", ""))
-    return float(allowed[1]) * _USABLE_PART if allowed else limits.answer_seconds
+    allowed = _TIMEOUT_PATTERN.fullmatch(request.query.get("timeout", ""))
+    return float(allowed[1]) * _USABLE_SHARE_OF_TIMEOUT if allowed else limits.answer_seconds
 
 
 class ProbeHandler:

@@ -16,11 +16,11 @@ from webhook.reload.policy import PolicyReloader
 from webhook.server.handlers import ProbeHandler, WebhookHandler
 from webhook.server.limits import Limits
 from webhook.server.listener import HttpServer, Listener, http_server, listening_socket
-from webhook.telemetry.log import Log, counting_logger, hidden_user
+from webhook.telemetry.log import Log, counting_logger, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics, ServerState, build_info
 
 
-class Settings(NamedTuple):
+class ServerSettings(NamedTuple):
     """Addresses as HOST:PORT, times in seconds.
 
     `drain_seconds` is how long the server goes on answering after it is asked to stop.
@@ -47,7 +47,11 @@ class WebhookServer:
     """The running server. The policy must be loaded already; the certificate may come later."""
 
     def __init__(
-        self, settings: Settings, policy: PolicyReloader, certificate: ServingCertificate, log: Log
+        self,
+        settings: ServerSettings,
+        policy: PolicyReloader,
+        certificate: ServingCertificate,
+        log: Log,
     ) -> None:
         self._settings = settings
         self._policy = policy
@@ -56,7 +60,7 @@ class WebhookServer:
         self._log = log
         self._build = build_info()
         self.metrics = Metrics(settings.counted_namespaces)
-        shown_user = str if settings.log_user_names else hidden_user
+        shown_user = str if settings.log_user_names else pseudonym_of_user
         self.handler = WebhookHandler(
             policy, self.metrics, log, settings.limits, shown_user=shown_user
         )
@@ -74,9 +78,9 @@ class WebhookServer:
         """Why no reviews should be sent here; empty if they may be."""
         if self.handler.draining:
             return "draining"
-        if not self._policy.loaded:
+        if not self._policy.is_loaded:
             return "no policy is loaded"
-        if not self._certificate.ready:
+        if not self._certificate.is_ready:
             return "no certificate is loaded"
         return ""
 
@@ -154,22 +158,22 @@ class WebhookServer:
             try:
                 await self.reload()
             except Exception as error:  # noqa: BLE001  # the next attempt makes up for a failed one
-                self._log.internal_error("reload failed", error)
+                self._log.write_internal_error("reload failed", error)
 
     async def _wait_for_connections(self, listener: Listener) -> None:
         """Wait, for a limited time, until open connections have sent their requests."""
         limits = self._settings.limits
         try:
             async with asyncio.timeout(limits.read_seconds + limits.shutdown_seconds):
-                await listener.handshakes_done()
-                if listener.connections:
+                await listener.wait_for_handshakes()
+                if listener.connection_count:
                     await asyncio.sleep(min(FIRST_REQUEST_SECONDS, self._settings.drain_seconds))
-                await self.handler.body_reader.drained()
+                await self.handler.body_reader.wait_until_drained()
         except TimeoutError:
             self._log.write("warning", "drain timed out")
 
     def _digest(self) -> str:
-        return self._policy.active.digest if self._policy.loaded else ""
+        return self._policy.active.digest if self._policy.is_loaded else ""
 
     def _state(self) -> ServerState:
         policy, certificate = self._policy, self._certificate
@@ -177,27 +181,27 @@ class WebhookServer:
         until = certificate.not_after
         cache = self.handler.cache
         return ServerState(
-            policy_valid=policy.loaded and not policy.last_error,
-            policy_since=policy.active.since if policy.loaded else 0.0,
+            policy_valid=policy.is_loaded and not policy.last_error,
+            policy_since=policy.active.since if policy.is_loaded else 0.0,
             policy_digest=self._digest(),
             build=self._build,
             policy_loads=policy.loads,
             policy_failures=policy.failures,
-            gpu_exceptions=len(policy.active.source.gpu_exceptions) if policy.loaded else 0,
-            gpu_exceptions_valid=policy.gpu_exceptions is None or policy.gpu_exceptions.valid,
-            inventory_objects=len(policy.active.source.inventory) if policy.loaded else 0,
-            inventory_valid=policy.inventory is None or policy.inventory.valid,
+            gpu_exceptions=len(policy.active.source.gpu_exceptions) if policy.is_loaded else 0,
+            gpu_exceptions_valid=policy.gpu_exceptions is None or policy.gpu_exceptions.is_valid,
+            inventory_objects=len(policy.active.source.inventory) if policy.is_loaded else 0,
+            inventory_valid=policy.inventory is None or policy.inventory.is_valid,
             certificate_expiry=until.timestamp() if until else None,
             certificate_seconds=certificate.expiry_seconds(),
             certificate_failures=certificate.failures,
-            connections=self._listeners[0].connections,
+            connections=self._listeners[0].connection_count,
             waiting=body_reader.waiting,
-            large_bytes=body_reader.large_bytes,
+            reserved_large_body_bytes=body_reader.reserved_large_body_bytes,
             large_reviews=self.handler.evaluator.waiting,
             ended_workers=self.handler.evaluator.ended_workers,
             cache_hits=cache.hits if cache else 0,
             cache_misses=cache.misses if cache else 0,
-            cache_bytes=cache.size if cache else 0,
+            cache_bytes=cache.kept_bytes if cache else 0,
             dropped_log_lines=self._log.dropped_lines,
             draining=self.handler.draining,
         )

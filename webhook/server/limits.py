@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from aiohttp.web import BaseRequest, RequestPayloadError
 
-MIB = 1024 * 1024
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+BYTES_PER_MIB = 1024 * 1024
+_CONTINUE_RESPONSE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -39,10 +39,10 @@ class Limits(NamedTuple):
       keep them longer, or the API server would write to a connection that is being closed.
     """
 
-    body_bytes: int = 64 * MIB
+    body_bytes: int = 64 * BYTES_PER_MIB
     brackets: int = 3_500_000
-    small_body_bytes: int = MIB // 4
-    large_bodies_bytes: int = 128 * MIB
+    small_body_bytes: int = BYTES_PER_MIB // 4
+    large_bodies_bytes: int = 128 * BYTES_PER_MIB
     read_seconds: float = 2.0
     in_flight: int = 256
     connections: int = 1000
@@ -77,12 +77,12 @@ class BodyReader:
         self._limits = limits
         self.waiting = 0
         """How many requests wait for the rest of their body."""
-        self.large_bytes = 0
+        self.reserved_large_body_bytes = 0
         """How many bytes are reserved for large bodies that are being read."""
         self._empty = asyncio.Event()
         self._empty.set()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Return when no request waits for its body."""
         await self._empty.wait()
 
@@ -115,10 +115,10 @@ class BodyReader:
         large = size if size > limits.small_body_bytes else 0
         if self.waiting >= limits.in_flight:
             raise _too_many("in_flight", "requests")
-        if large and self.large_bytes + large > limits.large_bodies_bytes:
+        if large and self.reserved_large_body_bytes + large > limits.large_bodies_bytes:
             raise _too_many("large_bodies", "large bodies")
         self.waiting += 1
-        self.large_bytes += large
+        self.reserved_large_body_bytes += large
         self._empty.clear()
         try:
             async with asyncio.timeout(limits.read_seconds):
@@ -127,14 +127,14 @@ class BodyReader:
             raise HttpError(408, "slow", "the body took too long to arrive") from error
         finally:
             self.waiting -= 1
-            self.large_bytes -= large
+            self.reserved_large_body_bytes -= large
             if not self.waiting:
                 self._empty.set()
 
 
 async def _read_chunks(request: BaseRequest, limit: int) -> bytes:
     if request.headers.get("Expect", "").lower() == "100-continue":
-        await request.writer.write(_CONTINUE)
+        await request.writer.write(_CONTINUE_RESPONSE)
         request.writer.output_size = 0  # the response itself has not begun
     body = bytearray()
     while chunk := await request.content.readany():

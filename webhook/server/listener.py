@@ -24,7 +24,7 @@ _PAUSE_SECONDS = 0.5  # when the process has no file descriptors left
 _UNREAD_TIMEOUT_MILLISECONDS = 20_000  # for a caller to read a response
 _HIGHEST_PORT = 65535
 
-Handle = Callable[[BaseRequest], Awaitable[Response]]
+HandleRequest = Callable[[BaseRequest], Awaitable[Response]]
 
 
 class AddressError(ValueError):
@@ -64,7 +64,7 @@ def parse_address(address: str) -> tuple[str, int]:
 class HttpServer(Server):
     """A server that knows which connections wait for their callers."""
 
-    def __init__(self, handle: Handle, **options: Any) -> None:
+    def __init__(self, handle: HandleRequest, **options: Any) -> None:
         super().__init__(self._answer, **options)
         self._handle = handle
         self.waiting: dict[asyncio.Task[None] | RequestHandler, Callable[[], object]] = {}
@@ -93,7 +93,7 @@ class HttpServer(Server):
                 self.waiting[handler] = close
 
 
-def http_server(handle: Handle, limits: Limits, logger: logging.Logger) -> HttpServer:
+def http_server(handle: HandleRequest, limits: Limits, logger: logging.Logger) -> HttpServer:
     """A server that speaks HTTP; `logger` gets a record for each request that is no HTTP."""
     return HttpServer(
         handle,
@@ -132,7 +132,7 @@ class Listener:
         self._pause: asyncio.TimerHandle | None = None
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         """How many connections are open, including those in their handshake."""
         return len(self._server.connections) + len(self._handshakes)
 
@@ -152,7 +152,7 @@ class Listener:
             self._pause.cancel()
         self._socket.close()
 
-    async def handshakes_done(self) -> None:
+    async def wait_for_handshakes(self) -> None:
         """Wait until no connection is in its handshake."""
         while self._handshakes:
             await asyncio.wait(self._handshakes)
@@ -170,7 +170,10 @@ class Listener:
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self.start)
                 return
-            if self.connections >= self._limits.connections and not self._close_longest_waiting():
+            if (
+                self.connection_count >= self._limits.connections
+                and not self._close_longest_waiting()
+            ):
                 self._on_rejected("connections")
                 connection.close()
                 continue

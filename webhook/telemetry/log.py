@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from webhook.admission.answer import Bug, bug_of
+from webhook.admission.answer import BugReport, bug_of
 from webhook.admission.review import CODEC
 
 # How long a line may wait for others, with which it is written at once.
@@ -102,7 +102,7 @@ class BackgroundWriter:
 
 
 LEVELS = ("debug", "info", "warning", "error")
-_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+_RANK_BY_LEVEL = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 class Stream(Protocol):
@@ -120,7 +120,7 @@ class Log:
 
     def __init__(self, stream: Stream, level: str = "info") -> None:
         self._stream = stream
-        self._lowest = _RANK[level]
+        self._lowest = _RANK_BY_LEVEL[level]
         self._second, self._second_text = 0, ""
 
     @property
@@ -136,7 +136,7 @@ class Log:
         self, level: str, event: str, fields: Mapping[str, Any], details: str = ""
     ) -> None:
         """The same; `details` are further fields, as the text of a JSON object that has some."""
-        if _RANK[level] < self._lowest:
+        if _RANK_BY_LEVEL[level] < self._lowest:
             return
         line = CODEC.dumps({"time": self._now(), "level": level, "event": event, **fields})
         if details:
@@ -154,13 +154,13 @@ class Log:
             self._second, self._second_text = second, f"{moment:%Y-%m-%dT%H:%M:%S}"
         return f"{self._second_text}.{milliseconds % 1_000:03}+00:00"
 
-    def internal_error(self, event: str, error: BaseException, **fields: Any) -> None:
+    def write_internal_error(self, event: str, error: BaseException, **fields: Any) -> None:
         """Write one line about a bug that raised `error`."""
-        self.bug(event, bug_of(error), **fields)
+        self.write_bug(event, bug_of(error), **fields)
 
-    def bug(self, event: str, bug: Bug, **fields: Any) -> None:
+    def write_bug(self, event: str, bug: BugReport, **fields: Any) -> None:
         """Write one line about a bug."""
-        self.write("error", event, error=bug.error, traceback=bug.traceback, **fields)
+        self.write("error", event, error=bug.error_type, traceback=bug.traceback, **fields)
 
     def capture_stdlib_logging(self) -> None:
         """Also write the warnings that libraries log by `logging`, in the same form."""
@@ -207,13 +207,13 @@ def counting_logger(count: Callable[[], None]) -> logging.Logger:
 
 
 # Users of Kubernetes itself and service accounts, which are no persons.
-SYSTEM = "system:"
-HASH_LENGTH = 16
+SYSTEM_USER_PREFIX = "system:"
+HASH_CHARACTERS = 16
 
 
-def hidden_user(name: str) -> str:
+def pseudonym_of_user(name: str) -> str:
     """`name` itself if it is no person's; else `sha256:` and the beginning of its hash."""
-    if not name or name.startswith(SYSTEM):
+    if not name or name.startswith(SYSTEM_USER_PREFIX):
         return name
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
-    return f"sha256:{digest[:HASH_LENGTH]}"
+    return f"sha256:{digest[:HASH_CHARACTERS]}"

@@ -32,7 +32,9 @@ from webhook.admission.decision import Outcome
 from webhook.registration import ROUTES, Route
 
 
-def counter(name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]) -> Metric:
+def counter_metric(
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, int]
+) -> Metric:
     """A counter of gpuward with its value for each combination of labels."""
     family = CounterMetricFamily(f"gpuward_{name}", text, labels=labels)
     for label_values, value in values.items():
@@ -48,7 +50,7 @@ class MetricInfo(NamedTuple):
     text: str
 
 
-_G, _C = GaugeMetricFamily, CounterMetricFamily
+_Gauge, _Counter = GaugeMetricFamily, CounterMetricFamily
 
 
 class ServerState(NamedTuple):
@@ -58,93 +60,113 @@ class ServerState(NamedTuple):
     """
 
     policy_valid: Annotated[
-        bool, MetricInfo(_G, "policy_valid", "1 if the policy in the file is the active one.")
+        bool, MetricInfo(_Gauge, "policy_valid", "1 if the policy in the file is the active one.")
     ]
     policy_since: Annotated[
         float,
-        MetricInfo(_G, "policy_loaded_timestamp_seconds", "When the active policy was loaded."),
+        MetricInfo(_Gauge, "policy_loaded_timestamp_seconds", "When the active policy was loaded."),
     ]
     certificate_expiry: Annotated[
         float | None,
-        MetricInfo(_G, "certificate_not_after_timestamp_seconds", "When the certificate expires."),
+        MetricInfo(
+            _Gauge, "certificate_not_after_timestamp_seconds", "When the certificate expires."
+        ),
     ]
     certificate_seconds: Annotated[
         float | None,
-        MetricInfo(_G, "certificate_expiry_seconds", "Seconds until the certificate expires."),
+        MetricInfo(_Gauge, "certificate_expiry_seconds", "Seconds until the certificate expires."),
     ]
     connections: Annotated[
         int,
-        MetricInfo(_G, "connections", "Open TLS connections, including those in their handshake."),
+        MetricInfo(
+            _Gauge, "connections", "Open TLS connections, including those in their handshake."
+        ),
     ]
     waiting: Annotated[
-        int, MetricInfo(_G, "waiting_requests", "Requests whose body has not arrived completely.")
-    ]
-    large_bytes: Annotated[
         int,
-        MetricInfo(_G, "large_body_bytes", "Bytes reserved for large bodies that are being read."),
+        MetricInfo(_Gauge, "waiting_requests", "Requests whose body has not arrived completely."),
+    ]
+    reserved_large_body_bytes: Annotated[
+        int,
+        MetricInfo(
+            _Gauge, "large_body_bytes", "Bytes reserved for large bodies that are being read."
+        ),
     ]
     large_reviews: Annotated[
         int,
-        MetricInfo(_G, "large_reviews", "Large reviews that are being evaluated, or wait for it."),
+        MetricInfo(
+            _Gauge, "large_reviews", "Large reviews that are being evaluated, or wait for it."
+        ),
     ]
     ended_workers: Annotated[
         int,
         MetricInfo(
-            _C, "ended_evaluations", "Evaluations that were ended: too slow, or too much memory."
+            _Counter,
+            "ended_evaluations",
+            "Evaluations that were ended: too slow, or too much memory.",
         ),
     ]
     cache_hits: Annotated[
-        int, MetricInfo(_C, "decision_cache_hits", "Reviews answered by a kept decision.")
+        int, MetricInfo(_Counter, "decision_cache_hits", "Reviews answered by a kept decision.")
     ]
     cache_misses: Annotated[
         int,
-        MetricInfo(_C, "decision_cache_misses", "Reviews whose new decision the cache may keep."),
+        MetricInfo(
+            _Counter, "decision_cache_misses", "Reviews whose new decision the cache may keep."
+        ),
     ]
     cache_bytes: Annotated[
-        int, MetricInfo(_G, "decision_cache_bytes", "Bytes that kept decisions take.")
+        int, MetricInfo(_Gauge, "decision_cache_bytes", "Bytes that kept decisions take.")
     ]
     dropped_log_lines: Annotated[
-        int, MetricInfo(_C, "dropped_log_lines", "Log lines dropped because nobody read them.")
+        int,
+        MetricInfo(_Counter, "dropped_log_lines", "Log lines dropped because nobody read them."),
     ]
     draining: Annotated[
-        bool, MetricInfo(_G, "draining", "1 while the server drains before it stops.")
+        bool, MetricInfo(_Gauge, "draining", "1 while the server drains before it stops.")
     ]
-    policy_loads: Annotated[int, MetricInfo(_C, "policy_loads", "Policies loaded since the start.")]
+    policy_loads: Annotated[
+        int, MetricInfo(_Counter, "policy_loads", "Policies loaded since the start.")
+    ]
     policy_failures: Annotated[
         int,
-        MetricInfo(_C, "policy_reload_failures", "Changes of the policy file that cannot be used."),
+        MetricInfo(
+            _Counter, "policy_reload_failures", "Changes of the policy file that cannot be used."
+        ),
     ]
     gpu_exceptions: Annotated[
         int,
-        MetricInfo(_G, "gpu_exceptions", "GpuExceptions that apply, or have ended lately."),
+        MetricInfo(_Gauge, "gpu_exceptions", "GpuExceptions that apply, or have ended lately."),
     ]
     gpu_exceptions_valid: Annotated[
         bool,
         MetricInfo(
-            _G, "gpu_exceptions_valid", "0 if the file with GpuExceptions is not used, or soon not."
+            _Gauge,
+            "gpu_exceptions_valid",
+            "0 if the file with GpuExceptions is not used, or soon not.",
         ),
     ]
     inventory_objects: Annotated[
         int,
-        MetricInfo(_G, "inventory_objects", "Other objects of the cluster that rules know."),
+        MetricInfo(_Gauge, "inventory_objects", "Other objects of the cluster that rules know."),
     ]
     inventory_valid: Annotated[
         bool,
         MetricInfo(
-            _G, "inventory_valid", "0 if the files of the inventory are not used, or soon not."
+            _Gauge, "inventory_valid", "0 if the files of the inventory are not used, or soon not."
         ),
     ]
     certificate_failures: Annotated[
         int,
         MetricInfo(
-            _C, "certificate_reload_failures", "Attempts to load the certificate that failed."
+            _Counter, "certificate_reload_failures", "Attempts to load the certificate that failed."
         ),
     ]
     policy_digest: str
     build: Mapping[str, str]
 
 
-_METRICS: dict[str, MetricInfo] = {
+_METRIC_INFO_BY_FIELD: dict[str, MetricInfo] = {
     field: hint.__metadata__[0]
     for field, hint in get_type_hints(ServerState, include_extras=True).items()
     if hasattr(hint, "__metadata__")
@@ -153,15 +175,15 @@ _METRICS: dict[str, MetricInfo] = {
 
 def state_metrics(state: ServerState) -> Iterator[Metric]:
     """The metrics of one scrape."""
-    for field, (kind, name, text) in _METRICS.items():
+    for field, (kind, name, text) in _METRIC_INFO_BY_FIELD.items():
         value = getattr(state, field)
         if value is not None:
             yield kind(f"gpuward_{name}", text, value)
-    yield _info("policy", "The active policy.", {"sha256": state.policy_digest or "default"})
-    yield _info("build", "The versions of gpuward and of Python.", state.build)
+    yield _info_metric("policy", "The active policy.", {"sha256": state.policy_digest or "default"})
+    yield _info_metric("build", "The versions of gpuward and of Python.", state.build)
 
 
-def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
+def _info_metric(name: str, text: str, facts: Mapping[str, str]) -> Metric:
     """A gauge that is always 1 and has `facts` as labels."""
     family = GaugeMetricFamily(f"gpuward_{name}_info", text, labels=tuple(facts))
     family.add_metric(tuple(facts.values()), 1)
@@ -170,7 +192,7 @@ def _info(name: str, text: str, facts: Mapping[str, str]) -> Metric:
 
 MAX_EXCEPTIONS = 200
 """Of more exceptions with an end, only those that end first have a metric."""
-_MAX_LABEL_LENGTH = 128
+_MAX_LABEL_CHARACTERS = 128
 _LABELS = ("exception", "rules", "namespaces", "reason")
 
 
@@ -191,7 +213,7 @@ def exception_metric(exceptions: Sequence[PolicyException], now: float) -> Gauge
     ]
     for seconds, number, exception in sorted(ending, key=lambda row: row[:2])[:MAX_EXCEPTIONS]:
         texts = (", ".join(exception.rules), ", ".join(exception.namespaces), exception.reason)
-        family.add_metric((str(number), *(text[:_MAX_LABEL_LENGTH] for text in texts)), seconds)
+        family.add_metric((str(number), *(text[:_MAX_LABEL_CHARACTERS] for text in texts)), seconds)
     return family
 
 
@@ -201,7 +223,20 @@ def _end_of_day(last_day: datetime.date) -> float:
     return begin.timestamp() + 86400.0
 
 
-BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0)
+DURATION_BUCKETS_SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.5,
+    2.0,
+)
 
 _RULE_OUTCOMES_HELP = "Objects in which a rule found something, by the strongest outcome."
 _NAMESPACE_OUTCOMES_HELP = "The same in listed namespaces, without dry runs."
@@ -211,21 +246,21 @@ _REJECTED_HELP = "Connections that were closed before a request, by reason."
 _INTERNAL_ERRORS_HELP = "Requests that a bug in gpuward left without an evaluation."
 
 
-class _Durations:
+class _DurationHistogram:
     """A histogram of durations."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS) + 1)
+        self.counts = [0] * (len(DURATION_BUCKETS_SECONDS) + 1)
         self.sum = 0.0
 
     def observe(self, seconds: float) -> None:
         """Count one request that took `seconds`."""
-        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.counts[bisect_left(DURATION_BUCKETS_SECONDS, seconds)] += 1
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
         """Each upper bound with the number of requests within it."""
-        bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+        bounds = [*(str(bound) for bound in DURATION_BUCKETS_SECONDS), "+Inf"]
         return [(bound, sum(self.counts[: i + 1])) for i, bound in enumerate(bounds)]
 
 
@@ -241,7 +276,7 @@ class Metrics:
         self.registry.register(_FunctionCollector(self._collect))
         self._namespaces = frozenset(namespaces)
         self._requests: Counter[tuple[Route, Outcome, bool]] = Counter()
-        self._durations = {route.webhook: _Durations() for route in ROUTES.values()}
+        self._durations = {route.webhook: _DurationHistogram() for route in ROUTES.values()}
         self._rule_outcomes: dict[tuple[Route, bool], Counter[tuple[str, str]]]
         self._rule_outcomes = defaultdict(Counter)
         self._namespace_outcomes: Counter[tuple[tuple[str, str], Route, str]] = Counter()
@@ -285,7 +320,7 @@ class Metrics:
         self._rejected_connections[reason] += 1
 
     def _collect(self) -> Iterator[Metric]:
-        yield counter(
+        yield counter_metric(
             "requests",
             "Reviews answered, by path, mode and outcome.",
             ("path", "mode", "outcome", "dry_run"),
@@ -301,21 +336,23 @@ class Metrics:
             for rule_and_outcome, n in counts.items()
         }
         labels = ("rule", "outcome", "path", "mode")
-        yield counter("rule_outcomes", _RULE_OUTCOMES_HELP, (*labels, "dry_run"), values)
+        yield counter_metric("rule_outcomes", _RULE_OUTCOMES_HELP, (*labels, "dry_run"), values)
         # Not `namespace`: Prometheus gives every sample that label, with the webhook's own.
         values = {
             (*rule_and_outcome, *_label_values(route), namespace): n
             for (rule_and_outcome, route, namespace), n in self._namespace_outcomes.items()
         }
         names = (*labels, "object_namespace")
-        yield counter("namespace_rule_outcomes", _NAMESPACE_OUTCOMES_HELP, names, values)
+        yield counter_metric("namespace_rule_outcomes", _NAMESPACE_OUTCOMES_HELP, names, values)
         for name, text, label, counts in (
             ("rule_failures", _RULE_FAILURES_HELP, "rule", self._rule_failures),
             ("http_errors", _HTTP_ERRORS_HELP, "reason", self._http_errors),
             ("rejected_connections", _REJECTED_HELP, "reason", self._rejected_connections),
         ):
-            yield counter(name, text, (label,), {(value,): n for value, n in counts.items()})
-        yield counter("internal_errors", _INTERNAL_ERRORS_HELP, (), {(): self._internal_errors})
+            yield counter_metric(name, text, (label,), {(value,): n for value, n in counts.items()})
+        yield counter_metric(
+            "internal_errors", _INTERNAL_ERRORS_HELP, (), {(): self._internal_errors}
+        )
 
     def _duration_histogram(self) -> Metric:
         text = "Time to decode, evaluate and encode one review."

@@ -15,8 +15,8 @@ from cluster.doctor.rows import Row, names, not_known, ok, wrong
 from cluster.source.objects import DAEMON_SETS, MUTATING, NODES, PODS, SLICES, VALIDATING, Object
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import as_object, as_text
+from rules.base.text_matching import matches_any
 from rules.base.traits import NODE, WEBHOOK_CONFIGURATION, satisfies
-from rules.base.words import matches_any
 from rules.engine.fixing import check
 from rules.finding import Action
 from rules.gpu.images import image_name, image_tag
@@ -26,7 +26,7 @@ from rules.placement.node_labels import (
     DRIVER_LABELS,
     GPU_CORE,
     GPU_MEM,
-    MODE,
+    MODE_LABEL,
     REGION_LABELS,
 )
 from rules.profile.context import Context
@@ -34,10 +34,10 @@ from rules.profile.platforms.ack import (
     MEMORY_ISOLATION,
     REGISTERED_SCHEDULER,
     features_of,
-    pages_listing,
+    titles_of_pages_listing,
 )
-from rules.profile.platforms.programs import KUBE_SCHEDULER
-from rules.profile.platforms.records import Component, Feature, Minimum
+from rules.profile.platforms.programs import KUBE_SCHEDULER_IMAGE
+from rules.profile.platforms.records import Component, Feature, MinimumVersion
 from rules.profile.platforms.support import (
     Support,
     card_support,
@@ -57,7 +57,9 @@ _Answer: TypeAlias = tuple[str, str, str, Support, str]
 
 def check_requirements(facts: Facts) -> Iterator[Row]:
     """One row for each requirement of a feature and each version that nodes or the cluster have."""
-    schedulers = [image_tag(i) for i in sorted(facts.images) if image_name(i) == KUBE_SCHEDULER]
+    schedulers = [
+        image_tag(i) for i in sorted(facts.images) if image_name(i) == KUBE_SCHEDULER_IMAGE
+    ]
     # ACK's pages name no object of the cluster that shows the version of cGPU.
     components: dict[Component, list[str]] = {
         "kube-scheduler": schedulers,
@@ -70,7 +72,7 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
         labels = as_object(as_object(node.get("metadata")).get("labels"))
         info = as_object(_status(node).get("nodeInfo"))
         features = features_of(
-            as_text(labels.get(MODE)),
+            as_text(labels.get(MODE_LABEL)),
             as_text(info.get("osImage")),
             is_registered=REGISTERED_SCHEDULER in known,
         )
@@ -137,7 +139,7 @@ def _region(features: Iterable[Feature], region: str) -> Iterator[tuple[Feature,
     for support in (Support.UNSUPPORTED, Support.UNKNOWN, Support.SUPPORTED):
         if support in by_answer:
             feature = by_answer[support][0]
-            others = pages_listing(region, by_answer[Support.SUPPORTED])
+            others = titles_of_pages_listing(region, by_answer[Support.SUPPORTED])
             says = support is Support.UNSUPPORTED and others
             reason = f"the page leaves it out, although {others} lists it" if says else ""
             yield feature, (feature.name, "region", region, support, reason)
@@ -155,8 +157,8 @@ def _of_components(
                 yield component, version, support, _minimum_in_words(needed)
 
 
-def _minimum_in_words(minimum: Minimum) -> str:
-    if minimum.after:
+def _minimum_in_words(minimum: MinimumVersion) -> str:
+    if minimum.is_exclusive:
         return f"it needs a version after {minimum.version}"
     return f"it needs {minimum.version} or newer"
 

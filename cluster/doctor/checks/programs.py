@@ -14,13 +14,13 @@ from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, matches
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import has_digest, image_name, image_tag
 from rules.profile.platforms.programs import (
-    KUBE_SCHEDULER,
+    KUBE_SCHEDULER_IMAGE,
     SKEW_POLICY,
     TOOLKIT_ADVISORIES,
     program_of,
 )
 from rules.profile.platforms.records import Program, Version, parse_version
-from rules.profile.platforms.support import affecting
+from rules.profile.platforms.support import affecting_advisories
 
 _VERSIONS = "versions"
 _TAG = "see which version it is, and give the image a tag that says it"
@@ -37,7 +37,9 @@ def check_programs(facts: Facts) -> Iterator[Row]:
     for image, pods in sorted(facts.images.items()):
         if program := program_of(image):
             yield _program(program, image, names(sorted(pods)))
-    schedulers = {i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER}
+    schedulers = {
+        i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER_IMAGE
+    }
     if schedulers:
         server, remedy = _server_version(facts), _SERVER if facts.request else _FILES
         for image, pods in schedulers.items():
@@ -48,11 +50,11 @@ def _program(program: Program, image: str, subject: str) -> Row:
     version = image_tag(image)
     if parse_version(version) is None:
         return _without_version(image, subject)
-    compare = f"compare it with {program.releases}"
+    compare = f"compare it with {program.releases_url}"
     if not program.advisories:
         message = f"{program.title} is {version}, of which no requirement and no bulletin is known"
         return not_known(_VERSIONS, subject, message, compare)
-    found = affecting(program.advisories, version)
+    found = affecting_advisories(program.advisories, version)
     if found is None:
         message = f"{program.title} is {version}, of which no bulletin says whether it is fixed"
         return not_known(_VERSIONS, subject, message, compare)
@@ -60,11 +62,11 @@ def _program(program: Program, image: str, subject: str) -> Row:
     if found:
         listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
         message = f"{program.title} is {version}, which has known vulnerabilities: {listed}"
-        others = ", ".join(newest.backports)
-        fixed = f"{others} or {newest.fixed}" if others else newest.fixed
+        others = ", ".join(newest.backported_versions)
+        fixed = f"{others} or {newest.fixed_version}" if others else newest.fixed_version
         remedy = f"install {fixed}, or newer; see {newest.source.url}"
         return wrong(_VERSIONS, subject, message, remedy)
-    message = f"no bulletin up to {newest.source.updated} concerns {version} of {program.title}"
+    message = f"no bulletin up to {newest.source.update_date} concerns {version} of {program.title}"
     return ok(_VERSIONS, subject, message)
 
 
@@ -119,10 +121,12 @@ _IMAGE = "container-toolkit"
 _GPUS = "nvidia.com/"
 _NEWEST = TOOLKIT_ADVISORIES[-1]
 _INSTALL_TOOLKIT = (
-    f"install {_NEWEST.fixed} or newer; the bulletins say which settings are not concerned: "
-    f"{_NEWEST.source.url}"
+    f"install {_NEWEST.fixed_version} or newer; "
+    f"the bulletins say which settings are not concerned: {_NEWEST.source.url}"
 )
-_BY_HAND = f"see what `nvidia-ctk --version` says on a node: {_NEWEST.fixed} or newer is needed"
+_BY_HAND = (
+    f"see what `nvidia-ctk --version` says on a node: {_NEWEST.fixed_version} or newer is needed"
+)
 
 
 def check_container_toolkit(facts: Facts) -> Iterator[Row]:
@@ -148,7 +152,7 @@ def check_container_toolkit(facts: Facts) -> Iterator[Row]:
 
 def _row(daemon_set: DaemonSet, image: str) -> Row:
     version = image_tag(image)
-    found = affecting(TOOLKIT_ADVISORIES, version)
+    found = affecting_advisories(TOOLKIT_ADVISORIES, version)
     if found is None:
         message = f"its image does not tell whether its version is fixed: {image}"
         return not_known(_CONTAINER_TOOLKIT, daemon_set.subject, message, _BY_HAND)
@@ -167,7 +171,7 @@ def _row(daemon_set: DaemonSet, image: str) -> Row:
         return not_known(
             _CONTAINER_TOOLKIT, daemon_set.subject, message, "wait until all pods are replaced"
         )
-    message = f"no bulletin up to {_NEWEST.source.updated} concerns {version}"
+    message = f"no bulletin up to {_NEWEST.source.update_date} concerns {version}"
     return ok(_CONTAINER_TOOLKIT, daemon_set.subject, message)
 
 

@@ -28,20 +28,20 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import GPU_KEY
+from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.devices import uses_gpu_runtime
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.in_process.statement import Statement, cel, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-PREFIX = "cdi.k8s.io/"
-KATA = "kata"
+CDI_PREFIX = "cdi.k8s.io/"
+KATA_RUNTIME = "kata"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each CDI annotation of the pod that names a device."""
     for key, value in pod.annotations.items():
-        if key.startswith(PREFIX) and as_text(value).strip():
+        if key.startswith(CDI_PREFIX) and as_text(value).strip():
             yield _finding(pod, key, as_text(value))
 
 
@@ -49,10 +49,10 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     runtime_class = as_text(pod.spec.get("runtimeClassName"))
     path = (*pod.metadata_path, "annotations", key)
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
-    advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
+    advice = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
     request = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
-    if KATA in runtime_class or uses_gpu_runtime(pod):
-        where = "" if KATA in runtime_class else "on a node with CRI-O "
+    if KATA_RUNTIME in runtime_class or uses_gpu_runtime(pod):
+        where = "" if KATA_RUNTIME in runtime_class else "on a node with CRI-O "
         message = (
             f"{request}, and {where}the runtime class {display(runtime_class)} attaches them, "
             "though the scheduler has not counted them"
@@ -64,9 +64,9 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    where = f'a.startsWith({cel(PREFIX)}) && $annotations[a].trim() != ""'
+    where = f'a.startsWith({cel(CDI_PREFIX)}) && $annotations[a].trim() != ""'
     runtime_class = '$spec.?runtimeClassName.orValue("")'
-    is_kata = f"{runtime_class}.contains({cel(KATA)})"
+    is_kata = f"{runtime_class}.contains({cel(KATA_RUNTIME)})"
     request = (
         f'"the pod\'s annotation " + {shown("a")} + " asks for the CDI devices "'
         f" + {shown('$annotations[a]')}"
@@ -78,9 +78,9 @@ def in_process() -> tuple[Statement, ...]:
     is_attached = f"({is_kata} || $usesGpuRuntime)"
     ignored = cel(", which only some runtimes ignore and the scheduler has not counted")
     message = f"{request} + ({is_attached} ? {attached} : {ignored})"
-    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS}")
+    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}")
     action = f'({is_attached} ? "deny" : "warn")'
     return (Statement("annotation", where, message, advice, action),)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -32,48 +32,50 @@ from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility_edits import (
-    IN_NODE_DEBUGGER,
-    REQUEST_IN_LIMITS,
+    NODE_DEBUGGER_ADVICE,
+    REQUEST_IN_LIMITS_ADVICE,
     is_node_debugger,
-    remove_and_request,
+    remove_and_request_advice,
 )
 from rules.gpu.volumes import (
+    FOLDERS_ABOVE_DEVICES,
     PASSED_THROUGH,
-    TREES,
     HostMount,
-    by_volume,
     containers_of,
+    group_by_volume,
     host_mounts,
     is_gpu_file,
-    is_passed_through,
+    is_passthrough_file,
 )
 from rules.in_process.statement import SUB_PATHS, Statement, cel
 from rules.in_process.vocabulary import (
     is_node_debugger as is_debugger,
 )
 from rules.in_process.vocabulary import (
-    remove_and_request as advise,
+    remove_and_request_advice as advise,
 )
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-DEVICES = "/dev"
-REQUEST = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
-OTHER_REQUEST = "remove the volume; an accelerator comes from resources.limits"
+DEVICE_FOLDER = "/dev"
+GPU_ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
+ACCELERATOR_ADVICE = "remove the volume; an accelerator comes from resources.limits"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each volume through which a container sees GPU device files."""
-    mounts = [m for m in host_mounts(pod) if _serves_others(m.path) or is_gpu_file(m.path)]
+    mounts = [
+        m for m in host_mounts(pod) if _shows_other_devices_too(m.path) or is_gpu_file(m.path)
+    ]
     if mounts and not _is_suspect(pod, context):
-        mounts = [mount for mount in mounts if not _serves_others(mount.path)]
-    for group in by_volume(mounts):
+        mounts = [mount for mount in mounts if not _shows_other_devices_too(mount.path)]
+    for group in group_by_volume(mounts):
         yield _finding(pod, max(group, key=_action), containers_of(group))
 
 
-def _serves_others(path: str) -> bool:
+def _shows_other_devices_too(path: str) -> bool:
     """Whether `path` shows devices of other kinds too, so that it alone says nothing about GPUs."""
-    return path in TREES or is_passed_through(path)
+    return path in FOLDERS_ABOVE_DEVICES or is_passthrough_file(path)
 
 
 def _is_suspect(pod: Pod, context: Context) -> bool:
@@ -85,31 +87,31 @@ def _is_suspect(pod: Pod, context: Context) -> bool:
 
 
 def _action(mount: HostMount) -> Action:
-    opens_devices = mount.container.has_sys_admin or mount.path == DEVICES
+    opens_devices = mount.container.has_sys_admin or mount.path == DEVICE_FOLDER
     return Action.DENY if opens_devices else Action.WARN
 
 
-def _what(pod: Pod, path: str) -> str:
-    if is_passed_through(path):
+def _what_it_shows(pod: Pod, path: str) -> str:
+    if is_passthrough_file(path):
         return "perhaps a GPU"
-    if path in TREES:
+    if path in FOLDERS_ABOVE_DEVICES:
         return "accelerators" if excludes_nvidia(pod) else "GPUs"
     return "a GPU"
 
 
 def _advice(pod: Pod, mount: HostMount) -> str:
     if is_node_debugger(pod):
-        return IN_NODE_DEBUGGER
+        return NODE_DEBUGGER_ADVICE
     if mount.container.role == "ephemeral":
-        return remove_and_request(mount.container, "remove the mount")
-    return OTHER_REQUEST if excludes_nvidia(pod) else REQUEST
+        return remove_and_request_advice(mount.container, "remove the mount")
+    return ACCELERATOR_ADVICE if excludes_nvidia(pod) else GPU_ADVICE
 
 
 def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
     container, path = mount.container, mount.path
     message = (
         f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
-        f"and with it {_what(pod, path)} that the scheduler has not counted"
+        f"and with it {_what_it_shows(pod, path)} that the scheduler has not counted"
     )
     return Finding(
         path=mount.field,
@@ -124,19 +126,21 @@ def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> F
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     is_passed = f"m.path.matches({cel(f'^(?:{PASSED_THROUGH})$')})"
-    serves_others = f"(m.path in {cel(TREES)} || m.path.startsWith('/dev/vfio') && {is_passed})"
+    serves_others = (
+        f"(m.path in {cel(FOLDERS_ABOVE_DEVICES)} || m.path.startsWith('/dev/vfio') && {is_passed})"
+    )
     is_suspect = (
         "($isForGpus || $usesGpuRuntime || $excused.size() > 0"
         " || !$isDaemon && $containers.exists(k, k.hasCudaImage))"
     )
     where = f"({serves_others} ? {is_suspect} : m.isGpuFile)"
-    opens = f"(c.sysAdmin || m.path == {cel(DEVICES)})"
+    opens = f"(c.sysAdmin || m.path == {cel(DEVICE_FOLDER)})"
     # The worst mount of a volume stands for it.
     other_opens = (
         f"$containers.exists(c, c.mounts.exists(m, m.volume == w.name && {where} && {opens}))"
     )
     what = (
-        f'(m.path in {cel(TREES)} ? ($excludesNvidia ? "accelerators" : "GPUs")'
+        f'(m.path in {cel(FOLDERS_ABOVE_DEVICES)} ? ($excludesNvidia ? "accelerators" : "GPUs")'
         f' : m.path.startsWith("/dev/vfio") && {is_passed} ? "perhaps a GPU" : "a GPU")'
     )
     message = (
@@ -144,10 +148,10 @@ def in_process() -> tuple[Statement, ...]:
         f' + m.shownVolume + ", and with it " + {what}'
         ' + " that the scheduler has not counted"'
     )
-    mount = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS))
+    mount = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS_ADVICE))
     advice = (
-        f'({is_debugger()} ? {cel(IN_NODE_DEBUGGER)} : c.role == "ephemeral" ? {mount}'
-        f" : $excludesNvidia ? {cel(OTHER_REQUEST)} : {cel(REQUEST)})"
+        f'({is_debugger()} ? {cel(NODE_DEBUGGER_ADVICE)} : c.role == "ephemeral" ? {mount}'
+        f" : $excludesNvidia ? {cel(ACCELERATOR_ADVICE)} : {cel(GPU_ADVICE)})"
     )
     worst = Statement("volume", f"{where} && {opens}", message, advice, leaves_out=SUB_PATHS)
     return worst, worst._replace(where=f"{where} && !{other_opens}", action='"warn"')

@@ -46,16 +46,16 @@ from itertools import pairwise
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
-from rules.base.traits import GPU_KEY
+from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.gpu.volumes import (
-    DEVICE_LISTS,
-    MAJOR_NUMBERS,
-    TREES,
+    DEVICE_LIST_PATH,
+    FOLDERS_ABOVE_DEVICES,
+    GPU_MAJOR_NUMBERS,
     clean_path,
     is_gpu_file,
-    is_helper_file,
+    is_helper_device_file,
 )
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -65,35 +65,37 @@ DOMAINS = (
     *("devices.noderesource.dev", "cdi-devices.noderesource.dev", "mounts.noderesource.dev"),
     *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
 )
-LONGEST = 4096
+MAX_CHARACTERS = 4096
 # Without these characters, every path and number of a YAML text stands in it as it is.
-UNREADABLE = r"[\\&*!|>%]"
-SEPARATORS = r"[\s\"'\[\]{},]+"
-DECIMAL = r"0|[1-9][0-9]{0,8}"
+UNREADABLE_PATTERN = r"[\\&*!|>%]"
+SEPARATORS_PATTERN = r"[\s\"'\[\]{},]+"
+DECIMAL_PATTERN = r"0|[1-9][0-9]{0,8}"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each annotation that names a GPU which the pod may not hold."""
     keys = [key for key in pod.annotations if key.startswith(DOMAINS)]
-    if not keys or _whole_gpus(pod) >= context.options["node_devices"]:
+    if not keys or _least_whole_gpus(pod) >= context.options["node_devices"]:
         return
     for key in keys:
         value = as_text(pod.annotations[key])
-        if len(value) > LONGEST or re.search(UNREADABLE, value):
-            yield _finding(pod, key, "for devices in a way that gpuward does not read", _PLAIN)
-        elif name := next(_gpus(value, pod), None):
+        if len(value) > MAX_CHARACTERS or re.search(UNREADABLE_PATTERN, value):
+            yield _finding(
+                pod, key, "for devices in a way that gpuward does not read", _PLAIN_LIST_ADVICE
+            )
+        elif name := next(_names_of_gpus(value, pod), None):
             what = f"for {display(name)}, and with it for a GPU that the scheduler has not counted"
-            yield _finding(pod, key, what, _REMOVE)
+            yield _finding(pod, key, what, _REMOVE_ADVICE)
 
 
-_PLAIN = "write the value as a list with one `- path: /dev/…` for each device"
-_REMOVE = (
-    f"remove the annotation and {REQUEST_IN_LIMITS}; a pod that requests all GPUs of a node may "
-    "name their files (option `node_devices`)"
+_PLAIN_LIST_ADVICE = "write the value as a list with one `- path: /dev/…` for each device"
+_REMOVE_ADVICE = (
+    f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}; "
+    "a pod that requests all GPUs of a node may name their files (option `node_devices`)"
 )
 
 
-def _whole_gpus(pod: Pod) -> int:
+def _least_whole_gpus(pod: Pod) -> int:
     """How many whole GPUs of one kind the pod holds at least while its containers run."""
     most = 0
     together: Counter[str] = Counter()
@@ -110,9 +112,9 @@ def _is_whole(device: Device, container: Container) -> bool:
     return whole and device.is_plain_count and not requests_share(container)
 
 
-def _gpus(value: str, pod: Pod) -> Iterator[str]:
+def _names_of_gpus(value: str, pod: Pod) -> Iterator[str]:
     """Yield what `value` names that gives access to a GPU."""
-    words = [word.lstrip(":-?") for word in re.split(SEPARATORS, value)]
+    words = [word.lstrip(":-?") for word in re.split(SEPARATORS_PATTERN, value)]
     words = [word for word in words if word]
     for word, following in pairwise((*words, "")):
         if word.lower().rstrip(":") == "major" and _is_gpu_number(following):
@@ -122,20 +124,20 @@ def _gpus(value: str, pod: Pod) -> Iterator[str]:
         elif "/" in word:
             # CRI-O's form is source:destination:permissions.
             paths = (clean_path(word), clean_path(word.partition(":")[0]))
-            if any(_grants_gpus(path) or _is_foreign(path, pod) for path in paths):
+            if any(_shows_all_gpus(path) or _is_gpu_of_others(path, pod) for path in paths):
                 yield word
 
 
-def _grants_gpus(path: str) -> bool:
-    return path in TREES or path.startswith(DEVICE_LISTS)
+def _shows_all_gpus(path: str) -> bool:
+    return path in FOLDERS_ABOVE_DEVICES or path.startswith(DEVICE_LIST_PATH)
 
 
-def _is_foreign(path: str, pod: Pod) -> bool:
-    return is_gpu_file(path) and not (is_helper_file(path) and pod_requests_gpu(pod))
+def _is_gpu_of_others(path: str, pod: Pod) -> bool:
+    return is_gpu_file(path) and not (is_helper_device_file(path) and pod_requests_gpu(pod))
 
 
 def _is_gpu_number(number: str) -> bool:
-    return re.fullmatch(DECIMAL, number) is None or int(number) in MAJOR_NUMBERS
+    return re.fullmatch(DECIMAL_PATTERN, number) is None or int(number) in GPU_MAJOR_NUMBERS
 
 
 def _is_gpu_class(device_class: str, pod: Pod) -> bool:
@@ -158,5 +160,5 @@ in_process = "it reads lists of devices in YAML"
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU_KEY,), options={"node_devices": 8}
+    check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,), options={"node_devices": 8}
 )

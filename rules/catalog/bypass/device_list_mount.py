@@ -30,15 +30,15 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import DEVICE_LIST
-from rules.gpu.visibility import VOID
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS, remove_and_request
-from rules.gpu.volumes import DEVICE_LISTS, clean_path, host_path
+from rules.base.traits import DEVICE_LIST_MOUNT
+from rules.gpu.visibility import VOID_VALUE
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE, remove_and_request_advice
+from rules.gpu.volumes import DEVICE_LIST_PATH, clean_path, host_path
 from rules.in_process.statement import Statement, cel, shown
-from rules.in_process.vocabulary import remove_and_request as advise
+from rules.in_process.vocabulary import remove_and_request_advice as advise
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-NOTHING = "/dev/null"
+NULL_DEVICE = "/dev/null"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -50,40 +50,42 @@ def check(pod: Pod, _context: Context) -> Findings:
         for index, mount in container.mounts:
             path = clean_path(as_text(mount.get("mountPath")))
             # The directory alone names no device. The toolkit needs no separator after it.
-            if path == DEVICE_LISTS or not path.startswith(DEVICE_LISTS):
+            if path == DEVICE_LIST_PATH or not path.startswith(DEVICE_LIST_PATH):
                 continue
             name = as_text(mount.get("name"))
             volume = volumes.get(name, {})
             if "emptyDir" in volume and "hostPath" not in volume:
                 continue
             requests.setdefault(path, []).append(index)
-            is_null = host_path(volume) == NOTHING
-            sources[path] = NOTHING if is_null else sources.get(path, f"the volume {display(name)}")
+            is_null = host_path(volume) == NULL_DEVICE
+            sources[path] = (
+                NULL_DEVICE if is_null else sources.get(path, f"the volume {display(name)}")
+            )
         for path, indices in requests.items():
             yield _finding(container, path, indices, sources[path])
 
 
 def _finding(container: Container, path: str, indices: list[int], source: str) -> Finding:
     mounts = (*container.path, "volumeMounts")
-    device = path.removeprefix(DEVICE_LISTS).removeprefix("/")
-    if device == VOID:
+    device = path.removeprefix(DEVICE_LIST_PATH).removeprefix("/")
+    if device == VOID_VALUE:
         effect = "which hides no GPU, and with which older toolkits of NVIDIA do not start it"
     else:
-        when = "which" if source == NOTHING else "which, if it leads to /dev/null,"
-        request = f"{when} requests {_request(device)} from NVIDIA's runtime"
+        when = "which" if source == NULL_DEVICE else "which, if it leads to /dev/null,"
+        request = f"{when} requests {_requested_device(device)} from NVIDIA's runtime"
         effect = f"{request} without the scheduler counting it"
     return Finding(
         path=(*mounts, indices[0], "mountPath"),
         key=f"volumeMounts.{path}",
         message=f"{container} mounts {source} at {display(path, 120)}, {effect}",
         container=container,
-        help=remove_and_request(container, "remove the mount"),
+        help=remove_and_request_advice(container, "remove the mount"),
         fix=Fix("remove the mount", tuple(remove((*mounts, index)) for index in indices)),
-        action=Action.WARN if device == VOID else Action.DENY,
+        action=Action.WARN if device == VOID_VALUE else Action.DENY,
     )
 
 
-def _request(device: str) -> str:
+def _requested_device(device: str) -> str:
     kind, _, rest = device.partition("/")
     if kind == "imex" and rest:
         return f"the IMEX channel {display(rest)}"
@@ -95,9 +97,8 @@ def _request(device: str) -> str:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    device = (
-        f"[l.path.substring({len(DEVICE_LISTS)})].map(t, t.startsWith('/') ? t.substring(1) : t)"
-    )
+    below = f"l.path.substring({len(DEVICE_LIST_PATH)})"
+    device = f"[{below}].map(t, t.startsWith('/') ? t.substring(1) : t)"
     # `owner/name` as `owner=name`.
     name = (
         "(t.contains('/') ? t.substring(0, t.lastIndexOf('/')) + '=' +"
@@ -109,20 +110,20 @@ def in_process() -> tuple[Statement, ...]:
         " : t.startsWith('cdi/') && t.size() > 4 ? 'the CDI device ' + [t.substring(4)].map(t,"
         f" {shown(name)})[0] : 'the device ' + {shown('t')})[0]"
     )
-    is_void = f"{device}[0] == {cel(VOID)}"
+    is_void = f"{device}[0] == {cel(VOID_VALUE)}"
     void = cel("which hides no GPU, and with which older toolkits of NVIDIA do not start it")
     request = (
         f'(l.isNull ? "which" : "which, if it leads to /dev/null,") + " requests " + {kind}'
         ' + " from NVIDIA\'s runtime without the scheduler counting it"'
     )
     message = (
-        f'c.text + " mounts " + (l.isNull ? {cel(NOTHING)} : "the volume " + l.shownVolume)'
+        f'c.text + " mounts " + (l.isNull ? {cel(NULL_DEVICE)} : "the volume " + l.shownVolume)'
         f' + " at " + {shown("l.path", 120)} + ", " + ({is_void} ? {void} : {request})'
     )
-    advice = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS))
+    advice = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS_ADVICE))
     action = f'({is_void} ? "warn" : "deny")'
     missing = "a path with more than eight `..` counts as one of a list of devices"
     return (Statement("deviceList", "true", message, advice, action, leaves_out=missing),)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST_MOUNT,))

@@ -26,10 +26,10 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import CUDA_IMAGE, EPHEMERAL
+from rules.base.traits import CUDA_IMAGE, EPHEMERAL_CONTAINER
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
 from rules.gpu.visibility_edits import hide_edits
 from rules.in_process.statement import Statement, cel, shown
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
@@ -49,11 +49,12 @@ def _finding(container: Container) -> Finding:
         key="image",
         message=(
             f"{container} runs the CUDA image {display(container.image)} on a GPU node and does "
-            f"not set {NVIDIA}: it may see every GPU of the node"
+            f"not set {NVIDIA_VISIBLE_DEVICES}: it may see every GPU of the node"
         ),
         container=container,
-        help=f"add `- {{name: {NVIDIA}, value: void}}` to its env, or use another image",
-        fix=Fix(f"set {NVIDIA}=void", hide_edits(container)),
+        help=f"add `- {{name: {NVIDIA_VISIBLE_DEVICES}, value: void}}` to its env, "
+        "or use another image",
+        fix=Fix(f"set {NVIDIA_VISIBLE_DEVICES}=void", hide_edits(container)),
     )
 
 
@@ -62,7 +63,7 @@ def _lets_the_image_decide(container: Container) -> bool:
         is_cuda_image(container.image)
         and is_unset(container)
         and not requests_gpu(container)
-        and not looks_legacy(container)
+        and not looks_like_legacy_image(container)
     )
 
 
@@ -72,10 +73,13 @@ def in_process() -> tuple[Statement, ...]:
         'c.role == "ephemeral" && $isForGpus && !$excludesNvidia && c.isUnset'
         " && !c.requestsGpu && !c.looksLegacy && c.hasCudaImage"
     )
-    end = f" on a GPU node and does not set {NVIDIA}: it may see every GPU of the node"
+    effect = "it may see every GPU of the node"
+    end = f" on a GPU node and does not set {NVIDIA_VISIBLE_DEVICES}: {effect}"
     message = f'c.text + " runs the CUDA image " + {shown("c.image")} + {cel(end)}'
-    advice = cel(f"add `- {{name: {NVIDIA}, value: void}}` to its env, or use another image")
+    advice = cel(
+        f"add `- {{name: {NVIDIA_VISIBLE_DEVICES}, value: void}}` to its env, or use another image"
+    )
     return (Statement("container", where, message, advice),)
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL, CUDA_IMAGE))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL_CONTAINER, CUDA_IMAGE))

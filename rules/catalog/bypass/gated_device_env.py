@@ -36,12 +36,12 @@ References
 from collections.abc import Iterator
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import RDMA, requests_gpu
+from rules.gpu.devices import RDMA_PATTERN, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
+    certainly_gets_no_gpu,
     describe_setting,
-    has_no_device,
-    looks_legacy,
+    looks_like_legacy_image,
     prefix_findings,
     visibility,
 )
@@ -54,26 +54,28 @@ from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, 
 
 # Each variable with its devices, and the shortest prefix that no other variable of NVIDIA's toolkit
 # has: `visible-devices-envfrom` reports shorter ones.
-DEVICES = {
+DEVICES_AND_PREFIXES = {
     "NVIDIA_MOFED": ("the InfiniBand devices of the node", "NVIDIA_MO"),
     "NVIDIA_NVSWITCH": ("the NVSwitch devices that all GPUs of the node share", "NVIDIA_N"),
     "NVIDIA_GDS": ("the devices of GPUDirect Storage", "NVIDIA_G"),
     "NVIDIA_GDRCOPY": ("the device of GDRCopy", "NVIDIA_G"),
 }
-OF_ITS_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
+VARIABLES_OF_OWN_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
 MOFED = "NVIDIA_MOFED"
-ENABLED = "enabled"
+ENABLED_VALUE = "enabled"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which a container takes devices."""
     for container in pod.containers:
-        if has_no_device(container):
+        if certainly_gets_no_gpu(container):
             continue
         state = visibility(container)
         has_gpu = requests_gpu(container)
-        for variable, (devices, own_prefix) in DEVICES.items():
-            if has_gpu and (variable in OF_ITS_GPU or (variable == MOFED and _has_rdma(container))):
+        for variable, (devices, own_prefix) in DEVICES_AND_PREFIXES.items():
+            if has_gpu and (
+                variable in VARIABLES_OF_OWN_GPU or (variable == MOFED and _has_rdma(container))
+            ):
                 continue
             effect = f"NVIDIA's runtime gives it {devices}"
             if variable not in container.env:
@@ -81,20 +83,20 @@ def check(pod: Pod, _context: Context) -> Findings:
                     container, variable, effect=f": {effect}", within=own_prefix
                 )
                 yield from (finding._replace(action=Action.WARN) for finding in found)
-            elif _may_be_enabled(container.value_of(variable)):
+            elif _may_be_enabled(container.env_value(variable)):
                 is_certain = not has_gpu and _lists_devices(container, state)
                 effect += _qualification(has_gpu=has_gpu, is_certain=is_certain)
                 yield _finding(container, variable, effect, is_certain=is_certain)
 
 
 def _may_be_enabled(value: str | None) -> bool:
-    return value is None or value == ENABLED or "$(" in value
+    return value is None or value == ENABLED_VALUE or "$(" in value
 
 
 def _lists_devices(container: Container, state: Visibility) -> bool:
     """Whether the list of visible devices has an entry, whatever the image is."""
     if state is Visibility.UNSET:
-        return looks_legacy(container)
+        return looks_like_legacy_image(container)
     return state in (Visibility.DRIVER_ONLY, Visibility.GRANTED)
 
 
@@ -105,7 +107,7 @@ def _qualification(*, has_gpu: bool, is_certain: bool) -> str:
 
 
 def _has_rdma(container: Container) -> bool:
-    return any(RDMA.search(name.lower()) for name in container.limits)
+    return any(RDMA_PATTERN.search(name.lower()) for name in container.limits)
 
 
 def _finding(container: Container, variable: str, effect: str, *, is_certain: bool) -> Finding:
@@ -135,18 +137,18 @@ def _statements() -> Iterator[Statement]:
     is_certain = f"(!c.requestsGpu && {lists_devices})"
     has_rdma = (
         "c.raw.?resources.?limits.orValue({}).exists(n,"
-        f" n.lowerAscii().matches({cel(RDMA.pattern)}))"
+        f" n.lowerAscii().matches({cel(RDMA_PATTERN.pattern)}))"
     )
-    enabled = f'(v.isReference || v.value == {cel(ENABLED)} || v.value.contains("$("))'
+    enabled = f'(v.isReference || v.value == {cel(ENABLED_VALUE)} || v.value.contains("$("))'
     end = (
         f"(c.requestsGpu ? {cel(_qualification(has_gpu=True, is_certain=False))}"
         f" : {is_certain} ? {cel(_qualification(has_gpu=False, is_certain=True))}"
         f" : {cel(_qualification(has_gpu=False, is_certain=False))})"
     )
     advice = cel("remove the variable, or set NVIDIA_VISIBLE_DEVICES=void if it needs no GPU")
-    for variable, (devices, own_prefix) in DEVICES.items():
+    for variable, (devices, own_prefix) in DEVICES_AND_PREFIXES.items():
         spared = "c.requestsGpu"
-        if variable not in OF_ITS_GPU:
+        if variable not in VARIABLES_OF_OWN_GPU:
             spared = f"c.requestsGpu && {has_rdma}" if variable == MOFED else "false"
         where = f"!c.hasNoDevice && !({spared})"
         effect = f": NVIDIA's runtime gives it {devices}"

@@ -38,7 +38,7 @@ from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+VISIBILITIES_WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -46,7 +46,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         for variable, known in visible_variables(container).items():
             if (
-                visibility(container, variable) in WITHOUT_DEVICES
+                visibility(container, variable) in VISIBILITIES_WITHOUT_DEVICES
                 and is_for_requested_gpu(known, container)
                 and uses_device_plugin(container)
             ):
@@ -60,7 +60,7 @@ def _finding(container: Container, variable: str) -> Finding:
         key=name,
         message=(
             f"{container} asks for a GPU and sets "
-            f"{name}={display(container.value_of(variable))}, which may hide it"
+            f"{name}={display(container.env_value(variable))}, which may hide it"
         ),
         container=container,
         help="remove the variable: the device plugin sets it",
@@ -70,7 +70,7 @@ def _finding(container: Container, variable: str) -> Finding:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    words = cel([state.value for state in WITHOUT_DEVICES])
+    words = cel([state.value for state in VISIBILITIES_WITHOUT_DEVICES])
     where = f"v.isVisible && v.state in {words} && v.isForRequest && c.fromPlugin"
     message = (
         'c.text + " asks for a GPU and sets " + v.shown + "=" + v.shownValue'

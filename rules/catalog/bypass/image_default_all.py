@@ -57,19 +57,19 @@ from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
+    name_of_unknown_device,
     only_init_requests_gpu,
     pod_requests_gpu,
-    unknown_device,
     uses_device_plugin,
     uses_gpu_runtime,
 )
-from rules.gpu.visibility import NVIDIA, is_unset, looks_legacy
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
 from rules.gpu.visibility_edits import hide_fix
 from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Templates of containers that get their GPUs from another object.
-_RUNTIMES = frozenset(
+_RUNTIME_KINDS = frozenset(
     {"TrainingRuntime", "ClusterTrainingRuntime", "ServingRuntime", "ClusterServingRuntime"}
 )
 
@@ -77,10 +77,10 @@ _RUNTIMES = frozenset(
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
     without_plugin = [c for c in pod.containers if not uses_device_plugin(c)]
-    is_runtime = pod.object.kind in _RUNTIMES and not pod.is_final
+    is_runtime = pod.object.kind in _RUNTIME_KINDS and not pod.is_final
     if not without_plugin or is_runtime or excludes_nvidia(pod):
         return
-    reason, every = _pods_reason(pod), context.options.get("every_container")
+    reason, every = _gpu_node_reason(pod), context.options.get("every_container")
     if not reason and every:
         reason = "the policy wants every container to say so"
     may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
@@ -95,18 +95,18 @@ def check(pod: Pod, context: Context) -> Findings:
             and (every or container.role != "ephemeral")
             and container.image  # without an image this is a patch of a container in another file
             and is_unset(container)
-            and not looks_legacy(container)
+            and not looks_like_legacy_image(container)
         ):
             # An agent may need to see every GPU of its node, unless the policy says otherwise.
             safe = pod.is_final and bool(every or not (agent or init_only))
-            may_have_gpu = not every and bool(unknown_device(container))
+            may_have_gpu = not every and bool(name_of_unknown_device(container))
             is_sure = every or (is_known and not may_have_gpu)
             action = Action.DENY if is_sure else Action.AUDIT
             finding = _finding(container, why, action, safe=safe)
             yield finding._replace(fix=None) if may_have_gpu else finding
 
 
-def _pods_reason(pod: Pod) -> str:
+def _gpu_node_reason(pod: Pod) -> str:
     """Why the node of `pod` is likely to have a GPU; empty if it is not likely."""
     if uses_gpu_runtime(pod):
         return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"
@@ -118,16 +118,16 @@ def _pods_reason(pod: Pod) -> str:
 
 
 def _finding(container: Container, why: str, action: Action, *, safe: bool) -> Finding:
-    unknown = unknown_device(container)
-    advice = f"add {NVIDIA} with the value void to env"
+    unknown = name_of_unknown_device(container)
+    advice = f"add {NVIDIA_VISIBLE_DEVICES} with the value void to env"
     if unknown:
         advice = f"if {unknown} is a GPU, name it in a profile of the policy; otherwise {advice}"
     return Finding(
         path=(*container.path, "env"),
-        key=NVIDIA,
+        key=NVIDIA_VISIBLE_DEVICES,
         message=(
-            f"{container} {describe_request(container)} and does not set {NVIDIA}=void, "
-            f"although {why}"
+            f"{container} {describe_request(container)} "
+            f"and does not set {NVIDIA_VISIBLE_DEVICES}=void, although {why}"
         ),
         container=container,
         help=advice,

@@ -30,7 +30,7 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
+from rules.gpu.visibility import certainly_gets_no_gpu, describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import prefix_statement
@@ -47,10 +47,10 @@ HELP = "use the resource claim of a ComputeDomain, which injects a channel of it
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that names channels itself, or may take their names from elsewhere."""
     for container in pod.containers:
-        if has_no_device(container):
+        if certainly_gets_no_gpu(container):
             continue
         if VARIABLE in container.env:
-            if container.value_of(VARIABLE) == "":
+            if container.env_value(VARIABLE) == "":
                 continue
             yield Finding(
                 path=container.env_path(VARIABLE),

@@ -27,13 +27,13 @@ References
 
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import describe_request, unknown_device, uses_device_plugin
+from rules.gpu.devices import describe_request, name_of_unknown_device, uses_device_plugin
 from rules.gpu.visibility import (
     CUDA_VERSION,
-    NVIDIA,
+    NVIDIA_VISIBLE_DEVICES,
     describe_setting,
     is_unset,
-    looks_legacy,
+    looks_like_legacy_image,
     matching_prefixes,
 )
 from rules.gpu.visibility_edits import hide_fix
@@ -49,7 +49,7 @@ from rules.placement.gpu_nodes import excludes_nvidia
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _EFFECT = ": NVIDIA's runtime may give it every GPU of the node"
-_ADVICE = f"add {NVIDIA} with the value void, or remove {CUDA_VERSION}"
+_ADVICE = f"add {NVIDIA_VISIBLE_DEVICES} with the value void, or remove {CUDA_VERSION}"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -59,7 +59,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         if (
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
-            and looks_legacy(container)
+            and looks_like_legacy_image(container)
             and is_unset(container)
             and not uses_device_plugin(container)
         ):
@@ -78,12 +78,12 @@ def _finding(pod: Pod, container: Container) -> Finding:
             "prefix",
         )
         setting = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
-    unknown = unknown_device(container)
+    unknown = name_of_unknown_device(container)
     return Finding(
         path=path,
         key=CUDA_VERSION,
         message=(
-            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA} and "
+            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA_VISIBLE_DEVICES} and "
             f"{describe_request(container)}{_EFFECT}"
         ),
         container=container,
@@ -95,7 +95,8 @@ def _finding(pod: Pod, container: Container) -> Finding:
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     where = "!$excludesNvidia && c.looksLegacy && c.isUnset && !c.fromPlugin"
-    message = f' + " without NVIDIA_REQUIRE_CUDA or {NVIDIA} and " + {describe()} + {cel(_EFFECT)}'
+    without = cel(f" without NVIDIA_REQUIRE_CUDA or {NVIDIA_VISIBLE_DEVICES} and ")
+    message = f" + {without} + {describe()} + {cel(_EFFECT)}"
     by_variable = f'c.text + " " + v.setting{message}'
     prefix = f" takes variables with a prefix that a key can complete to {CUDA_VERSION},"
     advice = cel(_ADVICE)

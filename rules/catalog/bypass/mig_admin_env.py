@@ -28,29 +28,29 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import describe_setting, has_no_device, prefix_findings
+from rules.gpu.visibility import certainly_gets_no_gpu, describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-POWERS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
+POWER_VERBS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that requests the right to configure or monitor MIG devices."""
     for container in pod.containers:
-        if has_no_device(container):
+        if certainly_gets_no_gpu(container):
             continue
-        for variable in POWERS:
-            if variable in container.env and container.value_of(variable) != "":
+        for variable in POWER_VERBS:
+            if variable in container.env and container.env_value(variable) != "":
                 yield _finding(container, variable)
             elif variable not in container.env and container.has_sys_admin:
                 yield from prefix_findings(container, variable, effect=f": {_effect(variable)}")
 
 
 def _effect(variable: str) -> str:
-    power = POWERS[variable]
+    power = POWER_VERBS[variable]
     return f"with any GPU, its capability SYS_ADMIN lets it {power} everybody's MIG devices"
 
 
@@ -74,7 +74,7 @@ def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     statements = []
     without = "with any GPU, NVIDIA's runtime refuses to start it without the capability SYS_ADMIN"
-    for variable in POWERS:
+    for variable in POWER_VERBS:
         effect = f"(c.sysAdmin ? {cel(_effect(variable))} : {cel(without)})"
         advice = cel("remove the variable: only the components of the GPU operator need it")
         message = concat('c.text + " " + v.setting + ": "', effect)

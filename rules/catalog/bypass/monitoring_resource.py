@@ -33,7 +33,7 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     for container in pod.containers:
         for name in RESOURCES:
-            if field := _field(container, name):
+            if field := _requesting_field(container, name):
                 yield Finding(
                     path=(*container.resources_path, field, name),
                     key=f"monitoring.{name}",
@@ -46,7 +46,7 @@ def check(pod: Pod, context: Context) -> Findings:
                 )
 
 
-def _field(container: Container, name: str) -> str:
+def _requesting_field(container: Container, name: str) -> str:
     """The field in which `container` asks for `name`; empty if it does not."""
     for field, amounts in (("limits", container.limits), ("requests", container.requests)):
         if name in amounts:

@@ -34,8 +34,8 @@ References
 """
 
 from rules.base.json_values import as_text, display, remove
-from rules.base.traits import GPU_KEY
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.base.traits import GPU_METADATA_KEY
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.in_process.statement import Statement, cel, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -62,7 +62,7 @@ def _finding(pod: Pod, key: str, devices: str) -> Finding:
         f"the pod's annotation {display(key)} gives {target}{where} the devices "
         f"{display(devices)}, which the scheduler has not counted"
     )
-    advice = f"remove the annotation and {REQUEST_IN_LIMITS}"
+    advice = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
     return Finding(path=path, key=key, message=message, help=advice, fix=fix)
 
@@ -81,8 +81,8 @@ def in_process() -> tuple[Statement, ...]:
         f'"the pod\'s annotation " + {shown("a")} + " gives " + {target} + " the devices "'
         f' + {shown("$annotations[a]")} + ", which the scheduler has not counted"'
     )
-    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS}")
+    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}")
     return (Statement("annotation", where, message, advice),)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_KEY,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -44,55 +44,58 @@ from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.volumes import HostMount, by_volume, containers_of, host_mounts
+from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # The kubelet's directory; k0s and MicroK8s have their own (k0sproject/k0s pkg/constant,
 # canonical/microk8s microk8s-resources/default-args/kubelet).
-KUBELETS = (
+KUBELET_FOLDERS = (
     *("/var/lib/kubelet", "/var/lib/k0s/kubelet"),
     "/var/snap/microk8s/common/var/lib/kubelet",
 )
 # A read-only mount does not keep a process from connecting to a socket.
-REACHED = {
+EFFECTS_OF_READING = {
     **{
         f"{k}/device-plugins": "it reaches the sockets by which devices are allocated"
-        for k in KUBELETS
+        for k in KUBELET_FOLDERS
     },
-    **{f"{k}/pod-resources": "it learns which pod holds which device" for k in KUBELETS},
-    **{f"{k}/plugins": "it reaches the sockets of drivers that prepare devices" for k in KUBELETS},
+    **{f"{k}/pod-resources": "it learns which pod holds which device" for k in KUBELET_FOLDERS},
+    **{
+        f"{k}/plugins": "it reaches the sockets of drivers that prepare devices"
+        for k in KUBELET_FOLDERS
+    },
 }
-_PROGRAMS = (
+_RUNTIME_PROGRAMS = (
     *("nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-cli"),
     *("nvidia-container-toolkit", "nvidia-ctk", "nvidia-cdi-hook", "runc", "crun"),
     *("containerd", "containerd-shim-runc-v2", "crio", "dockerd", "kubelet"),
 )
-_FOLDERS_OF_PROGRAMS = (
+_PROGRAM_FOLDERS = (
     *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
     "/home/kubernetes/bin",  # Container-Optimized OS
 )
 # To see these does no harm, to change them does. Each effect with its paths.
-_WRITTEN = {
+_PATHS_BY_EFFECT = {
     "it can rewrite what the runtime injects as a device": ("/etc/cdi", "/run/cdi", "/var/run/cdi"),
-    "it can register a driver of its own": [f"{k}/plugins_registry" for k in KUBELETS],
+    "it can register a driver of its own": [f"{k}/plugins_registry" for k in KUBELET_FOLDERS],
     "it can start any pod on the node, which no webhook evaluates": (
         "/etc/kubernetes/manifests",
         # k3s-io/k3s pkg/agent/config/config.go, rancher/rke2 pkg/rke2.
         *(f"/var/lib/rancher/{name}/agent/pod-manifests" for name in ("k3s", "rke2")),
     ),
     "it can change what the kubelet allows": (
-        *(f"{k}/config.yaml" for k in KUBELETS),
+        *(f"{k}/config.yaml" for k in KUBELET_FOLDERS),
         *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet"),
         # The files with the kubelet's arguments (kubernetes/kubernetes cmd/kubeadm/app/constants).
-        *(f"{k}/kubeadm-flags.env" for k in KUBELETS),
+        *(f"{k}/kubeadm-flags.env" for k in KUBELET_FOLDERS),
         *("/etc/default/kubelet", "/etc/sysconfig/kubelet"),
         *("/etc/rancher/k3s", "/etc/rancher/rke2"),
     ),
     # kubernetes/kubernetes pkg/kubelet/cm/dra/manager.go
     "it can change which claims the node takes for prepared": (
-        *(f"{k}/dra_manager_state" for k in KUBELETS),
+        *(f"{k}/dra_manager_state" for k in KUBELET_FOLDERS),
     ),
     # containerd/nri README.md; /etc/containers and its like: containers/common, oci-hooks(5).
     "it can run a program of its own beside every new container": (
@@ -110,7 +113,7 @@ _WRITTEN = {
         *("/opt/kata", "/etc/kata-containers", "/usr/share/defaults/kata-containers"),
         # NVIDIA/gpu-operator assets/state-container-toolkit.
         *("/usr/local/nvidia/toolkit", "/run/nvidia/toolkit", "/var/run/nvidia/toolkit"),
-        *(f"{folder}/{program}" for folder in _FOLDERS_OF_PROGRAMS for program in _PROGRAMS),
+        *(f"{folder}/{program}" for folder in _PROGRAM_FOLDERS for program in _RUNTIME_PROGRAMS),
     ),
     # Where units may stand: systemd.unit(5).
     "it can change how the kubelet and the runtime are started": (
@@ -127,19 +130,19 @@ _WRITTEN = {
         *("/etc/gpu-manager", "/var/run/koordlet", "/run/koordlet", "/etc/runtime/hookserver.d"),
     ),
 }
-WRITTEN = {path: effect for effect, paths in _WRITTEN.items() for path in paths}
-EFFECTS = {**REACHED, **WRITTEN}
+EFFECTS_OF_WRITING = {path: effect for effect, paths in _PATHS_BY_EFFECT.items() for path in paths}
+EFFECTS_BY_PATH = {**EFFECTS_OF_READING, **EFFECTS_OF_WRITING}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container one of these directories."""
-    mounts = [mount for mount in host_mounts(pod) if _revealed(mount)]
+    mounts = [mount for mount in host_mounts(pod) if _revealed_directory(mount)]
     if mounts and is_for_gpus(pod):
-        for group in by_volume(mounts):
-            mount, directory = group[0], _revealed(group[0])
+        for group in group_by_volume(mounts):
+            mount, directory = group[0], _revealed_directory(group[0])
             message = (
                 f"{mount.container} sees {display(mount.path)} of the node through the volume "
-                f"{display(mount.volume)}: {EFFECTS[directory]}"
+                f"{display(mount.volume)}: {EFFECTS_BY_PATH[directory]}"
             )
             yield Finding(
                 path=mount.field,
@@ -150,47 +153,57 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _directories(path: str) -> Iterator[str]:
+def _directories_up(path: str) -> Iterator[str]:
     """`path` and the directories above it, without `/`."""
     while path not in ("", "/"):
         yield path
         path = path.rpartition("/")[0]
 
 
-# Directories of which a part is in EFFECTS, with the first such part. Homes are mounted for what
-# their owners keep there.
-_ABOVE = {above: path for path in reversed(EFFECTS) for above in _directories(path)}
-del _ABOVE["/home"]
-_ABOVE_REACHED = {above: path for path in reversed(REACHED) for above in _directories(path)}
-_PCI = "/sys/devices/pci"
+# Directories of which a part is in EFFECTS_BY_PATH, with the first such part. Homes are mounted for
+# what their owners keep there.
+_FIRST_PATH_BELOW = {
+    above: path for path in reversed(EFFECTS_BY_PATH) for above in _directories_up(path)
+}
+del _FIRST_PATH_BELOW["/home"]
+_FIRST_READABLE_PATH_BELOW = {
+    above: path for path in reversed(EFFECTS_OF_READING) for above in _directories_up(path)
+}
+_PCI_PREFIX = "/sys/devices/pci"
 # The directories of PCI devices, and links into them, which the kubelet follows.
-_PCI_DEVICES = (
-    *(_PCI, "/sys/class/drm/card", "/sys/class/drm/renderD", "/sys/class/accel/accel"),
+_PCI_DEVICE_PREFIXES = (
+    *(_PCI_PREFIX, "/sys/class/drm/card", "/sys/class/drm/renderD", "/sys/class/accel/accel"),
     *("/sys/dev/char/226:", "/sys/dev/char/261:", "/sys/kernel/iommu_groups/"),
 )
 
 
-def _revealed(mount: HostMount) -> str:
+def _revealed_directory(mount: HostMount) -> str:
     """The first directory that `mount` shows in whole or in part; empty if none, or for `/`."""
-    known, above = (REACHED, _ABOVE_REACHED) if mount.read_only else (EFFECTS, _ABOVE)
+    known, above = (
+        (EFFECTS_OF_READING, _FIRST_READABLE_PATH_BELOW)
+        if mount.is_read_only
+        else (EFFECTS_BY_PATH, _FIRST_PATH_BELOW)
+    )
     if mount.path in above:
         return above[mount.path]
-    if not mount.read_only and mount.path.startswith(_PCI_DEVICES):
-        return f"{_PCI}*"
-    return next((path for path in _directories(mount.path) if path in known), "")
+    if not mount.is_read_only and mount.path.startswith(_PCI_DEVICE_PREFIXES):
+        return f"{_PCI_PREFIX}*"
+    return next((path for path in _directories_up(mount.path) if path in known), "")
 
 
 def _advice(directory: str) -> str:
     advice = "remove the volume and its mounts"
-    return f"{advice}, or mount it with readOnly: true" if directory in WRITTEN else advice
+    return (
+        f"{advice}, or mount it with readOnly: true" if directory in EFFECTS_OF_WRITING else advice
+    )
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     # Every directory ends with a slash here, and none is longer.
-    longest = max(map(len, EFFECTS)) + 1
+    longest = max(map(len, EFFECTS_BY_PATH)) + 1
     head = f'(m.path + "/").substring(0, m.path.size() < {longest} ? m.path.size() + 1 : {longest})'
-    is_pci = any_of(f"m.path.startsWith({cel(path)})" for path in _PCI_DEVICES)
+    is_pci = any_of(f"m.path.startsWith({cel(path)})" for path in _PCI_DEVICE_PREFIXES)
     # Of the directories that contain the path, the deepest counts.
     reached, every = (
         f"[{head}].map(head, variables.{name}.filter(d, head.startsWith(d)))[0]"
@@ -200,7 +213,7 @@ def in_process() -> tuple[Statement, ...]:
         "(m.readOnly ? (m.path in variables.aboveReached"
         f" ? [variables.aboveReached[m.path]] : {reached})"
         " : m.path in variables.aboveKnown ? [variables.aboveKnown[m.path]]"
-        f" : {is_pci} ? [{cel(f'{_PCI}*/')}] : {every})"
+        f" : {is_pci} ? [{cel(f'{_PCI_PREFIX}*/')}] : {every})"
     )
     message = (
         'c.text + " sees " + m.shown + " of the node through the volume "'
@@ -212,11 +225,11 @@ def in_process() -> tuple[Statement, ...]:
         f" : {cel(f'{advice}, or mount it with readOnly: true')})"
     )
     facts = {
-        "aboveReached": {above: f"{path}/" for above, path in _ABOVE_REACHED.items()},
-        "aboveKnown": {above: f"{path}/" for above, path in _ABOVE.items()},
-        "reachedDirectories": [f"{d}/" for d in sorted(REACHED, key=len, reverse=True)],
-        "knownDirectories": [f"{d}/" for d in sorted(EFFECTS, key=len, reverse=True)],
-        "effects": {f"{path}/": effect for path, effect in EFFECTS.items()},
+        "aboveReached": {above: f"{path}/" for above, path in _FIRST_READABLE_PATH_BELOW.items()},
+        "aboveKnown": {above: f"{path}/" for above, path in _FIRST_PATH_BELOW.items()},
+        "reachedDirectories": [f"{d}/" for d in sorted(EFFECTS_OF_READING, key=len, reverse=True)],
+        "knownDirectories": [f"{d}/" for d in sorted(EFFECTS_BY_PATH, key=len, reverse=True)],
+        "effects": {f"{path}/": effect for path, effect in EFFECTS_BY_PATH.items()},
     }
     where = f"$isForGpus && {found}.size() > 0"
     return (Statement("volume", where, message, help_text, facts=facts, leaves_out=SUB_PATHS),)

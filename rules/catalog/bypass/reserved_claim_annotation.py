@@ -35,27 +35,27 @@ References
 """
 
 from rules.base.json_values import display, remove
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, Fix, define_rule
 
-KEY = "resource.kubernetes.io/extended-resource-claim"
-OWN_USERS = "system:"
+RESERVED_KEY = "resource.kubernetes.io/extended-resource-claim"
+SYSTEM_USER_PREFIX = "system:"
 
 
 def check(claim: DeviceClaim, context: Context) -> Findings:
     """Yield the annotation, if its writer is no scheduler."""
-    if claim.annotations.get(KEY) != "true":
+    if claim.annotations.get(RESERVED_KEY) != "true":
         return
     action = _action_for_writer(claim, context)
     if action is Action.OFF:
         return
-    path = (*claim.metadata_path, "annotations", KEY)
+    path = (*claim.metadata_path, "annotations", RESERVED_KEY)
     yield Finding(
         path=path,
-        key=f"annotations.{KEY}",
+        key=f"annotations.{RESERVED_KEY}",
         message=(
-            f"the annotation {display(KEY)} is the scheduler's: a quota on an extended resource "
-            "then does not count the devices of the claim beside the requests of its pod"
+            f"the annotation {display(RESERVED_KEY)} is the scheduler's: a quota on an extended "
+            "resource then does not count the devices of the claim beside the requests of its pod"
         ),
         help="remove it: the scheduler writes its own",
         fix=Fix("remove the annotation", (remove(path),)),
@@ -69,9 +69,9 @@ def _action_for_writer(claim: DeviceClaim, context: Context) -> Action:
     if context.operation is None:
         return Action.OFF if claim.metadata.get("uid") else Action.DENY
     user = context.user or ""
-    if user.startswith(f"{OWN_USERS}serviceaccount:{claim.object.namespace}:"):
+    if user.startswith(f"{SYSTEM_USER_PREFIX}serviceaccount:{claim.object.namespace}:"):
         return Action.WARN
-    return Action.OFF if user.startswith(OWN_USERS) else Action.DENY
+    return Action.OFF if user.startswith(SYSTEM_USER_PREFIX) else Action.DENY
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(CLAIM_OBJECT,))

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 
 from rules.base.json_values import Path, display
 from rules.base.traits import HOST_PATH
-from rules.gpu.commands import MAX_CHARACTERS, Command, bounded_commands
+from rules.gpu.commands import MAX_COMMAND_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
-from rules.gpu.visibility_edits import remove_and_request
+from rules.gpu.visibility_edits import remove_and_request_advice
 from rules.gpu.volumes import host_mounts
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -36,13 +36,17 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first such option of each container, and each container that was not read."""
     for container, command in bounded_commands(pod.containers if host_mounts(pod) else ()):
-        found = _unread(container) if command is None else _first_option(container, command)
+        found = (
+            _finding_of_unread_commands(container)
+            if command is None
+            else _finding_of_first_option(container, command)
+        )
         if found:
             yield found
 
 
-def _first_option(container: Container, command: Command) -> Finding | None:
-    for path, option in _options(command):
+def _finding_of_first_option(container: Container, command: Command) -> Finding | None:
+    for path, option in _run_options(command):
         if gives_gpu(option, container.profile.visible_variable(option.name)):
             what = f"{option.name}={display(option.value)}" if option.value else option.name
             return Finding(
@@ -53,18 +57,18 @@ def _first_option(container: Container, command: Command) -> Finding | None:
                     "GPUs that the scheduler has not counted"
                 ),
                 container=container,
-                help=remove_and_request(container, "remove the command"),
+                help=remove_and_request_advice(container, "remove the command"),
             )
     return None
 
 
-def _unread(container: Container) -> Finding:
+def _finding_of_unread_commands(container: Container) -> Finding:
     return Finding(
         path=(*container.path, "args" if container.raw.get("args") else "command"),
         key="run",
         message=(
             f"{container} has commands that were not read, because those of the pod have more than "
-            f"{MAX_CHARACTERS:,} characters: they may start containers with GPUs that the "
+            f"{MAX_COMMAND_CHARACTERS:,} characters: they may start containers with GPUs that the "
             "scheduler has not counted"
         ),
         container=container,
@@ -72,9 +76,9 @@ def _unread(container: Container) -> Finding:
     )
 
 
-def _options(command: Command) -> Iterator[tuple[Path, RunOption]]:
+def _run_options(command: Command) -> Iterator[tuple[Path, RunOption]]:
     for option in run_options(command.texts):
-        yield command.path(option.word), option
+        yield command.path(option.word_index), option
     for path, text in command:
         for found in find_run_options(text):
             yield path, found.option

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -34,26 +34,26 @@ SOCKETS = (
 )
 
 
-def _and_directories(socket: str) -> Iterator[str]:
+def _with_directories_above(socket: str) -> Iterator[str]:
     yield socket
     while socket := socket.rpartition("/")[0]:
         yield socket
 
 
 # `/var/run` is a symbolic link to `/run`, so a mount of `/var` alone does not show the sockets.
-REVEALING = {
+PATHS_SHOWING_SOCKETS = {
     path
     for run in ("/run", "/var/run")
     for socket in SOCKETS
-    for path in _and_directories(f"{run}/{socket}")
+    for path in _with_directories_above(f"{run}/{socket}")
 } - {"/var"}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container the socket of a runtime."""
-    mounts = [mount for mount in host_mounts(pod) if mount.path in REVEALING]
+    mounts = [mount for mount in host_mounts(pod) if mount.path in PATHS_SHOWING_SOCKETS]
     if mounts and is_for_gpus(pod):
-        for group in by_volume(mounts):
+        for group in group_by_volume(mounts):
             mount = group[0]
             yield Finding(
                 path=mount.field,
@@ -75,7 +75,7 @@ def in_process() -> tuple[Statement, ...]:
         f'c.text + " sees " + m.shown + " of the node through the volume "'
         f" + m.shownVolume + {cel(end)}"
     )
-    where = f"$isForGpus && m.path in {cel(sorted(REVEALING))}"
+    where = f"$isForGpus && m.path in {cel(sorted(PATHS_SHOWING_SOCKETS))}"
     advice = cel("remove the volume and its mounts")
     return (Statement("volume", where, message, advice, leaves_out=SUB_PATHS),)
 

@@ -21,7 +21,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import RUNTIME_CLASS
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
 from rules.in_process.statement import Statement, cel, shown
 from rules.inventory.inventory import RuntimeClass
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -43,7 +43,7 @@ def check(pod: Pod, context: Context) -> Findings:
             f"the pod names the runtime class {named} and none of its "
             "containers asks for a GPU: they may get GPUs that the scheduler has not counted"
         )
-        advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS}"
+        advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS_ADVICE}"
         yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
 
 
@@ -54,7 +54,7 @@ def in_process() -> tuple[Statement, ...]:
         ' + " and none of its containers asks for a GPU: they may get GPUs that the scheduler has'
         ' not counted"'
     )
-    advice = cel(f"remove runtimeClassName, or {REQUEST_IN_LIMITS}")
+    advice = cel(f"remove runtimeClassName, or {REQUEST_IN_LIMITS_ADVICE}")
     missing = "it knows no handlers of RuntimeClasses, which are other objects"
     where = "$usesGpuRuntime && !$requestsGpu"
     return (Statement("pod", where, message, advice, leaves_out=missing),)

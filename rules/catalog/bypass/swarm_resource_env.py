@@ -29,8 +29,8 @@ References
 
 from collections.abc import Iterator
 
+from rules.base.text_matching import matches
 from rules.base.traits import GPU_VARIABLE
-from rules.base.words import matches
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     Visibility,
@@ -41,13 +41,13 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import (
-    REQUEST_IN_LIMITS,
+    REQUEST_IN_LIMITS_ADVICE,
     hide_fix,
-    remove_and_request,
+    remove_and_request_advice,
     remove_edits,
 )
 from rules.in_process.statement import Statement, cel
-from rules.in_process.vocabulary import remove_and_request as advise
+from rules.in_process.vocabulary import remove_and_request_advice as advise
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
@@ -56,7 +56,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not pod.profile.alternative_variables:
         return
     for container in pod.containers:
-        for variable in dict.fromkeys(_alternatives(container)):
+        for variable in dict.fromkeys(_alternative_variables(container)):
             setting = visibility(container, variable)
             if setting in (
                 Visibility.GRANTED,
@@ -65,7 +65,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 yield _finding(container, variable)
 
 
-def _alternatives(container: Container) -> Iterator[str]:
+def _alternative_variables(container: Container) -> Iterator[str]:
     for pattern in container.profile.alternative_variables:
         if pattern in container.env:
             yield pattern
@@ -83,13 +83,13 @@ def _finding(container: Container, variable: str) -> Finding:
             "has not counted"
         ),
         container=container,
-        help=remove_and_request(container, "remove it"),
+        help=remove_and_request_advice(container, "remove it"),
         fix=_fix(container, variable),
-        action=Action.DENY if _is_certain(container, variable) else Action.WARN,
+        action=Action.DENY if _is_certainly_for_gpus(container, variable) else Action.WARN,
     )
 
 
-def _is_certain(container: Container, variable: str) -> bool:
+def _is_certainly_for_gpus(container: Container, variable: str) -> bool:
     """Whether the variable is known by name or to a chosen profile, or asks for all cards.
 
     Names of other things may fit a pattern as well, such as DOCKER_RESOURCE_TIMEOUT.
@@ -97,7 +97,7 @@ def _is_certain(container: Container, variable: str) -> bool:
     profile = container.profile
     if variable in profile.alternative_variables:
         return True
-    words = (container.value_of(variable) or "").lower().split(",")
+    words = (container.env_value(variable) or "").lower().split(",")
     is_all = any(word.strip() == "all" for word in words)
     return is_all or any(matches(p, variable) for p in profile.chosen_alternatives)
 
@@ -125,7 +125,7 @@ def in_process() -> tuple[Statement, ...]:
         "that the scheduler has not counted"
     )
     message = f'c.text + " " + v.setting + {cel(end)}'
-    advice = advise(cel("remove it"), cel(REQUEST_IN_LIMITS))
+    advice = advise(cel("remove it"), cel(REQUEST_IN_LIMITS_ADVICE))
     return (Statement("variable", where, message, advice, f'({is_certain} ? "deny" : "warn")'),)
 
 

@@ -35,7 +35,7 @@ from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS
 from rules.gpu.devices import describe_request, requests_gpu, uses_device_plugin
 from rules.gpu.visibility import (
-    ALTERNATIVE,
+    ALTERNATIVE_VARIABLE,
     Visibility,
     display_variable,
     is_for_requested_gpu,
@@ -46,8 +46,8 @@ from rules.gpu.visibility_edits import hide_edits, hide_fix
 from rules.inventory.inventory import ConfigMap
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-REFERENCE = "configMapRef"
-HARMLESS = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+REFERENCE_FIELD = "configMapRef"
+HARMLESS_VISIBILITIES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -55,24 +55,24 @@ def check(pod: Pod, context: Context) -> Findings:
     for container in pod.containers:
         found: dict[str, Finding] = {}  # of entries that set the same variable the last one counts
         for index, source in as_objects(container.raw.get("envFrom")):
-            name = as_text(as_object(source.get(REFERENCE)).get("name"))
+            name = as_text(as_object(source.get(REFERENCE_FIELD)).get("name"))
             if source.get("prefix") or is_platform_config_map(pod, container, name):
                 continue
             config_map = context.inventory.find(ConfigMap, name, pod.object.namespace)
             for variable, value in config_map.variables.items() if config_map else ():
                 found.pop(variable, None)
-                if _matters(container, variable, value):
+                if _may_give_gpus(container, variable, value):
                     place = (*container.path, "envFrom", index)
                     found[variable] = _finding(container, place, name, variable, value)
         yield from found.values()
 
 
-def _matters(container: Container, variable: str, value: str) -> bool:
+def _may_give_gpus(container: Container, variable: str, value: str) -> bool:
     if variable in container.env:
         return False
-    known = container.profile.visible_variable(variable) or ALTERNATIVE
+    known = container.profile.visible_variable(variable) or ALTERNATIVE_VARIABLE
     replaces_choice = uses_device_plugin(container) and is_for_requested_gpu(known, container)
-    return replaces_choice or parse_visibility(value, known) not in HARMLESS
+    return replaces_choice or parse_visibility(value, known) not in HARMLESS_VISIBILITIES
 
 
 def _finding(
@@ -85,7 +85,7 @@ def _finding(
     )
     has_fix = not uses_device_plugin(container) and hide_edits(container, variable)
     return Finding(
-        path=(*place, REFERENCE, "name"),
+        path=(*place, REFERENCE_FIELD, "name"),
         key=f"envFrom.{variable}",
         message=(
             f"{subject} takes all variables of the ConfigMap {display(name)}, which sets "

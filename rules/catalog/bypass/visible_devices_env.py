@@ -43,31 +43,31 @@ from rules.base.json_values import display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
-    NVIDIA,
+    NVIDIA_VISIBLE_DEVICES,
     Visibility,
     action_beside_request,
     display_variable,
-    foreign_request,
-    foreign_variable,
+    message_about_foreign_variable,
+    request_of_other_maker,
     visibility,
     visible_variables,
 )
 from rules.gpu.visibility_edits import (
-    hidden_value,
-    remove_and_request,
-    requested_advice,
+    advice_beside_request,
+    hiding_value,
+    remove_and_request_advice,
     visibility_fix,
 )
 from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import (
+    advice_beside_request as advise_beside_request,
+)
 from rules.in_process.vocabulary import (
     foreign_message,
     is_beside_request,
 )
 from rules.in_process.vocabulary import (
-    remove_and_request as advise,
-)
-from rules.in_process.vocabulary import (
-    requested_advice as advise_beside_request,
+    remove_and_request_advice as advise,
 )
 from rules.profile.profile import VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
@@ -82,11 +82,11 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Finding:
-    name, value = display_variable(variable), container.value_of(variable) or ""
+    name, value = display_variable(variable), container.env_value(variable) or ""
     setting = f"{name}={display(value)}"
     action = Action.DENY
-    if resource := foreign_request(known, container):
-        message = foreign_variable(container, f"sets {setting}", known, resource)
+    if resource := request_of_other_maker(known, container):
+        message = message_about_foreign_variable(container, f"sets {setting}", known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
         action = action_beside_request(pod, known, resource, container)
     elif requests_gpu(container):
@@ -94,15 +94,15 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
             f"{container} {describe_request(container)} and also sets {setting}, "
             "which gives it other devices than it is allocated"
         )
-        advice = requested_advice(container, variable)
+        advice = advice_beside_request(container, variable)
     else:
         message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
-        request = f"ask for a GPU in resources.limits{_example(variable)}"
-        hidden = hidden_value(container, variable)
+        request = f"ask for a GPU in resources.limits{_example_request(variable)}"
+        hidden = hiding_value(container, variable)
         otherwise = f", or set the variable to {hidden}" if hidden else ""
-        advice = remove_and_request(container, "remove the variable", request, otherwise)
+        advice = remove_and_request_advice(container, "remove the variable", request, otherwise)
     return Finding(
-        path=container.value_path(variable),
+        path=container.env_value_path(variable),
         key=name,
         message=message,
         container=container,
@@ -112,13 +112,17 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     )
 
 
-def _example(variable: str) -> str:
-    return " (such as nvidia.com/gpu: 1)" if variable == NVIDIA else ""
+def _example_request(variable: str) -> str:
+    return " (such as nvidia.com/gpu: 1)" if variable == NVIDIA_VISIBLE_DEVICES else ""
 
 
 def _effect(variable: str, value: str) -> str:
     word = value.strip().lower()
-    if variable == NVIDIA and word in ("all", "none", "void") and word != value.strip():
+    if (
+        variable == NVIDIA_VISIBLE_DEVICES
+        and word in ("all", "none", "void")
+        and word != value.strip()
+    ):
         # Without this runtime the container starts, and the variable has no effect.
         why = f"because only {display(word)} in lower case has a special meaning"
         return f"NVIDIA's runtime cannot start it, {why}"
@@ -130,7 +134,8 @@ def in_process() -> tuple[Statement, ...]:
     setting = 'string(v.shown) + "=" + string(v.shownValue)'
     word = "v.value.trim().lowerAscii()"
     odd = (
-        f'v.name == {cel(NVIDIA)} && {word} in ["all", "none", "void"] && {word} != v.value.trim()'
+        f'v.name == {cel(NVIDIA_VISIBLE_DEVICES)} && {word} in ["all", "none", "void"]'
+        f" && {word} != v.value.trim()"
     )
     stops = cel("NVIDIA's runtime cannot start it, because only ")
     effect = (
@@ -144,7 +149,7 @@ def in_process() -> tuple[Statement, ...]:
         ' + ", which gives it other devices than it is allocated"'
         f' : c.text + " sets " + {setting} + " without asking for a GPU: " + {effect})'
     )
-    example = f'(v.name == {cel(NVIDIA)} ? " (such as nvidia.com/gpu: 1)" : "")'
+    example = f'(v.name == {cel(NVIDIA_VISIBLE_DEVICES)} ? " (such as nvidia.com/gpu: 1)" : "")'
     request = concat(cel("ask for a GPU in resources.limits"), example)
     hidden = '(v.facts.hidden.size() > 0 ? ", or set the variable to " + v.facts.hidden[0] : "")'
     advice = (

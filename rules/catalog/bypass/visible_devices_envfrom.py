@@ -40,8 +40,8 @@ from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import (
     describe_request,
+    name_of_unknown_device,
     requests_gpu,
-    unknown_device,
     uses_device_plugin,
 )
 from rules.gpu.visibility import matching_prefixes
@@ -53,7 +53,7 @@ from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable that a key behind a prefix can set and that `env` does not override."""
-    variables = _variables(pod.profile)
+    variables = _visible_variables(pod.profile)
     for container in pod.containers:
         if not container.raw.get("envFrom"):
             continue
@@ -68,7 +68,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 yield _finding(pod, container, variable, *sources[-1])
 
 
-def _variables(profile: Profile) -> list[str]:
+def _visible_variables(profile: Profile) -> list[str]:
     """The variables of all makers, then the alternatives, those without `*` first."""
     alternatives = sorted(profile.alternative_variables, key=lambda name: "*" in name)
     return list(dict.fromkeys((*profile.visible_devices, *alternatives)))
@@ -104,13 +104,13 @@ def _finding(
         fix = hide_fix(
             container,
             variable,
-            safe=is_alternative and pod.is_final and not unknown_device(container),
+            safe=is_alternative and pod.is_final and not name_of_unknown_device(container),
         )
     return Finding(
         path=(*container.path, "envFrom", index, "prefix"),
         key=f"envFrom.{variable}",
         message=(
-            f"{subject} takes variables from {_name(source)} with the prefix "
+            f"{subject} takes variables from {_source_name(source)} with the prefix "
             f"{display(source['prefix'])}, which a key can complete to {variable}"
         ),
         container=container,
@@ -120,7 +120,7 @@ def _finding(
     )
 
 
-def _name(source: Mapping[str, Any]) -> str:
+def _source_name(source: Mapping[str, Any]) -> str:
     for kind in ("configMapRef", "secretRef"):
         if kind in source:
             what = "ConfigMap" if kind == "configMapRef" else "Secret"

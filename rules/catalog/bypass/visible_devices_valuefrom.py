@@ -36,20 +36,23 @@ from rules.gpu.visibility import (
     Visibility,
     action_beside_request,
     display_variable,
-    foreign_request,
-    foreign_variable,
     is_platform_reference,
+    message_about_foreign_variable,
     reference_kind,
+    request_of_other_maker,
     visibility,
     visible_variables,
 )
 from rules.gpu.visibility_edits import (
-    hidden_value,
-    remove_and_request,
-    requested_advice,
+    advice_beside_request,
+    hiding_value,
+    remove_and_request_advice,
     visibility_fix,
 )
 from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.vocabulary import (
+    advice_beside_request as advise_beside_request,
+)
 from rules.in_process.vocabulary import (
     foreign_message,
     is_beside_request,
@@ -58,10 +61,7 @@ from rules.in_process.vocabulary import (
     is_platform_reference as is_of_platform,
 )
 from rules.in_process.vocabulary import (
-    remove_and_request as advise,
-)
-from rules.in_process.vocabulary import (
-    requested_advice as advise_beside_request,
+    remove_and_request_advice as advise,
 )
 from rules.profile.profile import VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
@@ -80,8 +80,8 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     name = display_variable(variable)
     setting = f"takes {name} from a {reference_kind(container, variable)}"
     action = Action.DENY
-    if resource := foreign_request(known, container):
-        message = foreign_variable(container, setting, known, resource)
+    if resource := request_of_other_maker(known, container):
+        message = message_about_foreign_variable(container, setting, known, resource)
         advice = f"remove the variable, or ask for {known.maker} cards"
         action = action_beside_request(pod, known, resource, container)
     elif requests_gpu(container):
@@ -89,16 +89,16 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
             f"{container} {describe_request(container)} and also {setting}, "
             "which replaces the devices that it is allocated"
         )
-        advice = requested_advice(container, variable)
+        advice = advice_beside_request(container, variable)
     else:
         message = (
             f"{container} {setting} without asking for a GPU: "
             "it may get devices that the scheduler has not counted"
         )
         request = "ask for a GPU in resources.limits"
-        hidden = hidden_value(container, variable)
+        hidden = hiding_value(container, variable)
         otherwise = f", or set it to the value {hidden} in the pod itself" if hidden else ""
-        advice = remove_and_request(container, "remove the variable", request, otherwise)
+        advice = remove_and_request_advice(container, "remove the variable", request, otherwise)
     return Finding(
         path=(*container.env_path(variable), "valueFrom"),
         key=name,

@@ -18,7 +18,7 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import CLAIM, GPU_RESOURCE, KNOWN_CLAIMS
+from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, KNOWN_CLAIMS
 from rules.gpu.claims import declared_claims, device_classes
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, devices
 from rules.inventory.inventory import DeviceClass, Inventory
@@ -31,7 +31,7 @@ def check(pod: Pod, context: Context) -> Findings:
     if pod.layout is not POD_SPEC:
         return
     resources = {
-        as_text(entry.get("name")): _resources(
+        as_text(entry.get("name")): _resources_of_classes(
             device_classes(entry, context.inventory, pod.object.namespace), context.inventory
         )
         for _, entry in declared_claims(pod)
@@ -53,7 +53,7 @@ def check(pod: Pod, context: Context) -> Findings:
             )
 
 
-def _resources(classes: frozenset[str], inventory: Inventory) -> frozenset[str]:
+def _resources_of_classes(classes: frozenset[str], inventory: Inventory) -> frozenset[str]:
     """The resources that stand for device classes."""
     known = (inventory.find(DeviceClass, name) for name in classes)
     named = {record.extended_resource for record in known if record}
@@ -64,6 +64,6 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(CLAIM, GPU_RESOURCE, KNOWN_CLAIMS),
+    needs=(CLAIM_IN_CONTAINER, GPU_RESOURCE, KNOWN_CLAIMS),
     needs_resources=True,
 )

@@ -24,12 +24,12 @@ from itertools import islice
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.traits import DEVICE_CLAIM
-from rules.profile.platforms.cards import LARGEST
+from rules.base.traits import CLAIM_OBJECT
+from rules.profile.platforms.cards import LARGEST_MEMORY_GB
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
-_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
-_NAMES = ("memory", "gpu.nvidia.com/memory")
+_NVIDIA_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
+_MEMORY_CAPACITY_NAMES = ("memory", "gpu.nvidia.com/memory")
 _GIB = 2**30
 # Selectors of one object that are read: 32 requests may have 32 each.
 _MOST = 50
@@ -38,12 +38,12 @@ _MOST = 50
 def check(claim: DeviceClaim, _context: Context) -> Findings:
     """Yield each request, and each selector, for more memory than the largest card has."""
     for request in claim.requests():
-        if as_text(request.fields.get("deviceClassName")) not in _CLASSES:
+        if as_text(request.fields.get("deviceClassName")) not in _NVIDIA_CLASSES:
             continue
         amounts = as_object(as_object(request.fields.get("capacity")).get("requests"))
-        for name in _NAMES:
+        for name in _MEMORY_CAPACITY_NAMES:
             amount = parse(amounts[name]) if name in amounts else None
-            if isinstance(amount, Quantity) and amount.value > LARGEST * _GIB:
+            if isinstance(amount, Quantity) and amount.value > LARGEST_MEMORY_GB * _GIB:
                 yield _finding(
                     (*request.path, "capacity", "requests", name),
                     f"capacity.{name}.{request.name}",
@@ -58,7 +58,7 @@ def _check_selectors(claim: DeviceClaim) -> Findings:
 
     for selector in islice(claim.selectors(), _MOST):
         text, amount = least_memory(selector.expression)
-        if amount > LARGEST * _GIB:
+        if amount > LARGEST_MEMORY_GB * _GIB:
             request = display(selector.name.rpartition(".")[0])
             key = f"selectors.{selector.name}"
             yield _finding(selector.path, key, f"a selector of the request {request}", text)
@@ -71,9 +71,9 @@ def _finding(path: Path, key: str, what: str, amount: str) -> Finding:
         path=path,
         key=key,
         message=f"{what} asks for {display(amount)} of memory of one device: the largest known "
-        f"card has {LARGEST} GB, so {effect}",
+        f"card has {LARGEST_MEMORY_GB} GB, so {effect}",
         help="ask for less, or for several devices by count",
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,))

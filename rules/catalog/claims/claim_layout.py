@@ -29,13 +29,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, Path, as_object, as_objects, display, put, remove
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, Fix, define_rule
 
-EXACTLY = "exactly"
-_FLAT = "v1beta1"
-_NESTED = ("v1beta2", "v1")
-_FIELDS = (
+EXACTLY_FIELD = "exactly"
+_FLAT_VERSION = "v1beta1"
+_NESTED_VERSIONS = ("v1beta2", "v1")
+_REQUEST_FIELDS = (
     *("deviceClassName", "selectors", "allocationMode", "count", "adminAccess"),
     *("tolerations", "capacity"),
 )
@@ -46,48 +46,52 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
     listed = as_object(claim.spec.get("devices")).get("requests")
     for index, request in as_objects(listed):
         path: Path = (*claim.path, "devices", "requests", index)
-        key = f"requests.{_name(request, index)}"
-        if claim.version in _NESTED:
+        key = f"requests.{_name_or_number(request, index)}"
+        if claim.version in _NESTED_VERSIONS:
             yield from _flat_fields(claim.version, path, key, request)
-        elif claim.version == _FLAT and EXACTLY in request:
-            moved = as_object(request[EXACTLY])
+        elif claim.version == _FLAT_VERSION and EXACTLY_FIELD in request:
+            moved = as_object(request[EXACTLY_FIELD])
             yield _finding(
                 path,
                 key,
-                f"{_called(request)} has the block {EXACTLY}, which {_FLAT} does not have",
+                f"{_request_words(request)} has the block {EXACTLY_FIELD}, "
+                f"which {_FLAT_VERSION} does not have",
                 "move its fields into the request, or write apiVersion: resource.k8s.io/v1",
-                _unpacked(path, request, moved),
+                _fix_by_moving_up(path, request, moved),
             )
         for number, alternative in as_objects(request.get("firstAvailable")):
-            if EXACTLY in alternative:
+            if EXACTLY_FIELD in alternative:
                 place = (*path, "firstAvailable", number)
-                name = _name(alternative, number)
+                name = _name_or_number(alternative, number)
                 yield _finding(
                     place,
                     f"{key}/{name}",
-                    f"the alternative {display(name)} has the block {EXACTLY}, which alternatives "
-                    "do not have",
+                    f"the alternative {display(name)} has the block {EXACTLY_FIELD}, "
+                    "which alternatives do not have",
                     "move its fields into the alternative",
-                    _unpacked(place, alternative, as_object(alternative[EXACTLY])),
+                    _fix_by_moving_up(place, alternative, as_object(alternative[EXACTLY_FIELD])),
                 )
 
 
 def _flat_fields(version: str, path: Path, key: str, request: Mapping[str, Any]) -> Findings:
-    flat = [field for field in _FIELDS if field in request]
+    flat = [field for field in _REQUEST_FIELDS if field in request]
     if not flat:
         return
-    inside = as_object(request.get(EXACTLY))
+    inside = as_object(request.get(EXACTLY_FIELD))
     yield _finding(
         path,
         key,
-        f"{_called(request)} has {', '.join(flat)} where {version} has the block {EXACTLY}",
-        f"move them into {EXACTLY}",
+        f"{_request_words(request)} has {', '.join(flat)} "
+        f"where {version} has the block {EXACTLY_FIELD}",
+        f"move them into {EXACTLY_FIELD}",
         None
         if "firstAvailable" in request or not inside.keys().isdisjoint(flat)
         else Fix(
-            f"move them into {EXACTLY}",
+            f"move them into {EXACTLY_FIELD}",
             (
-                put((*path, EXACTLY), {**inside, **{field: request[field] for field in flat}}),
+                put(
+                    (*path, EXACTLY_FIELD), {**inside, **{field: request[field] for field in flat}}
+                ),
                 *(remove((*path, field)) for field in flat),
             ),
             safe=True,
@@ -95,20 +99,26 @@ def _flat_fields(version: str, path: Path, key: str, request: Mapping[str, Any])
     )
 
 
-def _unpacked(path: Path, holder: Mapping[str, Any], moved: Mapping[str, Any]) -> Fix | None:
+def _fix_by_moving_up(
+    path: Path, holder: Mapping[str, Any], moved: Mapping[str, Any]
+) -> Fix | None:
     """The fix that moves the fields in `exactly` up; None if one of them is there already."""
     if not moved or not holder.keys().isdisjoint(moved):
         return None
     edits: list[Edit] = [put((*path, field), value) for field, value in moved.items()]
-    return Fix(f"move its fields out of {EXACTLY}", (*edits, remove((*path, EXACTLY))), safe=True)
+    return Fix(
+        f"move its fields out of {EXACTLY_FIELD}",
+        (*edits, remove((*path, EXACTLY_FIELD))),
+        safe=True,
+    )
 
 
-def _name(request: Mapping[str, Any], index: int) -> str:
+def _name_or_number(request: Mapping[str, Any], index: int) -> str:
     name = request.get("name")
     return name[:63] if isinstance(name, str) and name else f"#{index}"
 
 
-def _called(request: Mapping[str, Any]) -> str:
+def _request_words(request: Mapping[str, Any]) -> str:
     name = request.get("name")
     return f"the request {display(name)}" if isinstance(name, str) and name else "a request"
 
@@ -124,4 +134,4 @@ def _finding(path: Path, key: str, message: str, advice: str, fix: Fix | None) -
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(CLAIM_OBJECT,))

@@ -27,12 +27,12 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.gpu.claims import is_gpu_class, is_partition_class
 from rules.objects.kubernetes_objects import DeviceRequest
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
-MODE, ALL, COUNT = "allocationMode", "All", "count"
+MODE_FIELD, ALL_MODE, COUNT_FIELD = "allocationMode", "All", "count"
 
 
 def check(claim: DeviceClaim, context: Context) -> Findings:
@@ -41,8 +41,8 @@ def check(claim: DeviceClaim, context: Context) -> Findings:
         return
     most = context.options["max_devices"]
     for request in claim.requests():
-        count = request.fields.get(COUNT)
-        wants_all = request.fields.get(MODE) == ALL
+        count = request.fields.get(COUNT_FIELD)
+        wants_all = request.fields.get(MODE_FIELD) == ALL_MODE
         wants_many = type(count) is int and count > most
         if not (wants_all or wants_many) or request.fields.get("adminAccess") is True:
             continue
@@ -52,14 +52,14 @@ def check(claim: DeviceClaim, context: Context) -> Findings:
         if wants_all:
             yield _finding(
                 request,
-                MODE,
+                MODE_FIELD,
                 f"asks for every device of the class {display(name)} that matches on a node",
-                f"write {COUNT} with the number of devices that the pod uses",
+                f"write {COUNT_FIELD} with the number of devices that the pod uses",
             )
         elif not is_partition_class(name, claim.profile, context.inventory):
             yield _finding(
                 request,
-                COUNT,
+                COUNT_FIELD,
                 f"asks for {display(count)} devices: a node is expected to have at most {most}",
                 f"write at most {most}, or raise max_devices",
             )
@@ -75,5 +75,5 @@ def _finding(request: DeviceRequest, field: str, fault: str, advice: str) -> Fin
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,), options={"max_devices": 16}
+    check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,), options={"max_devices": 16}
 )

@@ -18,7 +18,7 @@ References
 """
 
 from rules.base.json_values import as_objects, as_text, display
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 FIELD = "tolerations"
@@ -44,4 +44,4 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,))

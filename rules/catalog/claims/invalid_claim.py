@@ -29,28 +29,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
-from rules.base.traits import DEVICE_CLAIM
-from rules.base.words import has_placeholder, nearest_word
+from rules.base.text_matching import has_placeholder, nearest_word
+from rules.base.traits import CLAIM_OBJECT
 from rules.objects.kubernetes_objects import DeviceRequest
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
-_ENTRIES = {"constraints": "a constraint", "config": "an entry of config"}
-_ATTRIBUTES = ("matchAttribute", "distinctAttribute")
+_NOUNS_OF_ENTRIES = {"constraints": "a constraint", "config": "an entry of config"}
+_ATTRIBUTE_FIELDS = ("matchAttribute", "distinctAttribute")
 # The names that Kubernetes gives to attributes of the devices of all drivers.
 _STANDARD_DOMAIN = "resource.kubernetes.io"
-_STANDARD = frozenset({"pcieRoot", "pciBusID", "numaNode"})
-_MODES = ("ExactCount", "All")
+_STANDARD_ATTRIBUTES = frozenset({"pcieRoot", "pciBusID", "numaNode"})
+_ALLOCATION_MODES = ("ExactCount", "All")
 # No claim has more requests than this, and each alternative of one is a name as well.
-_MOST_NAMES = 300
-_MOST_COMPARED = 20  # unknown names of one claim for which the right one is looked for
+_MAX_NAMES = 300
+_MAX_COMPARED_NAMES = 20  # unknown names of one claim for which the right one is looked for
 
 
 def check(claim: DeviceClaim, _context: Context) -> Findings:
     """Yield each reference to no request, each doubled name, and each value that is refused."""
     devices = as_object(claim.spec.get("devices"))
     path: Path = (*claim.path, "devices")
-    names = _Names(devices.get("requests"))
-    for field in _ENTRIES:
+    names = _RequestNames(devices.get("requests"))
+    for field in _NOUNS_OF_ENTRIES:
         for index, entry in as_objects(devices.get(field)):
             place = (*path, field, index)
             yield from _unknown_requests(entry, place, f"{field}.{index}", names)
@@ -61,7 +61,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
         yield from _faulty_values(request)
 
 
-class _Names:
+class _RequestNames:
     """The names of requests, and those of their alternatives after a slash."""
 
     def __init__(self, listed: Any) -> None:
@@ -71,7 +71,7 @@ class _Names:
             names.append(name)
             alternatives = as_objects(request.get("firstAvailable"))
             names += [f"{name}/{as_text(each.get('name'))}" for _, each in alternatives]
-        self._listed = names[:_MOST_NAMES]
+        self._listed = names[:_MAX_NAMES]
         self._known = frozenset(self._listed)
         self._nearest: dict[str, str | None] = {}
 
@@ -80,14 +80,16 @@ class _Names:
 
     def nearest(self, name: str) -> str | None:
         """The name that is probably meant; None if there is none, or after many of them."""
-        if name not in self._nearest and len(self._nearest) < _MOST_COMPARED:
+        if name not in self._nearest and len(self._nearest) < _MAX_COMPARED_NAMES:
             full = next((n for n in self._listed if n.partition("/")[2] == name), None)
             others = [n for n in self._listed if n]
             self._nearest[name] = full or nearest_word(name[:63], others)
         return self._nearest.get(name)
 
 
-def _unknown_requests(entry: Mapping[str, Any], place: Path, key: str, names: _Names) -> Findings:
+def _unknown_requests(
+    entry: Mapping[str, Any], place: Path, key: str, names: _RequestNames
+) -> Findings:
     listed = entry.get("requests")
     for index, name in enumerate(listed if isinstance(listed, list) else ()):
         if not isinstance(name, str) or name in names or has_placeholder(name):
@@ -96,37 +98,37 @@ def _unknown_requests(entry: Mapping[str, Any], place: Path, key: str, names: _N
         yield _refused(
             (*place, "requests", index),
             f"{key}.requests.{name}",
-            f"{_ENTRIES[key.partition('.')[0]]} names the request {display(name)}, which the claim "
-            "lacks",
+            f"{_NOUNS_OF_ENTRIES[key.partition('.')[0]]} names the request {display(name)}, "
+            "which the claim lacks",
             f"write {near}" if near else "write the name of a request of the claim",
         )
 
 
 def _attributes_without_domain(entry: Mapping[str, Any], place: Path, key: str) -> Findings:
-    for field in _ATTRIBUTES:
+    for field in _ATTRIBUTE_FIELDS:
         name = as_text(entry.get(field))
         if name and "/" not in name and not has_placeholder(name):
-            domain = _STANDARD_DOMAIN if name in _STANDARD else "gpu.nvidia.com"
+            domain = _STANDARD_DOMAIN if name in _STANDARD_ATTRIBUTES else "gpu.nvidia.com"
             advice = f"write {domain}/{name}"
-            if name not in _STANDARD:
+            if name not in _STANDARD_ATTRIBUTES:
                 advice = f"write the domain as well, such as {domain}/{name}"
             fault = f"a constraint has the {field} {display(name)} without a domain"
             yield _refused((*place, field), f"{key}.{field}", fault, advice)
 
 
 def _doubled_names(listed: Any, path: Path) -> Findings:
-    for place, name in _doubled(listed, (*path, "requests")):
+    for place, name in _last_of_doubled_names(listed, (*path, "requests")):
         fault = f"two requests have the name {display(name)}"
         yield _refused(place, f"requests.{name}", fault, "give each a name of its own")
     for index, request in as_objects(listed):
         alternatives = (*path, "requests", index, "firstAvailable")
-        for place, name in _doubled(request.get("firstAvailable"), alternatives):
+        for place, name in _last_of_doubled_names(request.get("firstAvailable"), alternatives):
             full = f"{as_text(request.get('name'))}/{name}"
             fault = f"two alternatives have the name {display(full)}"
             yield _refused(place, f"requests.{full}", fault, "give each a name of its own")
 
 
-def _doubled(listed: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _last_of_doubled_names(listed: Any, path: Path) -> Iterator[tuple[Path, str]]:
     """The place of the last entry with a name that several have, and the name."""
     names = {index: as_text(entry.get("name")) for index, entry in as_objects(listed)}
     times = Counter(name for name in names.values() if name)
@@ -140,8 +142,8 @@ def _faulty_values(request: DeviceRequest) -> Findings:
     fields, shown = request.fields, f"the request {display(request.name)}"
     mode, count = as_text(fields.get("allocationMode")), fields.get("count")
     key = f"requests.{request.name}"
-    if mode and mode not in _MODES and not has_placeholder(mode):
-        near = nearest_word(mode[:63], _MODES) or _MODES[0]
+    if mode and mode not in _ALLOCATION_MODES and not has_placeholder(mode):
+        near = nearest_word(mode[:63], _ALLOCATION_MODES) or _ALLOCATION_MODES[0]
         fault = f"{shown} has the allocationMode {display(mode)}, which does not exist"
         path = (*request.path, "allocationMode")
         yield _refused(path, f"{key}.allocationMode", fault, f"write {near}")
@@ -177,4 +179,4 @@ def _refused(path: Path, key: str, fault: str, advice: str) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(CLAIM_OBJECT,))

@@ -29,7 +29,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 DRIVER = "gpu.nvidia.com"
@@ -47,7 +47,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
             continue
         place: Path = ("devices", "config", index, "opaque", "parameters")
         yield from _faults_of_parameters(claim, place, parameters)
-        name = _administered(config.get("requests"), administered)
+        name = _first_administered_name(config.get("requests"), administered)
         if name and isinstance(parameters.get("sharing"), dict):
             yield _shared_admin_devices(claim, (*place, "sharing"), name)
 
@@ -55,9 +55,9 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
 def _faults_of_parameters(
     claim: DeviceClaim, place: Path, parameters: Mapping[str, Any]
 ) -> Findings:
-    from rules.profile.platforms.nvidia_parameters import faults  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.nvidia_parameters import faults_of_parameters  # noqa: PLC0415  # rarely needed
 
-    for fault in faults(parameters):
+    for fault in faults_of_parameters(parameters):
         path = (*place, *fault.path)
         refusal = REFUSAL if fault.is_certain else REFUSAL_BY_SOME
         if fault.gate:
@@ -71,7 +71,7 @@ def _faults_of_parameters(
         )
 
 
-def _administered(names: Any, administered: Container[str]) -> str:
+def _first_administered_name(names: Any, administered: Container[str]) -> str:
     """The first of the names that is among `administered`; empty if none is."""
     listed = names if isinstance(names, list) else []
     return next((name for name in map(as_text, listed) if name in administered), "")
@@ -89,4 +89,4 @@ def _shared_admin_devices(claim: DeviceClaim, place: Path, request: str) -> Find
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,))

@@ -34,11 +34,11 @@ References
 - kubernetes-sigs/dra-driver-nvidia-gpu, `cmd/gpu-kubelet-plugin/deviceinfo.go`
 """
 
-from rules.base.traits import DEVICE_CLAIM, DEVICE_CLASS
+from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS
 from rules.rule import Action, Context, DeviceSpec, Finding, Findings, define_rule
 
 # Selectors of one object that are read: 32 requests may have 32 each.
-_MOST = 50
+_MAX_SELECTORS = 50
 
 
 def check(subject: DeviceSpec, _context: Context) -> Findings:
@@ -46,7 +46,7 @@ def check(subject: DeviceSpec, _context: Context) -> Findings:
     from rules.gpu.device_selectors import selector_faults  # noqa: PLC0415  # rarely needed
 
     for number, selector in enumerate(subject.selectors()):
-        if number == _MOST:
+        if number == _MAX_SELECTORS:
             return
         for position, fault in enumerate(selector_faults(selector.expression, selector.class_name)):
             action, consequence = Action.WARN, "that holds for no device"
@@ -64,4 +64,4 @@ def check(subject: DeviceSpec, _context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_CLAIM | DEVICE_CLASS,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(CLAIM_OBJECT | DEVICE_CLASS,))

@@ -27,20 +27,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import KNOWN_CLAIMS, POD_CLAIM
-from rules.base.words import has_placeholder, nearest_word
-from rules.gpu.claims import CLAIM_NAME, FIELD, TEMPLATE_NAME, declared_claims
+from rules.base.text_matching import has_placeholder, nearest_word
+from rules.base.traits import KNOWN_CLAIMS, RESOURCE_CLAIMS_OF_POD
+from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, TEMPLATE_NAME_FIELD, declared_claims
 from rules.inventory.inventory import Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-_KINDS: Mapping[str, type[ResourceClaim | ResourceClaimTemplate]] = {
-    CLAIM_NAME: ResourceClaim,
-    TEMPLATE_NAME: ResourceClaimTemplate,
+_KIND_BY_FIELD: Mapping[str, type[ResourceClaim | ResourceClaimTemplate]] = {
+    CLAIM_NAME_FIELD: ResourceClaim,
+    TEMPLATE_NAME_FIELD: ResourceClaimTemplate,
 }
-_OTHER = {CLAIM_NAME: TEMPLATE_NAME, TEMPLATE_NAME: CLAIM_NAME}
-_LONGEST = 63  # characters of a name that is compared with others
-_MOST = 20  # unknown names of a pod that are compared
+_OTHER_FIELD = {CLAIM_NAME_FIELD: TEMPLATE_NAME_FIELD, TEMPLATE_NAME_FIELD: CLAIM_NAME_FIELD}
+_MAX_NAME_CHARACTERS = 63  # characters of a name that is compared with others
+_MAX_COMPARED_NAMES = 20  # unknown names of a pod that are compared
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -51,46 +51,48 @@ def check(pod: Pod, context: Context) -> Findings:
     requests: dict[str, frozenset[str]] = {}
     unknown = 0
     for index, entry in declared_claims(pod):
-        for field, kind in _KINDS.items():
+        for field, kind in _KIND_BY_FIELD.items():
             name = as_text(entry.get(field))
             if not name or has_placeholder(name):
                 continue
             found = known.find(kind, name, namespace)
             if found is not None:
                 requests[as_text(entry.get("name"))] = found.requests
-            elif unknown < _MOST and name not in known.all_in(kind, namespace):
+            elif unknown < _MAX_COMPARED_NAMES and name not in known.all_in(kind, namespace):
                 unknown += 1
-                yield from _missing(pod, index, field, name, known)
-    yield from _missing_requests(pod, requests)
+                yield from _missing_claim_findings(pod, index, field, name, known)
+    yield from _missing_request_findings(pod, requests)
 
 
-def _missing(pod: Pod, index: int, field: str, name: str, known: Inventory) -> Findings:
-    namespace, kind = pod.object.namespace, _KINDS[field]
-    other = _KINDS[_OTHER[field]]
+def _missing_claim_findings(
+    pod: Pod, index: int, field: str, name: str, known: Inventory
+) -> Findings:
+    namespace, kind = pod.object.namespace, _KIND_BY_FIELD[field]
+    other = _KIND_BY_FIELD[_OTHER_FIELD[field]]
     if name in known.all_in(other, namespace):
         fault = f"names the {other.__name__} {display(name)} as {field}"
-        advice = f"write {_OTHER[field]}"
-    elif near := _near(name, known.all_in(kind, namespace)):
+        advice = f"write {_OTHER_FIELD[field]}"
+    elif near := _nearest_name(name, known.all_in(kind, namespace)):
         fault = f"names the {kind.__name__} {display(name)}, which is not known but close to {near}"
         advice = f"write {near}"
     else:
         return
     yield Finding(
-        path=(*pod.path, FIELD, index, field),
-        key=f"{FIELD}.{field}.{name}",
+        path=(*pod.path, CLAIMS_FIELD, index, field),
+        key=f"{CLAIMS_FIELD}.{field}.{name}",
         message=f"the pod {fault}: without such an object it stays Pending",
         help=advice,
     )
 
 
-def _near(name: str, names: Mapping[str, Any]) -> str | None:
+def _nearest_name(name: str, names: Mapping[str, Any]) -> str | None:
     """The name that is meant; names with other digits are those of other objects."""
     digits = [letter for letter in name if letter.isdigit()]
     same = [each for each in names if [c for c in each if c.isdigit()] == digits]
-    return nearest_word(name, same) if len(name) <= _LONGEST else None
+    return nearest_word(name, same) if len(name) <= _MAX_NAME_CHARACTERS else None
 
 
-def _missing_requests(pod: Pod, requests: Mapping[str, frozenset[str]]) -> Findings:
+def _missing_request_findings(pod: Pod, requests: Mapping[str, frozenset[str]]) -> Findings:
     compared = 0
     for container in pod.containers:
         for index, claim in container.claims:
@@ -98,7 +100,11 @@ def _missing_requests(pod: Pod, requests: Mapping[str, frozenset[str]]) -> Findi
             known = requests.get(name)
             if not request or not known or request in known or has_placeholder(request):
                 continue
-            near = nearest_word(request[:_LONGEST], sorted(known)) if compared < _MOST else None
+            near = (
+                nearest_word(request[:_MAX_NAME_CHARACTERS], sorted(known))
+                if compared < _MAX_COMPARED_NAMES
+                else None
+            )
             compared += 1
             yield Finding(
                 path=(*container.resources_path, "claims", index, "request"),
@@ -113,5 +119,9 @@ def _missing_requests(pod: Pod, requests: Mapping[str, frozenset[str]]) -> Findi
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(POD_CLAIM, KNOWN_CLAIMS), needs_resources=True
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(RESOURCE_CLAIMS_OF_POD, KNOWN_CLAIMS),
+    needs_resources=True,
 )

@@ -20,12 +20,12 @@ References
 """
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU_WORKLOAD
-from rules.base.words import has_placeholder
 from rules.gpu.claims import (
-    CLAIM_NAME,
-    FIELD,
-    TEMPLATE_NAME,
+    CLAIM_NAME_FIELD,
+    CLAIMS_FIELD,
+    TEMPLATE_NAME_FIELD,
     declared_claims,
     is_gpu_class,
     used_claims,
@@ -46,27 +46,27 @@ def check(workload: KubernetesObject, context: Context) -> Findings:
             continue
         used = used_claims(pod)
         for index, entry in declared_claims(pod):
-            name = as_text(entry.get(CLAIM_NAME))
+            name = as_text(entry.get(CLAIM_NAME_FIELD))
             if not name or has_placeholder(name) or as_text(entry.get("name")) not in used:
                 continue
             known = context.inventory.find(ResourceClaim, name, pod.object.namespace)
-            if known is not None and not _is_for_one(known, pod, context):
+            if known is not None and not _is_gpu_claim_for_one_pod(known, pod, context):
                 continue
             who = "the pods of all nodes" if is_daemon else f"all {count} pods"
             yield Finding(
-                path=(*pod.path, FIELD, index, CLAIM_NAME),
-                key=f"{FIELD}.{as_text(entry.get('name'))}.{CLAIM_NAME}",
+                path=(*pod.path, CLAIMS_FIELD, index, CLAIM_NAME_FIELD),
+                key=f"{CLAIMS_FIELD}.{as_text(entry.get('name'))}.{CLAIM_NAME_FIELD}",
                 message=(
                     f"{who} share the one ResourceClaim {display(name)}: they get the same "
                     "devices, and run on their node"
                 ),
                 action=Action.AUDIT if known is None else Action.WARN,
-                help=f"write {TEMPLATE_NAME} and a ResourceClaimTemplate, if each pod is to have "
-                "devices of its own",
+                help=f"write {TEMPLATE_NAME_FIELD} and a ResourceClaimTemplate, "
+                "if each pod is to have devices of its own",
             )
 
 
-def _is_for_one(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
+def _is_gpu_claim_for_one_pod(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
     """Whether the devices of the claim are GPUs, and nothing says how pods share them."""
     has_gpus = any(is_gpu_class(name, pod.profile, context.inventory) for name in claim.classes)
     return has_gpus and not claim.is_shared

@@ -27,13 +27,13 @@ from collections.abc import Iterator
 
 from rules.base.json_values import as_object, as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.traits import CLAIM, KNOWN_CLAIMS
+from rules.base.traits import CLAIM_IN_CONTAINER, KNOWN_CLAIMS
 from rules.gpu.claims import declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _RAY = "ray.io"
-_PARAMETERS, _NUMBER = "rayStartParams", "num-gpus"
+_PARAMETERS_FIELD, _NUMBER_FIELD = "rayStartParams", "num-gpus"
 _TRAINER = "trainer.kubeflow.org"
 _TRAINER_CONTAINER = "node"
 _PROCESSES = "numProcPerNode"
@@ -51,18 +51,18 @@ def check(pod: Pod, context: Context) -> Findings:
 
 def _check_ray(pod: Pod, context: Context) -> Findings:
     ray = next((each for each in pod.containers if each.role == "app"), None)
-    if ray is None or _NUMBER in as_object(pod.holder.get(_PARAMETERS)):
+    if ray is None or _NUMBER_FIELD in as_object(pod.holder.get(_PARAMETERS_FIELD)):
         return
     name = _claim_of_gpus(ray, pod, context)
     if name:
-        has_parameters = isinstance(pod.holder.get(_PARAMETERS), dict)
+        has_parameters = isinstance(pod.holder.get(_PARAMETERS_FIELD), dict)
         yield Finding(
-            path=(*pod.path[:-2], _PARAMETERS, *((_NUMBER,) if has_parameters else ())),
-            key=_NUMBER,
-            message=f"{ray} has GPUs by the claim {display(name)}, and {_PARAMETERS} have no "
-            f"{_NUMBER}: Ray counts none of them",
+            path=(*pod.path[:-2], _PARAMETERS_FIELD, *((_NUMBER_FIELD,) if has_parameters else ())),
+            key=_NUMBER_FIELD,
+            message=f"{ray} has GPUs by the claim {display(name)}, and {_PARAMETERS_FIELD} have no "
+            f"{_NUMBER_FIELD}: Ray counts none of them",
             container=ray,
-            help=f"write {_NUMBER} with the number of GPUs that the claim brings, as a text",
+            help=f"write {_NUMBER_FIELD} with the number of GPUs that the claim brings, as a text",
         )
 
 
@@ -96,7 +96,7 @@ def _cpus(container: Container) -> int:
 
 def _claim_of_gpus(container: Container, pod: Pod, context: Context) -> str:
     """The claim that is known to be for GPUs, of a container with no others; empty if none is."""
-    return "" if request_of(container).first else next(_claims(container, pod, context), "")
+    return "" if request_of(container).first_name else next(_claims(container, pod, context), "")
 
 
 def _claims(container: Container, pod: Pod, context: Context) -> Iterator[str]:
@@ -109,4 +109,4 @@ def _claims(container: Container, pod: Pod, context: Context) -> Iterator[str]:
                 yield name
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM, KNOWN_CLAIMS))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER, KNOWN_CLAIMS))

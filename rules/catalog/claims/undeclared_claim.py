@@ -19,8 +19,8 @@ References
 from collections import Counter
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import CLAIM
-from rules.gpu.claims import FIELD, declared_claims
+from rules.base.traits import CLAIM_IN_CONTAINER
+from rules.gpu.claims import CLAIMS_FIELD, declared_claims
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -37,8 +37,12 @@ def check(pod: Pod, _context: Context) -> Findings:
             if name in declared and times == 1:
                 continue
             shown = display(f"{name}/{request}" if request else name)
-            what = "more than once" if name in declared else f"that {FIELD} of the pod lacks"
-            advice = "name it once" if name in declared else f"add it to {FIELD}, or name one there"
+            what = "more than once" if name in declared else f"that {CLAIMS_FIELD} of the pod lacks"
+            advice = (
+                "name it once"
+                if name in declared
+                else f"add it to {CLAIMS_FIELD}, or name one there"
+            )
             yield Finding(
                 path=(*container.resources_path, "claims", last[name, request]),
                 key=f"claims.{name}/{request}",
@@ -49,4 +53,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM,), needs_resources=True)
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER,), needs_resources=True
+)

@@ -24,16 +24,16 @@ References
 from itertools import islice
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import DEVICE_CLAIM
-from rules.base.words import has_placeholder, within_slips
+from rules.base.text_matching import has_few_typos, has_placeholder
+from rules.base.traits import CLAIM_OBJECT
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass
-from rules.profile.platforms.device_attributes import CLASSES
+from rules.profile.platforms.device_attributes import VENDOR_CLASSES
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 FIELD = "deviceClassName"
 # What people write for a class.
-_MISTAKES = {
+_CLASS_BY_MISTAKE = {
     **dict.fromkeys(("nvidia.com", "gpu.nvidia", "nvidia.gpu", "nvidia.gpu.com"), "gpu.nvidia.com"),
     "nvidia.com.gpu": "gpu.nvidia.com",
     **dict.fromkeys(("mig.gpu.nvidia.com", "gpu.mig.nvidia.com", "mig.nvidia"), "mig.nvidia.com"),
@@ -41,7 +41,7 @@ _MISTAKES = {
     **dict.fromkeys(("intel.com", "gpu.intel", "intel.com.gpu"), "gpu.intel.com"),
 }
 # The resource of a device plugin -> the class of the same devices.
-_RESOURCES = {
+_CLASS_BY_RESOURCE = {
     "nvidia.com/gpu": "gpu.nvidia.com",
     "amd.com/gpu": "gpu.amd.com",
     "intel.com/gpu": "gpu.intel.com",
@@ -49,17 +49,22 @@ _RESOURCES = {
     "gpu.intel.com/xe": "gpu.intel.com",
     "google.com/tpu": "tpu.google.com",
 }
-_LONGEST = 63  # characters of a name that is compared
-_MOST = 50  # classes of the cluster
-_MOST_REQUESTS = 320  # as `requests` counts them: 32, the block `exactly` of each, 8 alternatives
+_MAX_NAME_CHARACTERS = 63  # characters of a name that is compared
+_MAX_CLASSES = 50  # classes of the cluster
+_MAX_REQUESTS = 320  # as `requests` counts them: 32, the block `exactly` of each, 8 alternatives
 
 
 def check(claim: DeviceClaim, context: Context) -> Findings:
     """Yield each request whose class is certainly meant to have another name."""
-    own = list(context.inventory.all_in(DeviceClass, None))[:_MOST]
-    for request in islice(claim.requests(), _MOST_REQUESTS):
+    own = list(context.inventory.all_in(DeviceClass, None))[:_MAX_CLASSES]
+    for request in islice(claim.requests(), _MAX_REQUESTS):
         name = as_text(request.fields.get(FIELD))
-        if not name or has_placeholder(name) or len(name) > _LONGEST or name in CLASSES:
+        if (
+            not name
+            or has_placeholder(name)
+            or len(name) > _MAX_NAME_CHARACTERS
+            or name in VENDOR_CLASSES
+        ):
             continue
         if context.inventory.find(DeviceClass, name) is not None:
             continue
@@ -74,7 +79,7 @@ def check(claim: DeviceClaim, context: Context) -> Findings:
                 help=f"write {right}" if right else "write the name of a DeviceClass",
                 api_refuses=True,
             )
-        elif right := _meant(name, own):
+        elif right := _meant_class(name, own):
             yield Finding(
                 path=path,
                 key=key,
@@ -91,26 +96,26 @@ def _class_of_resource(name: str) -> str:
         return name.removeprefix(DEVICE_CLASS_PREFIX)
     if name.startswith("nvidia.com/mig-"):
         return "mig.nvidia.com"
-    return _RESOURCES.get(name, "")
+    return _CLASS_BY_RESOURCE.get(name, "")
 
 
-def _meant(name: str, own: list[str]) -> str:
+def _meant_class(name: str, own: list[str]) -> str:
     """The class that `name` is probably meant for; empty if there is none."""
-    if name in _MISTAKES:
-        return _MISTAKES[name]
-    for known in (*own, *CLASSES):
+    if name in _CLASS_BY_MISTAKE:
+        return _CLASS_BY_MISTAKE[name]
+    for known in (*own, *VENDOR_CLASSES):
         # Names with other digits are those of other classes.
         digits = [letter for letter in name if letter.isdigit()]
         if digits != [letter for letter in known if letter.isdigit()]:
             continue
-        if within_slips(1, name, known) or _same(name, known):
+        if has_few_typos(1, name, known) or _differ_in_punctuation_only(name, known):
             return known
     return ""
 
 
-def _same(name: str, known: str) -> bool:
+def _differ_in_punctuation_only(name: str, known: str) -> bool:
     """Whether the two differ in case and punctuation alone."""
     return [c for c in name.lower() if c.isalnum()] == [c for c in known.lower() if c.isalnum()]
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(CLAIM_OBJECT,))

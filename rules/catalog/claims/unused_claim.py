@@ -16,8 +16,8 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import POD_CLAIM
-from rules.gpu.claims import FIELD, declared_claims, used_claims
+from rules.base.traits import RESOURCE_CLAIMS_OF_POD
+from rules.gpu.claims import CLAIMS_FIELD, declared_claims, used_claims
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -31,8 +31,8 @@ def check(pod: Pod, _context: Context) -> Findings:
     for name, index in names.items():
         if name and name not in used:
             yield Finding(
-                path=(*pod.path, FIELD, index, "name"),
-                key=f"{FIELD}.{name}",
+                path=(*pod.path, CLAIMS_FIELD, index, "name"),
+                key=f"{CLAIMS_FIELD}.{name}",
                 message=(
                     f"no container uses the resource claim {display(name)} of the pod: its devices "
                     "are allocated, and stay idle"
@@ -41,4 +41,4 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(POD_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RESOURCE_CLAIMS_OF_POD,))

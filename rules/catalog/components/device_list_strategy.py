@@ -29,28 +29,31 @@ from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import GPU_OPERATOR
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-ACCEPT = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
-ACCEPT_MOUNTS = "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS"
-STRATEGY = "DEVICE_LIST_STRATEGY"
-_FALSE, _TRUE = {"false", "0", "f"}, {"true", "1", "t"}
-_MOUNTS = "volume-mounts"
-_ADVICE = f"set {STRATEGY} of devicePlugin to cdi-cri, or to {_MOUNTS} with {ACCEPT_MOUNTS}=true"
+ACCEPT_ENVVAR_VARIABLE = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
+ACCEPT_MOUNTS_VARIABLE = "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS"
+STRATEGY_VARIABLE = "DEVICE_LIST_STRATEGY"
+_FALSE_WORDS, _TRUE_WORDS = {"false", "0", "f"}, {"true", "1", "t"}
+_MOUNTS_STRATEGY = "volume-mounts"
+_ADVICE = (
+    f"set {STRATEGY_VARIABLE} of devicePlugin to cdi-cri, "
+    f"or to {_MOUNTS_STRATEGY} with {ACCEPT_MOUNTS_VARIABLE}=true"
+)
 
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield the variable of the toolkit if the device plugin needs what it forbids."""
     spec = as_object(subject.raw.get("spec"))
-    toolkit = _variables(spec, "toolkit")
-    index, accepted = toolkit.get(ACCEPT, (0, ""))
-    if accepted.lower() not in _FALSE:
+    toolkit = _variables_with_index(spec, "toolkit")
+    index, accepted = toolkit.get(ACCEPT_ENVVAR_VARIABLE, (0, ""))
+    if accepted.lower() not in _FALSE_WORDS:
         return
-    _, strategy = _variables(spec, "devicePlugin").get(STRATEGY, (0, ""))
+    _, strategy = _variables_with_index(spec, "devicePlugin").get(STRATEGY_VARIABLE, (0, ""))
     cdi = as_object(spec.get("cdi")).get("enabled")
-    message, action = _fault(strategy, cdi, toolkit.get(ACCEPT_MOUNTS, (0, ""))[1])
+    message, action = _fault(strategy, cdi, toolkit.get(ACCEPT_MOUNTS_VARIABLE, (0, ""))[1])
     if message:
         yield Finding(
             path=(*subject.path, "spec", "toolkit", "env", index, "value"),
-            key=ACCEPT,
+            key=ACCEPT_ENVVAR_VARIABLE,
             message=f"the toolkit ignores NVIDIA_VISIBLE_DEVICES, {message}",
             help=_ADVICE,
             action=action,
@@ -69,13 +72,13 @@ def _fault(strategy: str, cdi: object, mounts: str) -> tuple[str, Action]:
     if all(name == "envvar" for name in names):
         why = f"and the device plugin has the strategy {display(strategy)}, which is this variable"
         return f"{why}: pods get no GPU", Action.DENY
-    others = [name for name in names if name not in {"envvar", _MOUNTS}]
-    if not others and mounts.lower() not in _TRUE:
-        return f"and without {ACCEPT_MOUNTS}=true mounts too: pods get no GPU", Action.DENY
+    others = [name for name in names if name not in {"envvar", _MOUNTS_STRATEGY}]
+    if not others and mounts.lower() not in _TRUE_WORDS:
+        return f"and without {ACCEPT_MOUNTS_VARIABLE}=true mounts too: pods get no GPU", Action.DENY
     return "", Action.OFF
 
 
-def _variables(spec: Mapping[str, Any], part: str) -> dict[str, tuple[int, str]]:
+def _variables_with_index(spec: Mapping[str, Any], part: str) -> dict[str, tuple[int, str]]:
     """The variables of a part of the operator, each with its index."""
     listed = as_objects(as_object(spec.get(part)).get("env"))
     return {as_text(v.get("name")): (index, as_text(v.get("value"))) for index, v in listed}

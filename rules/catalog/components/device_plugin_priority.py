@@ -40,10 +40,10 @@ from rules.gpu.components import device_plugin_words
 from rules.rule import Action, Context, Finding, Findings, Fix, KubernetesObject, define_rule
 
 FIELD = "priorityClassName"
-CLASS = "system-node-critical"
+RIGHT_CLASS = "system-node-critical"
 # Names of Kubernetes' own classes begin with it.
-_RESERVED = "system-"
-_RESERVED_CLASSES = frozenset({CLASS, "system-cluster-critical"})
+_RESERVED_PREFIX = "system-"
+_RESERVED_CLASSES = frozenset({RIGHT_CLASS, "system-cluster-critical"})
 SYSTEM_NAMESPACE = "kube-system"
 
 
@@ -53,12 +53,12 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         return
     for pod in workload.pods:
         if fault := _fault(pod.spec.get(FIELD)):
-            fix = Fix(f"set {FIELD}: {CLASS}", (put((*pod.path, FIELD), CLASS),))
+            fix = Fix(f"set {FIELD}: {RIGHT_CLASS}", (put((*pod.path, FIELD), RIGHT_CLASS),))
             yield Finding(
                 path=(*pod.path, FIELD),
                 key=FIELD,
                 message=f"the device plugin has {fault}",
-                help=f"write {FIELD}: {CLASS}",
+                help=f"write {FIELD}: {RIGHT_CLASS}",
                 fix=fix if workload.object.namespace == SYSTEM_NAMESPACE else None,
             )
 
@@ -67,7 +67,7 @@ def _fault(name: object) -> str:
     """What is wrong with the priority class `name`; empty for nothing."""
     if not name:
         return f"no {FIELD}: pods with a priority can evict it, and then the node offers no GPUs"
-    if as_text(name).startswith(_RESERVED) and name not in _RESERVED_CLASSES:
+    if as_text(name).startswith(_RESERVED_PREFIX) and name not in _RESERVED_CLASSES:
         return f"the {FIELD} {display(name)}, which does not exist: the API server refuses its pods"
     return ""
 

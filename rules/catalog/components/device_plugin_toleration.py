@@ -20,14 +20,14 @@ References
 
 from rules.base.traits import NODE_AGENT
 from rules.gpu.components import device_plugin_words
-from rules.placement.tolerations import agent_findings
+from rules.placement.tolerations import findings_of_untolerated_taints
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the plugin's nodes that it does not tolerate."""
     words = device_plugin_words(workload)
-    return agent_findings(workload, words, "device plugin", "they offer no GPUs")
+    return findings_of_untolerated_taints(workload, words, "device plugin", "they offer no GPUs")
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

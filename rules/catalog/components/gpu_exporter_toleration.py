@@ -22,14 +22,16 @@ References
 
 from rules.base.traits import NODE_AGENT
 from rules.gpu.components import exporter_words
-from rules.placement.tolerations import agent_findings
+from rules.placement.tolerations import findings_of_untolerated_taints
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
     """Yield each taint of the GPU nodes that the exporter does not tolerate."""
     words = exporter_words(workload)
-    return agent_findings(workload, words, "exporter", "nobody sees how their GPUs are used")
+    return findings_of_untolerated_taints(
+        workload, words, "exporter", "nobody sees how their GPUs are used"
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_AGENT,))

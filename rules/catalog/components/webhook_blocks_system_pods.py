@@ -30,64 +30,68 @@ from typing import Any
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import WEBHOOK_CONFIGURATION
 from rules.gpu.components import (
-    OTHERS,
-    OWN,
-    PEERS,
-    PODS,
-    core_resources,
-    entry_finding,
-    known_entries,
-    kueue_entries,
+    GPUWARD_WEBHOOKS,
+    OTHER_WEBHOOKS,
+    POD_RESOURCE_NAMES,
+    SHARING_WEBHOOKS,
+    core_resources_of_entry,
+    kueue_webhook_entries,
+    webhook_entries,
+    webhook_entry_finding,
 )
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 # How a scheduler puts a pod on a node.
-_BINDINGS = frozenset({"pods/binding", "pods/*", "*/binding"})
+_BINDING_RESOURCES = frozenset({"pods/binding", "pods/*", "*/binding"})
 
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry whose outage blocks system pods."""
-    entries = known_entries(subject, context, (*OWN, *PEERS, *OTHERS))
-    for index, entry in chain(entries, kueue_entries(subject, context)):
+    entries = webhook_entries(
+        subject, context, (*GPUWARD_WEBHOOKS, *SHARING_WEBHOOKS, *OTHER_WEBHOOKS)
+    )
+    for index, entry in chain(entries, kueue_webhook_entries(subject, context)):
         if as_text(entry.get("failurePolicy")) not in ("", "Fail") or entry.get("matchConditions"):
             continue
-        what = _blocked(core_resources(entry, "CREATE"))
-        if not what or _asks_for_label(entry.get("objectSelector")):
+        what = _what_it_blocks(core_resources_of_entry(entry, "CREATE"))
+        if not what or _needs_label(entry.get("objectSelector")):
             continue
         service = as_object(as_object(entry.get("clientConfig")).get("service"))
         own = as_text(service.get("namespace"))
         selector = as_object(entry.get("namespaceSelector"))
-        namespaces = [n for n in dict.fromkeys(("kube-system", own)) if n and _selects(selector, n)]
+        namespaces = [
+            n for n in dict.fromkeys(("kube-system", own)) if n and _selects_namespace(selector, n)
+        ]
         if namespaces:
             called = f"is called for {what} in {' and '.join(map(display, namespaces))}"
             effect = "an outage keeps the cluster from starting"
             fault = f"has failurePolicy Fail and {called}: {effect}"
             advice = f"exclude them by {NAME_LABEL} in namespaceSelector"
-            yield entry_finding(subject, index, "failurePolicy", fault, advice)
+            yield webhook_entry_finding(subject, index, "failurePolicy", fault, advice)
 
 
-def _blocked(resources: set[str]) -> str:
+def _what_it_blocks(resources: set[str]) -> str:
     """What an entry that is called for the creation of `resources` blocks; empty if nothing."""
-    if not PODS.isdisjoint(resources):
+    if not POD_RESOURCE_NAMES.isdisjoint(resources):
         return "pods"
-    return "" if _BINDINGS.isdisjoint(resources) else "the binding of pods"
+    return "" if _BINDING_RESOURCES.isdisjoint(resources) else "the binding of pods"
 
 
-def _asks_for_label(selector: Any) -> bool:
+def _needs_label(selector: Any) -> bool:
     operators = {as_text(e.get("operator")) for e in _expressions(selector)}
     return bool(as_object(as_object(selector).get("matchLabels")) or operators & {"In", "Exists"})
 
 
-def _selects(selector: Mapping[str, Any], namespace: str) -> bool:
+def _selects_namespace(selector: Mapping[str, Any], namespace: str) -> bool:
     """Whether the selector fits a namespace that has no other label than its name."""
     wanted = as_object(selector.get("matchLabels"))
     if any(key != NAME_LABEL or value != namespace for key, value in wanted.items()):
         return False
-    return all(_fits(expression, namespace) for expression in _expressions(selector))
+    return all(_expression_fits(expression, namespace) for expression in _expressions(selector))
 
 
-def _fits(expression: Mapping[str, Any], namespace: str) -> bool:
+def _expression_fits(expression: Mapping[str, Any], namespace: str) -> bool:
     operator, values = as_text(expression.get("operator")), expression.get("values")
     names_it = expression.get("key") == NAME_LABEL
     is_listed = names_it and isinstance(values, list) and namespace in values

@@ -17,22 +17,30 @@ References
 """
 
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PODS, core_resources, entry_finding, known_entries
+from rules.gpu.components import (
+    GPUWARD_WEBHOOKS,
+    POD_RESOURCE_NAMES,
+    core_resources_of_entry,
+    webhook_entries,
+    webhook_entry_finding,
+)
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
-EPHEMERAL = "pods/ephemeralcontainers"
-COVERING = frozenset({EPHEMERAL, "pods/*", "*/*", "*/ephemeralcontainers"})
+EPHEMERAL_RESOURCE = "pods/ephemeralcontainers"
+COVERING_RESOURCES = frozenset({EPHEMERAL_RESOURCE, "pods/*", "*/*", "*/ephemeralcontainers"})
 
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry for pods that leaves ephemeral containers out."""
-    for index, entry in known_entries(subject, context, OWN):
-        misses = COVERING.isdisjoint(core_resources(entry, "UPDATE"))
-        if misses and not PODS.isdisjoint(core_resources(entry, "CREATE")):
+    for index, entry in webhook_entries(subject, context, GPUWARD_WEBHOOKS):
+        misses = COVERING_RESOURCES.isdisjoint(core_resources_of_entry(entry, "UPDATE"))
+        if misses and not POD_RESOURCE_NAMES.isdisjoint(core_resources_of_entry(entry, "CREATE")):
             effect = "kubectl debug adds containers that no rule sees"
-            fault = f"is called for pods and not for {EPHEMERAL}: {effect}"
-            advice = f"add a rule for {EPHEMERAL} with the operation UPDATE, as the chart does"
-            yield entry_finding(subject, index, "rules", fault, advice)
+            fault = f"is called for pods and not for {EPHEMERAL_RESOURCE}: {effect}"
+            advice = (
+                f"add a rule for {EPHEMERAL_RESOURCE} with the operation UPDATE, as the chart does"
+            )
+            yield webhook_entry_finding(subject, index, "rules", fault, advice)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

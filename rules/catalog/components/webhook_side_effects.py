@@ -20,24 +20,29 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PEERS, entry_finding, known_entries
+from rules.gpu.components import (
+    GPUWARD_WEBHOOKS,
+    SHARING_WEBHOOKS,
+    webhook_entries,
+    webhook_entry_finding,
+)
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 FIELD = "sideEffects"
-ACCEPTED = ("None", "NoneOnDryRun")
+ACCEPTED_VALUES = ("None", "NoneOnDryRun")
 
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry that may have side effects."""
-    for index, entry in known_entries(subject, context, (*OWN, *PEERS)):
+    for index, entry in webhook_entries(subject, context, (*GPUWARD_WEBHOOKS, *SHARING_WEBHOOKS)):
         value = entry.get(FIELD)
-        if value in ACCEPTED:
+        if value in ACCEPTED_VALUES:
             continue
         stated = f"{FIELD} {display(value)}" if value else f"no {FIELD}"
         effect = "API servers refuse such an entry, and every dry run if an old release stored it"
-        advice = f"write {ACCEPTED[0]} if the webhook only looks at requests"
+        advice = f"write {ACCEPTED_VALUES[0]} if the webhook only looks at requests"
         fault = f"has {stated}: {effect}"
-        yield entry_finding(subject, index, FIELD, fault, advice, api_refuses=True)
+        yield webhook_entry_finding(subject, index, FIELD, fault, advice, api_refuses=True)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

@@ -20,27 +20,37 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import WEBHOOK_CONFIGURATION
-from rules.gpu.components import OWN, PEERS, entry_finding, known_entries
+from rules.gpu.components import (
+    GPUWARD_WEBHOOKS,
+    SHARING_WEBHOOKS,
+    webhook_entries,
+    webhook_entry_finding,
+)
 from rules.rule import Action, Context, Findings, KubernetesObject, define_rule
 
 FIELD = "timeoutSeconds"
 # What API servers assume without the field, and the most that they store.
-DEFAULT, MOST = 10, 30
+DEFAULT_SECONDS, MAX_SECONDS = 10, 30
 
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each entry with a longer timeout than the default."""
-    for index, entry in known_entries(subject, context, (*OWN, *PEERS)):
+    for index, entry in webhook_entries(subject, context, (*GPUWARD_WEBHOOKS, *SHARING_WEBHOOKS)):
         seconds = entry.get(FIELD)
-        if type(seconds) is not int or seconds <= DEFAULT:
+        if type(seconds) is not int or seconds <= DEFAULT_SECONDS:
             continue
         effect = (
-            f"API servers store at most {MOST}"
-            if seconds > MOST
+            f"API servers store at most {MAX_SECONDS}"
+            if seconds > MAX_SECONDS
             else "while it does not answer, every request that it is called for waits that long"
         )
-        fault, advice = f"has {FIELD} {display(seconds)}: {effect}", f"write {DEFAULT} or less"
-        yield entry_finding(subject, index, FIELD, fault, advice, api_refuses=seconds > MOST)
+        fault, advice = (
+            f"has {FIELD} {display(seconds)}: {effect}",
+            f"write {DEFAULT_SECONDS} or less",
+        )
+        yield webhook_entry_finding(
+            subject, index, FIELD, fault, advice, api_refuses=seconds > MAX_SECONDS
+        )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(WEBHOOK_CONFIGURATION,))

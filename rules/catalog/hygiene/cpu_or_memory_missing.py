@@ -26,7 +26,7 @@ from rules.gpu.devices import request_of
 from rules.inventory.inventory import LimitRange
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_NAMES = {"cpu": "CPU", "memory": "memory"}
+_DISPLAYED_NAMES = {"cpu": "CPU", "memory": "memory"}
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -39,11 +39,15 @@ def check(pod: Pod, context: Context) -> Findings:
     for known in context.inventory.all_in(LimitRange, namespace).values():
         given |= known.requests
     for container in pod.containers:
-        if container.role == "ephemeral" or not request_of(container).first:
+        if container.role == "ephemeral" or not request_of(container).first_name:
             continue
-        missing = [name for name in _NAMES if name not in given and not _states(container, name)]
+        missing = [
+            name
+            for name in _DISPLAYED_NAMES
+            if name not in given and not _has_amount(container, name)
+        ]
         if missing:
-            words = " and no ".join(_NAMES[name] for name in missing)
+            words = " and no ".join(_DISPLAYED_NAMES[name] for name in missing)
             yield Finding(
                 path=container.resources_path,
                 key="resources.cpu-memory",
@@ -54,7 +58,7 @@ def check(pod: Pod, context: Context) -> Findings:
             )
 
 
-def _states(container: Container, name: str) -> bool:
+def _has_amount(container: Container, name: str) -> bool:
     return name in container.requests or name in container.limits
 
 

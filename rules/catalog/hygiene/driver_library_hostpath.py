@@ -28,12 +28,12 @@ import re
 from rules.base.json_values import display
 from rules.base.traits import GPU, HOST_PATH
 from rules.gpu.devices import requests_gpu
-from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 DIRECTORIES = ("/usr/local/nvidia/", "/home/kubernetes/bin/nvidia/")
 # Anchored, without nested repetition: linear.
-_LIBRARIES = re.compile(
+_LIBRARY_PATTERN = re.compile(
     r"/usr/lib(?:64|32)?/(?:[a-z0-9_-]+-linux-gnu/)?nvidia(?:[-/0-9].*)?"
     r"|.*/lib(?:cuda|nvidia-[a-z0-9-]+|nvcuvid)\.so[.0-9]*"
 )
@@ -42,7 +42,7 @@ _LIBRARIES = re.compile(
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a GPU container libraries of the driver."""
     mounts = [m for m in host_mounts(pod) if _is_library(m.path) and requests_gpu(m.container)]
-    for group in by_volume(mounts):
+    for group in group_by_volume(mounts):
         mount = group[0]
         yield Finding(
             path=mount.field,
@@ -56,7 +56,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _is_library(path: str) -> bool:
-    return f"{path}/".startswith(DIRECTORIES) or _LIBRARIES.fullmatch(path) is not None
+    return f"{path}/".startswith(DIRECTORIES) or _LIBRARY_PATTERN.fullmatch(path) is not None
 
 
 RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(HOST_PATH, GPU))

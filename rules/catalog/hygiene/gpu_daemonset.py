@@ -20,10 +20,10 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_WORKLOAD
-from rules.gpu.devices import effective_requests, first_request, requested_resources
+from rules.gpu.devices import effective_requests, path_of_first_request, requested_resources
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-MOST_NAMED = 3
+MAX_LISTED = 3
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
@@ -35,12 +35,12 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         if not requested or pod.is_partial:
             continue
         amounts = effective_requests(pod)
-        named = requested[:MOST_NAMED]
+        named = requested[:MAX_LISTED]
         taken = " and ".join(
             _resource_with_amount(resource, amounts.get(resource)) for resource in named
         )
         yield Finding(
-            path=first_request(pod, requested[0]),
+            path=path_of_first_request(pod, requested[0]),
             key="daemonset",
             message=f"the DaemonSet takes {taken} of every node that it runs on, for as long as "
             "the node exists",

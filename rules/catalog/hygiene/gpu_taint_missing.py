@@ -36,17 +36,22 @@ References
 - kubernetes/autoscaler, `cluster-autoscaler/cloudprovider/aws/README.md` (the label on EKS)
 """
 
+from rules.base.text_matching import matches_any
 from rules.base.traits import NODE, NODE_POOL
-from rules.base.words import matches_any
 from rules.placement.gpu_nodes import is_gpu_label
-from rules.placement.node_labels import NodeSettings, amount_of, node_settings, resources_of_node
+from rules.placement.node_labels import (
+    NodeSettings,
+    node_settings,
+    offered_amount,
+    resources_of_node,
+)
 from rules.placement.tolerations import display_taint
 from rules.profile.profile import Profile, Taint
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # A label that says nothing of the resource, and the resource that the cluster autoscaler expects of
 # nodes with it, whatever its value.
-_RESOURCES_BY_LABEL = {"k8s.amazonaws.com/accelerator": "nvidia.com/gpu"}
+_RESOURCE_BY_LABEL = {"k8s.amazonaws.com/accelerator": "nvidia.com/gpu"}
 
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
@@ -81,7 +86,7 @@ def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
     for taint in node.profile.taints:
         for name in offered:
             is_gpu = node.profile.resource(name) is not None and matches_any(taint.resources, name)
-            if is_gpu and amount_of(offered, name) != 0:
+            if is_gpu and offered_amount(offered, name) != 0:
                 return f"the node offers {name}", taint
     return None
 
@@ -98,7 +103,7 @@ def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[st
 
 def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
     """Whether nodes with `label` offer the resources of `taint`."""
-    return matches_any(taint.resources, _RESOURCES_BY_LABEL.get(label, label)) or any(
+    return matches_any(taint.resources, _RESOURCE_BY_LABEL.get(label, label)) or any(
         affinity.key == label and not set(affinity.resources).isdisjoint(taint.resources)
         for affinity in profile.affinities
     )

@@ -22,14 +22,14 @@ from collections.abc import Sequence
 from functools import cache
 
 from rules.base.json_values import display
-from rules.base.traits import CLAIM, GPU_RESOURCE
+from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE
 from rules.gpu.commands import commands_of
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # A longer command does more than sleep.
 _MAX_CHARACTERS = 200
-_IDLE = r"""
+_IDLE_PATTERN = r"""
     (?: (?:\S*/)? (?:ba|da|a|z)?sh \s+ -[a-z]*c \s+ (?:--\s+)? )?
     (?: trap \s+ (?: : | (["']) (?:exit(?:\s+[0-9]+)?|:|) \1 )
         (?:\s+[A-Z0-9]+)+ \s* (?:;|&&|\n) \s* )?
@@ -39,8 +39,8 @@ _IDLE = r"""
         | tail \s+ -[fF] \s+ /dev/null
     )
     (?:\s*&\s*wait)? [\s;]*"""
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SHORTEST = 3600
+_SECONDS_BY_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MIN_SECONDS = 3600
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -48,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container, command in commands_of(c for c in pod.containers if _holds_devices(c)):
         idle = _sleep_command(command.texts)
         if idle:
-            resource = request_of(container).first or "a resource claim"
+            resource = request_of(container).first_name or "a resource claim"
             yield Finding(
                 path=command.path(-1),
                 key="command.idle",
@@ -60,22 +60,28 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _holds_devices(container: Container) -> bool:
-    return container.role == "app" and bool(request_of(container).first or container.claims)
+    return container.role == "app" and bool(request_of(container).first_name or container.claims)
 
 
 def _sleep_command(texts: Sequence[str]) -> str:
     """What the command of `texts` sleeps by, if it does nothing else; otherwise an empty text."""
     if sum(map(len, texts)) > _MAX_CHARACTERS:
         return ""
-    match = _pattern().fullmatch(" ".join(texts).strip())
-    if not match or int(match["number"] or _SHORTEST) * _SECONDS[match["unit"] or ""] < _SHORTEST:
+    match = _compiled_idle_pattern().fullmatch(" ".join(texts).strip())
+    if (
+        not match
+        or int(match["number"] or _MIN_SECONDS) * _SECONDS_BY_UNIT[match["unit"] or ""]
+        < _MIN_SECONDS
+    ):
         return ""
     return match["idle"]
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
-    return re.compile(_IDLE, re.VERBOSE)
+def _compiled_idle_pattern() -> re.Pattern[str]:
+    return re.compile(_IDLE_PATTERN, re.VERBOSE)
 
 
-RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE | CLAIM,))
+RULE = define_rule(
+    check, action=Action.OFF, since="0.1", needs=(GPU_RESOURCE | CLAIM_IN_CONTAINER,)
+)

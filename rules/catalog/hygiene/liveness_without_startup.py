@@ -31,23 +31,23 @@ from rules.gpu.devices import requests_gpu
 from rules.gpu.launchers import started_program
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_ENOUGH = 300  # seconds
+_ENOUGH_SECONDS = 300  # seconds
 # https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/
-_DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
+_PROBE_DEFAULTS = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each model server whose liveness probe gives it little time to load a model."""
     for container, command in commands_of(c for c in pod.containers if _may_be_killed(c)):
-        seconds = _seconds(as_object(container.raw.get("livenessProbe")))
+        seconds = _seconds_to_restart(as_object(container.raw.get("livenessProbe")))
         program = started_program(container, command)
-        if program is None or not program.is_server or seconds >= _ENOUGH:
+        if program is None or not program.is_server or seconds >= _ENOUGH_SECONDS:
             continue
         yield Finding(
             path=(*container.path, "livenessProbe"),
             key="livenessProbe",
             message=f"the kubelet restarts {container} if {program.name} does not answer "
-            f"{_deadline(seconds)}, also while it loads its model",
+            f"{_deadline_words(seconds)}, also while it loads its model",
             container=container,
             help="add a startupProbe whose periodSeconds times failureThreshold is the longest "
             "time that it takes to load",
@@ -59,22 +59,22 @@ def _may_be_killed(container: Container) -> bool:
     return has_probe and container.role == "app" and requests_gpu(container)
 
 
-def _seconds(probe: Mapping[str, Any]) -> int:
+def _seconds_to_restart(probe: Mapping[str, Any]) -> int:
     """After how many seconds the kubelet restarts a container that never answers.
 
     The first probe comes after the delay, so that there is one period less than there are probes.
     """
     values = {}
-    for field, default in _DEFAULTS.items():
+    for field, default in _PROBE_DEFAULTS.items():
         value = probe.get(field)
         if value is not None and (type(value) is not int or value < 0):
-            return _ENOUGH  # a placeholder, or an object that the API server refuses
+            return _ENOUGH_SECONDS  # a placeholder, or an object that the API server refuses
         values[field] = value or default
     periods = values["failureThreshold"] - 1
     return values["initialDelaySeconds"] + values["periodSeconds"] * periods
 
 
-def _deadline(seconds: int) -> str:
+def _deadline_words(seconds: int) -> str:
     if not seconds:
         return "the first probe"
     return f"within {seconds} second{'s' if seconds > 1 else ''}"

@@ -18,8 +18,8 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU_RESOURCE
-from rules.base.words import has_placeholder
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import image_tag
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule

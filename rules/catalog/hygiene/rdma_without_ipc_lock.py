@@ -23,10 +23,10 @@ from rules.base.traits import GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.devices import requests_gpu
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_PARTS = ("rdma", "infiniband")
-_WORDS = frozenset({"efa", "roce", "hca"})
-_SEPARATORS = str.maketrans("/._-", "    ")
-_MAY_LOCK = frozenset({"IPC_LOCK", "ALL"})
+_RDMA_PARTS = ("rdma", "infiniband")
+_RDMA_WORDS = frozenset({"efa", "roce", "hca"})
+_SEPARATORS_TO_BLANKS = str.maketrans("/._-", "    ")
+_LOCKING_CAPABILITIES = frozenset({"IPC_LOCK", "ALL"})
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -35,9 +35,9 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     for container in pod.containers:
         name = _rdma_resource(container) if requests_gpu(container) else None
-        if name is None or container.privileged:
+        if name is None or container.is_privileged:
             continue
-        if any(added in _MAY_LOCK for _, added in container.added_capabilities):
+        if any(added in _LOCKING_CAPABILITIES for _, added in container.added_capabilities):
             continue
         yield Finding(
             path=(*container.resources_path, "limits", name),
@@ -54,8 +54,8 @@ def _rdma_resource(container: Container) -> str | None:
 
 
 def _is_rdma(name: str) -> bool:
-    words = name.translate(_SEPARATORS).split()
-    return any(part in name for part in _PARTS) or not _WORDS.isdisjoint(words)
+    words = name.translate(_SEPARATORS_TO_BLANKS).split()
+    return any(part in name for part in _RDMA_PARTS) or not _RDMA_WORDS.isdisjoint(words)
 
 
 RULE = define_rule(

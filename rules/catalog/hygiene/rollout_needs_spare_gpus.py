@@ -26,9 +26,9 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 _DEFAULT_SURGE = "25%"
-_ROLLING = "RollingUpdate"
+_ROLLING_UPDATE = "RollingUpdate"
 # Digits of the largest percentage that is read.
-_DIGITS = 9
+_MAX_DIGITS = 9
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
@@ -40,7 +40,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
         return
     spec = as_object(workload.raw.get("spec"))
     strategy = as_object(spec.get("strategy"))
-    if strategy.get("type", _ROLLING) != _ROLLING:
+    if strategy.get("type", _ROLLING_UPDATE) != _ROLLING_UPDATE:
         return
     surge = as_object(strategy.get("rollingUpdate")).get("maxSurge")
     replicas = spec.get("replicas")
@@ -68,7 +68,7 @@ def _surge_pods(surge: Any, replicas: Any) -> int:
     if isinstance(surge, int):
         return int(surge)
     percent = surge[:-1] if isinstance(surge, str) and surge.endswith("%") else ""
-    if not (percent.isascii() and percent.isdigit() and len(percent) <= _DIGITS):
+    if not (percent.isascii() and percent.isdigit() and len(percent) <= _MAX_DIGITS):
         return 0
     return math.ceil(int(percent) * replicas / 100)
 

@@ -23,7 +23,7 @@ from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.devices import pod_requests_gpu
-from rules.gpu.volumes import SHARED_MEMORY, memory_volumes, shared_memory_mount
+from rules.gpu.volumes import SHARED_MEMORY_PATH, memory_volumes, shared_memory_mount
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
@@ -45,7 +45,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         yield Finding(
             path=(*pod.path, "volumes", volume.position, "emptyDir", "sizeLimit"),
             key=f"shm.{volume.name}",
-            message=f"the volume {display(volume.name)} at {SHARED_MEMORY} may grow to "
+            message=f"the volume {display(volume.name)} at {SHARED_MEMORY_PATH} may grow to "
             f"{display(size.text)}, and memory of its containers is limited to as much or less: "
             "they are killed before it is full",
             containers=tuple(mounting),

@@ -21,7 +21,7 @@ References
 
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.devices import whole_gpus
-from rules.gpu.volumes import SHARED_MEMORY, shared_memory_mount
+from rules.gpu.volumes import SHARED_MEMORY_PATH, shared_memory_mount
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # The kinds of KubeRay, and those of others in which there is one of them.
@@ -41,9 +41,11 @@ def check(pod: Pod, _context: Context) -> Findings:
                 path=(*container.path, "volumeMounts"),
                 key="volumeMounts.shm",
                 message=f"{container} asks for {gpus} GPUs and mounts no volume at "
-                f"{SHARED_MEMORY}: its processes share 64 MiB, the container runtime's default",
+                f"{SHARED_MEMORY_PATH}: its processes share 64 MiB, "
+                "the container runtime's default",
                 container=container,
-                help=f"mount an emptyDir with medium: Memory and a sizeLimit at {SHARED_MEMORY}",
+                help="mount an emptyDir with medium: Memory and a sizeLimit at "
+                f"{SHARED_MEMORY_PATH}",
             )
 
 

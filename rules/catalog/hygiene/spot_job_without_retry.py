@@ -31,7 +31,7 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_affinity import spot_label
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-LIMIT = "backoffLimit"
+LIMIT_FIELD = "backoffLimit"
 
 
 def check(workload: KubernetesObject, _context: Context) -> Findings:
@@ -40,16 +40,16 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
     if found is None:
         return
     path, spec = found
-    if spec.get(LIMIT) != 0 or _ignores_disruptions(spec):
+    if spec.get(LIMIT_FIELD) != 0 or _ignores_disruptions(spec):
         return
     label = next((spot_label(pod) for pod in workload.pods if pod_requests_gpu(pod)), "")
     if label:
         yield Finding(
-            path=(*path, LIMIT),
-            key=LIMIT,
-            message=f"the Job runs on spot nodes ({label}) and has {LIMIT}: 0, so it fails when "
-            "the cloud takes its node back",
-            help=f"raise {LIMIT}, or let podFailurePolicy ignore pods with the condition "
+            path=(*path, LIMIT_FIELD),
+            key=LIMIT_FIELD,
+            message=f"the Job runs on spot nodes ({label}) and has {LIMIT_FIELD}: 0, so it fails "
+            "when the cloud takes its node back",
+            help=f"raise {LIMIT_FIELD}, or let podFailurePolicy ignore pods with the condition "
             "DisruptionTarget",
         )
 

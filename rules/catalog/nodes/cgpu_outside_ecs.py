@@ -23,16 +23,16 @@ import re
 
 from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import NODE
-from rules.placement.node_labels import CGPU_MODES, MODE, node_labels
+from rules.placement.node_labels import CGPU_MODES, MODE_LABEL, node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-_ECS = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
+_ECS_PATTERN = r"(?:alicloud://)?[a-z0-9-]{1,63}\.[A-Za-z0-9-]{1,63}"
 
 
 def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield the label if the node seems to be no ECS instance."""
     provider = as_text(as_object(node.raw.get("spec")).get("providerID"))
-    if re.fullmatch(_ECS, provider):
+    if re.fullmatch(_ECS_PATTERN, provider):
         return
     if provider:
         why = f"by its providerID {display(provider)} it is no ECS instance"
@@ -41,13 +41,13 @@ def check(node: KubernetesObject, _context: Context) -> Findings:
     else:
         return
     for label in node_labels(node):
-        if label.name == MODE and label.value in CGPU_MODES:
+        if label.name == MODE_LABEL and label.value in CGPU_MODES:
             yield Finding(
                 path=label.path,
-                key=f"providerID.{MODE}",
-                message=f"the node has the label {MODE}: {label.value}, and {why}: cGPU runs only "
-                "on ECS instances",
-                help=f"write {MODE}: share",
+                key=f"providerID.{MODE_LABEL}",
+                message=f"the node has the label {MODE_LABEL}: {label.value}, and {why}: "
+                "cGPU runs only on ECS instances",
+                help=f"write {MODE_LABEL}: share",
             )
 
 

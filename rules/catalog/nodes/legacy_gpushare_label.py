@@ -18,7 +18,7 @@ References
 """
 
 from rules.base.traits import NODE, NODE_POOL
-from rules.placement.node_labels import MODE, labels_by_node
+from rules.placement.node_labels import MODE_LABEL, labels_by_node
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # The old label -> the mode that took its place.
@@ -31,7 +31,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     for labels in labels_by_node(subject):
         for name, mode in REPLACEMENTS.items():
             label = labels.get(name)
-            if label is None or label.value != "true" or MODE in labels:
+            if label is None or label.value != "true" or MODE_LABEL in labels:
                 continue
             if label.key not in reported:
                 reported.add(label.key)
@@ -39,8 +39,8 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
                     path=label.path,
                     key=label.key,
                     message=f"the node label {name} belongs to ACK's old GPU sharing, and "
-                    f"today's components read {MODE}",
-                    help=f"where these components are installed, write {MODE}: {mode}",
+                    f"today's components read {MODE_LABEL}",
+                    help=f"where these components are installed, write {MODE_LABEL}: {mode}",
                 )
 
 

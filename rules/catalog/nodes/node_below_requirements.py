@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.traits import NODE
-from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE, REGION_LABELS
+from rules.placement.node_labels import CARD_LABELS, DRIVER_LABELS, MODE_LABEL, REGION_LABELS
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 if TYPE_CHECKING:
     from rules.profile.platforms.records import Component, Feature
 
-RUNTIMES: Mapping[str, "Component"] = {"containerd": "containerd", "docker": "docker"}
+RUNTIME_COMPONENTS: Mapping[str, "Component"] = {"containerd": "containerd", "docker": "docker"}
 NODE_INFO: Path = ("status", "nodeInfo")
 KUBELET: Path = (*NODE_INFO, "kubeletVersion")
 RUNTIME: Path = (*NODE_INFO, "containerRuntimeVersion")
@@ -43,28 +43,31 @@ RUNTIME: Path = (*NODE_INFO, "containerRuntimeVersion")
 def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield each version, system, card or region that the node's mode does not work with."""
     labels = as_object(as_object(node.raw.get("metadata")).get("labels"))
-    mode = as_text(labels.get(MODE))
+    mode = as_text(labels.get(MODE_LABEL))
     if not mode:
         return
     info = as_object(as_object(node.raw.get("status")).get("nodeInfo"))
     from rules.profile.platforms.ack import (  # noqa: PLC0415  # rarely needed
         REGISTERED_SCHEDULER,
         features_of,
-        pages_listing,
+        titles_of_pages_listing,
     )
 
     is_registered = REGISTERED_SCHEDULER in node.profile.scheduler_names
     features = features_of(mode, as_text(info.get("osImage")), is_registered=is_registered)
     for feature in features:
-        for path, fault in (*_old_versions(feature, info, labels), *_places(feature, info, labels)):
+        for path, fault in (
+            *_old_versions(feature, info, labels),
+            *_unsupported_places(feature, info, labels),
+        ):
             advice = f'see "{feature.source.title}" of {feature.source.publisher}'
             if path[-1] in REGION_LABELS:
-                others = pages_listing(as_text(labels.get(path[-1])), features)
+                others = titles_of_pages_listing(as_text(labels.get(path[-1])), features)
                 advice += f", although {others} lists the region" if others else ""
             yield Finding(
                 path=(*node.path, *path),
                 key=f"{feature.name}.{path[-1]}",
-                message=f"the node has the label {MODE}: {mode}, and {fault}",
+                message=f"the node has the label {MODE_LABEL}: {mode}, and {fault}",
                 help=f"{advice}, or choose another mode",
             )
 
@@ -80,7 +83,7 @@ def _old_versions(
         ("kubernetes", "kubelet", as_text(info.get("kubeletVersion")), KUBELET),
         ("driver", "NVIDIA driver", as_text(labels.get(driver)), ("metadata", "labels", driver)),
     ]
-    if name := RUNTIMES.get(runtime):
+    if name := RUNTIME_COMPONENTS.get(runtime):
         stated.append((name, runtime, runtime_version, RUNTIME))
     for component, noun, version, path in stated:
         minimum = minimum_of(feature, component)
@@ -89,7 +92,7 @@ def _old_versions(
             yield path, f"{fault}, which {feature.title} requires"
 
 
-def _places(
+def _unsupported_places(
     feature: "Feature", info: Mapping[str, Any], labels: Mapping[str, Any]
 ) -> Iterator[tuple[Path, str]]:
     from rules.profile.platforms.support import Support, card_support, os_support, region_support  # noqa: PLC0415  # rarely needed

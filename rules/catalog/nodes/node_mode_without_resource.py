@@ -19,7 +19,7 @@ References
 """
 
 from rules.base.traits import NODE
-from rules.placement.node_labels import MODE, amount_of, node_labels, resources_of_node
+from rules.placement.node_labels import MODE_LABEL, node_labels, offered_amount, resources_of_node
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
@@ -29,16 +29,16 @@ def check(node: KubernetesObject, _context: Context) -> Findings:
     if not offered:
         return
     for label in node_labels(node):
-        if label.name != MODE:
+        if label.name != MODE_LABEL:
             continue
-        names = node.profile.node_modes.get(MODE, {}).get(label.value, ())
-        missing = [name for name in names if amount_of(offered, name) == 0]
+        names = node.profile.node_modes.get(MODE_LABEL, {}).get(label.value, ())
+        missing = [name for name in names if offered_amount(offered, name) == 0]
         if missing:
             yield Finding(
                 path=label.path,
-                key=f"status.{MODE}",
-                message=f"the node has the label {MODE}: {label.value}, and its status has no "
-                f"{' and no '.join(missing)}",
+                key=f"status.{MODE_LABEL}",
+                message=f"the node has the label {MODE_LABEL}: {label.value}, "
+                f"and its status has no {' and no '.join(missing)}",
                 help="see whether the device plugin of this mode runs on the node, and its driver",
             )
 

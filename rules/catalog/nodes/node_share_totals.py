@@ -18,17 +18,23 @@ References
 """
 
 from rules.base.traits import NODE
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM, amount_of, resources_of_node
+from rules.placement.node_labels import (
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    offered_amount,
+    resources_of_node,
+)
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
 def check(node: KubernetesObject, _context: Context) -> Findings:
     """Yield each total that does not fit the number of cards."""
     offered = resources_of_node(node)
-    count = amount_of(offered, CARDS)
+    count = offered_amount(offered, GPU_COUNT)
     if not count:
         return
-    memory, percentage = amount_of(offered, GPU_MEM), amount_of(offered, GPU_CORE)
+    memory, percentage = offered_amount(offered, GPU_MEM), offered_amount(offered, GPU_CORE)
     if percentage and percentage != 100 * count:
         yield _finding(
             node, GPU_CORE, f"{GPU_CORE}: {percentage}, and {count} cards have {100 * count}"

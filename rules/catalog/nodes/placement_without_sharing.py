@@ -16,9 +16,9 @@ References
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 """
 
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import NODE, NODE_POOL
-from rules.base.words import has_placeholder
-from rules.placement.node_labels import MODE, PLACEMENT, SHARING_MODES, labels_by_node
+from rules.placement.node_labels import MODE_LABEL, PLACEMENT_LABEL, SHARING_MODES, labels_by_node
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
@@ -26,8 +26,8 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield the label of each node, or pool of nodes, whose mode shares no cards."""
     reported: set[str] = set()
     for labels in labels_by_node(subject):
-        placement, mode = labels.get(PLACEMENT), labels.get(MODE)
-        known = subject.profile.node_modes.get(MODE, ())
+        placement, mode = labels.get(PLACEMENT_LABEL), labels.get(MODE_LABEL)
+        known = subject.profile.node_modes.get(MODE_LABEL, ())
         value = mode.value if mode else ""
         # A mode that no one knows is the fault of `unknown-node-mode`.
         if placement is None or value in SHARING_MODES or (mode and value not in known):
@@ -35,13 +35,13 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         if has_placeholder(value) or placement.key in reported:
             continue
         reported.add(placement.key)
-        found = f"{MODE}: {value}" if mode else f"no {MODE}"
+        found = f"{MODE_LABEL}: {value}" if mode else f"no {MODE_LABEL}"
         yield Finding(
             path=placement.path,
             key=placement.key,
-            message=f"the node has the label {PLACEMENT} and {found}: only nodes that share "
+            message=f"the node has the label {PLACEMENT_LABEL} and {found}: only nodes that share "
             "their GPUs heed it",
-            help=f"add {MODE} with one of {', '.join(SHARING_MODES)}, or remove the label",
+            help=f"add {MODE_LABEL} with one of {', '.join(SHARING_MODES)}, or remove the label",
         )
 
 

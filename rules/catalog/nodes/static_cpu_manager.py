@@ -29,12 +29,12 @@ from collections.abc import Iterator
 
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import KUBELET_CONFIG, NODE_POOL
-from rules.placement.node_labels import GPU_MEM, MODE, SHARING_MODES, node_settings
+from rules.placement.node_labels import GPU_MEM, MODE_LABEL, SHARING_MODES, node_settings
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 FIELD = "cpuManagerPolicy"
 # A key of the outermost object, as YAML and as JSON.
-_IN_TEXT = (
+_STATIC_POLICY_PATTERN = (
     r"(?m)^[ {]{0,8}[\"']?cpuManagerPolicy[\"']?[ ]{0,8}:"
     r"[ ]{0,8}[\"']?static[\"']?[ ]{0,8}(?:$|[,#}])"
 )
@@ -71,13 +71,13 @@ def _in_kubelet_configuration(subject: KubernetesObject) -> Iterator[Path]:
             yield (FIELD,)
     elif subject.kind_trait == KUBELET_CONFIG:
         for name, text in as_object(subject.raw.get("data")).items():
-            if re.search(_IN_TEXT, as_text(text)):
+            if re.search(_STATIC_POLICY_PATTERN, as_text(text)):
                 yield ("data", name)
 
 
 def _in_pools_with_shared_cards(subject: KubernetesObject) -> Iterator[Path]:
     for settings in node_settings(subject):
-        modes = {label.value for label in settings.labels if label.name == MODE}
+        modes = {label.value for label in settings.labels if label.name == MODE_LABEL}
         if not modes.isdisjoint(SHARING_MODES):
             yield from (path for path, policy in settings.cpu_policies if policy == "static")
 

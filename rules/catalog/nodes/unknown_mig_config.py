@@ -24,8 +24,8 @@ References
 import re
 
 from rules.base.json_values import display
-from rules.base.traits import KNOWN_CONFIG_MAPS, NODE, NODE_CHOICE, NODE_POOL
-from rules.base.words import has_placeholder, nearest_word
+from rules.base.text_matching import has_placeholder, nearest_word
+from rules.base.traits import KNOWN_CONFIG_MAPS, NODE, NODE_CHOOSING_OBJECT, NODE_POOL
 from rules.inventory.inventory import ConfigMap, Inventory
 from rules.placement.node_labels import node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
@@ -38,7 +38,7 @@ _MOST_NAMED = 5
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
     """Yield each label that names no profile, once for each pool and value."""
-    known = context.inventory.once(_known, None)
+    known = context.inventory.compute_once(_known, None)
     reported: set[str] = set()
     for label in node_labels(subject) if known else ():
         key = f"{label.key}={label.value}"
@@ -73,5 +73,5 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(NODE | NODE_POOL | NODE_CHOICE, KNOWN_CONFIG_MAPS),
+    needs=(NODE | NODE_POOL | NODE_CHOOSING_OBJECT, KNOWN_CONFIG_MAPS),
 )

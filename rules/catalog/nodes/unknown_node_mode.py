@@ -23,8 +23,8 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import NODE, NODE_CHOICE, NODE_POOL
-from rules.placement.node_labels import advice_on_unknown, misspelt_mode_label, node_labels
+from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
+from rules.placement.node_labels import advice_on_unknown_value, misspelt_mode_label, node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
@@ -47,7 +47,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
         if label.name not in modes:
             continue
-        advice = advice_on_unknown(modes[label.name], label.value)
+        advice = advice_on_unknown_value(modes[label.name], label.value)
         if advice is None:
             continue
         yield Finding(
@@ -59,4 +59,6 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
         )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | NODE_CHOICE,))
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(NODE | NODE_POOL | NODE_CHOOSING_OBJECT,)
+)

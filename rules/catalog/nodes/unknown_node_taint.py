@@ -23,8 +23,8 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import NODE, NODE_POOL
-from rules.base.words import has_placeholder
 from rules.placement.node_labels import NodeTaint, node_settings
 from rules.placement.tolerations import misspelt_taint
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule

@@ -34,7 +34,7 @@ from rules.base.traits import LIMIT_RANGE
 from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-FIELDS = ("default", "max", "defaultRequest", "min", "maxLimitRequestRatio")
+AMOUNT_FIELDS = ("default", "max", "defaultRequest", "min", "maxLimitRequestRatio")
 Amounts: TypeAlias = Mapping[str, Quantity]
 
 
@@ -65,14 +65,16 @@ class _Fault(NamedTuple):
 
 
 def _gpu_resources(item: Mapping[str, Any], profile: Profile) -> list[str]:
-    names = dict.fromkeys(name for field in FIELDS for name in as_object(item.get(field)))
+    names = dict.fromkeys(name for field in AMOUNT_FIELDS for name in as_object(item.get(field)))
     return [name for name in names if profile.resource(name) is not None]
 
 
 def _amounts(item: Mapping[str, Any], resource: str) -> Amounts:
     """The amounts of `resource` that can be read, by field."""
     written = {
-        f: as_object(item.get(f))[resource] for f in FIELDS if resource in as_object(item.get(f))
+        f: as_object(item.get(f))[resource]
+        for f in AMOUNT_FIELDS
+        if resource in as_object(item.get(f))
     }
     return {
         f: amount for f, value in written.items() if isinstance(amount := parse(value), Quantity)
@@ -83,11 +85,11 @@ def _fault_of_containers(amounts: Amounts, resource: str) -> _Fault | None:
     field = _field_of_default(amounts)
     given, request = amounts.get(field), amounts.get("defaultRequest")
     if given is None or given.nano <= 0:
-        return _fault_of_requests(amounts)
+        return _fault_of_default_requests(amounts)
     if request is not None and not given.equal_to(request):
         message = f"it differs from `{field}`, so the API server refuses the LimitRange"
         return _Fault("defaultRequest", message, "remove it", api_refuses=True)
-    if not given.accepted_as_integer:
+    if not given.is_accepted_as_integer:
         message = (
             f"every container that asks for none gets the fraction {given.text}, for which the API "
             "server refuses it"
@@ -113,11 +115,13 @@ def _field_of_default(amounts: Amounts) -> str:
     return "default"
 
 
-def _fault_of_requests(amounts: Amounts) -> _Fault | None:
+def _fault_of_default_requests(amounts: Amounts) -> _Fault | None:
     """The fault where no container gets a GPU unasked."""
     has_limit = "default" in amounts or "max" in amounts
     # The API server copies `min` into `defaultRequest`.
-    fields = ("maxLimitRequestRatio",) if has_limit else ("min", "defaultRequest", FIELDS[-1])
+    fields = (
+        ("maxLimitRequestRatio",) if has_limit else ("min", "defaultRequest", AMOUNT_FIELDS[-1])
+    )
     message = "the API server refuses every container of the namespace that asks for none"
     found = (field for field in fields if field in amounts and amounts[field].nano > 0)
     return next((_Fault(field, message) for field in found), None)

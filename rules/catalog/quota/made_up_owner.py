@@ -26,9 +26,9 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "ownerReferences"
-OWN_USERS = "system:"
+SYSTEM_USER_PREFIX = "system:"
 # Their pods are made by controllers in kube-system.
-OF_KUBERNETES = frozenset(
+KUBERNETES_OWNER_KINDS = frozenset(
     {"DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
 
@@ -39,13 +39,13 @@ def check(pod: Pod, context: Context) -> Findings:
     is_new_pod = context.operation == "CREATE" and pod.object.kind == "Pod"
     if not (user and is_new_pod and pod_requests_gpu(pod)):
         return
-    is_of_namespace = user.startswith(f"{OWN_USERS}serviceaccount:{pod.object.namespace}:")
-    if user.startswith(OWN_USERS) and not is_of_namespace:
+    is_of_namespace = user.startswith(f"{SYSTEM_USER_PREFIX}serviceaccount:{pod.object.namespace}:")
+    if user.startswith(SYSTEM_USER_PREFIX) and not is_of_namespace:
         return
     for index, owner in as_objects(pod.metadata.get(FIELD)):
         kind = as_text(owner.get("kind"))
         # Programs in a pod may make pods that belong to theirs, as Spark's driver does.
-        is_forged = kind in OF_KUBERNETES or not is_of_namespace
+        is_forged = kind in KUBERNETES_OWNER_KINDS or not is_of_namespace
         if owner.get("controller") is True and is_forged:
             yield Finding(
                 path=(*pod.metadata_path, FIELD, index),

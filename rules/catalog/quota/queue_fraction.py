@@ -23,7 +23,7 @@ from rules.base.traits import CLUSTER_QUEUE
 from rules.gpu.quotas import queue_amounts
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
-_WHOLE = 10**9
+_NANO_OF_ONE = 10**9
 
 
 def check(queue: KubernetesObject, _context: Context) -> Findings:
@@ -40,7 +40,7 @@ def check(queue: KubernetesObject, _context: Context) -> Findings:
             path=path,
             key=f"fraction.{key}",
             message=f"the queue's {path[-1]} of {display(f'{resource}: {amount.text}')} is a "
-            f"fraction: Kueue rounds it up to {-(-amount.nano // _WHOLE)}",
+            f"fraction: Kueue rounds it up to {-(-amount.nano // _NANO_OF_ONE)}",
             help="write a whole number",
         )
 

@@ -46,23 +46,29 @@ References
 from typing import NamedTuple
 
 from rules.base.json_values import as_objects, as_text, display
-from rules.base.traits import CLAIM, GPU_RESOURCE, KNOWN_QUEUES
-from rules.gpu.claims import FIELD, declared_claims, device_classes, is_gpu_class, used_claims
-from rules.gpu.devices import first_request, requested_resources
+from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, KNOWN_QUEUES
+from rules.gpu.claims import (
+    CLAIMS_FIELD,
+    declared_claims,
+    device_classes,
+    is_gpu_class,
+    used_claims,
+)
+from rules.gpu.devices import path_of_first_request, requested_resources
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
 from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
-QUEUE = "kueue.x-k8s.io/queue-name"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # Pods that wait to be admitted have it.
-_GATE = "kueue.x-k8s.io/admission"
-_NO_DEVICES = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
+_KUEUE_GATE = "kueue.x-k8s.io/admission"
+_NON_DEVICE_RESOURCES = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 # Kueue neither queues these nor copies their label to their pods.
-_NOT_QUEUED = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
+_UNQUEUED_KINDS = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
 
 
-class _Unknown(NamedTuple):
+class _UnknownResources(NamedTuple):
     """Resources of a queue that no profile knows: their domains, and whether one is like a GPU."""
 
     domains: frozenset[str]
@@ -71,29 +77,29 @@ class _Unknown(NamedTuple):
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU resource of the pod that its queue does not cover."""
-    of_owner = None if pod.object.kind in _NOT_QUEUED else pod.owner_labels.get(QUEUE)
-    name = as_text(of_owner or pod.labels.get(QUEUE))
+    of_owner = None if pod.object.kind in _UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
+    name = as_text(of_owner or pod.labels.get(QUEUE_LABEL))
     local = context.inventory.find(LocalQueue, name, pod.object.namespace) if name else None
     queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
-    if local is None or queue is None or (pod.exists and not _is_held(pod)):
+    if local is None or queue is None or (pod.exists and not _waits_for_admission(pod)):
         return
     # A queue can have very many, and is asked for every pod.
-    unknown = context.inventory.once(_unknown, (local.cluster_queue, pod.profile))
+    unknown = context.inventory.compute_once(_unknown_resources, (local.cluster_queue, pod.profile))
     for resource in requested_resources(pod):
         if not _may_cover(queue, resource, unknown, pod.profile):
             yield Finding(
-                path=first_request(pod, resource),
+                path=path_of_first_request(pod, resource),
                 key=f"queue.{resource}",
                 message=f"the ClusterQueue {display(local.cluster_queue)} behind the queue "
                 f"{display(name)} has no quota of {resource}: Kueue admits no workload that "
                 "asks for it",
                 help=f"ask for what the queue covers, or add {resource} to the ClusterQueue",
             )
-    if all(map(_is_no_device, queue.resources)):
-        yield from _uncounted_claims(pod, context, local.cluster_queue)
+    if all(map(_is_non_device_resource, queue.resources)):
+        yield from _findings_of_uncounted_claims(pod, context, local.cluster_queue)
 
 
-def _uncounted_claims(pod: Pod, context: Context, queue: str) -> Findings:
+def _findings_of_uncounted_claims(pod: Pod, context: Context, queue: str) -> Findings:
     """Yield each claim for GPUs, where the queue covers nothing that a device could count as."""
     used = used_claims(pod)
     for index, entry in declared_claims(pod):
@@ -103,7 +109,7 @@ def _uncounted_claims(pod: Pod, context: Context, queue: str) -> Findings:
             is_gpu_class(each, pod.profile, context.inventory) for each in classes
         ):
             yield Finding(
-                path=(*pod.path, FIELD, index),
+                path=(*pod.path, CLAIMS_FIELD, index),
                 key=f"queue.claim.{name}",
                 message=f"the ClusterQueue {display(queue)} covers no resource that the devices of "
                 f"the claim {display(name)} can be counted as: Kueue counts them nowhere, or "
@@ -113,15 +119,19 @@ def _uncounted_claims(pod: Pod, context: Context, queue: str) -> Findings:
             )
 
 
-def _is_no_device(resource: str) -> bool:
-    return resource in _NO_DEVICES or resource.startswith("hugepages-")
+def _is_non_device_resource(resource: str) -> bool:
+    return resource in _NON_DEVICE_RESOURCES or resource.startswith("hugepages-")
 
 
-def _is_held(pod: Pod) -> bool:
-    return any(gate.get("name") == _GATE for _, gate in as_objects(pod.spec.get("schedulingGates")))
+def _waits_for_admission(pod: Pod) -> bool:
+    return any(
+        gate.get("name") == _KUEUE_GATE for _, gate in as_objects(pod.spec.get("schedulingGates"))
+    )
 
 
-def _may_cover(queue: ClusterQueue, resource: str, unknown: _Unknown, profile: Profile) -> bool:
+def _may_cover(
+    queue: ClusterQueue, resource: str, unknown: _UnknownResources, profile: Profile
+) -> bool:
     known = profile.resource(resource)
     return (
         resource in queue.resources
@@ -131,12 +141,12 @@ def _may_cover(queue: ClusterQueue, resource: str, unknown: _Unknown, profile: P
     )
 
 
-def _unknown(inventory: Inventory, queue: tuple[str, Profile]) -> _Unknown:
+def _unknown_resources(inventory: Inventory, queue: tuple[str, Profile]) -> _UnknownResources:
     """What no profile knows among the resources of the ClusterQueue of this name."""
     name, profile = queue
     found = inventory.find(ClusterQueue, name)
     unknown = [r for r in (found.resources if found else ()) if profile.resource(r) is None]
-    return _Unknown(
+    return _UnknownResources(
         frozenset(domain for domain, slash, _ in (r.partition("/") for r in unknown) if slash),
         any("gpu" in resource or "accelerator" in resource for resource in unknown),
     )
@@ -146,6 +156,6 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(GPU_RESOURCE | CLAIM, KNOWN_QUEUES),
+    needs=(GPU_RESOURCE | CLAIM_IN_CONTAINER, KNOWN_QUEUES),
     needs_resources=True,
 )

@@ -19,7 +19,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUOTAS
-from rules.gpu.devices import effective_requests, first_request
+from rules.gpu.devices import effective_requests, path_of_first_request
 from rules.gpu.quotas import smallest_quota
 from rules.inventory.inventory import ResourceQuota
 from rules.objects.container import POD_SPEC
@@ -36,7 +36,7 @@ def check(pod: Pod, context: Context) -> Findings:
         if limit is None or wanted <= limit.value:
             continue
         yield Finding(
-            path=first_request(pod, resource),
+            path=path_of_first_request(pod, resource),
             key=f"quota.{resource}",
             message=(
                 f"the pod asks for {wanted} {resource}, and the quota {display(limit.name)} of its "

@@ -20,17 +20,17 @@ References
 from rules.base.json_values import display
 from rules.base.quantity import Malformed, Placeholder, Quantity, invalid_count_reason, parse
 from rules.base.traits import QUOTA
-from rules.objects.kubernetes_objects import REQUESTS
+from rules.objects.kubernetes_objects import REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-NATIVE = "kubernetes.io/"
-WHOLE = 10**9
+NATIVE_DOMAIN = "kubernetes.io/"
+NANO_OF_ONE = 10**9
 
 
 def check(quota: Quota, _context: Context) -> Findings:
     """Yield each limit of an extended resource that is not a whole number."""
     for key, value in quota.hard.items():
-        if not key.startswith(REQUESTS) or "/" not in key or NATIVE in key:
+        if not key.startswith(REQUESTS_PREFIX) or "/" not in key or NATIVE_DOMAIN in key:
             continue
         amount = parse(value)
         if fault := _fault(amount):
@@ -44,9 +44,9 @@ def check(quota: Quota, _context: Context) -> Findings:
 
 
 def _fault(amount: Quantity | Placeholder | Malformed) -> str | None:
-    if not isinstance(amount, Quantity) or amount.nano < 0 or amount.accepted_as_integer:
+    if not isinstance(amount, Quantity) or amount.nano < 0 or amount.is_accepted_as_integer:
         return invalid_count_reason(amount)
-    usable = amount.nano // WHOLE
+    usable = amount.nano // NANO_OF_ONE
     return f"a fraction, of which {usable} can be used: devices are counted whole"
 
 

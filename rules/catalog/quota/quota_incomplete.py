@@ -26,11 +26,11 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
-from rules.gpu.quotas import counting_keys, gpu_key, offers
+from rules.gpu.quotas import counting_keys, first_gpu_key, quota_keys_by_gpu_source
 from rules.inventory.inventory import ResourceQuota
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-MOST_NAMED = 3
+MAX_LISTED = 3
 
 
 def check(quota: Quota, context: Context) -> Findings:
@@ -39,16 +39,18 @@ def check(quota: Quota, context: Context) -> Findings:
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
     if quota.object.name not in quotas:
         return
-    offered = offers(inventory, quota.profile)
-    names = (name for name in sorted(quotas) if gpu_key(quotas[name], quota.profile, inventory))
+    offered = quota_keys_by_gpu_source(inventory, quota.profile)
+    names = (
+        name for name in sorted(quotas) if first_gpu_key(quotas[name], quota.profile, inventory)
+    )
     if not offered or quota.object.name != next(names, None):
         return
     keys = frozenset(key for known in quotas.values() for key in counting_keys(known))
     missing = [(offer, wanted) for offer, wanted in offered.items() if keys.isdisjoint(wanted)]
     if missing:
-        limited = gpu_key(quotas[quota.object.name], quota.profile, inventory)
-        named = ", ".join(name for name, _ in missing[:MOST_NAMED])
-        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        limited = first_gpu_key(quotas[quota.object.name], quota.profile, inventory)
+        named = ", ".join(name for name, _ in missing[:MAX_LISTED])
+        more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
         yield Finding(
             path=quota.path,
             key="missing",
@@ -56,7 +58,7 @@ def check(quota: Quota, context: Context) -> Findings:
                 f"the quota limits {display(limited)}, and no quota of its namespace limits "
                 f"{named}{more}, which the cluster offers as well"
             ),
-            help=f"add {', '.join(wanted[0] for _, wanted in missing[:MOST_NAMED])}; 0 forbids it",
+            help=f"add {', '.join(wanted[0] for _, wanted in missing[:MAX_LISTED])}; 0 forbids it",
         )
 
 

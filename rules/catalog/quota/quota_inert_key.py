@@ -33,20 +33,20 @@ from collections import Counter
 
 from rules.base.json_values import display
 from rules.base.quantity import invalid_count_reason, parse
+from rules.base.text_matching import matches_any
 from rules.base.traits import QUOTA
-from rules.base.words import matches_any
 from rules.gpu.amounts import api_refuses_count
 from rules.gpu.quotas import counts_claims
-from rules.gpu.resource_names import renaming
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS
+from rules.gpu.resource_names import renaming_fix
+from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-NATIVE = "kubernetes.io/"
+NATIVE_DOMAIN = "kubernetes.io/"
 # Keys with a slash under which Kubernetes or OpenShift counts other things than pod resources.
-COUNTED_OTHERWISE = ("count/", "openshift.io/")
-KUBERNETES_OWN = ".k8s.io"
+OTHERWISE_COUNTED_PREFIXES = ("count/", "openshift.io/")
+KUBERNETES_DOMAIN_SUFFIX = ".k8s.io"
 # A qualified name whose domain is short enough to carry a quota's prefix.
-EXTENDED = (
+EXTENDED_RESOURCE_PATTERN = (
     r"(?=.{1,243}/)[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 )
 
@@ -61,18 +61,18 @@ def check(quota: Quota, _context: Context) -> Findings:
             "quota with scopes counts no ResourceClaim",
             help="move the key to a quota without scopes",
         )
-    inert = {key: name for key in quota.hard if "/" in key and (name := _resource(key))}
+    inert = {key: name for key in quota.hard if "/" in key and (name := _inert_resource(key))}
     times = Counter(inert.values())
     for key, name in inert.items():
-        if key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name):
+        if key.startswith(LIMITS_PREFIX) and matches_any(quota.profile.limit_quotas, name):
             continue  # the GPU platform counts it
-        right = REQUESTS + name
+        right = REQUESTS_PREFIX + name
         path = (*quota.path, key)
         message = (
             f"the quota's key {display(key)} never counts: Kubernetes limits "
             f"extended resources by their requests alone"
         )
-        fix = renaming([(quota.path, quota.hard)], key, right) if times[name] == 1 else None
+        fix = renaming_fix([(quota.path, quota.hard)], key, right) if times[name] == 1 else None
         advice = (
             f"remove it: only {right} counts" if right in quota.hard else f"write {right} instead"
         )
@@ -85,15 +85,19 @@ def check(quota: Quota, _context: Context) -> Findings:
         )
 
 
-def _resource(key: str) -> str | None:
+def _inert_resource(key: str) -> str | None:
     """The extended resource that `key` names without effect; None if Kubernetes counts `key`."""
-    name = key.removeprefix(LIMITS)
+    name = key.removeprefix(LIMITS_PREFIX)
     domain = name.partition("/")[0]
-    if name.startswith(REQUESTS) or NATIVE in name or domain.endswith(KUBERNETES_OWN):
+    if (
+        name.startswith(REQUESTS_PREFIX)
+        or NATIVE_DOMAIN in name
+        or domain.endswith(KUBERNETES_DOMAIN_SUFFIX)
+    ):
         return None
-    if name.startswith(COUNTED_OTHERWISE):
+    if name.startswith(OTHERWISE_COUNTED_PREFIXES):
         return None
-    return name if re.fullmatch(EXTENDED, name) else None
+    return name if re.fullmatch(EXTENDED_RESOURCE_PATTERN, name) else None
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(QUOTA,))

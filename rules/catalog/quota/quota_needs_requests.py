@@ -26,7 +26,7 @@ from rules.objects.container import POD_SPEC
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The keys that the API server requires of every container, and the field and name they stand for.
-REQUIRED = {
+FIELD_AND_RESOURCE_BY_KEY = {
     **{key: ("requests", key.removeprefix("requests.")) for key in ("cpu", "memory")},
     **{f"{f}.{name}": (f, name) for f in ("requests", "limits") for name in ("cpu", "memory")},
 }
@@ -39,10 +39,10 @@ def check(pod: Pod, context: Context) -> Findings:
     namespace = pod.object.namespace
     quotas = context.inventory.all_in(ResourceQuota, namespace)
     required = {
-        REQUIRED[key]: name
+        FIELD_AND_RESOURCE_BY_KEY[key]: name
         for name, quota in quotas.items()
         if not quota.scopes
-        for key in REQUIRED.keys() & quota.hard.keys()
+        for key in FIELD_AND_RESOURCE_BY_KEY.keys() & quota.hard.keys()
     }
     if not required or context.inventory.lacks_some(LimitRange, namespace):
         return
@@ -53,11 +53,11 @@ def check(pod: Pod, context: Context) -> Findings:
     }
     for container in pod.containers:
         for (field, resource), quota in sorted(required.items()):
-            if resource not in given[field] and not _states(container, field, resource):
+            if resource not in given[field] and not _states_amount(container, field, resource):
                 yield _finding(container, field, resource, quota)
 
 
-def _states(container: Container, field: str, resource: str) -> bool:
+def _states_amount(container: Container, field: str, resource: str) -> bool:
     """Whether the container states the amount, or cannot; a limit counts as a request too."""
     if container.role == "ephemeral":
         return True

@@ -35,10 +35,10 @@ from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
 from rules.gpu.quotas import uncounted_pods
 from rules.inventory.inventory import ResourceQuota
-from rules.objects.kubernetes_objects import REQUESTS
+from rules.objects.kubernetes_objects import REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-MOST_KEYS = 20
+MAX_KEYS = 20
 
 
 def check(quota: Quota, context: Context) -> Findings:
@@ -46,7 +46,7 @@ def check(quota: Quota, context: Context) -> Findings:
     quotas = context.inventory.all_in(ResourceQuota, quota.object.namespace)
     if quota.object.name not in quotas:
         return
-    for key in islice(_gpu_keys(quota), MOST_KEYS):
+    for key in islice(_gpu_keys(quota), MAX_KEYS):
         having = {name: known.scopes for name, known in quotas.items() if key in known.hard}
         gap = uncounted_pods(having.values()) if quota.object.name == min(having) else None
         if gap is None:
@@ -66,8 +66,10 @@ def check(quota: Quota, context: Context) -> Findings:
 
 
 def _gpu_keys(quota: Quota) -> Iterator[str]:
-    named = (key for key in quota.hard if key.startswith(REQUESTS))
-    return (key for key in named if is_gpu_resource(key.removeprefix(REQUESTS), quota.profile))
+    named = (key for key in quota.hard if key.startswith(REQUESTS_PREFIX))
+    return (
+        key for key in named if is_gpu_resource(key.removeprefix(REQUESTS_PREFIX), quota.profile)
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(QUOTA, KNOWN_QUOTAS))

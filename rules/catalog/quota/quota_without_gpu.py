@@ -26,37 +26,37 @@ References
 
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
-from rules.gpu.quotas import counting_keys, gpu_key, offers
+from rules.gpu.quotas import counting_keys, first_gpu_key, quota_keys_by_gpu_source
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue, ResourceQuota
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
-COMPUTE = frozenset(
+COMPUTE_KEYS = frozenset(
     {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 )
-MOST_NAMED = 3
+MAX_LISTED = 3
 # Its pods are the cluster's own.
-_SYSTEM = "kube-system"
+_SYSTEM_NAMESPACE = "kube-system"
 
 
 def check(quota: Quota, context: Context) -> Findings:
     """Yield one finding for the namespace, at the first of its quotas on CPU or memory."""
     inventory = context.inventory
     quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    if quota.object.name not in quotas or quota.object.namespace == _SYSTEM:
+    if quota.object.name not in quotas or quota.object.namespace == _SYSTEM_NAMESPACE:
         return
-    limiting = [name for name in sorted(quotas) if not COMPUTE.isdisjoint(quotas[name].hard)]
+    limiting = [name for name in sorted(quotas) if not COMPUTE_KEYS.isdisjoint(quotas[name].hard)]
     if quota.object.name != next(iter(limiting), None):
         return
-    offered = offers(inventory, quota.profile)
+    offered = quota_keys_by_gpu_source(inventory, quota.profile)
     keys = frozenset(key for known in quotas.values() for key in counting_keys(known))
-    is_limited = any(gpu_key(known, quota.profile, inventory) for known in quotas.values())
+    is_limited = any(first_gpu_key(known, quota.profile, inventory) for known in quotas.values())
     if not offered or is_limited or any(not keys.isdisjoint(each) for each in offered.values()):
         return
-    if _has_queue(quota, inventory):
+    if _has_gpu_queue(quota, inventory):
         return
-    named = ", ".join(list(offered)[:MOST_NAMED])
-    more = f" and {len(offered) - MOST_NAMED} more" if len(offered) > MOST_NAMED else ""
-    wanted = ", ".join(keys_of[0] for keys_of in list(offered.values())[:MOST_NAMED])
+    named = ", ".join(list(offered)[:MAX_LISTED])
+    more = f" and {len(offered) - MAX_LISTED} more" if len(offered) > MAX_LISTED else ""
+    wanted = ", ".join(keys_of[0] for keys_of in list(offered.values())[:MAX_LISTED])
     yield Finding(
         path=quota.path,
         key="without-gpu",
@@ -66,7 +66,7 @@ def check(quota: Quota, context: Context) -> Findings:
     )
 
 
-def _has_queue(quota: Quota, inventory: Inventory) -> bool:
+def _has_gpu_queue(quota: Quota, inventory: Inventory) -> bool:
     """Whether a Kueue queue of the namespace limits GPUs."""
     locals_ = inventory.all_in(LocalQueue, quota.object.namespace).values()
     queues = (inventory.find(ClusterQueue, local.cluster_queue) for local in locals_)

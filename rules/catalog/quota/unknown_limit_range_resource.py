@@ -30,25 +30,25 @@ from collections import Counter
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import LIMIT_RANGE
 from rules.gpu.amounts import api_refuses_name
-from rules.gpu.resource_names import misspelt_resources, renaming
+from rules.gpu.resource_names import misspelt_resources, renaming_fix
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # A name is reported in the first field that has it. The API server copies `max` into `default`, and
 # both `default` and `min` into `defaultRequest`.
-FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
+AMOUNT_FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
 
 
 def check(limit_range: KubernetesObject, _context: Context) -> Findings:
     """Yield each misspelt name, once for all fields of an item of `spec.limits`."""
     for index, item in as_objects(as_object(limit_range.raw.get("spec")).get("limits")):
-        fields = {f: amounts for f in FIELDS if (amounts := as_object(item.get(f)))}
+        fields = {f: amounts for f in AMOUNT_FIELDS if (amounts := as_object(item.get(f)))}
         names = dict.fromkeys(name for amounts in fields.values() for name in amounts)
         misspelt = misspelt_resources(names, limit_range.profile)
-        times = Counter(meant.right for meant in misspelt.values())
+        times = Counter(meant.right_name for meant in misspelt.values())
         path = (*limit_range.path, "spec", "limits", index)
         places = [((*path, field), amounts) for field, amounts in fields.items()]
         for name, meant in misspelt.items():
-            right = meant.right
+            right = meant.right_name
             refused = api_refuses_name(name)
             end = "the API server refuses it" if refused else f"it does not concern {right}"
             first = next(field for field, amounts in fields.items() if name in amounts)
@@ -57,7 +57,7 @@ def check(limit_range: KubernetesObject, _context: Context) -> Findings:
                 key=f"{as_text(item.get('type'))}.{name}",
                 message=f"`{first}` names {display(name)}, which is {meant.kind} {right}: {end}",
                 help=f"remove it: {right} is there" if right in names else f"write {right}",
-                fix=renaming(places, name, right) if times[right] == 1 else None,
+                fix=renaming_fix(places, name, right) if times[right] == 1 else None,
                 api_refuses=refused,
             )
 

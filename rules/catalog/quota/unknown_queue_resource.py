@@ -36,9 +36,9 @@ def check(queue: KubernetesObject, _context: Context) -> Findings:
         yield Finding(
             path=places[name],
             key=f"resources.{name}",
-            message=f"the queue's resource {display(name)} is {meant.kind} {meant.right}: "
-            f"it covers no pod that asks for {meant.right}",
-            help=f"write {meant.right}",
+            message=f"the queue's resource {display(name)} is {meant.kind} {meant.right_name}: "
+            f"it covers no pod that asks for {meant.right_name}",
+            help=f"write {meant.right_name}",
         )
 
 

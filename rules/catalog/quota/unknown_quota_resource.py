@@ -26,40 +26,40 @@ References
 from collections import Counter
 
 from rules.base.json_values import display
+from rules.base.text_matching import matches_any
 from rules.base.traits import QUOTA
-from rules.base.words import matches_any
-from rules.gpu.resource_names import misspelt_resources, renaming
-from rules.objects.kubernetes_objects import LIMITS, REQUESTS
+from rules.gpu.resource_names import misspelt_resources, renaming_fix
+from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 
 def check(quota: Quota, _context: Context) -> Findings:
     """Yield each key with a misspelt name."""
-    names = {key: _resource(key) for key in quota.hard if "/" in key}
+    names = {key: _resource_of_key(key) for key in quota.hard if "/" in key}
     misspelt = misspelt_resources(names.values(), quota.profile)
     meant = {
-        key: _key_for(misspelt[name].right, key, quota)
+        key: _key_for(misspelt[name].right_name, key, quota)
         for key, name in names.items()
         if name in misspelt
     }
     times = Counter(meant.values())
     for key, right in meant.items():
         path = (*quota.path, key)
-        kind, resource = misspelt[names[key]].kind, misspelt[names[key]].right
+        kind, resource = misspelt[names[key]].kind, misspelt[names[key]].right_name
         message = f"the quota's key {display(key)} is {kind} {right}: it does not limit {resource}"
-        fix = renaming([(quota.path, quota.hard)], key, right) if times[right] == 1 else None
+        fix = renaming_fix([(quota.path, quota.hard)], key, right) if times[right] == 1 else None
         advice = f"remove it: {right} is there" if right in quota.hard else f"write {right}"
         yield Finding(path=path, key=f"hard.{key}", message=message, help=advice, fix=fix)
 
 
-def _resource(key: str) -> str:
-    return key.removeprefix(REQUESTS if key.startswith(REQUESTS) else LIMITS)
+def _resource_of_key(key: str) -> str:
+    return key.removeprefix(REQUESTS_PREFIX if key.startswith(REQUESTS_PREFIX) else LIMITS_PREFIX)
 
 
 def _key_for(name: str, key: str, quota: Quota) -> str:
     """The key by which a quota limits the resource `name`, where a user wrote `key`."""
-    counts = key.startswith(LIMITS) and matches_any(quota.profile.limit_quotas, name)
-    return (LIMITS if counts else REQUESTS) + name
+    counts = key.startswith(LIMITS_PREFIX) and matches_any(quota.profile.limit_quotas, name)
+    return (LIMITS_PREFIX if counts else REQUESTS_PREFIX) + name
 
 
 RULE = define_rule(

@@ -37,7 +37,7 @@ from rules.placement.selected_cards import DeviceCount, selected_device_count
 from rules.profile.profile import Resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-COUNTED = "device"
+DEVICE_UNIT = "device"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -55,8 +55,8 @@ def check(pod: Pod, context: Context) -> Findings:
                 continue
             limit, advice = exceeded
             message = (
-                f"{container} asks for {display(f'{name}: {amount.text}')}{_value_words(amount)}: "
-                f"{limit}"
+                f"{container} asks for {display(f'{name}: {amount.text}')}"
+                f"{_value_of_amount_words(amount)}: {limit}"
             )
             yield Finding(
                 path=container.amount_path(name),
@@ -71,7 +71,7 @@ def _exceeded_limit(
     resource: Resource, amount: Quantity, max_devices: int, selected: DeviceCount | None
 ) -> tuple[str, str] | None:
     """What `amount` of `resource` is more than, and what to do; None if there may be as much."""
-    if resource.unit != COUNTED:
+    if resource.unit != DEVICE_UNIT:
         if 1 <= resource.maximum < amount.value:
             return (
                 f"it is a part of each card, and a card has {resource.maximum}",
@@ -81,10 +81,10 @@ def _exceeded_limit(
     if 1 <= max_devices < amount.value:
         limit = f"a node is expected to have at most {max_devices} devices"
         return limit, _advice(amount, max_devices)
-    if selected and resource.sharing == "whole" and selected.largest < amount.value:
+    if selected and resource.sharing == "whole" and selected.max_devices < amount.value:
         return (
-            f"a node with {display(selected.label)} has {selected.largest}",
-            f"ask for at most {selected.largest}, or select nodes with more",
+            f"a node with {display(selected.label)} has {selected.max_devices}",
+            f"ask for at most {selected.max_devices}, or select nodes with more",
         )
     return None
 
@@ -98,7 +98,7 @@ def _advice(amount: Quantity, maximum: int) -> str:
     )
 
 
-def _value_words(amount: Quantity) -> str:
+def _value_of_amount_words(amount: Quantity) -> str:
     if amount.overflows:
         return ", which is more than Kubernetes can count"
     return f", which is {amount.value}" if amount.suffix else ""

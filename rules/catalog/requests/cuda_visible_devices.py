@@ -19,22 +19,27 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
-from rules.base.words import has_placeholder
 from rules.gpu.devices import whole_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Nobody lists more: a longer value is something else.
-_LONGEST = 1024
+_MAX_CHARACTERS = 1024
 _UUID_PREFIXES = ("GPU-", "MIG-")
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first entry of each list that names a GPU which the container does not have."""
     for container in pod.containers:
-        value = container.value_of(_VARIABLE)
-        if not value or len(value) > _LONGEST or has_placeholder(value) or container.privileged:
+        value = container.env_value(_VARIABLE)
+        if (
+            not value
+            or len(value) > _MAX_CHARACTERS
+            or has_placeholder(value)
+            or container.is_privileged
+        ):
             continue
         gpus = whole_gpus(container)
         if not gpus:
@@ -47,7 +52,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         amount = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
         seen = f"only {first}" if first else "none"
         yield Finding(
-            path=container.value_path(_VARIABLE),
+            path=container.env_value_path(_VARIABLE),
             key=_VARIABLE,
             message=f"{container} holds {amount} and sets {_VARIABLE}={display(value)}, where "
             f"{display(entries[first])} {fault}: the program then sees {seen}",

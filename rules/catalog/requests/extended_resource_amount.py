@@ -25,7 +25,7 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 # Names that contain it are Kubernetes' own, and have other laws.
 _NATIVE_DOMAIN = "kubernetes.io/"
-_NOT_A_RESOURCE = "requests."
+_QUOTA_KEY_PREFIX = "requests."
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -37,16 +37,16 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         for name in dict.fromkeys((*container.limits, *container.requests)):
             if _is_extended(name) and pod.profile.resource(name) is None:
-                field, fault = _fault(container, name)
+                field, fault = _field_and_fault(container, name)
                 if fault:
                     yield _finding(pod, container, name, field, fault)
 
 
 def _is_extended(name: str) -> bool:
-    return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith(_NOT_A_RESOURCE)
+    return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith(_QUOTA_KEY_PREFIX)
 
 
-def _fault(container: Container, name: str) -> tuple[str, str]:
+def _field_and_fault(container: Container, name: str) -> tuple[str, str]:
     """The field at fault and what is wrong with it; the latter empty if nothing is."""
     limits, requests = container.limits, container.requests
     for field, amounts in (("limits", limits), ("requests", requests)):

@@ -23,7 +23,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.quantity import Quantity, invalid_count_reason
-from rules.base.traits import ODD_AMOUNT
+from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.amounts import api_refuses_amounts, api_refuses_count, round_up_fix
 from rules.gpu.devices import Device, devices
 from rules.profile.profile import Profile
@@ -94,5 +94,5 @@ def _share_advice(device: Device, profile: Profile) -> str:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(ODD_AMOUNT,), needs_resources=True
+    check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,), needs_resources=True
 )

@@ -23,8 +23,8 @@ from rules.gpu.images import vendor_of_image
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
-_SEPARATE = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})
-_MAKERS = {
+_INCOMPATIBLE_VENDORS = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})
+_CARDS_BY_VENDOR = {
     "nvidia": "NVIDIA's GPUs",
     "amd": "AMD's GPUs",
     "habana": "Gaudi",
@@ -37,17 +37,19 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield the image of each container that requests only cards which the image cannot use."""
     for container in pod.containers:
         vendors = request_of(container).vendors
-        if not vendors or container.claims or not _SEPARATE.issuperset(vendors):
+        if not vendors or container.claims or not _INCOMPATIBLE_VENDORS.issuperset(vendors):
             continue
         vendor = vendor_of_image(container.image)
         if vendor and vendor not in vendors:
             yield Finding(
                 path=(*container.path, "image"),
                 key="image.vendor",
-                message=f"{container} asks for {display(request_of(container).first)} and runs "
-                f"{display(container.image, 120)}, an image for {_MAKERS[vendor]}",
+                message=f"{container} asks for {display(request_of(container).first_name)} "
+                f"and runs {display(container.image, 120)}, an image for "
+                f"{_CARDS_BY_VENDOR[vendor]}",
                 container=container,
-                help=f"run an image for the cards that it asks for, or ask for {_MAKERS[vendor]}",
+                help="run an image for the cards that it asks for, "
+                f"or ask for {_CARDS_BY_VENDOR[vendor]}",
             )
 
 

@@ -21,7 +21,7 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import GPU_RESOURCE, INIT
+from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import devices, is_device_class
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -31,11 +31,11 @@ def check(pod: Pod, _context: Context) -> Findings:
     later: set[str] = set()
     for container in pod.containers:
         if container.role == "app" or _is_sidecar(container):
-            later |= _requested(container)
+            later |= _requested_gpu_resources(container)
     for container in pod.containers:
         if container.role != "init" or _is_sidecar(container):
             continue
-        for name in sorted(_requested(container) & later):
+        for name in sorted(_requested_gpu_resources(container) & later):
             yield Finding(
                 path=container.amount_path(name),
                 key=f"init-and-app.{name}",
@@ -53,12 +53,16 @@ def _is_sidecar(container: Container) -> bool:
     return container.role == "init" and container.raw.get("restartPolicy") == "Always"
 
 
-def _requested(container: Container) -> set[str]:
+def _requested_gpu_resources(container: Container) -> set[str]:
     """The GPU resources that the container asks a device plugin for."""
     found = devices(container).items()
     return {name for name, each in found if each.is_requested and not is_device_class(name)}
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(INIT, GPU_RESOURCE), needs_resources=True
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(INIT_CONTAINER, GPU_RESOURCE),
+    needs_resources=True,
 )

@@ -20,7 +20,7 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import GPU_RESOURCE, INIT
+from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import only_init_requests_gpu, request_of
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -30,8 +30,8 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not only_init_requests_gpu(pod) or not _has_application(pod):
         return
     for container in pod.containers:
-        name = request_of(container).first
-        if not name or not request_of(container).from_plugin:
+        name = request_of(container).first_name
+        if not name or not request_of(container).is_from_plugin:
             continue
         yield Finding(
             path=container.amount_path(name),
@@ -51,5 +51,9 @@ def _has_application(pod: Pod) -> bool:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(INIT, GPU_RESOURCE), needs_resources=True
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(INIT_CONTAINER, GPU_RESOURCE),
+    needs_resources=True,
 )

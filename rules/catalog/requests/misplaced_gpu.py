@@ -28,13 +28,13 @@ References
 """
 
 from rules.base.json_values import as_object, display, rename
-from rules.base.traits import EPHEMERAL, POD_RESOURCES
+from rules.base.traits import EPHEMERAL_CONTAINER, POD_RESOURCES
 from rules.gpu.devices import devices, misplaced_resources
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
-MISSPELT = {"resources.limit": "limits", "resources.request": "requests"}
-POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
+CORRECT_FIELDS = {"resources.limit": "limits", "resources.request": "requests"}
+POD_FIELDS_WITH_REASONS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("resources", "limits"), "the API server allows only cpu, memory and hugepages there"),
     (("resources", "requests"), "the API server allows only cpu, memory and hugepages there"),
     (("overhead",), "no container gets it from there"),
@@ -44,7 +44,7 @@ POD_LEVEL: tuple[tuple[tuple[str, ...], str], ...] = (
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU resource of the pod itself and of its ephemeral containers."""
     if ("overhead" in pod.spec or "resources" in pod.spec) and _is_pod_spec(pod):
-        yield from _of_the_pod(pod)
+        yield from _findings_in_pod_fields(pod)
     for container in pod.containers:
         if container.role != "ephemeral":
             continue
@@ -68,10 +68,10 @@ def check(pod: Pod, _context: Context) -> Findings:
     if _is_pod_spec(pod):
         for container in pod.containers:
             if container.role != "ephemeral":
-                yield from _in_unknown_fields(container)
+                yield from _findings_in_unknown_fields(container)
 
 
-def _in_unknown_fields(container: Container) -> Findings:
+def _findings_in_unknown_fields(container: Container) -> Findings:
     for path, name in misplaced_resources(container):
         field = path[len(container.path) : -1]
         place = ".".join(map(str, field))
@@ -79,7 +79,7 @@ def _in_unknown_fields(container: Container) -> Findings:
             f"{container} asks for {display(name)} in {display(place)}: resources stand in "
             "resources.limits and resources.requests, and elsewhere Kubernetes ignores them"
         )
-        fix, right = None, MISSPELT.get(place)
+        fix, right = None, CORRECT_FIELDS.get(place)
         if right and right not in container.resources:
             fix = Fix(f"rename {place} to resources.{right}", (rename(path[:-1], right),))
         key = f"{place}.{name}"
@@ -93,9 +93,9 @@ def _is_pod_spec(pod: Pod) -> bool:
     return pod.path[-2:] == ("template", "spec") or pod.object.kind == "Pod"
 
 
-def _of_the_pod(pod: Pod) -> Findings:
+def _findings_in_pod_fields(pod: Pod) -> Findings:
     reported = set()
-    for location, reason in POD_LEVEL:
+    for location, reason in POD_FIELDS_WITH_REASONS:
         parent = pod.spec
         for step in location:
             parent = as_object(parent.get(step))
@@ -108,4 +108,6 @@ def _of_the_pod(pod: Pod) -> Findings:
                 yield Finding(path=path, key=key, message=message, help=ADVICE, api_refuses=refused)
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(POD_RESOURCES | EPHEMERAL,))
+RULE = define_rule(
+    check, action=Action.WARN, since="0.1", needs=(POD_RESOURCES | EPHEMERAL_CONTAINER,)
+)

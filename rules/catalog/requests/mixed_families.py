@@ -22,15 +22,15 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import matches_any
 from rules.base.traits import OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
-from rules.base.words import matches_any
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
-MOST_COMPARED = 50
+MAX_COMPARED_DEVICES = 50
 # "other" is what profiles say of devices of many makers.
-OFTEN_BESIDE_OTHERS = ("intel", "other")
+COMBINABLE_VENDORS = ("intel", "other")
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -44,19 +44,19 @@ def check(pod: Pod, _context: Context) -> Findings:
             whole.setdefault(device.resource.vendor, []).append(device)
     for container, device in requested:
         if device.resource.sharing == "share":
-            candidates = whole.get(device.resource.vendor, [])[:MOST_COMPARED]
+            candidates = whole.get(device.resource.vendor, [])[:MAX_COMPARED_DEVICES]
             other = next((w for w in candidates if _exclude_each_other(device, w)), None)
             if other:
                 yield _finding(container, device, other)
     for container in pod.containers:
-        yield from _several_vendors(container)
+        yield from _findings_of_several_vendors(container)
 
 
-def _several_vendors(container: Container) -> Findings:
+def _findings_of_several_vendors(container: Container) -> Findings:
     first: Device | None = None
     # Sorted, as API servers do not keep the order of a file.
     for _, device in sorted(devices(container).items()):
-        if not device.is_requested or device.resource.vendor in OFTEN_BESIDE_OTHERS:
+        if not device.is_requested or device.resource.vendor in COMBINABLE_VENDORS:
             continue
         first = first or device
         if device.resource.vendor != first.resource.vendor:

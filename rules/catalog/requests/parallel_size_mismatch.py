@@ -56,12 +56,12 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 from rules.workloads.stated_sizes import StatedSize, stated_size
 
 # A device of Inferentia2 and Trainium1 has two cores, one of Trainium2 eight.
-_NEURON = "aws.amazon.com/neuron"
-_TPU = "google.com/tpu"
+_NEURON_PREFIX = "aws.amazon.com/neuron"
+_TPU_RESOURCE = "google.com/tpu"
 _TPU_LABEL = "cloud.google.com/gke-tpu-accelerator"
 # Their chips are one device for JAX: they have one core, or two that work as one. Those of v2, v3
 # and TPU7x are two.
-_ONE_DEVICE_A_CHIP = frozenset(
+_TPUS_WITH_ONE_DEVICE_A_CHIP = frozenset(
     {
         *("tpu-v4-podslice", "tpu-v5-lite-device", "tpu-v5-lite-podslice"),
         *("tpu-v5p-slice", "tpu-v6e-slice"),
@@ -73,67 +73,69 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container whose command certainly works with another number of GPUs."""
     for container, command in commands_of([c for c in pod.containers if whole_gpus(c)]):
         size = parallel_size(container, command)
-        gpus = whole_gpus(container) if size and _is_one_each(pod, container) else None
+        gpus = (
+            whole_gpus(container) if size and _has_one_device_per_process(pod, container) else None
+        )
         if gpus is None or size is None or size.gpus == gpus:
             continue
-        if size.gpus > gpus and size.launcher.spans_pods and _may_work_with_others(pod):
+        if size.gpus > gpus and size.launcher.spans_pods and _may_span_pods(pod):
             continue
-        if size.gpus > gpus or size.launcher.uses_all:
+        if size.gpus > gpus or size.launcher.uses_all_gpus:
             yield _finding(container, size, gpus)
     stated = stated_size(pod)
     if stated is not None:
-        yield from _stated_finding(stated)
+        yield from _findings_of_stated_size(stated)
 
 
-def _may_work_with_others(pod: Pod) -> bool:
+def _may_span_pods(pod: Pod) -> bool:
     """Whether the pods of a group may work together, as those of a custom resource."""
     if pod.layout.is_service:  # Dynamo says it of a service
         return "multinode" in pod.holder
     return not pod.is_final
 
 
-def _stated_finding(stated: StatedSize) -> Findings:
+def _findings_of_stated_size(stated: StatedSize) -> Findings:
     gpus = whole_gpus(stated.container)
-    if gpus is None or stated.least <= gpus <= stated.most:
+    if gpus is None or stated.min_gpus <= gpus <= stated.max_gpus:
         return
-    name = request_of(stated.container).first
-    used, consequence = stated.most, "the rest stays idle"
-    if gpus < stated.least:
-        used = stated.least
-        consequence = f"{stated.name} counts on GPUs that it does not have"
+    name = request_of(stated.container).first_name
+    used, consequence = stated.max_gpus, "the rest stays idle"
+    if gpus < stated.min_gpus:
+        used = stated.min_gpus
+        consequence = f"{stated.framework} counts on GPUs that it does not have"
     yield Finding(
         path=stated.path,
         key="parallel-size.stated",
-        message=f"{stated.name} is told to use {_gpus(used)} ({stated.text}), and "
+        message=f"{stated.framework} is told to use {_gpus_words(used)} ({stated.text}), and "
         f"{stated.container} asks for {gpus} of {display(name)}: {consequence}",
         container=stated.container,
         help="write the same number in both",
     )
 
 
-def _is_one_each(pod: Pod, container: Container) -> bool:
+def _has_one_device_per_process(pod: Pod, container: Container) -> bool:
     """Whether a process works with one of what `container` requests."""
-    if any(name.startswith(_NEURON) for name in container.limits):
+    if any(name.startswith(_NEURON_PREFIX) for name in container.limits):
         return False
     generation = as_text(pod.node_selector.get(_TPU_LABEL))
-    return _TPU not in container.limits or generation in _ONE_DEVICE_A_CHIP
+    return _TPU_RESOURCE not in container.limits or generation in _TPUS_WITH_ONE_DEVICE_A_CHIP
 
 
 def _finding(container: Container, size: ParallelSize, gpus: int) -> Finding:
-    name = request_of(container).first
+    name = request_of(container).first_name
     too_few, too_many = "the program ends when it finds too few", "the rest stays idle"
     return Finding(
         path=size.path,
         key="parallel-size",
-        message=f"{container} starts {size.launcher.name} on {_gpus(size.gpus)} ({size.options}) "
-        f"and asks for {gpus} of {display(name)}: "
+        message=f"{container} starts {size.launcher.name} on {_gpus_words(size.gpus)} "
+        f"({size.options}) and asks for {gpus} of {display(name)}: "
         f"{too_few if size.gpus > gpus else too_many}",
         container=container,
         help="ask for as many GPUs as the command works with, or change its options",
     )
 
 
-def _gpus(number: int) -> str:
+def _gpus_words(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 

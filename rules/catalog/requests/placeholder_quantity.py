@@ -17,7 +17,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.quantity import Placeholder
-from rules.base.traits import ODD_AMOUNT
+from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import devices
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -42,5 +42,5 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 RULE = define_rule(
-    check, action=Action.AUDIT, since="0.1", needs=(ODD_AMOUNT,), needs_resources=True
+    check, action=Action.AUDIT, since="0.1", needs=(UNUSUAL_AMOUNT,), needs_resources=True
 )

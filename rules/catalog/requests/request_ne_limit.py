@@ -25,7 +25,7 @@ from typing import TypeGuard
 
 from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
-from rules.base.traits import ODD_AMOUNT
+from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import devices
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -37,7 +37,9 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         for name, device in devices(container).items():
             limit, request = device.limit, device.request
-            if not (_is_whole(limit) and _is_whole(request)) or limit.equal_to(request):
+            if not (_is_whole_number(limit) and _is_whole_number(request)) or limit.equal_to(
+                request
+            ):
                 continue
             path = (*container.resources_path, "requests", name)
             yield Finding(
@@ -56,8 +58,8 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _is_whole(amount: object) -> TypeGuard[Quantity]:
+def _is_whole_number(amount: object) -> TypeGuard[Quantity]:
     return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ODD_AMOUNT,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,))

@@ -29,7 +29,7 @@ References
 
 from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
-from rules.base.traits import ODD_AMOUNT
+from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -76,4 +76,4 @@ def _finding(container: Container, device: Device, *, overlay: bool) -> Finding:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(ODD_AMOUNT,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,))

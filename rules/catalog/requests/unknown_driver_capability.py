@@ -22,16 +22,16 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
-from rules.base.words import has_placeholder, nearest_word
-from rules.gpu.commands import expand
+from rules.gpu.commands import expand_variables
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_VARIABLE, _VENDOR, _ALL = "NVIDIA_DRIVER_CAPABILITIES", "nvidia", "all"
-_KNOWN = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")
+_VARIABLE, _VENDOR, _ALL_WORD = "NVIDIA_DRIVER_CAPABILITIES", "nvidia", "all"
+_KNOWN_CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "compat32", "ngx")
 # Characters of a word that may be a misspelt one.
-_LONGEST = 20
+_MAX_WORD_CHARACTERS = 20
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -39,25 +39,31 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         if _VARIABLE not in container.env or not _gets_nvidia_gpu(container):
             continue
-        value = expand(container, container.value_of(_VARIABLE) or "") or ""
+        value = expand_variables(container, container.env_value(_VARIABLE) or "") or ""
         words = [word for word in map(str.strip, value.split(",")) if word]
-        unknown = [word for word in words if word not in _KNOWN]
-        if not unknown or _ALL in words or has_placeholder(value):
+        unknown = [word for word in words if word not in _KNOWN_CAPABILITIES]
+        if not unknown or _ALL_WORD in words or has_placeholder(value):
             continue
-        right = nearest_word(unknown[0], (*_KNOWN, _ALL)) if len(unknown[0]) <= _LONGEST else None
+        right = (
+            nearest_word(unknown[0], (*_KNOWN_CAPABILITIES, _ALL_WORD))
+            if len(unknown[0]) <= _MAX_WORD_CHARACTERS
+            else None
+        )
         yield Finding(
             path=container.env_path(_VARIABLE),
             key=_VARIABLE,
             message=f"{container} sets {_VARIABLE} to {display(value)}, and NVIDIA's container "
             f"toolkit knows no capability {display(unknown[0])}",
             container=container,
-            help=f"write {right}" if right else f"write some of {', '.join(_KNOWN)}, or {_ALL}",
+            help=f"write {right}"
+            if right
+            else f"write some of {', '.join(_KNOWN_CAPABILITIES)}, or {_ALL_WORD}",
         )
 
 
 def _gets_nvidia_gpu(container: Container) -> bool:
     request = request_of(container)
-    return _VENDOR in request.vendors and request.from_plugin
+    return _VENDOR in request.vendors and request.is_from_plugin
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, GPU_RESOURCE))

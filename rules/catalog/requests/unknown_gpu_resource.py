@@ -36,7 +36,7 @@ from collections import Counter
 from rules.base.json_values import display
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.amounts import api_refuses_amounts
-from rules.gpu.resource_names import misspelt_resources, renaming
+from rules.gpu.resource_names import misspelt_resources, renaming_fix
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
@@ -49,9 +49,9 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         root = container.resources_path
         places = [((*root, "limits"), container.limits), ((*root, "requests"), container.requests)]
-        times = Counter(meant.right for meant in mistakes.values())
+        times = Counter(meant.right_name for meant in mistakes.values())
         for name, meant in mistakes.items():
-            right = meant.right
+            right = meant.right_name
             refused = api_refuses_amounts(name, container.limits, container.requests)
             end = ": the API server refuses it" if refused else _consequence(pod)
             field = "limits" if name in container.limits else "requests"
@@ -62,7 +62,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 f"{display(right)}{end}",
                 container=container,
                 help=f"write {right}",
-                fix=renaming(places, name, right) if times[right] == 1 else None,
+                fix=renaming_fix(places, name, right) if times[right] == 1 else None,
                 action=Action.DENY if meant.is_known else Action.WARN,
                 api_refuses=refused,
             )

@@ -31,7 +31,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import requests_gpu
-from rules.gpu.visibility import NVIDIA, VOID, Visibility, visibility
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, VOID_VALUE, Visibility, visibility
 from rules.gpu.visibility_edits import hide_fix
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -49,17 +49,17 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _finding(container: Container, *, is_cdi: bool) -> Finding:
-    value = display(container.value_of(NVIDIA) or "")
+    value = display(container.env_value(NVIDIA_VISIBLE_DEVICES) or "")
     where = f"in the mode of the runtime class {MODE_CDI}" if is_cdi else "in mode cdi"
     return Finding(
-        path=container.value_path(NVIDIA),
-        key=NVIDIA,
+        path=container.env_value_path(NVIDIA_VISIBLE_DEVICES),
+        key=NVIDIA_VISIBLE_DEVICES,
         message=(
-            f"{container} sets {NVIDIA}={value}: {where}, NVIDIA's container toolkit finds no "
-            'device "none" and does not start it'
+            f"{container} sets {NVIDIA_VISIBLE_DEVICES}={value}: {where}, "
+            'NVIDIA\'s container toolkit finds no device "none" and does not start it'
         ),
         container=container,
-        help=f"set the variable to {VOID}, which hides all GPUs in every mode",
+        help=f"set the variable to {VOID_VALUE}, which hides all GPUs in every mode",
         fix=hide_fix(container),
         action=Action.WARN if is_cdi else Action.AUDIT,
     )

@@ -25,8 +25,8 @@ References
 
 from rules.base.json_values import display, remove
 from rules.base.quantity import Quantity
-from rules.base.traits import ODD_AMOUNT
-from rules.base.words import matches_any
+from rules.base.text_matching import matches_any
+from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
@@ -84,5 +84,5 @@ def _finding(container: Container, device: Device) -> Finding:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(ODD_AMOUNT,), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(UNUSUAL_AMOUNT,), needs_resources=True
 )

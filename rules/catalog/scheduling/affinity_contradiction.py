@@ -29,44 +29,46 @@ from rules.gpu.devices import pod_requests_gpu
 from rules.placement.gpu_nodes import gpu_node_expressions
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    REQUIRED,
+    REQUIRED_AFFINITY,
     expressions,
     impossible_label,
-    is_empty,
+    is_empty_term,
     node_affinity,
     required_terms,
     selector_expressions,
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-AFFINITY = "the required node affinity"
-EMPTY = "has an empty term, which matches no node"
-NOTHING = "has no term that says anything, so the pod fits no node"
-Term: TypeAlias = tuple[Path, Mapping[str, Any]]
+AFFINITY_WORDS = "the required node affinity"
+EMPTY_TERM_FAULT = "has an empty term, which matches no node"
+NO_TERM_FAULT = "has no term that says anything, so the pod fits no node"
+TermWithPath: TypeAlias = tuple[Path, Mapping[str, Any]]
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each constraint on the node that no node can meet."""
-    has_affinity = node_affinity(pod).get(REQUIRED) is not None
+    has_affinity = node_affinity(pod).get(REQUIRED_AFFINITY) is not None
     is_choosy = has_affinity or bool(pod.node_selector)
     if not is_choosy or pod.is_placed or not pod_requests_gpu(pod):
         return
     terms = required_terms(pod)
-    empty = [path for path, term in terms if is_empty(term)]
+    empty = [path for path, term in terms if is_empty_term(term)]
     if empty or (has_affinity and not terms):
-        path = empty[0] if empty else (*pod.path, *NODE_AFFINITY, REQUIRED)
-        message = f"{AFFINITY} {EMPTY if len(empty) < len(terms) else NOTHING}"
+        path = empty[0] if empty else (*pod.path, *NODE_AFFINITY, REQUIRED_AFFINITY)
+        message = (
+            f"{AFFINITY_WORDS} {EMPTY_TERM_FAULT if len(empty) < len(terms) else NO_TERM_FAULT}"
+        )
         yield Finding(
             path=path,
             key="nodeSelectorTerms",
             message=message,
             help="fill in the term or remove it",
         )
-    possible: list[Term] = []
+    possible: list[TermWithPath] = []
     reported: set[str] = set()
     for path, term in terms:
         label = impossible_label(demand for _, demand in expressions(term))
-        if label is None and not is_empty(term):
+        if label is None and not is_empty_term(term):
             possible.append((path, term))
         elif label is not None and label not in reported:
             reported.add(label)
@@ -75,7 +77,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     yield from _conflicts(pod, possible)
 
 
-def _conflicts(pod: Pod, terms: list[Term]) -> Findings:
+def _conflicts(pod: Pod, terms: list[TermWithPath]) -> Findings:
     """Yield conflicts between nodeSelector, `terms`, and the label of the nodes with the GPU."""
     base = [*gpu_node_expressions(pod), *selector_expressions(pod)]
     label = impossible_label(base)
@@ -110,13 +112,13 @@ def _contradicted_label(
     return impossible_label([*chain.from_iterable(base.get(key, ()) for key in keys), *demands])
 
 
-def _finding_about(where: Term, label: str, key: str, why: str) -> Finding:
+def _finding_about(where: TermWithPath, label: str, key: str, why: str) -> Finding:
     """A finding at the last expression about `label` in the term `where` (its path and content)."""
     path, term = where
     matching = [(index, each) for index, each in expressions(term) if each.get("key") == label]
     demands = (f"{each.get('operator')} {display(each.get('values', ''))}" for _, each in matching)
     listed = " and ".join(demand.removesuffix(' ""') for demand in demands)
-    message = f"{AFFINITY} demands {display(label)} {listed} {why}"
+    message = f"{AFFINITY_WORDS} demands {display(label)} {listed} {why}"
     advice = f"change or remove what the term demands of {label}"
     return Finding(
         path=(*path, "matchExpressions", matching[-1][0]), key=key, message=message, help=advice

@@ -33,11 +33,11 @@ from rules.base.traits import GPU_RESOURCE
 from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    PREFERRED,
-    REQUIRED,
+    PREFERRED_AFFINITY,
+    REQUIRED_AFFINITY,
     expression_for,
-    is_empty,
-    is_writable,
+    has_writable_affinity,
+    is_empty_term,
     node_affinity,
     referenced_label_keys,
     required_terms,
@@ -45,7 +45,7 @@ from rules.placement.node_affinity import (
 from rules.profile.profile import NodeAffinity
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-WEIGHT = 1
+PREFERENCE_WEIGHT = 1
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -60,7 +60,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     keys = {affinity.key for affinity in wanted}
     if any(key in keys or is_gpu_label(pod.profile, key) for key in referenced_label_keys(pod)):
         return
-    if not is_writable(pod) or placement_skip_reason(pod) is not None:
+    if not has_writable_affinity(pod) or placement_skip_reason(pod) is not None:
         return
     if edits := _edits(pod, wanted):
         labels = ", ".join(dict.fromkeys(affinity.label for affinity in wanted))
@@ -79,18 +79,21 @@ def _edits(pod: Pod, wanted: list[NodeAffinity]) -> tuple[Edit, ...]:
     """Edits that add the wanted labels; none if every required term is empty."""
     base = (*pod.path, *NODE_AFFINITY)
     required = [affinity for affinity in wanted if affinity.required]
-    edits = [append((*base, PREFERRED), _preference(a)) for a in wanted if not a.required]
-    if node_affinity(pod).get(REQUIRED) is None:
+    edits = [append((*base, PREFERRED_AFFINITY), _preference(a)) for a in wanted if not a.required]
+    if node_affinity(pod).get(REQUIRED_AFFINITY) is None:
         terms = [{"matchExpressions": [expression_for(affinity) for affinity in required]}]
-        created = [put((*base, REQUIRED, "nodeSelectorTerms"), terms)] if required else []
+        created = [put((*base, REQUIRED_AFFINITY, "nodeSelectorTerms"), terms)] if required else []
         return (*edits, *created)
-    filled = [path for path, term in required_terms(pod) if not is_empty(term)]
+    filled = [path for path, term in required_terms(pod) if not is_empty_term(term)]
     edits += [append((*p, "matchExpressions"), expression_for(a)) for p in filled for a in required]
     return tuple(edits) if filled else ()
 
 
 def _preference(affinity: NodeAffinity) -> dict[str, Any]:
-    return {"weight": WEIGHT, "preference": {"matchExpressions": [expression_for(affinity)]}}
+    return {
+        "weight": PREFERENCE_WEIGHT,
+        "preference": {"matchExpressions": [expression_for(affinity)]},
+    }
 
 
 RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))

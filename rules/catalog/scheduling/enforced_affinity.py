@@ -35,16 +35,16 @@ from typing import Any
 
 from rules.base.json_values import Edit, Path, append, display, put
 from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
-from rules.placement.gpu_nodes import has_placement_elsewhere, matching_resource
+from rules.placement.gpu_nodes import matching_resource, may_be_placed_elsewhere
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    REQUIRED,
+    REQUIRED_AFFINITY,
     expression_for,
     expressions,
-    implies,
+    has_writable_affinity,
+    implies_affinity,
     impossible_label,
-    is_empty,
-    is_writable,
+    is_empty_term,
     node_affinity,
     required_terms,
     selector_expressions,
@@ -56,7 +56,7 @@ from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the pod if it may run where an enforced affinity does not allow it."""
     wanted = [a for a in pod.profile.affinities if a.enforce and matching_resource(pod, a)]
-    if not wanted or pod.exists or has_placement_elsewhere(pod) or not is_writable(pod):
+    if not wanted or pod.exists or may_be_placed_elsewhere(pod) or not has_writable_affinity(pod):
         return
     if pod.spec.get("nodeName"):
         yield _finding(
@@ -65,41 +65,47 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     open_terms: dict[Path, list[NodeAffinity]] = {}
     for affinity in wanted:
-        conflict = _conflict(pod, affinity)
+        conflict = _conflicting_path(pod, affinity)
         if conflict is not None:
             label = f"demands another {display(affinity.key)}"
             yield _finding(
                 pod, [affinity], conflict, label, f"remove what it says of {affinity.key}"
             )
             return
-        if not any(implies(demand, affinity) for demand in selector_expressions(pod)):
-            for path in _open_terms(pod, affinity):
+        if not any(implies_affinity(demand, affinity) for demand in selector_expressions(pod)):
+            for path in _paths_of_open_terms(pod, affinity):
                 open_terms.setdefault(path, []).append(affinity)
     if open_terms:
         existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
         fix = Fix(
-            f"require {_labels(wanted)} of the node", tuple(_edits(pod, open_terms)), safe=True
+            f"require {_labels_with_commas(wanted)} of the node",
+            tuple(_edits(pod, open_terms)),
+            safe=True,
         )
-        where, advice = (*pod.path, *existing), f"require {_labels(wanted)} in every term"
+        where, advice = (
+            (*pod.path, *existing),
+            f"require {_labels_with_commas(wanted)} in every term",
+        )
         yield _finding(pod, wanted, where, "may run on other nodes", advice, fix)
 
 
-def _open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
+def _paths_of_open_terms(pod: Pod, affinity: NodeAffinity) -> list[Path]:
     """The paths of the terms that also match nodes without the label of `affinity`.
 
     If there is no required affinity, that of the affinity itself.
     """
-    if node_affinity(pod).get(REQUIRED) is None:
+    if node_affinity(pod).get(REQUIRED_AFFINITY) is None:
         return [_required_terms_path(pod)]
     return [
         path
         for path, term in required_terms(pod)
-        if not is_empty(term) and not any(implies(e, affinity) for _, e in expressions(term))
+        if not is_empty_term(term)
+        and not any(implies_affinity(e, affinity) for _, e in expressions(term))
     ]
 
 
 def _required_terms_path(pod: Pod) -> Path:
-    return (*pod.path, *NODE_AFFINITY, REQUIRED)
+    return (*pod.path, *NODE_AFFINITY, REQUIRED_AFFINITY)
 
 
 def _edits(pod: Pod, open_terms: Mapping[Path, list[NodeAffinity]]) -> Iterator[Edit]:
@@ -111,13 +117,13 @@ def _edits(pod: Pod, open_terms: Mapping[Path, list[NodeAffinity]]) -> Iterator[
             yield from (append((*path, "matchExpressions"), expression) for expression in added)
 
 
-def _conflict(pod: Pod, affinity: NodeAffinity) -> Path | None:
+def _conflicting_path(pod: Pod, affinity: NodeAffinity) -> Path | None:
     """The path of what excludes every node with the label of `affinity`; None if nothing does."""
     wanted = expression_for(affinity)
     for demand in selector_expressions(pod):
         if demand["key"] == affinity.key and impossible_label([wanted, demand]) is not None:
             return (*pod.path, "nodeSelector", affinity.key)
-    terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
+    terms = [(path, term) for path, term in required_terms(pod) if not is_empty_term(term)]
     if terms and all(_excludes(term, wanted) for _, term in terms):
         return (*terms[0][0], "matchExpressions")
     return None
@@ -128,7 +134,7 @@ def _excludes(term: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return impossible_label([wanted, *about]) is not None
 
 
-def _labels(affinities: list[NodeAffinity]) -> str:
+def _labels_with_commas(affinities: list[NodeAffinity]) -> str:
     return ", ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
@@ -144,13 +150,13 @@ def _finding(
         path=path,
         key="affinity.enforced",
         message=f"the pod asks for {display(matching_resource(pod, wanted[0]))}, which belongs on "
-        f"nodes with {_describe(wanted)}, and {fault}",
+        f"nodes with {_labels_with_and(wanted)}, and {fault}",
         help=advice,
         fix=fix,
     )
 
 
-def _describe(affinities: list[NodeAffinity]) -> str:
+def _labels_with_and(affinities: list[NodeAffinity]) -> str:
     return " and ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 

@@ -28,12 +28,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU
-from rules.base.words import has_placeholder
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
-    PREFERRED,
+    PREFERRED_AFFINITY,
     expressions,
     node_affinity,
     required_terms,
@@ -42,12 +42,12 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Gt", "Lt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_WITH_VALUES = frozenset({"In", "NotIn"})
-_WITHOUT_VALUES = frozenset({"Exists", "DoesNotExist"})
-_NUMBERS = frozenset({"Gt", "Lt"})
+_OPERATORS_WITH_VALUES = frozenset({"In", "NotIn"})
+_OPERATORS_WITHOUT_VALUES = frozenset({"Exists", "DoesNotExist"})
+_NUMERIC_OPERATORS = frozenset({"Gt", "Lt"})
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_INTEGER = r"[+-]?[0-9]{1,19}"
-_REFUSED = "the API server refuses it"
+_INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
+_REFUSED_WORDS = "the API server refuses it"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -58,13 +58,13 @@ def check(pod: Pod, _context: Context) -> Findings:
         for field, fault, advice in _toleration_faults(toleration):
             path = (*pod.path, "tolerations", index, field)
             key = f"tolerations.{as_text(toleration.get('key'))}.{field}"
-            yield _refused(path, key, f"a toleration {fault}", advice)
+            yield _refused_finding(path, key, f"a toleration {fault}", advice)
     for path, expression, is_required in _node_expressions(pod):
         label = as_text(expression.get("key"))
         for field, fault, advice in _expression_faults(expression):
             what = f"the node affinity for {display(label)} {fault}"
-            yield _refused((*path, field), f"nodeAffinity.{label}.{field}", what, advice)
-        if is_required and (value := _no_integer(expression)):
+            yield _refused_finding((*path, field), f"nodeAffinity.{label}.{field}", what, advice)
+        if is_required and (value := _non_integer_value(expression)):
             operator = expression["operator"]
             yield Finding(
                 path=(*path, "values"),
@@ -77,8 +77,10 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _refused(path: Path, key: str, what: str, advice: str) -> Finding:
-    return Finding(path=path, key=key, message=f"{what}: {_REFUSED}", help=advice, api_refuses=True)
+def _refused_finding(path: Path, key: str, what: str, advice: str) -> Finding:
+    return Finding(
+        path=path, key=key, message=f"{what}: {_REFUSED_WORDS}", help=advice, api_refuses=True
+    )
 
 
 def _toleration_faults(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -88,7 +90,7 @@ def _toleration_faults(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str
     if has_placeholder(f"{operator} {effect} {value}"):
         return
     if operator and operator not in _TOLERATION_OPERATORS:
-        yield "operator", *_unknown("operator", operator, _TOLERATION_OPERATORS[:2])
+        yield "operator", *_fault_of_unknown_value("operator", operator, _TOLERATION_OPERATORS[:2])
     elif operator == "Exists" and value:
         advice = "remove the value, or write operator: Equal"
         yield "value", f"has operator Exists and the value {display(value)}", advice
@@ -96,13 +98,13 @@ def _toleration_faults(toleration: Mapping[str, Any]) -> Iterator[tuple[str, str
         fault = "has no key and another operator than Exists"
         yield "operator", fault, "write operator: Exists, or the key of a taint"
     if effect and effect not in _EFFECTS:
-        yield "effect", *_unknown("effect", effect, _EFFECTS)
+        yield "effect", *_fault_of_unknown_value("effect", effect, _EFFECTS)
     elif effect != "NoExecute" and toleration.get("tolerationSeconds") is not None:
         fault = f"has tolerationSeconds and the effect {display(effect)}"
         yield "tolerationSeconds", fault, "remove tolerationSeconds, or write effect: NoExecute"
 
 
-def _unknown(field: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
+def _fault_of_unknown_value(field: str, value: str, known: tuple[str, ...]) -> tuple[str, str]:
     fault = f"has the {field} {display(value)}, which does not exist"
     near = next((right for right in known if right.lower().startswith(value.lower())), "")
     return fault, f"write {near}" if near else f"write one of {', '.join(known)}"
@@ -113,8 +115,15 @@ def _node_expressions(pod: Pod) -> Iterator[tuple[Path, Mapping[str, Any], bool]
     for path, term in required_terms(pod):
         for index, expression in expressions(term):
             yield (*path, "matchExpressions", index), expression, True
-    for number, choice in as_objects(node_affinity(pod).get(PREFERRED)):
-        path = (*pod.path, *NODE_AFFINITY, PREFERRED, number, "preference", "matchExpressions")
+    for number, choice in as_objects(node_affinity(pod).get(PREFERRED_AFFINITY)):
+        path = (
+            *pod.path,
+            *NODE_AFFINITY,
+            PREFERRED_AFFINITY,
+            number,
+            "preference",
+            "matchExpressions",
+        )
         for index, expression in expressions(as_object(choice.get("preference"))):
             yield (*path, index), expression, False
 
@@ -125,22 +134,24 @@ def _expression_faults(expression: Mapping[str, Any]) -> Iterator[tuple[str, str
     if has_placeholder(operator):
         return
     if operator not in _OPERATORS:
-        yield "operator", *_unknown("operator", operator, _OPERATORS)
-    elif operator in _WITH_VALUES and not count:
+        yield "operator", *_fault_of_unknown_value("operator", operator, _OPERATORS)
+    elif operator in _OPERATORS_WITH_VALUES and not count:
         yield "values", f"has {operator} without values", "write values, or operator: Exists"
-    elif operator in _WITHOUT_VALUES and count:
+    elif operator in _OPERATORS_WITHOUT_VALUES and count:
         yield "values", f"has {operator} with values", "remove the values, or write operator: In"
-    elif operator in _NUMBERS and count != 1:
+    elif operator in _NUMERIC_OPERATORS and count != 1:
         yield "values", f"has {operator} with {count} values", "write one integer"
 
 
-def _no_integer(expression: Mapping[str, Any]) -> str:
+def _non_integer_value(expression: Mapping[str, Any]) -> str:
     """The value of an expression that compares numbers, if it is none; else empty."""
     values = expression.get("values")
-    if as_text(expression.get("operator")) not in _NUMBERS or not isinstance(values, list):
+    if as_text(expression.get("operator")) not in _NUMERIC_OPERATORS or not isinstance(
+        values, list
+    ):
         return ""
     value = as_text(values[0]) if len(values) == 1 else ""
-    return "" if has_placeholder(value) or re.fullmatch(_INTEGER, value) else value
+    return "" if has_placeholder(value) or re.fullmatch(_INTEGER_PATTERN, value) else value
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU,))

@@ -22,9 +22,9 @@ from rules.base.traits import CUSTOM_SCHEDULER, GPU
 from rules.gpu.devices import pod_requests_gpu
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-QUEUE = "kai.scheduler/queue"
+QUEUE_LABEL = "kai.scheduler/queue"
 # Before KAI was a project of its own.
-_FORMER = "runai/queue"
+_FORMER_QUEUE_LABEL = "runai/queue"
 _SCHEDULER = "kai-scheduler"
 
 
@@ -33,15 +33,15 @@ def check(pod: Pod, _context: Context) -> Findings:
     if pod.scheduler != _SCHEDULER or not pod.is_complete or not pod_requests_gpu(pod):
         return
     labels = {*pod.labels, *pod.owner_labels}
-    if QUEUE in labels or _FORMER in labels:
+    if QUEUE_LABEL in labels or _FORMER_QUEUE_LABEL in labels:
         return
-    if QUEUE in pod.annotations:
+    if QUEUE_LABEL in pod.annotations:
         yield Finding(
-            path=(*pod.metadata_path, "annotations", QUEUE),
-            key=f"annotations.{QUEUE}",
-            message=f"{QUEUE} is an annotation, which KAI ignores: the pod goes to the default "
-            "queue",
-            help=f"write the label {QUEUE}",
+            path=(*pod.metadata_path, "annotations", QUEUE_LABEL),
+            key=f"annotations.{QUEUE_LABEL}",
+            message=f"{QUEUE_LABEL} is an annotation, which KAI ignores: "
+            "the pod goes to the default queue",
+            help=f"write the label {QUEUE_LABEL}",
         )
 
 

@@ -41,59 +41,63 @@ from rules.base.traits import GPU_RESOURCE, KNOWN_NODES
 from rules.gpu.devices import (
     devices,
     effective_requests,
-    first_request,
     is_device_class,
+    path_of_first_request,
     requested_resources,
 )
-from rules.inventory.inventory import SURVEY, DeviceClass, Inventory, NodeGroup, NodeSurvey
+from rules.inventory.inventory import SURVEY_NAME, DeviceClass, Inventory, NodeGroup, NodeSurvey
 from rules.objects.container import POD_SPEC
-from rules.placement.node_affinity import Selection, required_terms
+from rules.placement.node_affinity import NodeSelection, required_terms
 from rules.placement.node_labels import GPU_MEM
-from rules.placement.selected_cards import MEBIBYTES, card_memory_of_node, cards_of_share
+from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, card_memory_of_node, cards_of_share
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # More than any node has; one that counts MiB seems to have a thousand times as many.
-MOST_CARDS = 64
-_PENDING = "the pod stays Pending"
+MAX_CARDS_PER_NODE = 64
+_STAYS_PENDING = "the pod stays Pending"
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield what keeps the pod from every node, if something does."""
-    survey = context.inventory.find(NodeSurvey, SURVEY)
+    survey = context.inventory.find(NodeSurvey, SURVEY_NAME)
     if survey is None or pod.layout is not POD_SPEC or not requested_resources(pod):
         return
     is_updated = pod.exists and context.operation is not None
-    if is_updated or _is_placed_by_others(pod):
+    if is_updated or _needs_no_scheduling(pod):
         return
-    from rules.placement.node_affinity import selection  # noqa: PLC0415  # not offline
+    from rules.placement.node_affinity import node_selection  # noqa: PLC0415  # not offline
 
-    wanted = selection(pod, survey)
+    wanted = node_selection(pod, survey)
     groups = list(context.inventory.all_in(NodeGroup, None).values())
     if wanted is None or not groups:
         return
-    amounts = _amounts(pod, groups, context.inventory)
+    amounts = _requested_amounts(pod, groups, context.inventory)
     fitting = [group for group in groups if wanted.is_met(group.labels)]
     offering = [group for group in fitting if _has_room(group, amounts)]
     if not survey.has_all:
-        yield from _too_large_shares(pod, fitting, "the known nodes", "it fits on none of them")
+        yield from _findings_of_too_large_shares(
+            pod, fitting, "the known nodes", "it fits on none of them"
+        )
     elif not fitting:
         path, reason = _missing_labels(pod, groups, wanted)
         yield _finding(path, "labels", reason)
     elif not offering:
         name, reason = _shortage(fitting, amounts)
-        yield _finding(first_request(pod, name), name, reason)
+        yield _finding(path_of_first_request(pod, name), name, reason)
     else:
-        yield from _too_large_shares(pod, offering, "the nodes", _PENDING)
+        yield from _findings_of_too_large_shares(pod, offering, "the nodes", _STAYS_PENDING)
 
 
-def _is_placed_by_others(pod: Pod) -> bool:
+def _needs_no_scheduling(pod: Pod) -> bool:
     """Whether the pod has a node, waits for somebody's decision, or has no node to wait for."""
     gated = pod.spec.get("nodeName") or pod.spec.get("schedulingGates")
     return bool(gated) or pod.is_daemon
 
 
-def _amounts(pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory) -> dict[str, int]:
+def _requested_amounts(
+    pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory
+) -> dict[str, int]:
     """What the pod asks for of the resources that nodes state.
 
     Some are not in the status of a node: those that a scheduler counts by itself, such as HAMi's
@@ -113,7 +117,9 @@ def _has_room(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
     return all(group.resources.get(name, 0) >= amount for name, amount in amounts.items())
 
 
-def _missing_labels(pod: Pod, groups: Sequence[NodeGroup], wanted: Selection) -> tuple[Path, str]:
+def _missing_labels(
+    pod: Pod, groups: Sequence[NodeGroup], wanted: NodeSelection
+) -> tuple[Path, str]:
     """Where the pod selects labels that no node has, and which, if it is a single one."""
     for demand in wanted.always:
         if not any(demand.is_met(group.labels) for group in groups):
@@ -136,14 +142,16 @@ def _shortage(groups: Sequence[NodeGroup], amounts: Mapping[str, int]) -> tuple[
     return name, f"no node on which the pod may run offers all of {', '.join(amounts)}"
 
 
-def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup], nodes: str, effect: str) -> Findings:
+def _findings_of_too_large_shares(
+    pod: Pod, groups: Sequence[NodeGroup], nodes: str, effect: str
+) -> Findings:
     """Yield each share of one card that is larger than every card of `groups`, if all are known.
 
     `nodes` and `effect` are for the messages.
     """
     resource = pod.profile.resource(GPU_MEM)
-    unit = MEBIBYTES.get(resource.unit, 0) if resource else 0
-    cards = [_largest_card(group, unit) for group in groups if group.resources.get(GPU_MEM)]
+    unit = MEBIBYTES_BY_UNIT.get(resource.unit, 0) if resource else 0
+    cards = [_largest_card_memory(group, unit) for group in groups if group.resources.get(GPU_MEM)]
     if not cards or not all(cards):
         return
     for container in pod.containers:
@@ -161,19 +169,23 @@ def _too_large_shares(pod: Pod, groups: Sequence[NodeGroup], nodes: str, effect:
             yield found._replace(key=f"card.{GPU_MEM}", container=container)
 
 
-def _largest_card(group: NodeGroup, unit: int) -> int:
+def _largest_card_memory(group: NodeGroup, unit: int) -> int:
     """How much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
 
     `unit` is how many MiB one is by the profile, 0 if that is unknown.
     """
     stated, labelled = group.per_card.get(GPU_MEM, 0), card_memory_of_node(group.labels)
     # A device plugin may count in another unit than the profile says.
-    if labelled and unit and group.resources[GPU_MEM] * unit <= MOST_CARDS * labelled.largest:
-        return max(stated, labelled.largest // unit)
+    if (
+        labelled
+        and unit
+        and group.resources[GPU_MEM] * unit <= MAX_CARDS_PER_NODE * labelled.largest_mebibytes
+    ):
+        return max(stated, labelled.largest_mebibytes // unit)
     return stated
 
 
-def _finding(path: Path, key: str, reason: str, effect: str = _PENDING) -> Finding:
+def _finding(path: Path, key: str, reason: str, effect: str = _STAYS_PENDING) -> Finding:
     message = f"{reason}: {effect}"
     return Finding(path=path, key=f"fit.{key}", message=message, help=HELP)
 

@@ -26,18 +26,18 @@ from itertools import chain
 from typing import TypeAlias
 
 from rules.base.json_values import Path, display
+from rules.base.text_matching import matches_any
 from rules.base.traits import GPU_RESOURCE, NODE_SELECTION
-from rules.base.words import matches_any
 from rules.gpu.devices import requested_resources
 from rules.placement.node_labels import (
     allowed_values,
     offered_resources,
     selected_modes,
-    stated_values,
+    values_without_wildcard,
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-Modes: TypeAlias = Mapping[str, tuple[str, ...]]
+ResourcesByMode: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -51,25 +51,29 @@ def check(pod: Pod, _context: Context) -> Findings:
         modes = pod.profile.node_modes[label]
         everything = tuple(chain.from_iterable(modes.values()))
         wanted = [name for name in requested_resources(pod) if matches_any(everything, name)]
-        stated = (value for value in stated_values(modes) if modes[value])
-        fitting = [value for value in stated if _serves(modes, value, wanted)]
+        stated = (value for value in values_without_wildcard(modes) if modes[value])
+        fitting = [value for value in stated if _may_offer(modes, value, wanted)]
         selected = allowed_values(pod, label)
         # If no mode fits, the fault is what the pod asks for: `mixed-families` reports it.
         if not (wanted and fitting and selected):
             continue
-        if not any(_serves(modes, value, wanted) for value in selected):
+        if not any(_may_offer(modes, value, wanted) for value in selected):
             chosen = sorted(selected, key=[*modes, *sorted(selected)].index)
             yield _finding((path, label), modes, wanted, fitting, chosen)
 
 
-def _serves(modes: Modes, value: str, wanted: list[str]) -> bool:
+def _may_offer(modes: ResourcesByMode, value: str, wanted: list[str]) -> bool:
     """Whether nodes with `value` offer all `wanted` resources, or what they offer is not known."""
     offered = offered_resources(modes, value)
     return not offered or all(matches_any(offered, name) for name in wanted)
 
 
 def _finding(
-    place: tuple[Path, str], modes: Modes, wanted: list[str], fitting: list[str], chosen: list[str]
+    place: tuple[Path, str],
+    modes: ResourcesByMode,
+    wanted: list[str],
+    fitting: list[str],
+    chosen: list[str],
 ) -> Finding:
     path, label = place
     lists = (offered_resources(modes, value) or () for value in chosen)

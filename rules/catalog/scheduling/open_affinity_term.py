@@ -27,12 +27,12 @@ from typing import Any
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
-from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selects_gpu_nodes
+from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selected_gpu_label
 from rules.placement.node_affinity import (
     SPOT_LABELS,
     expression_values,
     expressions,
-    is_empty,
+    is_empty_term,
     required_terms,
     selector_expressions,
 )
@@ -40,7 +40,7 @@ from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Labels that nodes with and without GPUs, and with every kind of GPU, have.
-OTHER_LABELS = frozenset(
+LABELS_WITHOUT_GPUS = frozenset(
     {
         *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
         *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
@@ -49,13 +49,13 @@ OTHER_LABELS = frozenset(
         *SPOT_LABELS,
     }
 )
-EXCLUDES = frozenset({"NotIn", "DoesNotExist"})
+EXCLUDING_OPERATORS = frozenset({"NotIn", "DoesNotExist"})
 Demand = Mapping[str, Any]
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each term that allows any GPU, if another one names the GPU."""
-    terms = [(path, term) for path, term in required_terms(pod) if not is_empty(term)]
+    terms = [(path, term) for path, term in required_terms(pod) if not is_empty_term(term)]
     if len(terms) < 2 or not pod_requests_gpu(pod):  # noqa: PLR2004  # one term has no alternative
         return
     everywhere = gpu_node_expressions(pod)
@@ -67,8 +67,8 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     reported: set[str] = set()
     for path, term in terms:
-        key = _key(term)
-        if key not in reported and _says_nothing(pod.profile, term, everywhere):
+        key = _key_of_term(term)
+        if key not in reported and _says_nothing_about_gpus(pod.profile, term, everywhere):
             reported.add(key)
             labels = ", ".join(display(e.get("key", "")) for _, e in expressions(term)[:3])
             yield Finding(
@@ -80,7 +80,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _key(term: Demand) -> str:
+def _key_of_term(term: Demand) -> str:
     """What tells `term` from others, wherever it is in the list."""
     demands = []
     for _, demand in expressions(term):
@@ -92,19 +92,19 @@ def _key(term: Demand) -> str:
 
 def _gpu_label(profile: Profile, demands: Iterable[Demand], everywhere: Sequence[Demand]) -> str:
     """The key of the label by which `demands` choose among the requested GPUs; empty if none."""
-    narrower = [demand for demand in demands if not _is_met(demand, everywhere)]
-    return selects_gpu_nodes(profile, {"matchExpressions": narrower}).partition(": ")[0]
+    narrower = [demand for demand in demands if not _is_already_demanded(demand, everywhere)]
+    return selected_gpu_label(profile, {"matchExpressions": narrower}).partition(": ")[0]
 
 
-def _says_nothing(profile: Profile, term: Demand, everywhere: Sequence[Demand]) -> bool:
+def _says_nothing_about_gpus(profile: Profile, term: Demand, everywhere: Sequence[Demand]) -> bool:
     """Whether no label that `term` demands says which of the requested GPUs the node has."""
     return not term.get("matchFields") and all(
-        _is_met(demand, everywhere) or _is_about_something_else(profile, demand)
+        _is_already_demanded(demand, everywhere) or _is_about_something_else(profile, demand)
         for _, demand in expressions(term)
     )
 
 
-def _is_met(demand: Demand, everywhere: Sequence[Demand]) -> bool:
+def _is_already_demanded(demand: Demand, everywhere: Sequence[Demand]) -> bool:
     """Whether every node that meets the expressions `everywhere` meets `demand`."""
     operator, values = demand.get("operator"), expression_values(demand) or set()
     return any(
@@ -119,7 +119,7 @@ def _is_about_something_else(profile: Profile, demand: Demand) -> bool:
     key = as_text(demand.get("key"))
     if is_gpu_label(profile, key):
         return False
-    return key in OTHER_LABELS or as_text(demand.get("operator")) in EXCLUDES
+    return key in LABELS_WITHOUT_GPUS or as_text(demand.get("operator")) in EXCLUDING_OPERATORS
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU))

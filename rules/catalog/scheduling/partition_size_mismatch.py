@@ -32,10 +32,10 @@ from rules.placement.node_labels import allowed_values, selected_modes
 from rules.placement.selected_cards import GKE_PARTITION_SIZE as SIZE
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-CARD = "cloud.google.com/gke-accelerator"
+CARD_LABEL = "cloud.google.com/gke-accelerator"
 # With this label, a node pool has a device plugin of the user's.
-OWN_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
-MIG = "nvidia.com/mig-"
+OWN_PLUGIN_LABEL = "gke-no-default-nvidia-gpu-device-plugin"
+MIG_PREFIX = "nvidia.com/mig-"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -43,12 +43,12 @@ def check(pod: Pod, _context: Context) -> Findings:
     sizes = allowed_values(pod, SIZE)
     if not sizes or pod.is_placed or not pod_requests_gpu(pod):
         return
-    yield from _not_on_the_card(pod, sizes)
-    if allowed_values(pod, OWN_PLUGIN) is not None:
+    yield from _findings_of_missing_size(pod, sizes)
+    if allowed_values(pod, OWN_PLUGIN_LABEL) is not None:
         return
     for container in pod.containers:
         for resource in devices(container):
-            if resource.startswith(MIG):
+            if resource.startswith(MIG_PREFIX):
                 yield Finding(
                     path=container.amount_path(resource),
                     key=f"{SIZE}.{resource}",
@@ -59,13 +59,13 @@ def check(pod: Pod, _context: Context) -> Findings:
                 )
 
 
-def _not_on_the_card(pod: Pod, sizes: set[str]) -> Findings:
-    from rules.profile.platforms.gke import PARTITIONS, SIZES  # noqa: PLC0415  # rarely needed
+def _findings_of_missing_size(pod: Pod, sizes: set[str]) -> Findings:
+    from rules.profile.platforms.gke import PARTITION_SIZES, PARTITION_SIZES_BY_CARD  # noqa: PLC0415  # rarely needed
 
-    cards = allowed_values(pod, CARD)
-    if not cards or not cards <= PARTITIONS.keys() or not sizes <= SIZES:
+    cards = allowed_values(pod, CARD_LABEL)
+    if not cards or not cards <= PARTITION_SIZES_BY_CARD.keys() or not sizes <= PARTITION_SIZES:
         return
-    available = sorted({size for card in cards for size in PARTITIONS[card]})
+    available = sorted({size for card in cards for size in PARTITION_SIZES_BY_CARD[card]})
     if sizes.isdisjoint(available):
         path = next((path for path, label, _ in selected_modes(pod) if label == SIZE), pod.path)
         names = " or ".join(sorted(cards))

@@ -32,7 +32,7 @@ from rules.base.traits import GPU_RESOURCE
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.tolerations import (
     display_taint,
-    near_miss_toleration,
+    misspelt_toleration,
     toleration_for,
     untolerated_taints,
 )
@@ -47,7 +47,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     untolerated = untolerated_taints(pod, taints) if taints and readable else ()
     if untolerated and placement_skip_reason(pod) is None:
         for taint in untolerated:
-            if near_miss_toleration(pod, taint) is None:
+            if misspelt_toleration(pod, taint) is None:
                 yield _finding(pod, taint)
 
 

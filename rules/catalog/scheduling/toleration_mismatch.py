@@ -40,7 +40,7 @@ from rules.placement.gpu_nodes import (
 from rules.placement.tolerations import (
     display_taint,
     is_tolerated,
-    near_miss_toleration,
+    misspelt_toleration,
     toleration_for,
     untolerated_taints,
 )
@@ -56,13 +56,13 @@ def check(pod: Pod, _context: Context) -> Findings:
     if taints and not targets_gpu_nodes(pod):
         taints = [taint for taint in taints if matching_resource(pod, taint) is not None]
     for taint in untolerated_taints(pod, taints):
-        near_miss = near_miss_toleration(pod, taint)
+        near_miss = misspelt_toleration(pod, taint)
         if near_miss is not None:
             yield _finding(pod, taint, *near_miss)
 
 
 def _finding(pod: Pod, taint: Taint, index: int, toleration: Mapping[str, Any]) -> Finding:
-    field, wanted = _fault(toleration, taint)
+    field, wanted = _wrong_field_and_right_value(toleration, taint)
     base = (*pod.path, "tolerations")
     right = toleration_for(taint)
     lines = ", ".join(f"{key}: {value}" for key, value in right.items())
@@ -76,7 +76,7 @@ def _finding(pod: Pod, taint: Taint, index: int, toleration: Mapping[str, Any]) 
         fix=Fix(
             f"tolerate {display_taint(taint)}",
             (_edit(base, index, toleration, taint),),
-            safe=field in ("key", "effect") and _is_placed_by_its_gpu(pod, taint),
+            safe=field in ("key", "effect") and _gets_toleration_for_gpu(pod, taint),
         ),
     )
 
@@ -89,12 +89,12 @@ def _edit(base: Path, index: int, toleration: Mapping[str, Any], taint: Taint) -
     return append(base, toleration_for(taint))
 
 
-def _is_placed_by_its_gpu(pod: Pod, taint: Taint) -> bool:
+def _gets_toleration_for_gpu(pod: Pod, taint: Taint) -> bool:
     """Whether `toleration-default` would add the toleration if the pod had none."""
     return matching_resource(pod, taint) is not None and placement_skip_reason(pod) is None
 
 
-def _fault(toleration: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
+def _wrong_field_and_right_value(toleration: Mapping[str, Any], taint: Taint) -> tuple[str, str]:
     """The field for which the toleration does not fit, and the value that it should have."""
     if toleration.get("key") != taint.key:
         return "key", taint.key

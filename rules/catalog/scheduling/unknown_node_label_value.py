@@ -26,7 +26,7 @@ References
 from rules.base.json_values import display
 from rules.base.traits import NODE_SELECTION
 from rules.placement.node_labels import (
-    advice_on_unknown,
+    advice_on_unknown_value,
     misspelt_mode_label,
     selected_labels,
     selected_modes,
@@ -34,7 +34,7 @@ from rules.placement.node_labels import (
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-GKE_MODEL = "cloud.google.com/gke-accelerator"
+GKE_MODEL_LABEL = "cloud.google.com/gke-accelerator"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -58,19 +58,19 @@ def check(pod: Pod, _context: Context) -> Findings:
         if (label, value) in reported:
             continue
         reported.add((label, value))
-        advice = advice_on_unknown(pod.profile.node_modes[label], value)
+        advice = advice_on_unknown_value(pod.profile.node_modes[label], value)
         if advice is None:
             continue
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
-    yield from _parts_of_models(pod)
+    yield from _findings_of_incomplete_models(pod)
 
 
-def _parts_of_models(pod: Pod) -> Findings:
-    for path, label, value in selected_values(pod, (GKE_MODEL,)):
-        from rules.profile.platforms.gke import completed  # noqa: PLC0415  # rarely needed
+def _findings_of_incomplete_models(pod: Pod) -> Findings:
+    for path, label, value in selected_values(pod, (GKE_MODEL_LABEL,)):
+        from rules.profile.platforms.gke import longer_models  # noqa: PLC0415  # rarely needed
 
-        if models := completed(value):
+        if models := longer_models(value):
             message = (
                 f"the pod selects nodes with {label}: {display(value)}, and GKE's name for this "
                 "GPU is longer"

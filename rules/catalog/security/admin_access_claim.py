@@ -25,7 +25,7 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.traits import DEVICE_CLAIM
+from rules.base.traits import CLAIM_OBJECT
 from rules.inventory.inventory import Namespace
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
@@ -58,4 +58,4 @@ def check(claim: DeviceClaim, context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(DEVICE_CLAIM,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_OBJECT,))

@@ -24,9 +24,9 @@ References
 """
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
-from rules.base.words import matches_any
-from rules.gpu.claims import OTHER, declared_claims, device_classes, is_gpu_class
+from rules.gpu.claims import OTHER_VENDOR, declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -37,7 +37,7 @@ def check(pod: Pod, context: Context) -> Findings:
     if not allowed or not namespace or matches_any(allowed, namespace):
         return
     for container in pod.containers:
-        if _asks(container) or _claims_gpus(container, pod, context):
+        if _requests_gpus(container) or _may_claim_gpus(container, pod, context):
             yield Finding(
                 path=container.resources_path,
                 key="namespace",
@@ -50,11 +50,11 @@ def check(pod: Pod, context: Context) -> Findings:
             return
 
 
-def _asks(container: Container) -> bool:
-    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER})
+def _requests_gpus(container: Container) -> bool:
+    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER_VENDOR})
 
 
-def _claims_gpus(container: Container, pod: Pod, context: Context) -> bool:
+def _may_claim_gpus(container: Container, pod: Pod, context: Context) -> bool:
     """Whether the container uses a claim that may be for GPUs."""
     names = {as_text(claim.get("name")) for _, claim in container.claims}
     for _, entry in declared_claims(pod):

@@ -26,24 +26,24 @@ References
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
-from rules.gpu.volumes import by_volume, containers_of, host_mounts
+from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-SHARED = {
+SHARED_THINGS_AND_ADVICE = {
     "hostPID": ("processes", "leave hostPID out"),
     "hostIPC": (
         "shared memory",
         "leave hostIPC out; for /dev/shm mount an `emptyDir: {medium: Memory}` instead",
     ),
 }
-SHARED_MEMORY = frozenset({"/dev/shm", "/run/shm", "/var/run/shm"})  # noqa: S108
+SHARED_MEMORY_PATHS = frozenset({"/dev/shm", "/run/shm", "/var/run/shm"})  # noqa: S108
 SHARED_MEMORY_ADVICE = "mount an `emptyDir: {medium: Memory}` instead"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each of the node's namespaces that the pod shares, and its shared memory."""
-    for field, (what, advice) in SHARED.items():
+    for field, (what, advice) in SHARED_THINGS_AND_ADVICE.items():
         if pod.spec.get(field) is True and is_for_gpus(pod):
             path = (*pod.path, field)
             message = (
@@ -51,9 +51,9 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
             fix = Fix(f"set {field}: false", (put(path, value=False),))
             yield Finding(path=path, key=field, message=message, help=advice, fix=fix)
-    mounts = [mount for mount in host_mounts(pod) if mount.path in SHARED_MEMORY]
+    mounts = [mount for mount in host_mounts(pod) if mount.path in SHARED_MEMORY_PATHS]
     if mounts and is_for_gpus(pod):
-        for group in by_volume(mounts):
+        for group in group_by_volume(mounts):
             mount = group[0]
             yield Finding(
                 path=mount.field,

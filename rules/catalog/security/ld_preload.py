@@ -35,32 +35,32 @@ from rules.gpu.devices import requests_gpu
 from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-SEARCH_PATH = "LD_LIBRARY_PATH"
+SEARCH_PATH_VARIABLE = "LD_LIBRARY_PATH"
 # The characters that separate the entries of each variable, see ld.so(8).
-SEPARATORS = {"LD_PRELOAD": ": ", "LD_AUDIT": ":", SEARCH_PATH: ":;"}
+SEPARATORS_BY_VARIABLE = {"LD_PRELOAD": ": ", "LD_AUDIT": ":", SEARCH_PATH_VARIABLE: ":;"}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which the loader may take a library from the container's files."""
     for container in pod.containers:
-        for variable in SEPARATORS:
+        for variable in SEPARATORS_BY_VARIABLE:
             if variable in container.env and requests_gpu(container):
-                value = container.value_of(variable)
-                if value is None or any(map(_depends, entries(variable, value))):
+                value = container.env_value(variable)
+                if value is None or any(map(_depends_on_process, checked_entries(variable, value))):
                     yield _finding(container, variable, value)
 
 
-def entries(variable: str, value: str) -> list[str]:
+def checked_entries(variable: str, value: str) -> list[str]:
     """The entries of `value` that the rule checks; in a search path each with a `/` at the end."""
-    for separator in SEPARATORS[variable]:
+    for separator in SEPARATORS_BY_VARIABLE[variable]:
         value = value.replace(separator, "\n")
     parts = [entry for entry in value.split("\n") if entry]
-    if variable == SEARCH_PATH:
+    if variable == SEARCH_PATH_VARIABLE:
         return [f"{entry}/" for entry in parts if not entry.startswith("$")]
     return parts
 
 
-def _depends(entry: str) -> bool:
+def _depends_on_process(entry: str) -> bool:
     """Whether the file that `entry` names depends on the process that loads it.
 
     The loader searches for a name without `/` in its own directories, so such a name is fine.
@@ -76,7 +76,7 @@ def _finding(container: Container, variable: str, value: str | None) -> Finding:
     )
     advice = f"write absolute paths in {variable}, or remove it"
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
-    path = container.value_path(variable)
+    path = container.env_value_path(variable)
     if value is None:
         path = (*container.env_path(variable), "valueFrom")
     return Finding(

@@ -28,13 +28,19 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS
-from rules.gpu.volumes import LONGEST_PATH, by_volume, clean_path, containers_of, host_mounts
+from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.volumes import (
+    MAX_PATH_CHARACTERS,
+    clean_path,
+    containers_of,
+    group_by_volume,
+    host_mounts,
+)
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
-DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
-VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+MPS_DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
+MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -42,14 +48,15 @@ def check(pod: Pod, context: Context) -> Findings:
     mounts = host_mounts(pod)
     if not mounts:
         return
-    named = {(c.path, _named_volume(c)) for c in pod.containers}
+    named = {(c.path, _volume_of_mps_directory(c)) for c in pod.containers}
     mounts = [
         mount
         for mount in mounts
-        if f"{mount.path}/".startswith(DIRECTORIES) or (mount.container.path, mount.volume) in named
+        if f"{mount.path}/".startswith(MPS_DIRECTORIES)
+        or (mount.container.path, mount.volume) in named
     ]
     if mounts and not is_made_by_daemon_set(pod, context):
-        for group in by_volume(mounts):
+        for group in group_by_volume(mounts):
             mount = group[0]
             yield Finding(
                 path=mount.field,
@@ -59,21 +66,21 @@ def check(pod: Pod, context: Context) -> Findings:
                 "serves everybody who shares a GPU by it",
                 containers=containers_of(group),
                 help="remove the volume and its mounts; for a share of a GPU, "
-                f"{REQUEST_IN_LIMITS}: NVIDIA's device plugin mounts the rest",
+                f"{REQUEST_IN_LIMITS_ADVICE}: NVIDIA's device plugin mounts the rest",
             )
 
 
-def _named_volume(container: Container) -> str:
+def _volume_of_mps_directory(container: Container) -> str:
     """The volume in which the directory is that the variable of `container` names; or empty.
 
     Of several mounts that lead there, the deepest hides the others.
     """
-    named, found, deepest = container.value_of(VARIABLE), "", ""
-    if named and len(named) <= LONGEST_PATH:
+    named, found, deepest = container.env_value(MPS_VARIABLE), "", ""
+    if named and len(named) <= MAX_PATH_CHARACTERS:
         directory = clean_path(named)
         for _, mount in container.mounts:
             path = as_text(mount.get("mountPath"))
-            mounted = clean_path(path[: LONGEST_PATH + 1]) if path else ""
+            mounted = clean_path(path[: MAX_PATH_CHARACTERS + 1]) if path else ""
             leads_there = mounted and f"{directory}/".startswith(f"{mounted.rstrip('/')}/")
             if leads_there and len(mounted) > len(deepest):
                 found, deepest = as_text(mount.get("name")), mounted

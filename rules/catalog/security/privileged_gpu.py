@@ -55,9 +55,9 @@ from rules.base.traits import (
 from rules.gpu.commands import gpu_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
-from rules.gpu.visibility_edits import IN_NODE_DEBUGGER, is_node_debugger
+from rules.gpu.visibility_edits import NODE_DEBUGGER_ADVICE, is_node_debugger
 from rules.objects.container import is_host_process
-from rules.placement.gpu_nodes import GPU, Evidence, gpu_evidence
+from rules.placement.gpu_nodes import GPU_WORD, Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "remove `privileged: true`"
@@ -66,20 +66,20 @@ RDMA_ADVICE = f"{ADVICE}; RDMA needs no more than `capabilities: {{add: [IPC_LOC
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each privileged container, and each HostProcess one."""
-    privileged = [c for c in pod.containers if c.privileged]
-    windows = [c for c in pod.containers if is_host_process(c.raw) and not c.privileged]
+    privileged = [c for c in pod.containers if c.is_privileged]
+    windows = [c for c in pod.containers if is_host_process(c.raw) and not c.is_privileged]
     if not (privileged or windows or is_host_process(pod.spec)):
         return
     evidence = next(gpu_evidence(pod, context), None) or _program_evidence(pod, privileged, context)
     if evidence is None:
         return
-    advice = RDMA_ADVICE if evidence.devices == GPU else ADVICE
+    advice = RDMA_ADVICE if evidence.devices == GPU_WORD else ADVICE
     if is_node_debugger(pod):
-        advice = IN_NODE_DEBUGGER
+        advice = NODE_DEBUGGER_ADVICE
     yield from (_finding(container, evidence, advice) for container in privileged)
-    yield from (_host_process(container, pod, evidence) for container in windows)
+    yield from (_host_process_finding(container, pod, evidence) for container in windows)
     if is_host_process(pod.spec):
-        yield _host_process(None, pod, evidence)
+        yield _host_process_finding(None, pod, evidence)
 
 
 def _program_evidence(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
@@ -111,7 +111,7 @@ def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
     )
 
 
-def _host_process(container: Container | None, pod: Pod, evidence: Evidence) -> Finding:
+def _host_process_finding(container: Container | None, pod: Pod, evidence: Evidence) -> Finding:
     """The finding about one container, or about the field of the pod."""
     who = f"{container} is" if container else "each of its containers is"
     path = container.path if container else pod.path

@@ -35,15 +35,15 @@ from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
 from rules.placement.gpu_nodes import excludes_nvidia, gpu_evidence, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-ADMINISTRATION = frozenset({"SYS_ADMIN", "ALL"})
+ADMINISTRATION_CAPABILITIES = frozenset({"SYS_ADMIN", "ALL"})
 # linux/capability.h: modules of the kernel; /dev/mem, ports and the memory of PCI devices.
-KERNEL = frozenset({"SYS_MODULE", "SYS_RAWIO"})
-FIELD = ("securityContext", "capabilities", "add")
+KERNEL_CAPABILITIES = frozenset({"SYS_MODULE", "SYS_RAWIO"})
+ADDED_CAPABILITIES_PATH = ("securityContext", "capabilities", "add")
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that adds one of the capabilities."""
-    containers = [(c, entries) for c in pod.containers if (entries := _administration(c))]
+    containers = [(c, entries) for c in pod.containers if (entries := _administration_entries(c))]
     if containers and is_for_gpus(pod):
         devices = next(gpu_evidence(pod, context)).devices
         has_toolkit = not excludes_nvidia(pod)
@@ -51,9 +51,9 @@ def check(pod: Pod, context: Context) -> Findings:
             yield _finding(container, entries, devices, has_toolkit=has_toolkit)
 
 
-def _administration(container: Container) -> list[tuple[int, str]]:
+def _administration_entries(container: Container) -> list[tuple[int, str]]:
     """The entries of `capabilities.add` that include one of them, with their indices."""
-    found = ADMINISTRATION | KERNEL
+    found = ADMINISTRATION_CAPABILITIES | KERNEL_CAPABILITIES
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
@@ -64,15 +64,15 @@ def _finding(
     capabilities = " and ".join(sorted(names))
     noun = "capability" if len(names) == 1 else "capabilities"
     effect, action = f"it can change the kernel of the node and use every {devices}", Action.DENY
-    if has_toolkit and not names.isdisjoint(ADMINISTRATION):
+    if has_toolkit and not names.isdisjoint(ADMINISTRATION_CAPABILITIES):
         effect = "the container toolkit takes it for privileged and gives it any GPU that it names"
     elif names == {"SYS_ADMIN"}:
         effect = f"it can mount what belongs to the node, and so perhaps use every {devices}"
         action = Action.WARN
-    add = (*container.path, *FIELD)
+    add = (*container.path, *ADDED_CAPABILITIES_PATH)
     return Finding(
         path=(*add, entries[0][0]),
-        key=".".join(FIELD),
+        key=".".join(ADDED_CAPABILITIES_PATH),
         message=f"{container} adds the {noun} {capabilities} in a pod for {devices}s: {effect}",
         container=container,
         help=f"remove {capabilities} from capabilities.add",

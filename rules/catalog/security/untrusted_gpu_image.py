@@ -42,14 +42,14 @@ References
 from collections.abc import Iterable
 
 from rules.base.json_values import display
+from rules.base.text_matching import has_placeholder, matches
 from rules.base.traits import GPU
-from rules.base.words import has_placeholder, matches
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import full_repository, has_digest
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Of the repositories, in a message.
-_SHOWN = 3
+_MAX_LISTED = 3
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -61,15 +61,15 @@ def check(pod: Pod, context: Context) -> Findings:
         image = container.image
         if not image or has_placeholder(image) or not requests_gpu(container):
             continue
-        if trusted and not _is_in(trusted, full_repository(image)):
-            advice = f"use an image from {' or '.join(map(display, trusted[:_SHOWN]))}"
+        if trusted and not _is_trusted(trusted, full_repository(image)):
+            advice = f"use an image from {' or '.join(map(display, trusted[:_MAX_LISTED]))}"
             yield _finding(container, "repository", "which the policy does not trust", advice)
         elif by_digest and not has_digest(image):
             advice = "name the image by its digest (…@sha256:…)"
             yield _finding(container, "digest", "which is not named by digest", advice)
 
 
-def _is_in(trusted: Iterable[str], repository: str) -> bool:
+def _is_trusted(trusted: Iterable[str], repository: str) -> bool:
     return any(
         matches(own, repository) or matches(f"{own}/*", repository)
         for own in (pattern.rstrip("/") for pattern in trusted)

@@ -26,11 +26,11 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
 from rules.gpu.amounts import rewrite_edits
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.placement.selected_cards import cards_of_share
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-STEP, MOST = 5, 100
+STEP_PERCENT, MAX_PERCENT = 5, 100
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -38,12 +38,12 @@ def check(pod: Pod, _context: Context) -> Findings:
     cards = cards_of_share(pod)
     for container in pod.containers:
         if GPU_CORE in container.limits:
-            yield from _check_amount(container, "limits", cards)
+            yield from _findings_of_amount(container, "limits", cards)
         elif GPU_CORE in container.requests:
-            yield from _check_amount(container, "requests", cards)
+            yield from _findings_of_amount(container, "requests", cards)
 
 
-def _check_amount(container: Container, field: str, cards: int) -> Findings:
+def _findings_of_amount(container: Container, field: str, cards: int) -> Findings:
     amount = parse(getattr(container, field)[GPU_CORE])
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.nano < 0:
         return
@@ -52,23 +52,24 @@ def _check_amount(container: Container, field: str, cards: int) -> Findings:
     if amount.value % cards:
         return  # `gpu-count-label` reports that the label does not divide the amount
     each = amount.value // cards
-    if each % STEP == 0 and STEP <= each <= MOST:
+    if each % STEP_PERCENT == 0 and STEP_PERCENT <= each <= MAX_PERCENT:
         return
     spread = f", which is {each} on each of {cards} cards" if each and cards > 1 else ""
-    rounded = min(-(-each // STEP) * STEP, MOST) * cards
+    rounded = min(-(-each // STEP_PERCENT) * STEP_PERCENT, MAX_PERCENT) * cards
     advice = f"write {GPU_CORE}: {rounded}"
-    if each > MOST and cards == 1:
-        advice += f", or spread it over several cards by the pod label {CARDS}"
+    if each > MAX_PERCENT and cards == 1:
+        advice += f", or spread it over several cards by the pod label {GPU_COUNT}"
     edits = rewrite_edits(container, GPU_CORE, amount, rounded)
     fix: Fix | None = Fix(f"round {GPU_CORE} to {rounded}", edits)
     if not each:
-        advice, fix = f"write {GPU_CORE}: {STEP * cards} or more, or leave it out", None
+        advice, fix = f"write {GPU_CORE}: {STEP_PERCENT * cards} or more, or leave it out", None
     yield Finding(
         path=(*container.resources_path, field, GPU_CORE),
         key=f"step.{GPU_CORE}",
         message=(
             f"{container} asks for {display(f'{GPU_CORE}: {amount.text}')}{spread}: "
-            f"a card gives computing power in steps of {STEP} from {STEP} to {MOST}"
+            f"a card gives computing power in steps of {STEP_PERCENT} "
+            f"from {STEP_PERCENT} to {MAX_PERCENT}"
         ),
         container=container,
         help=advice,

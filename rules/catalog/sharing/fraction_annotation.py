@@ -23,15 +23,15 @@ import re
 
 from rules.base.json_values import display
 from rules.base.quantity import Placeholder, Quantity, parse
-from rules.base.traits import GPU_ANNOTATION, GPU_KEY
+from rules.base.traits import GPU_ANNOTATION, GPU_METADATA_KEY
 from rules.profile.profile import Fraction
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_WHOLE = r"[0-9]{1,20}"
+_WHOLE_NUMBER_PATTERN = r"[0-9]{1,20}"
 # Digits with a decimal point or an exponent, as both of KAI's parsers read them.
-_DECIMAL = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
-_LONGEST = 60
-NANO = 10**9
+_DECIMAL_PATTERN = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
+_MAX_CHARACTERS = 60
+NANO_OF_ONE = 10**9
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -47,7 +47,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _findings(pod: Pod, fraction: Fraction) -> Findings:
     portion, memory, cards = fraction.portion, fraction.memory, fraction.cards
-    if portion in pod.annotations and not _is_portion(pod.annotations[portion]):
+    if portion in pod.annotations and not _is_valid_portion(pod.annotations[portion]):
         what = "is not a part of a GPU: a number above 0 and below 1"
         yield _finding(
             pod,
@@ -56,7 +56,7 @@ def _findings(pod: Pod, fraction: Fraction) -> Findings:
             'write a number such as "0.5", or ask for whole GPUs in resources.limits',
         )
     for key in (memory, cards):
-        if key in pod.annotations and not _is_positive(pod.annotations[key]):
+        if key in pod.annotations and not _is_positive_number(pod.annotations[key]):
             yield _finding(pod, key, "is not a positive whole number", "write a number such as 2")
     requests = [key for key in (portion, memory) if key in pod.annotations]
     if len(requests) > 1:
@@ -76,14 +76,14 @@ def _findings(pod: Pod, fraction: Fraction) -> Findings:
             f"add {fraction.annotations[0]}, or remove {cards}",
             key=(f"alone.{cards}"),
         )
-    if requests and (whole := _whole_gpu(pod, fraction)) is not None:
+    if requests and (whole := _container_with_whole_gpu(pod, fraction)) is not None:
         container, name = whole
         what = f"stands beside {name} of {container}: a pod gets a part or whole GPUs, not both"
         advice = f"remove the annotation or the limit of {name}"
         yield _finding(pod, requests[0], what, advice, key=f"whole.{requests[0]}")
 
 
-def _whole_gpu(pod: Pod, fraction: Fraction) -> tuple[Container, str] | None:
+def _container_with_whole_gpu(pod: Pod, fraction: Fraction) -> tuple[Container, str] | None:
     for container in pod.containers:
         for name in fraction.excludes:
             if name in container.limits:
@@ -101,21 +101,23 @@ def _finding(pod: Pod, annotation: str, what: str, advice: str, *, key: str = ""
     )
 
 
-def _is_portion(value: object) -> bool:
+def _is_valid_portion(value: object) -> bool:
     if not isinstance(value, str):
         return False
-    amount = parse(value[:_LONGEST])
+    amount = parse(value[:_MAX_CHARACTERS])
     if isinstance(amount, Placeholder):
         return True
-    is_decimal = len(value) <= _LONGEST and bool(re.fullmatch(_DECIMAL, value))
-    return is_decimal and isinstance(amount, Quantity) and 0 < amount.nano < NANO
+    is_decimal = len(value) <= _MAX_CHARACTERS and bool(re.fullmatch(_DECIMAL_PATTERN, value))
+    return is_decimal and isinstance(amount, Quantity) and 0 < amount.nano < NANO_OF_ONE
 
 
-def _is_positive(value: object) -> bool:
+def _is_positive_number(value: object) -> bool:
     if not isinstance(value, str):
         return False
-    is_number = bool(re.fullmatch(_WHOLE, value)) and int(value) > 0
-    return is_number or isinstance(parse(value[:_LONGEST]), Placeholder)
+    is_number = bool(re.fullmatch(_WHOLE_NUMBER_PATTERN, value)) and int(value) > 0
+    return is_number or isinstance(parse(value[:_MAX_CHARACTERS]), Placeholder)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_ANNOTATION | GPU_KEY,))
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU_ANNOTATION | GPU_METADATA_KEY,)
+)

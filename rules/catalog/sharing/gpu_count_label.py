@@ -23,49 +23,54 @@ References
 
 from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.traits import GPU_KEY, SHARE
+from rules.base.traits import GPU_METADATA_KEY, SHARE
 from rules.gpu.amounts import api_refuses_amounts
-from rules.placement.node_labels import CARDS, GPU_CORE, GPU_MEM
+from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-DIVIDED = (GPU_MEM, GPU_CORE)
-MOST_DIGITS = 4
+DIVIDED_RESOURCES = (GPU_MEM, GPU_CORE)
+MAX_DIGITS = 4
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield what is wrong with the label, and each container that uses it as a resource."""
-    if CARDS in pod.labels and (fault := _fault(pod, pod.labels[CARDS])):
-        message = f"the pod label {CARDS} is {display(parse(pod.labels[CARDS]).text)}: {fault}"
+    if GPU_COUNT in pod.labels and (fault := _fault(pod, pod.labels[GPU_COUNT])):
+        message = (
+            f"the pod label {GPU_COUNT} is {display(parse(pod.labels[GPU_COUNT]).text)}: {fault}"
+        )
         advice = "write the number of cards that share the container's GPU memory evenly"
-        path = (*pod.metadata_path, "labels", CARDS)
-        yield Finding(path=path, key=f"labels.{CARDS}", message=message, help=advice)
+        path = (*pod.metadata_path, "labels", GPU_COUNT)
+        yield Finding(path=path, key=f"labels.{GPU_COUNT}", message=message, help=advice)
     for container in pod.containers if not pod.layout.gpu_field else ():
-        field = "limits" if CARDS in container.limits else "requests"
-        if CARDS in getattr(container, field):
+        field = "limits" if GPU_COUNT in container.limits else "requests"
+        if GPU_COUNT in getattr(container, field):
             message = (
-                f"{container} asks for {CARDS}, the name under which nodes state how many cards "
-                "they have: no device plugin serves it, so the container gets no GPU by it"
+                f"{container} asks for {GPU_COUNT}, the name under which nodes state "
+                "how many cards they have: no device plugin serves it, "
+                "so the container gets no GPU by it"
             )
-            advice = f"ask for {GPU_MEM}; to spread it over two cards label the pod {CARDS}: '2'"
-            path = (*container.resources_path, field, CARDS)
+            advice = (
+                f"ask for {GPU_MEM}; to spread it over two cards label the pod {GPU_COUNT}: '2'"
+            )
+            path = (*container.resources_path, field, GPU_COUNT)
             yield Finding(
                 path=path,
-                key=f"{field}.{CARDS}",
+                key=f"{field}.{GPU_COUNT}",
                 message=message,
                 container=container,
                 help=advice,
-                api_refuses=api_refuses_amounts(CARDS, container.limits, container.requests),
+                api_refuses=api_refuses_amounts(GPU_COUNT, container.limits, container.requests),
             )
 
 
 def _fault(pod: Pod, value: object) -> str | None:
     count = as_text(value)
-    if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS and int(count)):
+    if not (count.isascii() and count.isdigit() and len(count) <= MAX_DIGITS and int(count)):
         return "it must be a whole number from 1 up, in quotes as every label"
     if not any(GPU_MEM in {**c.limits, **c.requests} for c in pod.containers):
         return f"it has a meaning only where a container asks for {GPU_MEM}"
     for container in pod.containers:
-        for name in DIVIDED:
+        for name in DIVIDED_RESOURCES:
             if _is_indivisible(container, name, int(count)):
                 return f"it does not divide the {name} of {container}"
     return None
@@ -76,4 +81,4 @@ def _is_indivisible(container: Container, name: str, cards: int) -> bool:
     return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_KEY | SHARE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_METADATA_KEY | SHARE,))

@@ -33,15 +33,15 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each fraction; one finding if limit and request are the same."""
     for container in pod.containers:
-        limit = _fraction(container.limits)
-        request = _fraction(container.requests)
+        limit = _fractional_amount(container.limits)
+        request = _fractional_amount(container.requests)
         if limit:
             yield _finding(container, "limits", limit)
         if request and not (limit and limit.equal_to(request)):
             yield _finding(container, "requests", request)
 
 
-def _fraction(amounts: object) -> Quantity | None:
+def _fractional_amount(amounts: object) -> Quantity | None:
     amount = parse(amounts[GPU_MEM]) if isinstance(amounts, dict) and GPU_MEM in amounts else None
     is_fraction = isinstance(amount, Quantity) and amount.nano > 0 and not amount.is_integer
     return amount if isinstance(amount, Quantity) and is_fraction else None

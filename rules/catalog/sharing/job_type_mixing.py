@@ -23,8 +23,8 @@ from rules.base.json_values import display
 from rules.base.traits import KNOWN_SHARE_POOLS, NODE_CONSTRAINT, SHARE
 from rules.inventory.inventory import SharePool
 from rules.objects.container import POD_SPEC
-from rules.placement.node_labels import GPU_CORE, GPU_MEM, MODE
-from rules.placement.selected_cards import requests_share, share_pool
+from rules.placement.node_labels import GPU_CORE, GPU_MEM, MODE_LABEL
+from rules.placement.selected_cards import labels_of_share_pool, requests_share
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
@@ -34,7 +34,7 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     if not requests_share(pod.spec, GPU_MEM) or requests_share(pod.spec, GPU_CORE):
         return
-    pool = share_pool(pod.spec)
+    pool = labels_of_share_pool(pod.spec)
     other = context.inventory.find(SharePool, pool) if pool else None
     if other is not None:
         yield Finding(
@@ -43,7 +43,7 @@ def check(pod: Pod, context: Context) -> Findings:
             message=f"the pod asks for {GPU_MEM} alone on the nodes with {display(pool)}, and "
             f"{display(other.object)} for {GPU_CORE} as well: a node cannot run both kinds at the "
             "same time",
-            help=f"select a pool with {MODE}: cgpu for pods that ask for memory alone",
+            help=f"select a pool with {MODE_LABEL}: cgpu for pods that ask for memory alone",
         )
 
 

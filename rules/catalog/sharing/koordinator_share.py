@@ -34,17 +34,21 @@ from rules.base.traits import SHARE
 from rules.gpu.devices import devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-PREFIX = "koordinator.sh/"
-GPU, CARDS = f"{PREFIX}gpu", f"{PREFIX}gpu.shared"
-MEMORY, RATIO, CORE = f"{PREFIX}gpu-memory", f"{PREFIX}gpu-memory-ratio", f"{PREFIX}gpu-core"
-NPU_CORE = "huawei.com/npu-core"
-ONE_CARD = 100
+GPU_PREFIX = "koordinator.sh/"
+GPU_RESOURCE, CARDS_RESOURCE = f"{GPU_PREFIX}gpu", f"{GPU_PREFIX}gpu.shared"
+MEMORY_RESOURCE, MEMORY_RATIO_RESOURCE, CORE_RESOURCE = (
+    f"{GPU_PREFIX}gpu-memory",
+    f"{GPU_PREFIX}gpu-memory-ratio",
+    f"{GPU_PREFIX}gpu-core",
+)
+NPU_CORE_RESOURCE = "huawei.com/npu-core"
+PERCENT_OF_CARD = 100
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each amount that does not fit the others of its container."""
     for container in pod.containers:
-        amounts = _amounts(container)
+        amounts = _positive_amounts(container)
         for name, fault, advice in _faults(amounts):
             yield Finding(
                 path=container.amount_path(name),
@@ -55,7 +59,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _amounts(container: Container) -> dict[str, int]:
+def _positive_amounts(container: Container) -> dict[str, int]:
     """The positive amounts, by resource; what cannot be read is left to other rules."""
     found: dict[str, int] = {}
     for name, device in devices(container).items():
@@ -66,27 +70,47 @@ def _amounts(container: Container) -> dict[str, int]:
 
 
 def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
-    gpu, cards = amounts.get(GPU, 0), amounts.get(CARDS, 0)
+    gpu, cards = amounts.get(GPU_RESOURCE, 0), amounts.get(CARDS_RESOURCE, 0)
     if gpu and cards:
-        yield GPU, f" beside {CARDS}: only one of them is possible", f"remove {GPU} or {CARDS}"
-    elif gpu > ONE_CARD and gpu % ONE_CARD:
-        yield GPU, ": more than one card must be whole cards", "write a multiple of 100"
-    if gpu or NPU_CORE in amounts:
+        yield (
+            GPU_RESOURCE,
+            f" beside {CARDS_RESOURCE}: only one of them is possible",
+            f"remove {GPU_RESOURCE} or {CARDS_RESOURCE}",
+        )
+    elif gpu > PERCENT_OF_CARD and gpu % PERCENT_OF_CARD:
+        yield GPU_RESOURCE, ": more than one card must be whole cards", "write a multiple of 100"
+    if gpu or NPU_CORE_RESOURCE in amounts:
         return
-    if MEMORY in amounts and RATIO in amounts:
-        yield MEMORY, f" beside {RATIO}: memory is stated once", f"remove {MEMORY} or {RATIO}"
-    elif MEMORY not in amounts and RATIO not in amounts and (cards or CORE in amounts):
-        yield CARDS if cards else CORE, " and for no memory of a card", f"add {MEMORY} or {RATIO}"
-    for name in (CORE, RATIO):
+    if MEMORY_RESOURCE in amounts and MEMORY_RATIO_RESOURCE in amounts:
+        yield (
+            MEMORY_RESOURCE,
+            f" beside {MEMORY_RATIO_RESOURCE}: memory is stated once",
+            f"remove {MEMORY_RESOURCE} or {MEMORY_RATIO_RESOURCE}",
+        )
+    elif (
+        MEMORY_RESOURCE not in amounts
+        and MEMORY_RATIO_RESOURCE not in amounts
+        and (cards or CORE_RESOURCE in amounts)
+    ):
+        yield (
+            CARDS_RESOURCE if cards else CORE_RESOURCE,
+            " and for no memory of a card",
+            f"add {MEMORY_RESOURCE} or {MEMORY_RATIO_RESOURCE}",
+        )
+    for name in (CORE_RESOURCE, MEMORY_RATIO_RESOURCE):
         amount = amounts.get(name, 0)
-        if not cards and amount > ONE_CARD and amount % ONE_CARD:
+        if not cards and amount > PERCENT_OF_CARD and amount % PERCENT_OF_CARD:
             yield name, ": more than one card must be whole cards", "write a multiple of 100"
         elif cards and amount % cards:
             advice = f"write a multiple of {cards}, or another number of cards"
-            yield name, f", which cannot be divided between {cards} cards ({CARDS})", advice
-        elif amount > ONE_CARD * cards > 0:
-            advice = f"write at most {ONE_CARD * cards}, or a larger number of cards"
-            yield name, f", and {cards} of {CARDS} have {ONE_CARD * cards}", advice
+            yield (
+                name,
+                f", which cannot be divided between {cards} cards ({CARDS_RESOURCE})",
+                advice,
+            )
+        elif amount > PERCENT_OF_CARD * cards > 0:
+            advice = f"write at most {PERCENT_OF_CARD * cards}, or a larger number of cards"
+            yield name, f", and {cards} of {CARDS_RESOURCE} have {PERCENT_OF_CARD * cards}", advice
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -34,49 +34,51 @@ from rules.gpu.commands import commands_of
 from rules.gpu.devices import devices
 from rules.gpu.scripts import script_words
 from rules.gpu.visibility import describe_setting
-from rules.placement.node_labels import CGPU_MODES, GPU_CORE, GPU_MEM, MODE, allowed_values
+from rules.placement.node_labels import CGPU_MODES, GPU_CORE, GPU_MEM, MODE_LABEL, allowed_values
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-TENSORFLOW, LLAMA = "TF_FORCE_UNIFIED_MEMORY", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
-CUDF = "CUDF_PANDAS_RMM_MODE"
+TENSORFLOW_VARIABLE, LLAMA_VARIABLE = "TF_FORCE_UNIFIED_MEMORY", "GGML_CUDA_ENABLE_UNIFIED_MEMORY"
+CUDF_VARIABLE = "CUDF_PANDAS_RMM_MODE"
 # The texts that each program takes for managed memory; llama.cpp only asks whether it is set.
-VALUES = {TENSORFLOW: ("1", "true"), CUDF: ("managed", "managed_pool")}
-OPTION = "--rmm-managed-memory"
+MANAGED_VALUES = {TENSORFLOW_VARIABLE: ("1", "true"), CUDF_VARIABLE: ("managed", "managed_pool")}
+MANAGED_MEMORY_OPTION = "--rmm-managed-memory"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable and each option that turns on managed memory in a container of cGPU."""
-    sharing = [container for container in pod.containers if _requests(container, GPU_MEM)]
-    modes = allowed_values(pod, MODE) if sharing else None
+    sharing = [container for container in pod.containers if _requests_resource(container, GPU_MEM)]
+    modes = allowed_values(pod, MODE_LABEL) if sharing else None
     if not sharing or (modes is not None and modes.isdisjoint(CGPU_MODES)):
         return
     is_certain = modes is not None and modes.issubset(CGPU_MODES)
-    is_certain = is_certain or any(_requests(container, GPU_CORE) for container in sharing)
+    is_certain = is_certain or any(_requests_resource(container, GPU_CORE) for container in sharing)
     for container in sharing:
-        for variable in (TENSORFLOW, LLAMA, CUDF):
-            if _turns_on(container, variable):
+        for variable in (TENSORFLOW_VARIABLE, LLAMA_VARIABLE, CUDF_VARIABLE):
+            if _turns_on_managed_memory(container, variable):
                 path = container.env_path(variable)
                 setting = describe_setting(container, variable)
                 yield _finding(container, path, variable, setting, is_certain=is_certain)
     for container, command in commands_of(sharing):
         for path, text in command:
-            if OPTION not in text:  # to look at each word of a script takes long
+            if MANAGED_MEMORY_OPTION not in text:  # to look at each word of a script takes long
                 continue
             words = (w.text.strip(";|&()") for w in script_words(text) if not w.is_mention)
-            if OPTION in words:
-                setting = f"has the option {OPTION}"
-                yield _finding(container, path, OPTION, setting, is_certain=is_certain)
+            if MANAGED_MEMORY_OPTION in words:
+                setting = f"has the option {MANAGED_MEMORY_OPTION}"
+                yield _finding(
+                    container, path, MANAGED_MEMORY_OPTION, setting, is_certain=is_certain
+                )
 
 
-def _requests(container: Container, resource: str) -> bool:
+def _requests_resource(container: Container, resource: str) -> bool:
     device = devices(container).get(resource)
     return bool(device and device.is_requested)
 
 
-def _turns_on(container: Container, variable: str) -> bool:
-    if variable == LLAMA:
+def _turns_on_managed_memory(container: Container, variable: str) -> bool:
+    if variable == LLAMA_VARIABLE:
         return variable in container.env
-    return (container.value_of(variable) or "").lower() in VALUES[variable]
+    return (container.env_value(variable) or "").lower() in MANAGED_VALUES[variable]
 
 
 def _finding(

@@ -41,14 +41,14 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
 from rules.gpu.devices import Device, devices
-from rules.placement.node_labels import CARDS, GPU_MEM
-from rules.placement.selected_cards import MEBIBYTES, cards_of_share, selected_card_memory
+from rules.placement.node_labels import GPU_COUNT, GPU_MEM
+from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, cards_of_share, selected_card_memory
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # No card for data centres has less memory, so smaller amounts need no table.
-SMALLEST_CARD = 8 * 1024
-PROBABLY_MIB = 1024  # of an amount in GiB
-BYTES_FROM = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
+SMALLEST_CARD_MEBIBYTES = 8 * 1024
+PROBABLY_MIB_FROM = 1024  # of an amount in GiB
+LEAST_BYTES = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -63,7 +63,7 @@ def check(pod: Pod, context: Context) -> Findings:
             if fault := _fault(pod, device, amount.value):
                 is_guessed = name == GPU_MEM and name not in pod.profile.active
                 in_gib = device.resource.unit == "GiB"
-                probably_mib = is_guessed and in_gib and amount.value >= PROBABLY_MIB
+                probably_mib = is_guessed and in_gib and amount.value >= PROBABLY_MIB_FROM
                 yield Finding(
                     path=container.amount_path(name),
                     key=f"card.{name}",
@@ -75,32 +75,34 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _is_memory(device: Device) -> bool:
-    return device.resource.vendor == "nvidia" and device.resource.unit in MEBIBYTES
+    return device.resource.vendor == "nvidia" and device.resource.unit in MEBIBYTES_BY_UNIT
 
 
 def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
     # At admission the API server has rewritten a plain 16000 as 16k.
-    return amount.value >= BYTES_FROM or (context.operation is None and bool(amount.suffix))
+    return amount.value >= LEAST_BYTES or (context.operation is None and bool(amount.suffix))
 
 
 def _fault(pod: Pod, device: Device, amount: int) -> str | None:
-    asked = amount * MEBIBYTES[device.resource.unit]
+    asked = amount * MEBIBYTES_BY_UNIT[device.resource.unit]
     cards = cards_of_share(pod) if device.name == GPU_MEM else 1
-    if asked <= SMALLEST_CARD * cards:
+    if asked <= SMALLEST_CARD_MEBIBYTES * cards:
         return None
-    from rules.profile.platforms.cards import LARGEST  # noqa: PLC0415  # not for a usual amount
+    from rules.profile.platforms.cards import LARGEST_MEMORY_GB  # noqa: PLC0415  # not for a usual amount
 
     # HAMi can hand out more memory than a card has (deviceMemoryScaling).
     selected = selected_card_memory(pod) if device.name == GPU_MEM else None
-    limit = selected.largest if selected else LARGEST * 1024
+    limit = selected.largest_mebibytes if selected else LARGEST_MEMORY_GB * 1024
     if asked <= limit * cards:
         return None
     share = "which is" if cards == 1 else f"which for each of {cards} cards is"
     owner = display(selected.cards) if selected else "the largest known card"
-    return f"{share} {_in_gib(asked, cards)} GiB, and {owner} has at most {_in_gib(limit)} GiB"
+    return (
+        f"{share} {_gib_words(asked, cards)} GiB, and {owner} has at most {_gib_words(limit)} GiB"
+    )
 
 
-def _in_gib(mebibytes: int, cards: int = 1) -> str:
+def _gib_words(mebibytes: int, cards: int = 1) -> str:
     return f"{mebibytes / 1024 / cards:.1f}".removesuffix(".0")
 
 
@@ -111,7 +113,7 @@ def _advice(device: Device) -> str:
         return advice
     if unit == "GiB":
         advice += ", or set `unit: MiB` in a profile if the device plugin counts in MiB"
-    return f"{advice}; the pod label {CARDS} spreads memory over several cards"
+    return f"{advice}; the pod label {GPU_COUNT} spreads memory over several cards"
 
 
 RULE = define_rule(

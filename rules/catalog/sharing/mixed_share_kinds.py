@@ -22,15 +22,20 @@ from rules.base.traits import SHARE
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-SHARES = (GPU_MEM, GPU_CORE)
+SHARE_RESOURCES = (GPU_MEM, GPU_CORE)
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that lacks a kind of share which another container requests."""
-    sharing = [(c, kinds) for c in pod.containers if c.role == "app" if (kinds := _kinds(c))]
+    sharing = [
+        (c, kinds)
+        for c in pod.containers
+        if c.role == "app"
+        if (kinds := _limited_share_resources(c))
+    ]
     if not sharing:
         return
-    wanted = [name for name in SHARES if any(name in kinds for _, kinds in sharing)]
+    wanted = [name for name in SHARE_RESOURCES if any(name in kinds for _, kinds in sharing)]
     for container, kinds in sharing:
         missing = " and ".join(name for name in wanted if name not in kinds)
         if missing:
@@ -47,11 +52,15 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _kinds(container: Container) -> list[str]:
-    return [name for name in SHARES if name in container.limits and _positive(container, name)]
+def _limited_share_resources(container: Container) -> list[str]:
+    return [
+        name
+        for name in SHARE_RESOURCES
+        if name in container.limits and _may_be_positive(container, name)
+    ]
 
 
-def _positive(container: Container, name: str) -> bool:
+def _may_be_positive(container: Container, name: str) -> bool:
     amount = parse(container.limits[name])
     return not isinstance(amount, Quantity) or amount.nano > 0
 

@@ -15,23 +15,23 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import GPU_KEY
+from rules.base.traits import GPU_METADATA_KEY
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-PLACEMENT = "ack.gpushare.placement"
+PLACEMENT_LABEL = "ack.gpushare.placement"
 WHOLE_DEVICE = "require-whole-device"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the label if its value is not the only valid one."""
-    if PLACEMENT in pod.labels and pod.labels[PLACEMENT] != WHOLE_DEVICE:
+    if PLACEMENT_LABEL in pod.labels and pod.labels[PLACEMENT_LABEL] != WHOLE_DEVICE:
         message = (
-            f"the pod label {PLACEMENT} is {display(as_text(pod.labels[PLACEMENT]))}: "
+            f"the pod label {PLACEMENT_LABEL} is {display(as_text(pod.labels[PLACEMENT_LABEL]))}: "
             f"the scheduler knows only {WHOLE_DEVICE}"
         )
-        advice = f"write {PLACEMENT}: {WHOLE_DEVICE}, or remove the label"
-        path = (*pod.metadata_path, "labels", PLACEMENT)
-        yield Finding(path=path, key=f"labels.{PLACEMENT}", message=message, help=advice)
+        advice = f"write {PLACEMENT_LABEL}: {WHOLE_DEVICE}, or remove the label"
+        path = (*pod.metadata_path, "labels", PLACEMENT_LABEL)
+        yield Finding(path=path, key=f"labels.{PLACEMENT_LABEL}", message=message, help=advice)
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_KEY,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -64,15 +64,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
-from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_KEY, GPU_VARIABLE, OLD_GPU_KEY
-from rules.base.words import matches_any
-from rules.finding import digest
+from rules.base.text_matching import matches_any
+from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_METADATA_KEY, GPU_VARIABLE, OLD_GPU_KEY
+from rules.finding import sha256_hex
 from rules.gpu.allocation_keys import (
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
     KAI_GROUP,
     KAI_SCHEDULER,
-    PAYERS,
+    PAYER_KEY_BY_SCHEDULER,
     RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
@@ -83,51 +83,58 @@ from rules.gpu.visibility_edits import remove_edits
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-SWITCH = "CGPU_DISABLE"
-PARTS = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
-VARIABLES = frozenset(
-    {*(f"ALIYUN_COM_GPU_MEM_{part}" for part in PARTS), "ALIYUN_COM_GPU_VISIBLE_DEVICES", SWITCH}
+DISABLING_VARIABLE = "CGPU_DISABLE"
+VARIABLE_SUFFIXES = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
+RESERVED_VARIABLES = frozenset(
+    {
+        *(f"ALIYUN_COM_GPU_MEM_{part}" for part in VARIABLE_SUFFIXES),
+        "ALIYUN_COM_GPU_VISIBLE_DEVICES",
+        DISABLING_VARIABLE,
+    }
 )
 # What a key can complete a prefix to, and how a prefix begins that serves no other purpose. Shorter
 # prefixes of the last are those of the first, which reports them.
-PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (SWITCH, "CGPU_"))
-VISIBLE = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
-SWITCHED_ON = frozenset({"", "0", "false", "False", "FALSE"})
-OWN_USERS = "system:"
-FIELDS = {"annotations": is_allocation_annotation, "labels": is_allocation_label}
+PATTERNS_AND_PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (DISABLING_VARIABLE, "CGPU_"))
+VISIBLE_PATTERN_AND_PREFIX = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
+HARMLESS_VALUES = frozenset({"", "0", "false", "False", "FALSE"})
+SYSTEM_USER_PREFIX = "system:"
+RESERVED_TEST_BY_FIELD = {"annotations": is_allocation_annotation, "labels": is_allocation_label}
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each reserved key that the user may not write, and each reserved variable."""
     action = _action_for_writer(pod, context)
     if action is not Action.OFF:
-        for field, key, value in _reserved(pod.metadata):
-            yield _key(pod, context, field, key, value)._replace(action=action)
-        for finding in _reservation(pod):
+        for field, key, value in _reserved_keys(pod.metadata):
+            yield _reserved_key_finding(pod, context, field, key, value)._replace(action=action)
+        for finding in _findings_of_reservation_label(pod):
             yield finding._replace(action=action)
-        yield from _chosen_group(pod, context)
+        yield from _findings_of_chosen_group(pod, context)
         if context.old_metadata is not None:
-            for finding in _changes(pod, context.old_metadata):
+            for finding in _findings_of_changed_keys(pod, context.old_metadata):
                 yield finding._replace(action=action)
     for container in pod.containers:
-        yield from _prefixes(container)
-        if VARIABLES.isdisjoint(container.env):
+        yield from _findings_of_prefixes(container)
+        if RESERVED_VARIABLES.isdisjoint(container.env):
             continue
         for variable in container.env:
-            harmless = variable == SWITCH and container.value_of(SWITCH) in SWITCHED_ON
-            if variable in VARIABLES and not harmless:
+            harmless = (
+                variable == DISABLING_VARIABLE
+                and container.env_value(DISABLING_VARIABLE) in HARMLESS_VALUES
+            )
+            if variable in RESERVED_VARIABLES and not harmless:
                 yield _finding(container, variable)
 
 
-def _reserved(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _reserved_keys(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Each key that only schedulers write: its field, the key, and its value."""
-    for field, is_reserved in FIELDS.items():
+    for field, is_reserved in RESERVED_TEST_BY_FIELD.items():
         for key, value in as_object(metadata.get(field)).items():
             if is_reserved(key):
                 yield field, key, value
 
 
-def _reservation(pod: Pod) -> Findings:
+def _findings_of_reservation_label(pod: Pod) -> Findings:
     """Yield the label of KAI's own pods, in a pod that requests a GPU."""
     label, value = RESERVATION_LABEL
     if pod.labels.get(label) == value and pod_requests_gpu(pod):
@@ -140,7 +147,7 @@ def _reservation(pod: Pod) -> Findings:
         )
 
 
-def _chosen_group(pod: Pod, context: Context) -> Findings:
+def _findings_of_chosen_group(pod: Pod, context: Context) -> Findings:
     """Yield the group that a new pod of KAI chooses itself."""
     if context.operation == "UPDATE" or pod.scheduler != KAI_SCHEDULER:
         return
@@ -160,65 +167,67 @@ def _asks_for_gpus(pod: Pod) -> bool:
     return not COUNTED_ANNOTATIONS.isdisjoint(pod.annotations) or pod_requests_gpu(pod)
 
 
-def _changes(pod: Pod, old: Mapping[str, Any]) -> Findings:
+def _findings_of_changed_keys(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield what an update does to keys by which a scheduler counts what the pod holds."""
-    for field, key, _ in _reserved(old):
+    for field, key, _ in _reserved_keys(old):
         if key not in as_object(pod.metadata.get(field)):
             fault = "is removed, although it tells the scheduler which GPU the pod holds"
-            yield _change(pod, field, key, fault)
+            yield _changed_key_finding(pod, field, key, fault)
     if pod.scheduler == DEFAULT_SCHEDULER:
         return  # which knows no such annotations
     fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
     for key in sorted(COUNTED_ANNOTATIONS):
         if before.get(key) != pod.annotations.get(key):
-            yield _change(pod, "annotations", key, fault)
-    yield from _new_payer(pod, old)
+            yield _changed_key_finding(pod, "annotations", key, fault)
+    yield from _findings_of_new_payer(pod, old)
     if not any(map(is_allocation_annotation, before)):
         return  # it holds no card
     labels = as_object(old.get("labels"))
     for key in sorted(COUNTED_LABELS):
         if labels.get(key) != pod.labels.get(key):
-            yield _change(pod, "labels", key, fault)
+            yield _changed_key_finding(pod, "labels", key, fault)
 
 
-def _new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
+def _findings_of_new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield the key by which another queue or quota pays for a pod that exists already."""
-    if pod.scheduler in PAYERS and _asks_for_gpus(pod):
-        field, key = PAYERS[pod.scheduler]
+    if pod.scheduler in PAYER_KEY_BY_SCHEDULER and _asks_for_gpus(pod):
+        field, key = PAYER_KEY_BY_SCHEDULER[pod.scheduler]
         if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
             fault = "changes, although it says which queue or quota pays for the pod's GPUs"
-            yield _change(pod, field, key, fault)
+            yield _changed_key_finding(pod, field, key, fault)
 
 
-_NOUNS = {"annotations": "annotation", "labels": "label"}
+_NOUN_BY_FIELD = {"annotations": "annotation", "labels": "label"}
 
 
-def _change(pod: Pod, field: str, key: str, fault: str) -> Finding:
+def _changed_key_finding(pod: Pod, field: str, key: str, fault: str) -> Finding:
     path = (*pod.metadata_path, field)
     return Finding(
         path=(*path, key) if field in pod.metadata else path,
         key=f"{field}.{key} changed",
-        message=f"the {_NOUNS[field]} {display(key)} {fault}",
+        message=f"the {_NOUN_BY_FIELD[field]} {display(key)} {fault}",
         help="leave it as it is while the pod exists; for another share, create another pod",
     )
 
 
-def _prefixes(container: Container) -> Findings:
-    if not any(d.is_requested and d.name.startswith(ALIYUN_PREFIX) for d in _shares(container)):
+def _findings_of_prefixes(container: Container) -> Findings:
+    if not any(
+        d.is_requested and d.name.startswith(ALIYUN_PREFIX) for d in _share_devices(container)
+    ):
         return
     subject = f"{container} asks for a share of a GPU and"
     effect = ", by which the device plugin tells cGPU what the container gets"
-    for pattern, own in (*PREFIXES, VISIBLE):
+    for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
         found = prefix_findings(container, pattern, subject=subject, effect=effect, within=own)
         certain = list(found)
         yield from certain
-        if not certain and (pattern, own) != VISIBLE:
+        if not certain and (pattern, own) != VISIBLE_PATTERN_AND_PREFIX:
             shorter = prefix_findings(container, pattern, subject=subject, effect=effect)
             yield from (finding._replace(action=Action.WARN) for finding in shorter)
 
 
-def _shares(container: Container) -> Iterable[Device]:
+def _share_devices(container: Container) -> Iterable[Device]:
     return (d for d in devices(container).values() if d.resource.sharing == "share")
 
 
@@ -231,20 +240,20 @@ def _action_for_writer(pod: Pod, context: Context) -> Action:
     user = context.user or ""
     if writers := context.options["writers"]:
         return Action.OFF if matches_any(writers, user) else Action.DENY
-    if user.startswith(f"{OWN_USERS}serviceaccount:{pod.object.namespace}:"):
+    if user.startswith(f"{SYSTEM_USER_PREFIX}serviceaccount:{pod.object.namespace}:"):
         return Action.WARN
-    return Action.OFF if user.startswith(OWN_USERS) else Action.DENY
+    return Action.OFF if user.startswith(SYSTEM_USER_PREFIX) else Action.DENY
 
 
-def _key(pod: Pod, context: Context, field: str, key: str, value: Any) -> Finding:
+def _reserved_key_finding(pod: Pod, context: Context, field: str, key: str, value: Any) -> Finding:
     path = (*pod.metadata_path, field, key)
     identity = f"{field}.{key}"
-    noun = _NOUNS[field]
+    noun = _NOUN_BY_FIELD[field]
     message = f"the {noun} {display(key)} is the scheduler's: it tells who holds which GPU"
     advice = "remove it: the scheduler writes its own"
     if context.operation == "UPDATE" and pod.object.kind == "Pod":
         # A changed value is a new fault, so the value is part of the identity.
-        identity += f"={digest(as_text(value))[:16]}"
+        identity += f"={sha256_hex(as_text(value))[:16]}"
         advice = "leave it to the scheduler; the option `writers` names who may write it"
     fix = Fix(f"remove the {noun}", (remove(path),))
     return Finding(path=path, key=identity, message=message, help=advice, fix=fix)
@@ -252,7 +261,7 @@ def _key(pod: Pod, context: Context, field: str, key: str, value: Any) -> Findin
 
 def _finding(container: Container, variable: str) -> Finding:
     what = "the device plugin's: it tells which GPU the container holds"
-    if variable == SWITCH:
+    if variable == DISABLING_VARIABLE:
         what = "the administrator's: it switches off what keeps the GPU's sharers apart"
     message = f"{container} sets {variable}, which is {what}"
     path = container.env_path(variable)
@@ -271,6 +280,6 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(GPU_KEY | GPU_VARIABLE | OLD_GPU_KEY | GPU,),
+    needs=(GPU_METADATA_KEY | GPU_VARIABLE | OLD_GPU_KEY | GPU,),
     options={"writers": ()},
 )

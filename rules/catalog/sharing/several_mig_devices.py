@@ -29,37 +29,37 @@ from rules.gpu.devices import devices
 from rules.placement.selected_cards import selects_mig_cards
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_WHOLE, _MIG, _SHARED = "nvidia.com/gpu", "nvidia.com/mig-", ".shared"
-_MASK, _DEVICE = "CUDA_VISIBLE_DEVICES", "MIG-"
+_WHOLE_GPU, _MIG_PREFIX, _SHARED_SUFFIX = "nvidia.com/gpu", "nvidia.com/mig-", ".shared"
+_MASK_VARIABLE, _MIG_DEVICE_PREFIX = "CUDA_VISIBLE_DEVICES", "MIG-"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each container that requests several MIG devices and does not divide them."""
-    amounts = [(container, _amounts(container)) for container in pod.containers]
+    amounts = [(container, _requested_devices(container)) for container in pod.containers]
     names = {name for _, found in amounts for name in found}
-    if _WHOLE in names and not selects_mig_cards(pod):
+    if _WHOLE_GPU in names and not selects_mig_cards(pod):
         for _, found in amounts:
-            found.pop(_WHOLE, None)
+            found.pop(_WHOLE_GPU, None)
     several = {c.path: found for c, found in amounts if sum(found.values()) > 1}
     for container, command in commands_of(c for c, _ in amounts if c.path in several):
-        if not _divides_devices(container, command):
+        if not _divides_devices_among_processes(container, command):
             yield _finding(container, several[container.path])
 
 
-def _amounts(container: Container) -> dict[str, int]:
+def _requested_devices(container: Container) -> dict[str, int]:
     """How many MIG devices, or whole GPUs, `container` requests by each name."""
     found = {}
     for name, device in devices(container).items():
         amount = device.limit if device.is_plain_count else None
-        is_mig = name.startswith(_MIG) and not name.endswith(_SHARED)
-        if isinstance(amount, Quantity) and (is_mig or name == _WHOLE):
+        is_mig = name.startswith(_MIG_PREFIX) and not name.endswith(_SHARED_SUFFIX)
+        if isinstance(amount, Quantity) and (is_mig or name == _WHOLE_GPU):
             found[name] = amount.value
     return found
 
 
 def _finding(container: Container, amounts: dict[str, int]) -> Finding:
     name = min(amounts)
-    where = ", on nodes with MIG" if name == _WHOLE else ""
+    where = ", on nodes with MIG" if name == _WHOLE_GPU else ""
     return Finding(
         path=(*container.resources_path, "limits", name),
         key="mig",
@@ -67,14 +67,14 @@ def _finding(container: Container, amounts: dict[str, int]) -> Finding:
         f"({display(name)}{where}), and a CUDA program uses one of them",
         container=container,
         help="ask for one device of a larger profile, or divide the devices among processes by "
-        f"{_MASK}",
+        f"{_MASK_VARIABLE}",
     )
 
 
-def _divides_devices(container: Container, command: Command) -> bool:
-    if _MASK in container.env:
+def _divides_devices_among_processes(container: Container, command: Command) -> bool:
+    if _MASK_VARIABLE in container.env:
         return True
-    return any(_MASK in text or _DEVICE in text for text in command.texts)
+    return any(_MASK_VARIABLE in text or _MIG_DEVICE_PREFIX in text for text in command.texts)
 
 
 RULE = define_rule(

@@ -30,7 +30,7 @@ from rules.gpu.devices import devices
 from rules.placement.selected_cards import selects_shared_cards
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-_WHOLE, _DOMAIN, _SHARED = "nvidia.com/gpu", "nvidia.com/", ".shared"
+_WHOLE_GPU, _NVIDIA_PREFIX, _SHARED_SUFFIX = "nvidia.com/gpu", "nvidia.com/", ".shared"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -41,13 +41,13 @@ def check(pod: Pod, _context: Context) -> Findings:
             amount = device.limit if device.is_plain_count else None
             if not isinstance(amount, Quantity) or amount.value < 2:  # noqa: PLR2004
                 continue
-            is_share = name.startswith(_DOMAIN) and name.endswith(_SHARED)
-            if name == _WHOLE:
+            is_share = name.startswith(_NVIDIA_PREFIX) and name.endswith(_SHARED_SUFFIX)
+            if name == _WHOLE_GPU:
                 by_label = selects_shared_cards(pod) if by_label is None else by_label
                 is_share = by_label
             if not is_share:
                 continue
-            where = " on nodes with shared cards" if name == _WHOLE else ""
+            where = " on nodes with shared cards" if name == _WHOLE_GPU else ""
             yield Finding(
                 path=(*container.resources_path, "limits", name),
                 key=f"shares.{name}",

@@ -53,29 +53,41 @@ from rules.gpu.visibility_edits import remove_edits
 from rules.gpu.volumes import clean_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-SWITCH = "CUDA_DISABLE_CONTROL"
-POLICY = "GPU_CORE_UTILIZATION_POLICY"
-LIMITS = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
-CACHE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the limits
-MPS_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
-MPS_DIRECTORY = "CUDA_MPS_PIPE_DIRECTORY"
-OVERSUBSCRIBE, PRIORITY = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
-EFFECTS = {
-    **dict.fromkeys(MPS_LIMITS, "which may replace the limit that the sharing system sets"),
-    MPS_DIRECTORY: "which may take it away from the MPS daemon that limits the share",
-    CACHE: "which names another file for the limits that the sharing system sets",
-    OVERSUBSCRIBE: "which decides for the sharing system whether memory may be the node's",
-    PRIORITY: "which gives its work another priority than the sharing system does",
+DISABLING_VARIABLE = "CUDA_DISABLE_CONTROL"
+POLICY_VARIABLE = "GPU_CORE_UTILIZATION_POLICY"
+LIMIT_VARIABLES = ("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT")
+CACHE_VARIABLE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the limits
+MPS_LIMIT_VARIABLES = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
+MPS_DIRECTORY_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+OVERSUBSCRIBE_VARIABLE, PRIORITY_VARIABLE = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
+EFFECT_BY_VARIABLE = {
+    **dict.fromkeys(
+        MPS_LIMIT_VARIABLES, "which may replace the limit that the sharing system sets"
+    ),
+    MPS_DIRECTORY_VARIABLE: "which may take it away from the MPS daemon that limits the share",
+    CACHE_VARIABLE: "which names another file for the limits that the sharing system sets",
+    OVERSUBSCRIBE_VARIABLE: "which decides for the sharing system whether memory may be the node's",
+    PRIORITY_VARIABLE: "which gives its work another priority than the sharing system does",
 }
-ONLY_WARNED_ABOUT = frozenset({POLICY, OVERSUBSCRIBE, PRIORITY, MPS_DIRECTORY, *MPS_LIMITS})
+WARNED_VARIABLES = frozenset(
+    {
+        POLICY_VARIABLE,
+        OVERSUBSCRIBE_VARIABLE,
+        PRIORITY_VARIABLE,
+        MPS_DIRECTORY_VARIABLE,
+        *MPS_LIMIT_VARIABLES,
+    }
+)
 # HAMi's webhook writes the variable for this resource.
 PRIORITY_RESOURCE = "nvidia.com/priority"
-TRUE = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true
-LOADER = "/etc/ld.so.preload"
-DIRECTORIES = ("/usr/local/vgpu", "/tmp/vgpu", "/tmp/vgpulock")  # noqa: S108  # of a container
-BELOW = tuple(f"{directory}/" for directory in DIRECTORIES)
-ABOVE = ("/", "/etc", "/usr", "/usr/local")
-PRESENCE_COUNTS = "volcano.sh/"  # its device plugin checks only whether the switch is set
+TRUE_WORDS = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's ParseBool reads as true
+PRELOAD_FILE = "/etc/ld.so.preload"
+SHARING_DIRECTORIES = ("/usr/local/vgpu", "/tmp/vgpu", "/tmp/vgpulock")  # noqa: S108  # of a container
+SHARING_DIRECTORY_PREFIXES = tuple(f"{directory}/" for directory in SHARING_DIRECTORIES)
+DIRECTORIES_ABOVE = ("/", "/etc", "/usr", "/usr/local")
+PREFIX_WHERE_PRESENCE_COUNTS = (
+    "volcano.sh/"  # its device plugin checks only whether the switch is set
+)
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -85,28 +97,28 @@ def check(pod: Pod, _context: Context) -> Findings:
             for variable in container.env:
                 if effect := _effect(container, variable):
                     yield _finding(container, variable, effect)
-            yield from _prefixes(container)
-            yield from _mounts(container)
+            yield from _findings_of_prefixes(container)
+            yield from _findings_of_mounts(container)
 
 
-def _prefixes(container: Container) -> Findings:
+def _findings_of_prefixes(container: Container) -> Findings:
     if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
         return  # cGPU reads none of these variables
-    for variable in (SWITCH, *LIMITS, CACHE):
-        pattern = f"{variable}*" if variable in LIMITS else variable
+    for variable in (DISABLING_VARIABLE, *LIMIT_VARIABLES, CACHE_VARIABLE):
+        pattern = f"{variable}*" if variable in LIMIT_VARIABLES else variable
         subject = f"{container} asks for a share of a GPU and"
         effect = ", by which the sharing system limits the share"
         yield from prefix_findings(container, pattern, subject=subject, effect=effect)
 
 
-def _mounts(container: Container) -> Findings:
+def _findings_of_mounts(container: Container) -> Findings:
     if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
         return  # cGPU limits its shares in the kernel
     seen = set()
     for index, mount in container.mounts:
         path = clean_path(as_text(mount.get("mountPath")))
-        covers = path == LOADER or f"{path}/".startswith(BELOW)
-        if not (covers or path in ABOVE) or path in seen:
+        covers = path == PRELOAD_FILE or f"{path}/".startswith(SHARING_DIRECTORY_PREFIXES)
+        if not (covers or path in DIRECTORIES_ABOVE) or path in seen:
             continue
         seen.add(path)
         yield Finding(
@@ -123,25 +135,29 @@ def _mounts(container: Container) -> Findings:
 
 
 def _effect(container: Container, variable: str) -> str:
-    if variable == SWITCH:
+    if variable == DISABLING_VARIABLE:
         return _switch_effect(container)
-    if variable == POLICY:
-        value = container.value_of(POLICY)
+    if variable == POLICY_VARIABLE:
+        value = container.env_value(POLICY_VARIABLE)
         loose = value in (None, "disable", "DISABLE") or "$(" in value
         return "which may switch off the limit on GPU cores" if loose else ""
-    if variable == PRIORITY and PRIORITY_RESOURCE in container.limits:
+    if variable == PRIORITY_VARIABLE and PRIORITY_RESOURCE in container.limits:
         return ""
-    if variable in EFFECTS:
-        return EFFECTS[variable]
-    limit = variable in LIMITS or variable.rstrip("0123456789").rstrip("_") in LIMITS
+    if variable in EFFECT_BY_VARIABLE:
+        return EFFECT_BY_VARIABLE[variable]
+    limit = (
+        variable in LIMIT_VARIABLES or variable.rstrip("0123456789").rstrip("_") in LIMIT_VARIABLES
+    )
     return "which replaces the limit that the sharing system sets" if limit else ""
 
 
 def _switch_effect(container: Container) -> str:
-    if any(name.startswith(PRESENCE_COUNTS) for name in devices(container)):
+    if any(name.startswith(PREFIX_WHERE_PRESENCE_COUNTS) for name in devices(container)):
         return "whose mere presence switches off the limits of the share"
-    entries = [entry for _, entry in container.env_entries(SWITCH)]
-    switches = [e.get("valueFrom") is not None or str(e.get("value")) in TRUE for e in entries]
+    entries = [entry for _, entry in container.env_entries(DISABLING_VARIABLE)]
+    switches = [
+        e.get("valueFrom") is not None or str(e.get("value")) in TRUE_WORDS for e in entries
+    ]
     if any(switches[:-1]) and not switches[-1]:  # the device plugin reads every entry of the pod
         return "of which another entry switches off the limits of the share"
     return "which switches off the limits of the share" if switches[-1] else ""
@@ -156,7 +172,7 @@ def _finding(container: Container, variable: str, effect: str) -> Finding:
         container=container,
         help="remove the variable: the sharing system sets the limits from resources.limits",
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
-        action=Action.WARN if variable in ONLY_WARNED_ABOUT else Action.DENY,
+        action=Action.WARN if variable in WARNED_VARIABLES else Action.DENY,
     )
 
 

@@ -25,14 +25,14 @@ References
 """
 
 from rules.base.json_values import display
+from rules.base.text_matching import matches_any
 from rules.base.traits import ALIYUN_PREFIX, SHARE
-from rules.base.words import matches_any
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Where nobody adds the card.
-PREFIXES = ("volcano.sh/", "tencent.com/")
-HAMI_LABEL, IGNORED = "hami.io/webhook", "ignore"
+PREFIXES_WITHOUT_CARD = ("volcano.sh/", "tencent.com/")
+HAMI_LABEL, IGNORED_VALUE = "hami.io/webhook", "ignore"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -42,7 +42,7 @@ def check(pod: Pod, _context: Context) -> Findings:
         has_card: dict[tuple[str, ...], bool] = {}
         for device in requested:
             cards = device.resource.companions
-            if not cards or not _gets_nothing(device, pod):
+            if not cards or not _gets_no_card(device, pod):
                 continue
             if cards not in has_card:
                 has_card[cards] = any(matches_any(cards, other.name) for other in requested)
@@ -50,11 +50,13 @@ def check(pod: Pod, _context: Context) -> Findings:
                 yield _finding(container, device)
 
 
-def _gets_nothing(device: Device, pod: Pod) -> bool:
+def _gets_no_card(device: Device, pod: Pod) -> bool:
     """Whether nobody adds the card that `device` is a part of."""
     if device.name.startswith(ALIYUN_PREFIX):
         return False  # `core-without-mem` reports those
-    return device.name.startswith(PREFIXES) or pod.labels.get(HAMI_LABEL) == IGNORED
+    return (
+        device.name.startswith(PREFIXES_WITHOUT_CARD) or pod.labels.get(HAMI_LABEL) == IGNORED_VALUE
+    )
 
 
 def _finding(container: Container, device: Device) -> Finding:

@@ -29,25 +29,25 @@ References
 import re
 from collections.abc import Iterator
 
-from rules.base.block_yaml import Steps, Value, read_block_yaml
+from rules.base.block_yaml import KeyPath, PathAndText, read_block_yaml
 from rules.base.json_values import display
-from rules.base.traits import PLUGIN_CONFIG
+from rules.base.traits import DEVICE_PLUGIN_CONFIG
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 from rules.workloads.plugin_configurations import configurations
 
-_WAYS = ("timeSlicing", "mps")
-_SETTINGS = ("renameByDefault", "failRequestsGreaterThanOne")
-_NOT_YET = ("rename", "devices")
+_SHARING_WAYS = ("timeSlicing", "mps")
+_BOOLEAN_SETTINGS = ("renameByDefault", "failRequestsGreaterThanOne")
+_UNSUPPORTED_FIELDS = ("rename", "devices")
 _PREFIX = "nvidia.com/"
-_NAME = re.compile(r"gpu|mig-\d{1,2}c?\.?[a-z0-9.+-]{1,40}")
-_SHARED = ".shared"
+_RESOURCE_NAME_PATTERN = re.compile(r"gpu|mig-\d{1,2}c?\.?[a-z0-9.+-]{1,40}")
+_SHARED_SUFFIX = ".shared"
 
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield what each configuration in the ConfigMap says that has no effect, or a bad one."""
     for place, text in configurations(subject.raw):
         values = read_block_yaml(text)
-        if values is None or not _is_configuration(values):
+        if values is None or not _is_plugin_configuration(values):
             continue
         name = ".".join(map(str, place[1:]))
         for key, message, advice, action in _faults(values):
@@ -61,41 +61,44 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
 
 
-def _is_configuration(values: list[Value]) -> bool:
-    return Value(("version",), "v1") in values and any(v.path == ("sharing",) for v in values)
+def _is_plugin_configuration(values: list[PathAndText]) -> bool:
+    return PathAndText(("version",), "v1") in values and any(v.path == ("sharing",) for v in values)
 
 
-def _faults(values: list[Value]) -> Iterator[tuple[str, str, str, Action]]:
+def _faults(values: list[PathAndText]) -> Iterator[tuple[str, str, str, Action]]:
     """The key, the message, the advice and the action of each fault."""
     for value in values:
         key = value.path[-1]
-        if key in _SETTINGS and not _is_in_a_way(value.path[:-1]):
+        if key in _BOOLEAN_SETTINGS and not _is_sharing_way(value.path[:-1]):
             yield (
                 ".".join(map(str, value.path)),
-                f"has {key} at {display(_place(value.path))}, where the device plugin ignores it",
+                (
+                    f"has {key} at {display(_path_text(value.path))}, "
+                    "where the device plugin ignores it"
+                ),
                 f"move {key} to sharing.timeSlicing",
                 Action.WARN,
             )
     paths = {value.path: value.text for value in values}
-    for entry in dict.fromkeys(path[:4] for path in paths if _is_entry(path[:4])):
+    for entry in dict.fromkeys(path[:4] for path in paths if _is_resource_entry(path[:4])):
         yield from _faults_of_resource(entry, paths)
 
 
 def _faults_of_resource(
-    entry: Steps, paths: dict[Steps, str]
+    entry: KeyPath, paths: dict[KeyPath, str]
 ) -> Iterator[tuple[str, str, str, Action]]:
-    place = _place(entry)
+    place = _path_text(entry)
     name = paths.get((*entry, "name"), "")
-    if name and not _is_offered(name):
-        base = name.removesuffix(_SHARED)
-        right = base if base != name and _is_offered(base) else f"{_PREFIX}gpu"
+    if name and not _is_resource_of_plugin(name):
+        base = name.removesuffix(_SHARED_SUFFIX)
+        right = base if base != name and _is_resource_of_plugin(base) else f"{_PREFIX}gpu"
         yield (
             f"{place}.name",
             f"names the resource {display(name)}, which it does not have: it makes no replicas",
             f"write {right}",
             Action.WARN,
         )
-    for key in _NOT_YET:
+    for key in _UNSUPPORTED_FIELDS:
         if (*entry, key) in paths:
             yield (
                 f"{place}.{key}",
@@ -117,24 +120,26 @@ def _faults_of_replicas(place: str, replicas: str | None) -> Iterator[tuple[str,
         yield key, message, advice, Action.DENY
 
 
-def _is_offered(name: str) -> bool:
+def _is_resource_of_plugin(name: str) -> bool:
     """Whether the device plugin has a resource of this name, to which it adds its domain."""
-    return _NAME.fullmatch(name.removeprefix(_PREFIX)) is not None and not name.endswith(_SHARED)
+    return _RESOURCE_NAME_PATTERN.fullmatch(
+        name.removeprefix(_PREFIX)
+    ) is not None and not name.endswith(_SHARED_SUFFIX)
 
 
-def _is_in_a_way(path: Steps) -> bool:
-    return len(path) == 2 and path[0] == "sharing" and path[1] in _WAYS  # noqa: PLR2004  # sharing, the way
+def _is_sharing_way(path: KeyPath) -> bool:
+    return len(path) == 2 and path[0] == "sharing" and path[1] in _SHARING_WAYS  # noqa: PLR2004  # sharing, the way
 
 
-def _is_entry(path: Steps) -> bool:
-    return len(path) == 4 and _is_in_a_way(path[:2]) and path[2] == "resources"  # noqa: PLR2004  # as above, and resources, the index
+def _is_resource_entry(path: KeyPath) -> bool:
+    return len(path) == 4 and _is_sharing_way(path[:2]) and path[2] == "resources"  # noqa: PLR2004  # as above, and resources, the index
 
 
-def _place(path: Steps) -> str:
+def _path_text(path: KeyPath) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(PLUGIN_CONFIG,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_PLUGIN_CONFIG,))

@@ -21,16 +21,16 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import NODE_CONSTRAINT, SHARE
 from rules.gpu.devices import devices
-from rules.placement.node_labels import CARDS, CGPU_MODES, GPU_MEM, MODE, allowed_values
-from rules.placement.selected_cards import MEBIBYTES, CardMemory, selected_card_memory
+from rules.placement.node_labels import CGPU_MODES, GPU_COUNT, GPU_MEM, MODE_LABEL, allowed_values
+from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, CardMemory, selected_card_memory
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each share of which the most pods that cGPU allows do not fill the selected card."""
-    modes = allowed_values(pod, MODE)
+    modes = allowed_values(pod, MODE_LABEL)
     # A share that is spread over several cards is not compared with one.
-    if (modes is not None and modes.isdisjoint(CGPU_MODES)) or CARDS in pod.labels:
+    if (modes is not None and modes.isdisjoint(CGPU_MODES)) or GPU_COUNT in pod.labels:
         return
     card: CardMemory | None = None
     for container in pod.containers:
@@ -44,12 +44,12 @@ def check(pod: Pod, _context: Context) -> Findings:
         from rules.profile.platforms.ack import MEMORY_ISOLATION  # noqa: PLC0415  # rarely needed
 
         most = MEMORY_ISOLATION.max_pods_per_card
-        used = amount.value * MEBIBYTES.get(device.resource.unit, 0) * most
-        if 0 < used < card.smallest:
+        used = amount.value * MEBIBYTES_BY_UNIT.get(device.resource.unit, 0) * most
+        if 0 < used < card.smallest_mebibytes:
             message = (
                 f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}: {most} such pods, "
                 f"the most that cGPU runs on a card, use {used // 1024} of the "
-                f"{card.smallest // 1024} GiB of {display(card.cards)}"
+                f"{card.smallest_mebibytes // 1024} GiB of {display(card.cards)}"
             )
             yield _finding(container, message)
 

@@ -27,39 +27,39 @@ from rules.base.traits import SHARE
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
-ONE_CARD = 100
+CORE_RESOURCE, MEMORY_RESOURCE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+CORES_PER_CARD = 100
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each number of cores that the gpu-manager refuses."""
     for container in pod.containers:
-        fault, advice = _fault(devices(container))
+        fault, advice = _core_fault_and_remedy(devices(container))
         if fault:
             yield Finding(
-                path=container.amount_path(CORE),
-                key=f"amounts.{CORE}",
+                path=container.amount_path(CORE_RESOURCE),
+                key=f"amounts.{CORE_RESOURCE}",
                 message=f"{container} asks for {fault}: the gpu-manager refuses it on the node",
                 container=container,
                 help=advice,
             )
 
 
-def _fault(found: Mapping[str, Device]) -> tuple[str, str]:
+def _core_fault_and_remedy(found: Mapping[str, Device]) -> tuple[str, str]:
     """What is wrong with the cores among `found`, and the remedy; empty if nothing is."""
-    device = found.get(CORE)
+    device = found.get(CORE_RESOURCE)
     amount = device.amount if device else None
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.value <= 0:
         return "", ""
     cores = amount.value
-    if cores > ONE_CARD and cores % ONE_CARD:
-        return f"{CORE}: {cores}, and more than one card must be whole cards", (
-            f"write a multiple of {ONE_CARD}, which is one card"
+    if cores > CORES_PER_CARD and cores % CORES_PER_CARD:
+        return f"{CORE_RESOURCE}: {cores}, and more than one card must be whole cards", (
+            f"write a multiple of {CORES_PER_CARD}, which is one card"
         )
-    memory = found.get(MEMORY)
-    if cores < ONE_CARD and not (memory and memory.is_requested):
-        return f"{CORE}: {cores}, a part of a card, and for no {MEMORY}", (
-            f"write {MEMORY} (1 is 256 MiB) beside it under resources.limits"
+    memory = found.get(MEMORY_RESOURCE)
+    if cores < CORES_PER_CARD and not (memory and memory.is_requested):
+        return f"{CORE_RESOURCE}: {cores}, a part of a card, and for no {MEMORY_RESOURCE}", (
+            f"write {MEMORY_RESOURCE} (1 is 256 MiB) beside it under resources.limits"
         )
     return "", ""
 

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from rules.profile.platforms.records import Feature, Minimum, OperatingSystem, Source
+from rules.profile.platforms.records import Feature, MinimumVersion, OperatingSystem, SourcePage
 
 ALIBABA = "Alibaba Cloud"
-SHARING_COMPONENT = Source(ALIBABA, "Manage the shared GPU scheduling component", "2026-06-23")
-COMPUTING_POWER_PAGE = Source(
+SHARING_COMPONENT = SourcePage(ALIBABA, "Manage the shared GPU scheduling component", "2026-06-23")
+COMPUTING_POWER_PAGE = SourcePage(
     ALIBABA, "Allocate computing power by scheduling shared GPU", "2026-03-26"
 )
-REGISTERED_CLUSTERS = Source(ALIBABA, "Shared GPU scheduling in registered clusters")
+REGISTERED_CLUSTERS = SourcePage(ALIBABA, "Shared GPU scheduling in registered clusters")
 
 # Both lists have fifteen regions. Thirteen are the same.
-_REGIONS_OF_BOTH = {
+_COMMON_REGIONS = {
     "cn-beijing": "China (Beijing)",
     "cn-shanghai": "China (Shanghai)",
     "cn-hangzhou": "China (Hangzhou)",
@@ -38,9 +38,9 @@ MEMORY_ISOLATION = Feature(
     title="isolation of GPU memory by cGPU",
     source=SHARING_COMPONENT,
     minimums=(
-        Minimum("driver", "418.87.01"),
-        Minimum("containerd", "1.4.3"),
-        Minimum("docker", "19.03.5"),
+        MinimumVersion("driver", "418.87.01"),
+        MinimumVersion("containerd", "1.4.3"),
+        MinimumVersion("docker", "19.03.5"),
     ),
     operating_systems=(
         _ALIBABA_LINUX,
@@ -49,7 +49,7 @@ MEMORY_ISOLATION = Feature(
     ),
     regions=MappingProxyType(
         {
-            **_REGIONS_OF_BOTH,
+            **_COMMON_REGIONS,
             "cn-wulanchabu": "China (Wulanchabu)",
             "eu-central-1": "Germany (Frankfurt)",
         }
@@ -63,18 +63,18 @@ COMPUTING_POWER = Feature(
     title="allocation of computing power by cGPU",
     source=COMPUTING_POWER_PAGE,
     minimums=(
-        Minimum("kubernetes", "1.20"),
-        Minimum("kube-scheduler", "1.28.1-aliyun-5.6-998282b9", cluster="1.28"),
-        Minimum("kube-scheduler", "v1.26.3-aliyun-4.1-a520c096", cluster="1.26"),
-        Minimum("kube-scheduler", "1.24.3-ack-2.0", cluster="1.24"),
-        Minimum("kube-scheduler", "1.22.15-ack-2.0", cluster="1.22"),
-        Minimum("kube-scheduler", "1.20.4-ack-8.0", cluster="1.20"),
-        Minimum("ack-ai-installer", "1.2.0", after=True),
-        Minimum("cgpu", "1.0.5"),
+        MinimumVersion("kubernetes", "1.20"),
+        MinimumVersion("kube-scheduler", "1.28.1-aliyun-5.6-998282b9", cluster_version="1.28"),
+        MinimumVersion("kube-scheduler", "v1.26.3-aliyun-4.1-a520c096", cluster_version="1.26"),
+        MinimumVersion("kube-scheduler", "1.24.3-ack-2.0", cluster_version="1.24"),
+        MinimumVersion("kube-scheduler", "1.22.15-ack-2.0", cluster_version="1.22"),
+        MinimumVersion("kube-scheduler", "1.20.4-ack-8.0", cluster_version="1.20"),
+        MinimumVersion("ack-ai-installer", "1.2.0", is_exclusive=True),
+        MinimumVersion("cgpu", "1.0.5"),
     ),
     regions=MappingProxyType(
         {
-            **_REGIONS_OF_BOTH,
+            **_COMMON_REGIONS,
             "ap-southeast-7": "Thailand (Bangkok)",
             "cn-shanghai-finance-1": "China East 2 Finance",
         }
@@ -82,18 +82,18 @@ COMPUTING_POWER = Feature(
 )
 
 # The container-optimized edition of Alibaba Cloud Linux 3.
-CONTAINER_OPTIMIZED = Feature(
+CONTAINER_OPTIMIZED_SYSTEM = Feature(
     name="ack-container-optimized",
     title="isolation of GPU memory on the container-optimized edition of Alibaba Cloud Linux 3",
     source=SHARING_COMPONENT,
-    minimums=(Minimum("ack-ai-installer", "1.12.6"),),
+    minimums=(MinimumVersion("ack-ai-installer", "1.12.6"),),
 )
 
-REGISTERED = Feature(
+REGISTERED_CLUSTER_SHARING = Feature(
     name="ack-registered",
     title="shared GPU scheduling in registered clusters",
     source=REGISTERED_CLUSTERS,
-    minimums=(Minimum("kubernetes", "1.22"),),
+    minimums=(MinimumVersion("kubernetes", "1.22"),),
     operating_systems=(
         _ALIBABA_LINUX,
         OperatingSystem("CentOS", ("centos",), ("7.6", "7.7")),
@@ -101,10 +101,15 @@ REGISTERED = Feature(
     ),
 )
 
-FEATURES = (MEMORY_ISOLATION, COMPUTING_POWER, CONTAINER_OPTIMIZED, REGISTERED)
+FEATURES = (
+    MEMORY_ISOLATION,
+    COMPUTING_POWER,
+    CONTAINER_OPTIMIZED_SYSTEM,
+    REGISTERED_CLUSTER_SHARING,
+)
 
 # What a node with the value of `ack.node.gpu.schedule` needs, whatever the cluster.
-_BY_MODE = MappingProxyType(
+_FEATURES_BY_MODE = MappingProxyType(
     {
         "share": (),
         "cgpu": (MEMORY_ISOLATION,),
@@ -117,12 +122,12 @@ REGISTERED_SCHEDULER = "ack-co-scheduler"
 
 def features_of(mode: str, os_image: str, *, is_registered: bool) -> tuple[Feature, ...]:
     """What a node with this value of `ack.node.gpu.schedule` and this system needs."""
-    if mode not in _BY_MODE:
+    if mode not in _FEATURES_BY_MODE:
         return ()
-    features = _BY_MODE[mode]
+    features = _FEATURES_BY_MODE[mode]
     if features and _is_container_optimized(os_image):
-        features = (*features, CONTAINER_OPTIMIZED)
-    return (REGISTERED, *features) if is_registered else features
+        features = (*features, CONTAINER_OPTIMIZED_SYSTEM)
+    return (REGISTERED_CLUSTER_SHARING, *features) if is_registered else features
 
 
 def _is_container_optimized(os_image: str) -> bool:
@@ -130,7 +135,7 @@ def _is_container_optimized(os_image: str) -> bool:
     return "container" in text and any(word in text for word in _ALIBABA_LINUX.words)
 
 
-def pages_listing(region: str, features: Iterable[Feature]) -> str:
+def titles_of_pages_listing(region: str, features: Iterable[Feature]) -> str:
     """The pages of `features` that list `region`, for a message; empty if none does.
 
     The pages disagree about four regions.

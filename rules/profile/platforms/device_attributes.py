@@ -14,22 +14,29 @@ Sources, read in November 2026:
 from collections.abc import Mapping
 from typing import NamedTuple
 
-STRING, INT, BOOL, VERSION, UNKNOWN = "string", "int", "bool", "version", ""
+STRING_TYPE, INT_TYPE, BOOL_TYPE, VERSION_TYPE, UNKNOWN_TYPE = (
+    "string",
+    "int",
+    "bool",
+    "version",
+    "",
+)
 
 
 class Driver(NamedTuple):
     """What the devices of a driver may have.
 
-    - `attributes`: the type of each; UNKNOWN if it differs between releases.
+    - `attributes`: the type of each; UNKNOWN_TYPE if it differs between releases.
     - `capacity`: the names of quantities.
     - `values`: all values that an attribute can have.
-    - `lacking`: by class, attributes that its devices never have, and the class whose devices do.
+    - `attributes_lacking_by_class`: for a device class, the attributes that its devices never have,
+      and the class whose devices have them.
     """
 
     attributes: Mapping[str, str]
     capacity: frozenset[str]
     values: Mapping[str, tuple[str, ...]] = {}
-    lacking: Mapping[str, tuple[frozenset[str], str]] = {}
+    attributes_lacking_by_class: Mapping[str, tuple[frozenset[str], str]] = {}
 
 
 _NVIDIA_STRINGS = (
@@ -38,13 +45,15 @@ _NVIDIA_STRINGS = (
 )
 _NVIDIA = Driver(
     {
-        **dict.fromkeys(_NVIDIA_STRINGS, STRING),
-        **dict.fromkeys(("cudaComputeCapability", "driverVersion", "cudaDriverVersion"), VERSION),
-        "iommuFDEnabled": BOOL,
-        **dict.fromkeys(("gpuModuleId", *(f"partition{n}" for n in (1, 2, 4, 8))), INT),
+        **dict.fromkeys(_NVIDIA_STRINGS, STRING_TYPE),
+        **dict.fromkeys(
+            ("cudaComputeCapability", "driverVersion", "cudaDriverVersion"), VERSION_TYPE
+        ),
+        "iommuFDEnabled": BOOL_TYPE,
+        **dict.fromkeys(("gpuModuleId", *(f"partition{n}" for n in (1, 2, 4, 8))), INT_TYPE),
         # Of earlier releases.
-        **dict.fromkeys(("index", "minor", "parentIndex", "parentMinor"), INT),
-        **dict.fromkeys(("pcieBusID", "pciBusID", "pcieRoot", "numaNode", "numa"), UNKNOWN),
+        **dict.fromkeys(("index", "minor", "parentIndex", "parentMinor"), INT_TYPE),
+        **dict.fromkeys(("pcieBusID", "pciBusID", "pcieRoot", "numaNode", "numa"), UNKNOWN_TYPE),
     },
     frozenset(
         {
@@ -63,33 +72,37 @@ _NVIDIA = Driver(
 )
 _AMD = Driver(
     {
-        **dict.fromkeys(("type", "deviceID", "productName", "partitionProfile"), STRING),
-        **dict.fromkeys(("computePartition", "memoryPartition", "driverVersionFull"), STRING),
-        "driverVersion": VERSION,
-        **dict.fromkeys(("numaNode", "gpuIndex"), INT),
+        **dict.fromkeys(("type", "deviceID", "productName", "partitionProfile"), STRING_TYPE),
+        **dict.fromkeys(("computePartition", "memoryPartition", "driverVersionFull"), STRING_TYPE),
+        "driverVersion": VERSION_TYPE,
+        **dict.fromkeys(("numaNode", "gpuIndex"), INT_TYPE),
         **dict.fromkeys(("pciAddr", "family", "cardIndex", "renderIndex", "driverSrcVersion"), ""),
-        **dict.fromkeys(("iommuGroup", "vfioModule", "vendorID", "uuid", "parentUUID"), UNKNOWN),
+        **dict.fromkeys(
+            ("iommuGroup", "vfioModule", "vendorID", "uuid", "parentUUID"), UNKNOWN_TYPE
+        ),
     },
     frozenset({"memory", "computeUnits", "simdUnits", "partitions"}),
     {"type": ("amdgpu", "amdgpu-partition", "vfio")},
 )
 _INTEL = Driver(
     {
-        **dict.fromkeys(("model", "family", "driver", "pciId", "pciAddress", "health"), STRING),
-        "sriov": BOOL,
-        "pciRoot": STRING,
+        **dict.fromkeys(
+            ("model", "family", "driver", "pciId", "pciAddress", "health"), STRING_TYPE
+        ),
+        "sriov": BOOL_TYPE,
+        "pciRoot": STRING_TYPE,
     },
     frozenset({"memory", "millicores"}),
 )
 _TPU = Driver(
     {
-        **dict.fromkeys(("uuid", "tpuGen", "brand", "accelerator", "topology"), STRING),
-        **dict.fromkeys(("index", "chipCount"), INT),
+        **dict.fromkeys(("uuid", "tpuGen", "brand", "accelerator", "topology"), STRING_TYPE),
+        **dict.fromkeys(("index", "chipCount"), INT_TYPE),
     },
     frozenset(),
 )
 _STANDARD = Driver(
-    {"pcieRoot": STRING, "pciBusID": STRING, "numaNode": INT},
+    {"pcieRoot": STRING_TYPE, "pciBusID": STRING_TYPE, "numaNode": INT_TYPE},
     frozenset(),
 )
 
@@ -103,7 +116,7 @@ DRIVERS: Mapping[str, Driver] = {
     STANDARD_DOMAIN: _STANDARD,
 }
 """By the domain of their attributes, which is the name of the driver."""
-CLASSES = (
+VENDOR_CLASSES = (
     *("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
     *("compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"),
     *("gpu.amd.com", "gpu.intel.com", "vfio.gpu.intel.com", "gaudi.intel.com"),

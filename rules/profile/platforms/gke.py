@@ -2,18 +2,18 @@
 
 from types import MappingProxyType
 
-_OF_80_GB = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+_SIZES_OF_80_GB_CARDS = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 
 # By the value of `cloud.google.com/gke-accelerator`. GKE's program for partitions does not compare
 # a size with the card (GoogleCloudPlatform/container-engine-accelerators at 09e2ab1,
 # partition_gpu/partition_gpu.go). NVIDIA's guide says which cards have it, and which have none:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
-PARTITIONS = MappingProxyType(
+PARTITION_SIZES_BY_CARD = MappingProxyType(
     {
         "nvidia-tesla-a100": ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
-        "nvidia-a100-80gb": _OF_80_GB,
-        "nvidia-h100-80gb": _OF_80_GB,
-        "nvidia-h100-mega-80gb": _OF_80_GB,
+        "nvidia-a100-80gb": _SIZES_OF_80_GB_CARDS,
+        "nvidia-h100-80gb": _SIZES_OF_80_GB_CARDS,
+        "nvidia-h100-mega-80gb": _SIZES_OF_80_GB_CARDS,
         "nvidia-h200-141gb": ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
         "nvidia-b200": ("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
         "nvidia-gb200": ("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"),
@@ -25,18 +25,22 @@ PARTITIONS = MappingProxyType(
         "nvidia-tesla-p4": (),
     }
 )
-SIZES = frozenset(size for sizes in PARTITIONS.values() for size in sizes)
+PARTITION_SIZES = frozenset(size for sizes in PARTITION_SIZES_BY_CARD.values() for size in sizes)
 """Every size that is known, whichever card has it."""
 
 
-def completed(model: str) -> list[str]:
+def longer_models(model: str) -> list[str]:
     """The values of `cloud.google.com/gke-accelerator` that `model` is a part of.
 
     Such are `nvidia-h100` and `nvidia-t4`. Empty if it is known, or no part of a known one: there
     may be newer cards.
     """
-    if model in PARTITIONS:
+    if model in PARTITION_SIZES_BY_CARD:
         return []
     maker, _, card = model.partition("-")
     parts = (f"{model}-", f"{maker}-tesla-{card}-")
-    return [known for known in PARTITIONS if f"{known}-".startswith(parts)] if card else []
+    return (
+        [known for known in PARTITION_SIZES_BY_CARD if f"{known}-".startswith(parts)]
+        if card
+        else []
+    )

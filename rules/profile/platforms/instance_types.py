@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 # By family: how many accelerators the sizes have that are named.
-_AWS: Mapping[str, Mapping[int, str]] = {
+_AWS_SIZES_BY_FAMILY_AND_COUNT: Mapping[str, Mapping[int, str]] = {
     "dl2q": {8: "24xlarge"},
     "g4ad": {1: "xlarge 2xlarge 4xlarge", 2: "8xlarge", 4: "16xlarge"},
     "g4dn": {1: "xlarge 2xlarge 4xlarge 8xlarge 16xlarge", 4: "12xlarge", 8: "metal"},
@@ -34,18 +34,18 @@ _AWS: Mapping[str, Mapping[int, str]] = {
     "trn1n": {16: "32xlarge"},
     "trn2": {16: "48xlarge"},
 }
-_AWS_COUNTS = {
+_AWS_COUNT_BY_TYPE = {
     f"{family}.{size}": count
-    for family, counts in _AWS.items()
+    for family, counts in _AWS_SIZES_BY_FAMILY_AND_COUNT.items()
     for count, sizes in counts.items()
     for size in sizes.split()
 }
 # The name ends with the number of GPUs: a2-highgpu-4g.
-_GOOGLE = re.compile(r"a[2-4]x?-[a-z]+gpu-([1-9][0-9]?)g")
+_GOOGLE_TYPE_PATTERN = re.compile(r"a[2-4]x?-[a-z]+gpu-([1-9][0-9]?)g")
 
 
-def accelerators_of(instance_type: str) -> int | None:
+def accelerator_count_of(instance_type: str) -> int | None:
     """How many accelerators a machine of `instance_type` has; None if that is not known."""
-    if named := _GOOGLE.fullmatch(instance_type):
+    if named := _GOOGLE_TYPE_PATTERN.fullmatch(instance_type):
         return int(named[1])
-    return _AWS_COUNTS.get(instance_type)
+    return _AWS_COUNT_BY_TYPE.get(instance_type)

@@ -11,56 +11,58 @@ Component: TypeAlias = Literal[
 """What has a version: `driver` is NVIDIA's, `ack-ai-installer` the chart that installs sharing."""
 
 
-class Source(NamedTuple):
+class SourcePage(NamedTuple):
     """The page that a table is from.
 
-    `updated` is the date that the page gives as its last update (ISO 8601), empty if it gives none.
-    `url` is empty if the page is known by its title alone. `read` is the date on which the page was
-    read, empty if it is known by what others quote of it, or if nobody noted the date.
+    - `update_date`: when the page says that it was last updated (ISO 8601); empty if it does not.
+    - `url`: empty if the page is known by its title alone.
+    - `read_date`: when the page was read; empty if it is known only by what others quote of it, or
+      if nobody noted the date.
     """
 
     publisher: str
     title: str
-    updated: str = ""
+    update_date: str = ""
     url: str = ""
-    read: str = ""
+    read_date: str = ""
 
 
-class Minimum(NamedTuple):
+class MinimumVersion(NamedTuple):
     """The oldest version of a component with which a feature works.
 
-    `after` says that the version itself is still too old. `cluster` is the Kubernetes version
-    (`1.28`) for which the minimum holds, empty if it holds for all.
+    `is_exclusive` says that the version itself is still too old. `cluster_version` is the version
+    of Kubernetes (`1.28`) for which the minimum holds, empty if it holds for all.
     """
 
     component: Component
     version: str
-    after: bool = False
-    cluster: str = ""
+    is_exclusive: bool = False
+    cluster_version: str = ""
 
 
 class Advisory(NamedTuple):
-    """A vendor's bulletin about vulnerabilities: `fixed` is the oldest version without them.
+    """A vendor's bulletin about vulnerabilities.
 
-    `backports` are the oldest versions without them of earlier series, such as `1.10.2`.
+    `fixed_version` is the oldest version without them, and `backported_versions` are the oldest
+    ones of earlier series, such as `1.10.2`.
     """
 
-    source: Source
+    source: SourcePage
     vulnerabilities: tuple[str, ...]
-    fixed: str
-    backports: tuple[str, ...] = ()
+    fixed_version: str
+    backported_versions: tuple[str, ...] = ()
 
 
 class Program(NamedTuple):
     """A program of a GPU platform whose version the tag of its image states.
 
-    `images` are the last parts of repositories, whatever the registry. `releases` is where its
+    `images` are the last parts of repositories, whatever the registry. `releases_url` is where its
     versions are listed. Without `advisories` no bulletin about it is known.
     """
 
     title: str
     images: tuple[str, ...]
-    releases: str
+    releases_url: str
     advisories: tuple[Advisory, ...] = ()
 
 
@@ -82,8 +84,8 @@ class Feature(NamedTuple):
 
     name: str
     title: str
-    source: Source
-    minimums: tuple[Minimum, ...] = ()
+    source: SourcePage
+    minimums: tuple[MinimumVersion, ...] = ()
     operating_systems: tuple[OperatingSystem, ...] = ()
     regions: Mapping[str, str] = MappingProxyType({})
     card_families: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ class Card(NamedTuple):
 
     model: str
     memory: tuple[int, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[SourcePage, ...]
 
 
 # Versions as nodes, images and charts spell them, and how they compare.
@@ -106,8 +108,8 @@ class Card(NamedTuple):
 # The same version is written `1.26.3`, `v1.26.3`, `containerd://1.26.3` or `1.26.3-eks-1`. ACK's
 # builds of the scheduler have a build number behind a word: `v1.26.3-aliyun-4.1-a520c096`.
 
-_MAX_LENGTH = 200
-_VERSION = re.compile(
+_MAX_CHARACTERS = 200
+_VERSION_PATTERN = re.compile(
     r"(?:[a-z-]{1,20}://)?v?"
     r"(?P<numbers>[0-9]{1,6}(?:\.[0-9]{1,6}){0,5})"
     r"(?P<preview>[-.~]?(?:rc|beta|alpha|preview)[-.0-9]{0,10})?"
@@ -128,7 +130,7 @@ class Version(NamedTuple):
 
 def parse_version(text: str) -> Version | None:
     """The version that `text` states, or None if it states none."""
-    found = _VERSION.fullmatch(text.strip()) if len(text) <= _MAX_LENGTH else None
+    found = _VERSION_PATTERN.fullmatch(text.strip()) if len(text) <= _MAX_CHARACTERS else None
     if found is None:
         return None
     build = found["build"] or ""
@@ -140,7 +142,7 @@ def parse_version(text: str) -> Version | None:
     )
 
 
-def compare(version: Version, other: Version) -> int | None:
+def compare_versions(version: Version, other: Version) -> int | None:
     """-1, 0 or 1 as `version` is older than `other`, equal to it, or newer; None if unknown.
 
     Not known are versions with too few numbers (`1.4` beside `1.4.3`), and builds of the same

@@ -13,15 +13,15 @@ from rules.profile.platforms.records import (
     Advisory,
     Component,
     Feature,
-    Minimum,
+    MinimumVersion,
     OperatingSystem,
     Version,
-    compare,
+    compare_versions,
     parse_version,
 )
 
-_NUMBERS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
-_MAX_OS_IMAGE = 200
+_VERSION_NUMBERS_PATTERN = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
+_MAX_OS_IMAGE_CHARACTERS = 200
 
 
 class Support(Enum):
@@ -32,7 +32,7 @@ class Support(Enum):
     UNKNOWN = "not known"
 
 
-def minimum_of(feature: Feature, component: Component, cluster: str = "") -> Minimum | None:
+def minimum_of(feature: Feature, component: Component, cluster: str = "") -> MinimumVersion | None:
     """The oldest `component` with which `feature` works; None if its page states none.
 
     `cluster` is the version of Kubernetes, on which the minimum may depend.
@@ -40,7 +40,7 @@ def minimum_of(feature: Feature, component: Component, cluster: str = "") -> Min
     minimums = [minimum for minimum in feature.minimums if minimum.component == component]
     version = parse_version(cluster)
     series = ".".join(map(str, version.numbers[:2])) if version else ""
-    return next((minimum for minimum in minimums if minimum.cluster in {"", series}), None)
+    return next((minimum for minimum in minimums if minimum.cluster_version in {"", series}), None)
 
 
 def version_support(
@@ -52,14 +52,14 @@ def version_support(
     oldest = parse_version(minimum.version) if minimum else None
     if minimum is None or stated is None or oldest is None:
         return Support.UNKNOWN
-    order = compare(stated, oldest)
+    order = compare_versions(stated, oldest)
     if order is None:
         return Support.UNKNOWN
-    too_old = order < 0 or (order == 0 and minimum.after)
+    too_old = order < 0 or (order == 0 and minimum.is_exclusive)
     return Support.UNSUPPORTED if too_old else Support.SUPPORTED
 
 
-def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | None:
+def affecting_advisories(advisories: Iterable[Advisory], version: str) -> list[Advisory] | None:
     """Those of the bulletins that concern `version`; None if that cannot be said of each.
 
     A preview that none concerns by its numbers is not known: it may be older than the fixes of
@@ -69,8 +69,8 @@ def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | 
         return None
     found = []
     for advisory in advisories:
-        fixed = parse_version(advisory.fixed)
-        order = compare(stated, fixed) if fixed else None
+        fixed = parse_version(advisory.fixed_version)
+        order = compare_versions(stated, fixed) if fixed else None
         if order is None:
             return None
         if order < 0 and not _is_backported(advisory, stated):
@@ -79,9 +79,10 @@ def affecting(advisories: Iterable[Advisory], version: str) -> list[Advisory] | 
 
 
 def _is_backported(advisory: Advisory, stated: Version) -> bool:
-    fixes = filter(None, map(parse_version, advisory.backports))
+    fixes = filter(None, map(parse_version, advisory.backported_versions))
     return any(
-        fix.numbers[:2] == stated.numbers[:2] and compare(stated, fix) in {0, 1} for fix in fixes
+        fix.numbers[:2] == stated.numbers[:2] and compare_versions(stated, fix) in {0, 1}
+        for fix in fixes
     )
 
 
@@ -107,19 +108,19 @@ def os_support(feature: Feature, os_image: str) -> Support:
 
     UNKNOWN for a text without the minor version that the page demands, such as `CentOS Linux 7`.
     """
-    text = os_image[:_MAX_OS_IMAGE].lower()
+    text = os_image[:_MAX_OS_IMAGE_CHARACTERS].lower()
     if not feature.operating_systems or not text.strip():
         return Support.UNKNOWN
     for system in feature.operating_systems:
         if any(word in text for word in system.words):
-            return _version_of_system(system, text)
+            return _system_version_support(system, text)
     # Alibaba's own container-optimized systems are editions of its Linux.
     return Support.UNKNOWN if "lifsea" in text else Support.UNSUPPORTED
 
 
-def _version_of_system(system: OperatingSystem, text: str) -> Support:
+def _system_version_support(system: OperatingSystem, text: str) -> Support:
     start = max(text.find(word) for word in system.words)
-    found = _NUMBERS.search(text, start)
+    found = _VERSION_NUMBERS_PATTERN.search(text, start)
     if found is None:
         return Support.UNKNOWN
     stated = found[0].split(".")

@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from webhook.dev import SAMPLE
+from webhook.dev import SAMPLE_REVIEW_FILE
 
-REVIEW = Path(SAMPLE).read_bytes()
+REVIEW = Path(SAMPLE_REVIEW_FILE).read_bytes()
 TIMEOUT_SECONDS = 60  # seconds until a test gives up on something that must happen
 
 

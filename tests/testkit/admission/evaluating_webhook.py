@@ -16,7 +16,7 @@ from tests.testkit.control_plane.pki import KeyPairFiles
 from tests.testkit.https_server import Answer, Request, https_server
 from webhook.admission.answer import encode
 from webhook.admission.decider import Decider
-from webhook.admission.decision import IGNORED, Decision
+from webhook.admission.decision import IGNORED_DECISION, Decision
 from webhook.admission.review import AdmissionReview, decode
 
 
@@ -40,7 +40,7 @@ class EvaluatingWebhook:
         """The response to one request: the mutating path evaluates, the other one allows."""
         review = decode(request.body)
         decider = self._deciders.get(review.name)
-        decision = IGNORED
+        decision = IGNORED_DECISION
         if decider is not None and request.path.startswith("/mutate"):
             decision = decider.mutate(review, Action.DENY, TODAY)
             # Decoded again, so that the recorded object is not the one that the product works on.

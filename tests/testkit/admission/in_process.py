@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from policies.policy import Policy
-from rules.engine.evaluation import introduced
+from rules.engine.evaluation import introduced_findings
 from rules.engine.fixing import check
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
@@ -168,7 +168,7 @@ def expected(manifest: Any, rules: RuleSet, context: Context, old: Any = None) -
     found = check(manifest, own, context).findings
     if old is not None:
         before = check(old, own, context._replace(old_metadata=None)).findings
-        found = introduced(found, before)
+        found = introduced_findings(found, before)
     if manifest["kind"] != "Pod":
         # Workloads are never refused.
         shown = (finding for finding in found if finding.action >= Action.WARN)

@@ -17,8 +17,8 @@ from tests.testkit.cases import TODAY
 from tests.testkit.complete_manifests import TEMPLATES, complete_manifest
 from tests.testkit.control_plane.client import Response
 from tests.testkit.dry_runs import RESOURCES, UNREADABLE, DryRuns, refusal_causes
-from webhook.admission.messages import fix_warnings, limit_warnings, warning
-from webhook.admission.request import NAMESPACE_LIMITS
+from webhook.admission.messages import fix_warnings, limit_warnings, warning_text
+from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 
 RULES = default_policy().rule_set()
 # What is wrong with a workload as a whole, its user reads when creating the workload.
@@ -93,7 +93,9 @@ def linter_report(result: FixResult, answer: Response) -> Report:
     warned = [
         f for f in remaining if f.api_refuses or (f.action is Action.WARN and reaches_webhook)
     ]
-    lines = limit_warnings([*fix_warnings(result.fixed, "fixed"), *(warning(f) for f in warned)])
+    lines = limit_warnings(
+        [*fix_warnings(result.fixed, "fixed"), *(warning_text(f) for f in warned)]
+    )
     return Report(frozenset(lines), frozenset((f.rule, f.message) for f in denied), bool(denied))
 
 
@@ -119,14 +121,16 @@ def pods(manifests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         name: manifest
         for name, manifest in manifests
         if (manifest.get("apiVersion"), manifest["kind"]) in RESOURCES
-        and manifest["kind"] not in NAMESPACE_LIMITS
+        and manifest["kind"] not in NAMESPACE_LIMIT_KINDS
         and not pod_of(manifest)["spec"].get("ephemeralContainers")
     }
 
 
 def limits_of_namespaces(manifests: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """The ResourceQuotas and LimitRanges."""
-    return {name: manifest for name, manifest in manifests if manifest["kind"] in NAMESPACE_LIMITS}
+    return {
+        name: manifest for name, manifest in manifests if manifest["kind"] in NAMESPACE_LIMIT_KINDS
+    }
 
 
 def pod_of(manifest: Any) -> Any:

@@ -19,7 +19,7 @@ from certs.authority import new_authority, sign_leaf
 from certs.serving import ServingCertificate
 from tests.testkit.admission.caller import TIMEOUT_SECONDS, Caller, Reply
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import Settings, WebhookServer
+from webhook.server.lifecycle import ServerSettings, WebhookServer
 from webhook.server.limits import Limits
 from webhook.telemetry.log import Log
 
@@ -135,7 +135,7 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
             policy.load()
         stream = io.BytesIO()
         served = ServingCertificate(str(certificate or authority.parent), "localhost")
-        given = Settings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits), **settings)
+        given = ServerSettings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits), **settings)
         service = WebhookServer(given, policy, served, Log(stream, level))
         await service.start()
         running = RunningServer(service, stream, authority)

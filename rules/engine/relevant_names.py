@@ -12,16 +12,16 @@ from rules.engine.traits import key_traits, traits_of_variable
 from rules.gpu.allocation_keys import KAI_GROUP, RESERVATION_LABEL
 from rules.gpu.images import image_name, image_tag, is_gpu_sample, vendor_of_image
 from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
-from rules.objects.pod import MIRROR
+from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.profile import Profile
 
 # Keys that rules read although nothing in them says so.
-_OTHER_KEYS = (
-    *(MIRROR, "app.kubernetes.io/managed-by", "hami.io/webhook"),
+_OTHER_RELEVANT_KEYS = (
+    *(MIRROR_ANNOTATION, "app.kubernetes.io/managed-by", "hami.io/webhook"),
     *("kai.scheduler/queue", "runai/queue", RESERVATION_LABEL[0], KAI_GROUP),
 )
 # The same of variables.
-_OTHER_VARIABLES = (
+_OTHER_RELEVANT_VARIABLES = (
     *SIZE_VARIABLES,
     *("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE"),
 )
@@ -33,10 +33,10 @@ _COMMAND_MARKS = (
     *PROGRAM_WORDS,
     *("--rmm-managed-memory", "CUDA_VISIBLE_DEVICES", "MIG-", "sleep", "tail"),
 )
-_COMMAND_MARK = re.compile("|".join(map(re.escape, _COMMAND_MARKS)).encode())
+_COMMAND_MARK_PATTERN = re.compile("|".join(map(re.escape, _COMMAND_MARKS)).encode())
 
 
-class NameTable(BoundedCache[str, bool]):
+class RelevantNames(BoundedCache[str, bool]):
     """Whether rules may read something, by its name."""
 
     def __init__(self, may_be_read: Callable[[str], bool]) -> None:
@@ -48,28 +48,28 @@ class NameTable(BoundedCache[str, bool]):
         return self.store(name, self._may_be_read(name))
 
 
-def read_keys(profile: Profile) -> NameTable:
+def relevant_keys(profile: Profile) -> RelevantNames:
     """The keys of annotations and labels that rules may read with `profile`."""
     fractions = profile.fractions
     optional = (key for f in fractions for key in (f.target, f.portion, f.memory, f.cards))
     known = frozenset(
         (
-            *_OTHER_KEYS,
+            *_OTHER_RELEVANT_KEYS,
             *profile.request_annotations,
             *(key for key in optional if key),
             *(reference.annotation for reference in profile.injected_references),
         )
     )
-    return NameTable(lambda key: key in known or bool(key_traits(key)))
+    return RelevantNames(lambda key: key in known or bool(key_traits(key)))
 
 
-def read_variables(profile: Profile) -> NameTable:
+def relevant_variables(profile: Profile) -> RelevantNames:
     """The variables whose values rules may read with `profile`.
 
     Rules may also read every variable to which `$(NAME)` in another text refers.
     """
-    known = frozenset(_OTHER_VARIABLES)
-    return NameTable(lambda name: name in known or bool(traits_of_variable(name, profile)))
+    known = frozenset(_OTHER_RELEVANT_VARIABLES)
+    return RelevantNames(lambda name: name in known or bool(traits_of_variable(name, profile)))
 
 
 def is_ordinary_image(image: str) -> bool:
@@ -98,4 +98,4 @@ def may_read_command(text: bytes) -> bool:
     That holds for containers whose image is of no launcher, in pods that mount no path of the node,
     and for texts without escape sequences for letters.
     """
-    return _COMMAND_MARK.search(text) is not None
+    return _COMMAND_MARK_PATTERN.search(text) is not None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from rules.base.caching import MAX_ENTRIES, MAX_KEY_LENGTH
+from rules.base.caching import MAX_ENTRIES, MAX_KEY_CHARACTERS
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -28,7 +28,7 @@ def matches(pattern: str, text: str) -> bool:
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
     """Whether `text` matches one of `patterns`."""
-    if type(patterns) is tuple and len(text) <= MAX_KEY_LENGTH:
+    if type(patterns) is tuple and len(text) <= MAX_KEY_CHARACTERS:
         return _matches_any_cached(patterns, text)
     return any(matches(pattern, text) for pattern in patterns)
 
@@ -44,8 +44,8 @@ def has_placeholder(value: str) -> bool:
 
 
 # A word in which more letters differ is another word.
-MOST_SLIPS = 2
-_NO_LETTERS = r"[^a-z0-9]+"
+MAX_TYPOS = 2
+_SEPARATORS_PATTERN = r"[^a-z0-9]+"
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
@@ -58,14 +58,14 @@ def nearest_word(word: str, known: Iterable[str]) -> str | None:
     for other in words:
         if letters == _letters(other):
             return other
-    for slips in range(1, MOST_SLIPS + 1):
+    for slips in range(1, MAX_TYPOS + 1):
         for other in words:
-            if slips < len(other) - 1 and within_slips(slips, letters, _letters(other)):
+            if slips < len(other) - 1 and has_few_typos(slips, letters, _letters(other)):
                 return other
     return None
 
 
-def within_slips(slips: int, one: str, other: str) -> bool:
+def has_few_typos(slips: int, one: str, other: str) -> bool:
     """Whether at most `slips` mistakes turn `one` into `other`.
 
     A mistake is to insert, remove or change a letter, or to exchange two neighbours.
@@ -75,12 +75,12 @@ def within_slips(slips: int, one: str, other: str) -> bool:
     if not one or not other:
         return True
     if one[0] == other[0]:
-        return within_slips(slips, one[1:], other[1:])
+        return has_few_typos(slips, one[1:], other[1:])
     ways = [(one[1:], other), (one, other[1:]), (one[1:], other[1:])]
     if one[:2] == other[1::-1]:
         ways.append((one[2:], other[2:]))
-    return any(within_slips(slips - 1, *way) for way in ways)
+    return any(has_few_typos(slips - 1, *way) for way in ways)
 
 
 def _letters(word: str) -> str:
-    return re.sub(_NO_LETTERS, "", word.lower())
+    return re.sub(_SEPARATORS_PATTERN, "", word.lower())

@@ -13,7 +13,7 @@ from msgspec.json import Decoder
 from rules.objects.object_ref import object_ref
 from webhook.admission.answer import Envelope
 from webhook.admission.decider import Decider
-from webhook.admission.enforcement import APPLY
+from webhook.admission.enforcement import APPLY_OPERATION
 from webhook.admission.review import CODEC, AdmissionReview
 from webhook.decision_cache.deciding_texts import HeadText, HeadTexts, ImagePatterns, SpecTexts
 from webhook.decision_cache.records import Request, Review
@@ -21,7 +21,7 @@ from webhook.decision_cache.records import Request, Review
 _decoder = Decoder(Review)
 
 
-class Reading(NamedTuple):
+class PodReview(NamedTuple):
     """A review of a new pod. `head` and `spec`, JSON texts, decide; `envelope` does not."""
 
     head: bytes
@@ -29,7 +29,7 @@ class Reading(NamedTuple):
     envelope: Envelope
 
 
-class Reader:
+class ReviewReader:
     """Reads reviews for `decider`. What it keeps takes at most `max_bytes`."""
 
     def __init__(self, decider: Decider, max_bytes: int) -> None:
@@ -39,11 +39,11 @@ class Reader:
         self._image_patterns = ImagePatterns(decider.rules)
 
     @property
-    def size(self) -> int:
+    def kept_bytes(self) -> int:
         """How many bytes are kept."""
-        return self._heads.size + self._specs.size
+        return self._heads.kept_bytes + self._specs.kept_bytes
 
-    def read(self, path: str, body: bytes) -> Reading | None:
+    def read(self, path: str, body: bytes) -> PodReview | None:
         """The review in `body`, sent to `path`; None if it is no review of an ordinary new pod."""
         try:
             request = _decoder.decode(body).request
@@ -51,18 +51,18 @@ class Reader:
             if not request.uid or pod.items is not UNSET:
                 return None
             for manager in pod.metadata.managedFields or ():
-                if manager.operation == APPLY:
+                if manager.operation == APPLY_OPERATION:
                     return None
             namespace = _namespace_of(request)
-            head = self._heads.text(path, request, namespace)
+            head = self._heads.deciding_text(path, request, namespace)
             if head is None:
                 return None
-            spec = self._specs.text(bytes(pod.spec), self._image_patterns[namespace])
+            spec = self._specs.deciding_text(bytes(pod.spec), self._image_patterns[namespace])
             if spec is None:
                 return None
         except (MsgspecError, RecursionError, UnicodeDecodeError):
             return None
-        return Reading(head.text, spec, _envelope_of(request, head))
+        return PodReview(head.text, spec, _envelope_of(request, head))
 
 
 def _namespace_of(request: Request) -> str:
@@ -91,7 +91,7 @@ def _envelope_of(request: Request, head: HeadText) -> Envelope:
     )
 
 
-def review_of(reading: Reading) -> AdmissionReview:
+def review_of(reading: PodReview) -> AdmissionReview:
     """The review in the texts of `reading`, without what is in the envelope."""
     head, spec = CODEC.loads(reading.head), CODEC.loads(reading.spec)
     return AdmissionReview(
@@ -107,5 +107,5 @@ def review_of(reading: Reading) -> AdmissionReview:
         object={"apiVersion": "v1", "kind": "Pod", "metadata": head["metadata"], "spec": spec},
         old=None,
         dry_run=False,
-        size=len(reading.head) + len(reading.spec),
+        size_bytes=len(reading.head) + len(reading.spec),
     )

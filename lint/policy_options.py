@@ -12,10 +12,12 @@ from sources.policy_file import Policies
 from sources.sources import UsageError
 
 # The options that no command line may leave to a file if it fixes: rendered text is in no file.
-_NOT_IF_FIXING = "render"
+_OPTION_NOT_FOR_FIXES = "render"
 
 
-def apply(options: argparse.Namespace, policies: Policies, paths: Iterable[str]) -> None:
+def apply_policy_options(
+    options: argparse.Namespace, policies: Policies, paths: Iterable[str]
+) -> None:
     """Complete `options` by what the policy says that is outermost around the first of `paths`.
 
     What the command line says wins; files to leave out are added. Raises PolicyError.
@@ -43,7 +45,7 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
     """
     if not select and not ignore:
         return None
-    from policies.problems import suggestion  # noqa: PLC0415  # few runs select rules
+    from policies.problems import suggestion_suffix  # noqa: PLC0415  # few runs select rules
     from rules.all_rules import ALL_RULES  # noqa: PLC0415
 
     families: dict[str, set[str]] = {}
@@ -55,7 +57,10 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
         words = [word.strip() for value in values for word in value.split(",")]
         for word in words:
             if word not in families:
-                hint = suggestion(word, families) or "; gpuward rules lists all rules and families"
+                hint = (
+                    suggestion_suffix(word, families)
+                    or "; gpuward rules lists all rules and families"
+                )
                 raise UsageError(f"{option}: there is no rule {word!r}{hint}")
         return set().union(*(families[word] for word in words))
 
@@ -63,7 +68,7 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
     return (chosen - named(ignore, "--ignore")).__contains__
 
 
-def only(rules: RuleSet, wanted: Callable[[str], bool] | None) -> RuleSet:
+def restrict_rules(rules: RuleSet, wanted: Callable[[str], bool] | None) -> RuleSet:
     """`rules` without those that the user does not want."""
     if wanted is None:
         return rules
