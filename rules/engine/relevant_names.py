@@ -24,6 +24,7 @@ _OTHER_RELEVANT_KEYS = (
 _OTHER_RELEVANT_VARIABLES = (
     *SIZE_VARIABLES,
     *("TF_FORCE_UNIFIED_MEMORY", "CUDF_PANDAS_RMM_MODE"),
+    *("NPU_MEM_QUOTA", "NPU_PRIORITY", "NPU_GLOBAL_SHM_PATH"),
 )
 # Rules that tell ordinary images apart.
 RULES_ABOUT_EVERY_IMAGE = frozenset({"untrusted-gpu-image"})

@@ -8,13 +8,15 @@ replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcan
 `CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is or may be `disable`,
 `CUDA_OVERSUBSCRIBE`, `CUDA_TASK_PRIORITY` in a container that does not request
 `nvidia.com/priority`, the limits of an MPS client, and the directory in which it finds its daemon.
+Beside a share of an Ascend NPU these are `NPU_MEM_QUOTA`, `NPU_PRIORITY` and `NPU_GLOBAL_SHM_PATH`.
 A `valueFrom` reference counts too, and a prefix in `envFrom` that a key can complete to one of
 those that the rule denies.
 
 Finds mounts of volumes at `/etc/ld.so.preload`, `/usr/local/vgpu`, `/tmp/vgpu` and `/tmp/vgpulock`,
 below these, and above the first two, beside a share of HAMi or Volcano: their device plugins mount
 the library that enforces the limits, the file that loads it, what it counts in, and its lock, at
-these places.
+these places. Beside a share of an Ascend NPU it finds `/hami-vnpu-core` and `/hami-shared-region`,
+and beside one of Tencent's gpu-manager `/etc/vcuda` and `/usr/local/nvidia` as well.
 
 Why it matters
 --------------
@@ -43,6 +45,8 @@ References
 - HAMi-core, `src/libvgpu.c`, `src/multiprocess/multiprocess_memory_limit.c`
 - Project-HAMi/HAMi, `pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go`
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/plugin.go`
+- Project-HAMi/ascend-device-plugin, `internal/server`; the limiter of hami-vnpu-core
+- tkestack/gpu-manager, `pkg/types/types.go`, `pkg/services/allocator/nvidia/allocator.go`
 """
 
 from rules.base.json_values import as_text, display
@@ -84,6 +88,13 @@ TRUE_WORDS = ("1", "t", "T", "TRUE", "true", "True")  # the texts that Go's Pars
 PRELOAD_FILE = "/etc/ld.so.preload"
 SHARING_DIRECTORIES = ("/usr/local/vgpu", "/tmp/vgpu", "/tmp/vgpulock")  # noqa: S108  # of a container
 SHARING_DIRECTORY_PREFIXES = tuple(f"{directory}/" for directory in SHARING_DIRECTORIES)
+# The same of other systems, by the beginning of the names of their shares.
+DIRECTORIES_BY_RESOURCE_PREFIX = {
+    "huawei.com/": ("/hami-vnpu-core", "/hami-shared-region"),
+    "tencent.com/": ("/etc/vcuda", "/usr/local/nvidia"),
+}
+ASCEND_PREFIX = "huawei.com/"
+ASCEND_LIMIT_VARIABLES = ("NPU_MEM_QUOTA", "NPU_PRIORITY", "NPU_GLOBAL_SHM_PATH")
 DIRECTORIES_ABOVE = ("/", "/etc", "/usr", "/usr/local")
 PREFIX_WHERE_PRESENCE_COUNTS = (
     "volcano.sh/"  # its device plugin checks only whether the switch is set
@@ -104,7 +115,8 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _findings_of_prefixes(container: Container) -> Findings:
     if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
         return  # cGPU reads none of these variables
-    for variable in (DISABLING_VARIABLE, *LIMIT_VARIABLES, CACHE_VARIABLE):
+    of_ascend = ASCEND_LIMIT_VARIABLES if _asks_for(container, ASCEND_PREFIX) else ()
+    for variable in (DISABLING_VARIABLE, *LIMIT_VARIABLES, CACHE_VARIABLE, *of_ascend):
         pattern = f"{variable}*" if variable in LIMIT_VARIABLES else variable
         subject = f"{container} asks for a share of a GPU and"
         effect = ", by which the sharing system limits the share"
@@ -115,9 +127,17 @@ def _findings_of_mounts(container: Container) -> Findings:
     if all(name.startswith(ALIYUN_PREFIX) for name in devices(container)):
         return  # cGPU limits its shares in the kernel
     seen = set()
+    own_prefixes = tuple(
+        f"{directory}/"
+        for prefix, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items()
+        for directory in directories
+        if _asks_for(container, prefix)
+    )
     for index, mount in container.mounts:
         path = clean_path(as_text(mount.get("mountPath")))
-        covers = path == PRELOAD_FILE or f"{path}/".startswith(SHARING_DIRECTORY_PREFIXES)
+        covers = path == PRELOAD_FILE or f"{path}/".startswith(
+            (*SHARING_DIRECTORY_PREFIXES, *own_prefixes)
+        )
         if not (covers or path in DIRECTORIES_ABOVE) or path in seen:
             continue
         seen.add(path)
@@ -134,7 +154,13 @@ def _findings_of_mounts(container: Container) -> Findings:
         )
 
 
+def _asks_for(container: Container, prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in devices(container))
+
+
 def _effect(container: Container, variable: str) -> str:
+    if variable in ASCEND_LIMIT_VARIABLES and not _asks_for(container, ASCEND_PREFIX):
+        return ""
     if variable == DISABLING_VARIABLE:
         return _switch_effect(container)
     if variable == POLICY_VARIABLE:
@@ -146,7 +172,8 @@ def _effect(container: Container, variable: str) -> str:
     if variable in EFFECT_BY_VARIABLE:
         return EFFECT_BY_VARIABLE[variable]
     limit = (
-        variable in LIMIT_VARIABLES or variable.rstrip("0123456789").rstrip("_") in LIMIT_VARIABLES
+        variable in (*LIMIT_VARIABLES, *ASCEND_LIMIT_VARIABLES)
+        or variable.rstrip("0123456789").rstrip("_") in LIMIT_VARIABLES
     )
     return "which replaces the limit that the sharing system sets" if limit else ""
 
