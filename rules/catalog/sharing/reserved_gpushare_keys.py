@@ -7,7 +7,9 @@ elastic-gpu-scheduler, HAMi (with its older releases and the device plugins of o
 writes for), Huawei's MindCluster, Intel's GPU Aware Scheduling, KAI, koordinator, TensorFusion,
 Tencent's gpu-manager and Volcano. Finds the environment variables of ACK that say the same, and
 `CGPU_DISABLE` with a value that switches cGPU off. In a container that requests a share of ACK, a
-prefix in `envFrom` that a key can complete to one of these variables counts too.
+prefix in `envFrom` that a key can complete to one of these variables counts too. Finds
+`tensor-fusion.ai/disable-features`, by which TensorFusion switches off its limits of GPUs, if it
+names `gpu-limiter` or `mem-manager`.
 
 Schedulers and device plugins write these keys into pods that exist already. An update may therefore
 add, change or remove them if its user is one of Kubernetes' own: a service account, a node, or
@@ -57,7 +59,7 @@ References
 - Project-HAMi/volcano-vgpu-device-plugin, `pkg/plugin/vgpu/util/util.go` (`GetPendingPod`)
 - intel/platform-aware-scheduling, `gpu-aware-scheduling/docs/usage.md`
 - NexusGPU/tensor-fusion, `pkg/hypervisor/backend/kubernetes/deviceplugin.go`,
-  `internal/gpuallocator/gpuallocator.go`
+  `internal/gpuallocator/gpuallocator.go`, `internal/utils/compose.go`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -98,6 +100,9 @@ PATTERNS_AND_PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (DISABLING
 VISIBLE_PATTERN_AND_PREFIX = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
 HARMLESS_VALUES = frozenset({"", "0", "false", "False", "FALSE"})
 SYSTEM_USER_PREFIX = "system:"
+# Of TensorFusion, for emergencies: an annotation, or a label from which its workload gets one.
+TENSOR_FUSION_SWITCH = "tensor-fusion.ai/disable-features"
+LIMITING_FEATURES = frozenset({"gpu-limiter", "mem-manager"})
 RESERVED_TEST_BY_FIELD = {"annotations": is_allocation_annotation, "labels": is_allocation_label}
 
 
@@ -107,7 +112,7 @@ def check(pod: Pod, context: Context) -> Findings:
     if action is not Action.OFF:
         for field, key, value in _reserved_keys(pod.metadata):
             yield _reserved_key_finding(pod, context, field, key, value)._replace(action=action)
-        for finding in _findings_of_reservation_label(pod):
+        for finding in (*_findings_of_reservation_label(pod), *_findings_of_switched_limits(pod)):
             yield finding._replace(action=action)
         yield from _findings_of_chosen_group(pod, context)
         if context.old_metadata is not None:
@@ -145,6 +150,23 @@ def _findings_of_reservation_label(pod: Pod) -> Findings:
             "not count the GPUs of such a pod, and gives them to others",
             help="choose another value",
         )
+
+
+def _findings_of_switched_limits(pod: Pod) -> Findings:
+    """Yield the key that switches off the limits of TensorFusion."""
+    for field, noun in _NOUN_BY_FIELD.items():
+        value = as_object(pod.metadata.get(field)).get(TENSOR_FUSION_SWITCH)
+        words = [word.strip() for word in as_text(value).split(",")]
+        if not LIMITING_FEATURES.isdisjoint(words):
+            path = (*pod.metadata_path, field, TENSOR_FUSION_SWITCH)
+            yield Finding(
+                path=path,
+                key=f"{field}.{TENSOR_FUSION_SWITCH}",
+                message=f"the {noun} {display(TENSOR_FUSION_SWITCH)} is the administrator's: it "
+                "switches off what keeps the GPU's sharers apart",
+                help=f"remove the {noun}",
+                fix=Fix(f"remove the {noun}", (remove(path),)),
+            )
 
 
 def _findings_of_chosen_group(pod: Pod, context: Context) -> Findings:
