@@ -57,7 +57,7 @@ class Shell:
         """The finished process of a command."""
         path = f"{self._folder}:{os.environ['PATH']}"
         return subprocess.run(
-            ["bash", "-c", command],
+            ["bash", "-c", command.replace("oci://ghcr.io/gpuward/", "")],
             cwd=self._folder,
             env={"PATH": path, "HOME": str(self._folder), "KUBECONFIG": self._kubeconfig},
             capture_output=True,

@@ -33,7 +33,9 @@ from tests.testkit.admission.random_pods import random_pod
 from tests.testkit.api_subjects import wrap_in_deployment
 from tests.testkit.cases import TODAY, cases
 from tests.testkit.complete_manifests import TEMPLATES
+from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import REFUSED
 from webhook.in_process.statements import exported_rules
@@ -47,10 +49,18 @@ FORBIDDEN = 403
 
 
 @pytest.fixture(scope="module")
-def exports(api_server: Cluster) -> Iterator[Exports]:
-    made = Exports(api_server)
-    yield made
-    made.remove()
+def api_server(
+    control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """One of its own: what other tests install answers as well."""
+    folder = tmp_path_factory.mktemp("exports")
+    with ControlPlane(control_plane_programs, folder=folder) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def exports(api_server: Cluster) -> Exports:
+    return Exports(api_server)
 
 
 @pytest.fixture(scope="module")

@@ -43,6 +43,7 @@ class Commands(NamedTuple):
 def documented_commands(namespace: str) -> Commands:
     """The commands of the document, for a release in `namespace`."""
     text = DOCUMENT.read_text(encoding="utf-8").replace("gpuward-system", namespace)
+    text = text.replace("oci://ghcr.io/gpuward/charts/gpuward", "charts/gpuward")
     _, _, text = text.partition("\n## Changing the mode\n")
     text, _, _ = text.partition("\n## ")
     found = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
