@@ -12,7 +12,7 @@ from aiohttp import web
 from cluster.service_options import port
 from cluster.source.files import FileSource
 from cluster.source.objects import SourceError
-from cluster.source.options import add_connection_options, open_connection
+from cluster.source.options import add_connection_options, add_file_option, open_connection
 from console.export import export
 from console.server import Console
 from console.state import FOLLOWED, ClusterState, state_of, state_of_files
@@ -39,17 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = add_connection_options(made)
-    where.add_argument(
-        "--from",
-        "--filename",
-        "-f",
-        metavar="FILE",
-        dest="files",
-        action="append",
-        default=[],
-        help="no cluster, but what kubectl get -o json wrote into a file, or manifests; "
-        "- for standard input; repeatable",
-    )
+    add_file_option(where, "--from")
     where.add_argument("--demo", action="store_true", help="show a small made-up cluster")
     add_policy_options(made.add_argument_group("rules"))
     serving = made.add_argument_group("serving")

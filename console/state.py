@@ -26,6 +26,7 @@ from cluster.source.objects import (
     ObjectReader,
     Resource,
     SourceError,
+    list_readable,
 )
 from cluster.why.explanation import Explanation, explain
 from cluster.why.filters import read_node
@@ -246,10 +247,7 @@ class ClusterState:
         return default_policy([profile]) if profile else self.policy
 
     def _readable(self, resource: Resource, namespace: str) -> list[Object]:
-        try:
-            return [*self._reader.list(resource, namespace)]
-        except (NotServedError, MissingRightError):
-            return []
+        return [*list_readable(self._reader, resource, namespace, lambda _missing: None)]
 
 
 def state_of_files(

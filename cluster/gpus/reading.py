@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cluster.gpus.accounting import PodSize, account
@@ -12,11 +12,9 @@ from cluster.source.objects import (
     NODES,
     PODS,
     SLICES,
-    MissingRightError,
-    NotServedError,
     Object,
     ObjectSource,
-    Resource,
+    list_readable,
 )
 from rules.profile.profile import Profile
 
@@ -36,25 +34,15 @@ def read_usage(
     Raises SourceError if pods cannot be listed, or nothing can be.
     """
     missing: list[str] = []
-    nodes: Iterable[Object] = () if namespace else _readable(source, NODES, None, missing)
+    nodes: Iterable[Object] = (
+        () if namespace else list_readable(source, NODES, None, missing.append)
+    )
     usage = account(
         nodes,
         source.list(PODS, namespace),
-        slices=_readable(source, SLICES, None, missing),
-        claims=_readable(source, CLAIMS, namespace, missing),
+        slices=list_readable(source, SLICES, None, missing.append),
+        claims=list_readable(source, CLAIMS, namespace, missing.append),
         profile=profile,
         pod_size=pod_size,
     )
     return Reading(usage, (*missing, *usage.unknown, *notes_on_cards_offered_twice(usage.nodes)))
-
-
-def _readable(
-    source: ObjectSource, resource: Resource, namespace: str | None, missing: list[str]
-) -> Iterator[Object]:
-    """The objects of a resource; none if the account may not list it, which is then `missing`."""
-    try:
-        yield from source.list(resource, namespace)
-    except NotServedError:
-        return
-    except MissingRightError as error:
-        missing.append(str(error))

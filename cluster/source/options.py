@@ -37,9 +37,15 @@ def add_options(
             action="store_true",
             help="all namespaces, which are always meant: accepted for the habit of kubectl",
         )
+    add_file_option(group)
+
+
+def add_file_option(group: argparse._ArgumentGroup, *more_names: str) -> None:
+    """Add `--filename`, by which a command reads files and no cluster, with `more_names`."""
     group.add_argument(
         "--filename",
         "-f",
+        *more_names,
         metavar="FILE",
         dest="files",
         action="append",

@@ -14,12 +14,10 @@ from cluster.source.objects import (
     NODES,
     PODS,
     QUOTAS,
-    MissingRightError,
-    NotServedError,
     Object,
     ObjectSource,
-    Resource,
     SourceError,
+    list_readable,
 )
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
@@ -106,9 +104,9 @@ def explanation_of(
     nodes = [*source.list(NODES)]
     claims = {
         as_text(as_object(raw.get("metadata")).get("name")): raw
-        for raw in _readable(source, CLAIMS, home, on_missing)
+        for raw in list_readable(source, CLAIMS, home, on_missing)
     }
-    quotas = [] if exists else [*_readable(source, QUOTAS, home, on_missing)]
+    quotas = [] if exists else [*list_readable(source, QUOTAS, home, on_missing)]
     return explain(
         pod,
         (read_node(raw, ledger.loads.get(_name(raw))) for raw in nodes),
@@ -120,17 +118,6 @@ def explanation_of(
 
 def _name(raw: Object) -> str:
     return as_text(as_object(raw.get("metadata")).get("name"))
-
-
-def _readable(
-    source: ObjectSource, resource: Resource, namespace: str, on_missing: Callable[[str], object]
-) -> Iterator[Object]:
-    try:
-        yield from source.list(resource, namespace)
-    except NotServedError:
-        return
-    except MissingRightError as error:
-        on_missing(str(error))
 
 
 def _manifest(file: str) -> Object:
