@@ -19,7 +19,7 @@ HEIGHT = 20
 _CARD = 22  # pixels
 _SHARED_CARD = 96
 _GAP = 3
-_MOST_CARDS = 32  # beyond it, cards are not drawn one by one
+_MAX_CARDS = 32  # beyond it, cards are not drawn one by one
 _WIDEST = 420
 _LEAST = 3
 _LETTER = 6.0  # of the small type in a picture, about
@@ -56,7 +56,7 @@ class Picture(NamedTuple):
 
 def cards(parts: Sequence[Part], total: Amount) -> Picture:
     """Whole cards beside each other, those of one owner joined; many of them to scale."""
-    if total > _MOST_CARDS:
+    if total > _MAX_CARDS:
         return _to_scale(parts, total)
     shapes: list[Shape] = []
     x = 0.0

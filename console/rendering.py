@@ -15,7 +15,7 @@ from cluster.gpus.tables import text as amount_text
 from terminal import printable
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-_MOST_CHARACTERS = 300  # of one value: no API server bounds annotations and owners
+_MAX_CHARACTERS = 300  # of one value: no API server bounds annotations and owners
 
 
 class Templates:
@@ -58,7 +58,7 @@ def safe(text: str) -> Markup:
     return Markup(text)  # noqa: S704  # nobody else has a part in it
 
 
-def cut(value: str, length: int = _MOST_CHARACTERS) -> str:
+def cut(value: str, length: int = _MAX_CHARACTERS) -> str:
     """`value` with no more characters than that."""
     return value if len(value) <= length else f"{value[: length - 1]}…"
 

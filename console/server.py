@@ -34,8 +34,8 @@ NAVIGATION = (
 MAX_BYTES = 1 << 20  # of a request
 _SECONDS = 20  # for one answer
 _STILL_BUSY = f"no answer within {_SECONDS} seconds: it is still being worked out, so try again"
-_MOST_PAGES = 10_000
-_MOST_STREAMS = 200
+_MAX_PAGES = 10_000
+_MAX_STREAMS = 200
 _EVENT_SECONDS = 1.0  # at least between two events of a stream
 _BEAT_SECONDS = 20.0  # after which a stream says that it is still there
 _EXPLAINED_NODES = 200
@@ -109,7 +109,7 @@ class Console:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: the version of the state, whenever it has changed."""
-        if self._streams >= _MOST_STREAMS:
+        if self._streams >= _MAX_STREAMS:
             raise web.HTTPServiceUnavailable(text="too many pages are open")
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await stream.prepare(request)
@@ -365,7 +365,7 @@ def finding_filter_of(query: Mapping[str, str]) -> findings.Filter:
 
 def _page_number(query: Mapping[str, str]) -> int:
     page = query.get("page", "1")
-    is_number = page.isdecimal() and len(page) < len(str(_MOST_PAGES))
+    is_number = page.isdecimal() and len(page) < len(str(_MAX_PAGES))
     return max(int(page), 1) if is_number else 1
 
 

@@ -27,7 +27,7 @@ from rules.profile.context import Context
 PAGE = 50
 """Findings on one page."""
 CLUSTER = "(no namespace)"
-_MOST_NAMESPACES, _MOST_RULES = 40, 24  # of the heat map
+_MAX_NAMESPACES, _MAX_RULES = 40, 24  # of the heat map
 _LEVELS = tuple(LEVEL_BY_ACTION.values())
 
 
@@ -211,7 +211,7 @@ def _heat(rows: Iterable[Row]) -> tuple[tuple[str, ...], tuple[HeatRow, ...], in
     for (namespace, rule), count in counts.items():
         by_rule[rule] += count
         by_namespace[namespace] += count
-    names = tuple(sorted(sorted(by_rule), key=by_rule.__getitem__, reverse=True)[:_MOST_RULES])
+    names = tuple(sorted(sorted(by_rule), key=by_rule.__getitem__, reverse=True)[:_MAX_RULES])
     order = sorted(sorted(by_namespace), key=by_namespace.__getitem__, reverse=True)
     heat = tuple(
         HeatRow(
@@ -222,7 +222,7 @@ def _heat(rows: Iterable[Row]) -> tuple[tuple[str, ...], tuple[HeatRow, ...], in
                 for rule in names
             ),
         )
-        for namespace in order[:_MOST_NAMESPACES]
+        for namespace in order[:_MAX_NAMESPACES]
     )
     return names, heat, len(by_rule) - len(names) + len(order) - len(heat)
 
@@ -234,7 +234,7 @@ def _owners(rows: Iterable[Row]) -> Iterator[OwnerRow]:
         found.setdefault((row.namespace, row.owner), Counter())[row.level] += 1
     for (namespace, owner), counts in sorted(
         found.items(), key=lambda item: (*(-item[1][level] for level in _LEVELS), item[0])
-    )[:_MOST_NAMESPACES]:
+    )[:_MAX_NAMESPACES]:
         yield OwnerRow(namespace, owner, counts)
 
 
@@ -242,7 +242,7 @@ def _owners(rows: Iterable[Row]) -> Iterator[OwnerRow]:
 
 HIDDEN_VALUE = "(not shown)"
 _CONTEXT = 3  # lines around a change
-_MOST_LINES = 400
+_MAX_LINES = 400
 
 
 class FixPreview(NamedTuple):
@@ -273,7 +273,7 @@ def fix_preview(
     touched = frozenset(map(_place, done.operations))
     before, after = (_yaml(_redacted(value, touched)) for value in (raw, done.manifest))
     lines = difflib.unified_diff(before, after, lineterm="", n=_CONTEXT)
-    shown = tuple((line[0], line[1:]) for line in [*lines][2:_MOST_LINES])
+    shown = tuple((line[0], line[1:]) for line in [*lines][2:_MAX_LINES])
     return FixPreview(finding.fix, shown)
 
 

@@ -30,7 +30,7 @@ PAGE = 100
 """Nodes on one page."""
 _OPEN = 60  # nodes: so many are shown without a filter
 _SIZES = (1, 2, 4, 8)  # cards of one pod, for which room is counted
-_MOST_NAMESPACES, _MOST_OWNERS, _MOST_WAITING = 100, 15, 15
+_MAX_NAMESPACES, _MAX_OWNERS, _MAX_WAITING = 100, 15, 15
 _GIB = 2**30 * 10**9
 _NANO = 10**9
 
@@ -175,8 +175,8 @@ def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
     shown = nodes[first : first + most] if has_room else ()
     holders = _holders_of_nodes(usage.consumers, {node.name for node in shown})
     rows = {node.name: _row(node, holders.get(node.name, ()), wanted) for node in shown}
-    namespaces, other_namespaces = _holders(chosen.consumers, _MOST_NAMESPACES, by_owner=False)
-    owners, other_owners = _holders(chosen.consumers, _MOST_OWNERS, by_owner=True)
+    namespaces, other_namespaces = _holders(chosen.consumers, _MAX_NAMESPACES, by_owner=False)
+    owners, other_owners = _holders(chosen.consumers, _MAX_OWNERS, by_owner=True)
     waiting = [*_waiting(chosen.consumers)]
     return GpusPage(
         totals=tuple(map(_amounts, chosen.totals())),
@@ -185,8 +185,8 @@ def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
         other_namespaces=other_namespaces,
         owners=owners,
         other_owners=other_owners,
-        waiting=tuple(waiting[:_MOST_WAITING]),
-        other_waiting=max(len(waiting) - _MOST_WAITING, 0),
+        waiting=tuple(waiting[:_MAX_WAITING]),
+        other_waiting=max(len(waiting) - _MAX_WAITING, 0),
         models=tuple(sorted({_model(node) for node in usage.nodes})),
         all_namespaces=tuple(sorted({consumer.namespace for consumer in usage.consumers})),
         filter=wanted,
@@ -234,12 +234,10 @@ def _room(nodes: Sequence[NodeUsage]) -> Iterator[Room]:
 
 def _is_whole(used: ResourceUsage) -> bool:
     name = used.resource.rpartition("/")[2]
-    return (
-        (used.total or 0) <= _MOST_CARDS_OF_A_NODE and "mig-" not in name and "shared" not in name
-    )
+    return (used.total or 0) <= _MAX_CARDS_OF_A_NODE and "mig-" not in name and "shared" not in name
 
 
-_MOST_CARDS_OF_A_NODE = 16  # more are replicas or shares
+_MAX_CARDS_OF_A_NODE = 16  # more are replicas or shares
 
 
 def _amounts(used: ResourceUsage) -> Amounts:

@@ -29,8 +29,8 @@ from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, WEBHOOK_N
 NAME = "manifest.yaml"
 MODES = {action.word: action for action in (Action.DENY, Action.WARN, Action.AUDIT)}
 MAX_CHARACTERS = 200_000
-_MOST_ANSWERS = 50  # objects
-_MOST_LINES = 5_000
+_MAX_ANSWERS = 50  # objects
+_MAX_LINES = 5_000
 _LIMITS = ("limitranges", "resourcequotas")
 
 
@@ -174,7 +174,7 @@ def _lines(text: str, results: Results) -> Iterator[Line]:
     by_line: dict[int, list[Mark]] = {}
     for located in results.findings:
         by_line.setdefault(located.span.line, []).append(_mark(located))
-    for number, line in enumerate(text.split("\n")[:_MOST_LINES], 1):
+    for number, line in enumerate(text.split("\n")[:_MAX_LINES], 1):
         yield Line(number, line, tuple(by_line.get(number, ())))
 
 
@@ -212,7 +212,7 @@ def _problems(results: Results) -> Iterator[tuple[str, str]]:
 
 def _diff(before: str, after: str) -> Iterator[tuple[str, str]]:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)
-    for line in [*lines][2:_MOST_LINES]:
+    for line in [*lines][2:_MAX_LINES]:
         yield line[:1], line[1:]
 
 
@@ -222,7 +222,7 @@ def _admissions(
     """What the webhook answers to each object, as it is created."""
     decider = Decider(policy)
     objects = [raw for p in previews for raw, _ in flatten_lists(as_object(p.before), ())]
-    for raw in objects[:_MOST_ANSWERS]:
+    for raw in objects[:_MAX_ANSWERS]:
         review = _review(raw, namespace)
         if not _is_sent(review):
             continue

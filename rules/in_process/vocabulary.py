@@ -4,8 +4,8 @@ Each word is the twin of a function of Python, which its comment names. The prof
 literals. `$name` in a text is the variable `name` about the object, or about the object as it was
 before an update.
 
-What is costly to read is bounded by `MOST` and `LONGEST`: an API server stops an expression that
-takes more than 1,000,000 units of cost.
+What is costly to read is bounded by `MAX_COUNTS` and `MAX_CHARACTERS`: an API server stops an
+expression that takes more than 1,000,000 units of cost.
 """
 
 import re
@@ -43,7 +43,7 @@ from rules.placement.gpu_nodes import (
 )
 from rules.profile.profile import Component, Profile, VisibleDevices
 
-MOST = {
+MAX_COUNTS = {
     "containers": 250,
     "variables": 1_500,
     "GPU variables": 100,
@@ -61,8 +61,8 @@ MOST = {
     "terms of node affinity": 50,
     "expressions of them": 200,
 }
-LONGEST = {"name of a variable": 256, "prefix": 256, "value of a GPU variable": 4096}
-_INDICES = list(range(MOST["GPU variables"]))
+MAX_CHARACTERS = {"name of a variable": 256, "prefix": 256, "value of a GPU variable": 4096}
+_INDICES = list(range(MAX_COUNTS["GPU variables"]))
 _READABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
@@ -220,25 +220,25 @@ def _too_large(profile: Profile) -> str:
         "resources": "b.raw.?resources.?limits.orValue({}).size()",
     }
     tests = [
-        f"$base.size() > {MOST['containers']}",
-        *(f"$base.map(b, {count}).sum() > {MOST[name]}" for name, count in counts.items()),
-        f"$spec.?volumes.orValue([]).size() > {MOST['volumes']}",
+        f"$base.size() > {MAX_COUNTS['containers']}",
+        *(f"$base.map(b, {count}).sum() > {MAX_COUNTS[name]}" for name, count in counts.items()),
+        f"$spec.?volumes.orValue([]).size() > {MAX_COUNTS['volumes']}",
         *_too_many_paths(),
         (
             "$base.exists(b, b.raw.?envFrom.orValue([]).exists(s,"
-            f" s.?prefix.orValue('').size() > {LONGEST['prefix']}))"
+            f" s.?prefix.orValue('').size() > {MAX_CHARACTERS['prefix']}))"
         ),
-        f"$spec.?nodeSelector.orValue({{}}).size() > {MOST['node labels']}",
-        f"{_TERMS}.size() > {MOST['terms of node affinity']}",
+        f"$spec.?nodeSelector.orValue({{}}).size() > {MAX_COUNTS['node labels']}",
+        f"{_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
         (
             f"{_TERMS}.map(t, t.?matchExpressions.orValue([])"
             ".map(x, x.?values.orValue([]).size() + 1).sum()).sum()"
-            f" > {MOST['expressions of them']}"
+            f" > {MAX_COUNTS['expressions of them']}"
         ),
-        f"$annotations.size() > {MOST['annotations']}",
+        f"$annotations.size() > {MAX_COUNTS['annotations']}",
         (
             "$base.exists(b, b.raw.?env.orValue([]).exists(e, "
-            f"e.name.size() > {LONGEST['name of a variable']}))"
+            f"e.name.size() > {MAX_CHARACTERS['name of a variable']}))"
         ),
     ]
     return any_of(tests)
@@ -254,12 +254,13 @@ def _too_many_paths() -> Iterator[str]:
         "b.raw.?volumeMounts.orValue([])"
         f".filter(m, m.mountPath.contains({cel(DEVICE_LIST_FOLDER)}))"
     )
-    yield f"$base.map(b, {lists}.size()).sum() > {MOST['mounts at paths of lists of devices']}"
+    most = MAX_COUNTS["mounts at paths of lists of devices"]
+    yield f"$base.map(b, {lists}.size()).sum() > {most}"
     characters = f"$base.map(b, {lists}.map(m, m.mountPath.size()).sum()).sum()"
-    yield f"{characters} > {MOST['characters in paths of such mounts']}"
-    most = MOST["characters in these paths"]
+    yield f"{characters} > {MAX_COUNTS['characters in paths of such mounts']}"
+    most = MAX_COUNTS["characters in these paths"]
     yield f"$hostPaths.map(h, h.path.size()).sum() > {most}"
-    yield f"$base.map(b, {mounted}.size()).sum() > {MOST['mounts of paths of the node']}"
+    yield f"$base.map(b, {mounted}.size()).sum() > {MAX_COUNTS['mounts of paths of the node']}"
     yield f"$base.map(b, {mounted}.map(m, {length}).sum()).sum() > {most}"
 
 
@@ -512,7 +513,7 @@ def _variables() -> str:
 
 def _state() -> str:
     """`parse_visibility`, and that of a reference."""
-    longest = LONGEST["value of a GPU variable"]
+    longest = MAX_CHARACTERS["value of a GPU variable"]
     # What stands outside of `$(…)`: behind the last `)` everything, and before it what follows the
     # first `)` of each piece between two `$(`.
     outside = (

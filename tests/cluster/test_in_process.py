@@ -14,7 +14,7 @@ import yaml
 from policies.loading import default_policy, load_policy
 from policies.policy import Policy
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
-from rules.in_process.vocabulary import MOST
+from rules.in_process.vocabulary import MAX_COUNTS
 from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.context import Context
 from tests.testkit.admission.in_process import (
@@ -360,13 +360,17 @@ def _many(number: int, **fields: Any) -> list[dict[str, Any]]:
 LARGEST: dict[str, dict[str, Any]] = {
     "variables": {
         "containers": [
-            {"name": "a", "image": "x", "env": _many(MOST["variables"], name="V{}_" + "x" * 240)}
+            {
+                "name": "a",
+                "image": "x",
+                "env": _many(MAX_COUNTS["variables"], name="V{}_" + "x" * 240),
+            }
         ]
     },
     "containers": {
         "containers": [
             {"name": f"c{n}", "image": "nvcr.io/nvidia/" + "x" * 200, "env": _many(6, name="V{}")}
-            for n in range(MOST["containers"])
+            for n in range(MAX_COUNTS["containers"])
         ]
     },
     "GPU variables": {
@@ -375,9 +379,9 @@ LARGEST: dict[str, dict[str, Any]] = {
                 "name": "a",
                 "image": "x",
                 "env": _many(
-                    MOST["GPU variables"],
+                    MAX_COUNTS["GPU variables"],
                     name="HABANA_VISIBLE_DEVICES_{}",
-                    value="," * (MOST["characters in values of GPU variables"] // 100),
+                    value="," * (MAX_COUNTS["characters in values of GPU variables"] // 100),
                 ),
             }
         ]
@@ -388,14 +392,14 @@ LARGEST: dict[str, dict[str, Any]] = {
                 "name": "a",
                 "image": "x",
                 "envFrom": _many(
-                    MOST["entries of envFrom"], prefix="N", configMapRef={"name": "x" * 200}
+                    MAX_COUNTS["entries of envFrom"], prefix="N", configMapRef={"name": "x" * 200}
                 ),
             }
         ]
     },
     "mounts of paths of the node": {
         "volumes": _many(
-            MOST["mounts of paths of the node"],
+            MAX_COUNTS["mounts of paths of the node"],
             name="v{}",
             hostPath={"path": "/dev/dri/" + "x" * 480},
         ),
@@ -405,21 +409,21 @@ LARGEST: dict[str, dict[str, Any]] = {
                 "image": "x",
                 "resources": {"limits": {"nvidia.com/gpu": "1"}},
                 "volumeMounts": _many(
-                    MOST["mounts of paths of the node"], name="v{}", mountPath="/m{}"
+                    MAX_COUNTS["mounts of paths of the node"], name="v{}", mountPath="/m{}"
                 ),
             }
         ],
     },
     "mounts": {
         "volumes": _many(
-            MOST["volumes"] - 1, name="v{}", persistentVolumeClaim={"claimName": "data"}
+            MAX_COUNTS["volumes"] - 1, name="v{}", persistentVolumeClaim={"claimName": "data"}
         ),
         "containers": [
             {
                 "name": f"c{n}",
                 "image": "x",
                 "volumeMounts": _many(
-                    MOST["mounts"] // 10 - 1,
+                    MAX_COUNTS["mounts"] // 10 - 1,
                     name="v{}",
                     mountPath="/mnt/" + "a/../" * 100 + "{}",
                 ),
@@ -434,7 +438,7 @@ LARGEST: dict[str, dict[str, Any]] = {
                 "name": "a",
                 "image": "x",
                 "volumeMounts": _many(
-                    MOST["mounts at paths of lists of devices"],
+                    MAX_COUNTS["mounts at paths of lists of devices"],
                     name="v",
                     mountPath="/var/run/nvidia-container-devices/" + "a/../" * 32 + "{}",
                 ),
@@ -448,15 +452,17 @@ LARGEST: dict[str, dict[str, Any]] = {
                 "image": "x",
                 "resources": {"limits": {f"huawei.com/Ascend{'x' * 40}{i}": "1" for i in range(2)}},
             }
-            for n in range(MOST["resources"] // 2)
+            for n in range(MAX_COUNTS["resources"] // 2)
         ]
     },
     "node labels": {
-        "nodeSelector": {f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MOST["node labels"])}
+        "nodeSelector": {
+            f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MAX_COUNTS["node labels"])
+        }
     },
     "annotations": {
         "metadata": {
-            "annotations": {f"cdi.k8s.io/a{n}": "é" * 400 for n in range(MOST["annotations"])}
+            "annotations": {f"cdi.k8s.io/a{n}": "é" * 400 for n in range(MAX_COUNTS["annotations"])}
         }
     },
 }

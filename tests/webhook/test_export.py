@@ -10,7 +10,7 @@ import yaml
 from policies.loading import default_policy, load_policy
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
-from rules.in_process.vocabulary import MOST
+from rules.in_process.vocabulary import MAX_COUNTS
 from tests.testkit.paths import ROOT
 from webhook.in_process.cli import main
 from webhook.in_process.objects import ExportOptions, policy_objects
@@ -37,7 +37,7 @@ def test_the_page_says_what_is_exported_of_each_rule(active: ActiveRule) -> None
     assert f"| `{active.rule.name}` | {text} |" in page
 
 
-@pytest.mark.parametrize("number", [*MOST.values(), 256])
+@pytest.mark.parametrize("number", [*MAX_COUNTS.values(), 256])
 def test_the_page_has_the_bounds(number: int) -> None:
     assert f"{number:,}" in (ROOT / "docs/in-process.md").read_text(encoding="utf-8")
 

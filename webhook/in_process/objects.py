@@ -9,7 +9,7 @@ from policies.policy import Policy
 from rules.finding import Action
 from rules.in_process.statement import cel
 from rules.in_process.vocabulary import (
-    MOST,
+    MAX_COUNTS,
     Variable,
     components,
     facts,
@@ -31,10 +31,10 @@ from webhook.registration import BUILT_IN_WORKLOADS, RegistrationOptions, mode_s
 LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
 # The API server falls back to a fixed text if a message has more than 5,120 bytes, and cuts
 # warnings if those of one answer have more than 4,096.
-LONGEST = {Action.DENY: 4_500, Action.WARN: 2_500, Action.AUDIT: 2_500}
+MAX_MESSAGE_CHARACTERS = {Action.DENY: 4_500, Action.WARN: 2_500, Action.AUDIT: 2_500}
 _TOO_LARGE = (
     "[too-large] the API server does not evaluate this pod, because it has more than "
-    + ", ".join(f"{number:,} {what}" for what, number in MOST.items())
+    + ", ".join(f"{number:,} {what}" for what, number in MAX_COUNTS.items())
     + ", or a variable with a name or a prefix of more than 256 characters"
 )
 
@@ -166,7 +166,7 @@ def _skipped(policy: Policy, target: _Target) -> str:
 
 
 def _message(level: Action) -> str:
-    longest = LONGEST[level]
+    longest = MAX_MESSAGE_CHARACTERS[level]
     joined = '[variables.introduced.filter(l, l.size() > 0).map(l, l.join(" | ")).join(" | ")]'
     return (
         f'variables.isTooLarge ? "gpuward " + {cel(_TOO_LARGE)}'

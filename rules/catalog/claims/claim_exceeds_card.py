@@ -32,7 +32,7 @@ _NVIDIA_CLASSES = frozenset({"gpu.nvidia.com", "mig.nvidia.com"})
 _MEMORY_CAPACITY_NAMES = ("memory", "gpu.nvidia.com/memory")
 _GIB = 2**30
 # Selectors of one object that are read: 32 requests may have 32 each.
-_MOST = 50
+_MAX_SELECTORS = 50
 
 
 def check(claim: DeviceClaim, _context: Context) -> Findings:
@@ -56,7 +56,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
 def _check_selectors(claim: DeviceClaim) -> Findings:
     from rules.placement.memory_selectors import least_memory  # noqa: PLC0415  # rarely needed
 
-    for selector in islice(claim.selectors(), _MOST):
+    for selector in islice(claim.selectors(), _MAX_SELECTORS):
         text, amount = least_memory(selector.expression)
         if amount > LARGEST_MEMORY_GB * _GIB:
             request = display(selector.name.rpartition(".")[0])

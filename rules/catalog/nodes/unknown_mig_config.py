@@ -33,7 +33,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 _LABEL = "nvidia.com/mig.config"
 # The names that NVIDIA's operator brings.
 _DEFAULT = re.compile(r"all-(?:disabled|enabled|balanced|[0-9]+g\.[0-9]+gb(?:[.+-][a-z0-9.+-]+)?)")
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 def check(subject: KubernetesObject, context: Context) -> Findings:
@@ -48,7 +48,7 @@ def check(subject: KubernetesObject, context: Context) -> Findings:
             continue
         reported.add(key)
         right = nearest_word(label.value, known)
-        names = ", ".join(sorted(known)[:_MOST_NAMED])
+        names = ", ".join(sorted(known)[:_MAX_NAMED])
         yield Finding(
             path=label.path,
             key=key,
