@@ -15,8 +15,10 @@ _KNOWN = re.compile(
     r"|^/(dev|proc|sys|run|var/run|var/lib/kubelet|usr|etc)(/|$)|docker\.sock|containerd|crio",
     re.IGNORECASE,
 )
-# Numbers and amounts, such as 0,1 or 16Gi; and words of the API, such as NoSchedule.
-_PLAIN = re.compile(r"[\d.,+-]{1,20}[A-Za-z]{0,3}|[A-Z][A-Za-z]{2,30}", re.ASCII)
+# Numbers and amounts, such as 0,1 or 16Gi.
+_AMOUNT = re.compile(r"[\d.,+-]{1,20}[A-Za-z]{0,3}", re.ASCII)
+# Words of the API, such as NoSchedule.
+_API_WORD = re.compile(r"[A-Z][A-Za-z]{2,30}", re.ASCII)
 # REGISTRY/FOLDER/NAME:TAG, where the registry has a dot or a port.
 _IMAGE = re.compile(r"[\w-]+(?:\.[\w-]+)*(?:[.:][\w-]+)(?:/[\w.-]+)*/([\w.-]+:[\w.@:-]+)", re.ASCII)
 _STRUCTURE = frozenset(
@@ -25,6 +27,8 @@ _STRUCTURE = frozenset(
 _FREE_KEYS = frozenset(
     {"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData"}
 )
+# Fields in which no word is one of the API: those of variables, ConfigMaps, Secrets and commands.
+_USER_FIELDS = frozenset({"value", "data", "stringData", "binaryData", "command", "args"})
 _LEFT_OUT = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-configuration"})
 MAX_TEXTS = 2_000
 """How many different texts an object may have, because the rules run once for each."""
@@ -45,15 +49,19 @@ def redact(manifest: Json, findings_of: Callable[[Json], Any], keep: Iterable[st
     expected = findings_of(manifest)
     if findings_of(small) != expected:
         small = manifest
-    texts = dict.fromkeys(_texts(small))
+    texts: dict[str, bool] = {}
+    for text, may_be_api_word in _texts(small):
+        texts[text] = texts.get(text, True) and may_be_api_word
     if len(texts) > MAX_TEXTS:
         raise TooManyTextsError
     replaced: dict[str, str] = {}
     # Numbers by place, so that what is redacted already stays as it is.
-    for number, text in enumerate(texts, 1):
+    for number, (text, may_be_api_word) in enumerate(texts.items(), 1):
         if any(word in text for word in words):
             continue
-        other = _other(text, f"redacted-{number}")
+        other = text
+        if not (may_be_api_word and _API_WORD.fullmatch(text)):
+            other = _other(text, f"redacted-{number}")
         tried = {**replaced, text: other}
         if other != text and findings_of(_replaced(small, tried)) == expected:
             replaced = tried
@@ -66,7 +74,7 @@ def _other(text: str, name: str) -> str:
 
     Where an image means something, the registry and the folder of it do not.
     """
-    if not text or _PLAIN.fullmatch(text):
+    if not text or _AMOUNT.fullmatch(text):
         return text
     image = _IMAGE.fullmatch(text)
     if image and _KNOWN.search(image[1]):
@@ -87,26 +95,35 @@ def _without(value: Any) -> Any:
     return [*map(_without, value)] if isinstance(value, list) else value
 
 
-def _texts(value: Any, key: str = "") -> Iterator[str]:
-    """The texts that may be replaced: values, and the keys that users choose."""
+def _texts(value: Any, key: str = "", *, of_user: bool = False) -> Iterator[tuple[str, bool]]:
+    """The texts that may be replaced, and whether each may be a word of the API.
+
+    They are values, and the keys that users choose.
+    """
+    of_user = of_user or key in _USER_FIELDS
     if isinstance(value, Mapping):
         for name, inner in value.items():
             if key in _FREE_KEYS:
-                yield name
-            yield from _texts(inner, name)
+                yield name, not of_user
+            yield from _texts(inner, name, of_user=of_user)
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner, key)
-    elif isinstance(value, str) and key not in _STRUCTURE:
-        yield value
+            yield from _texts(inner, key, of_user=of_user)
+    elif isinstance(value, str) and (of_user or key not in _STRUCTURE):
+        yield value, not of_user
 
 
-def _replaced(value: Any, texts: Mapping[str, str], key: str = "") -> Any:
+def _replaced(value: Any, texts: Mapping[str, str], key: str = "", *, of_user: bool = False) -> Any:
+    of_user = of_user or key in _USER_FIELDS
     if isinstance(value, Mapping):
         return {
-            texts.get(name, name) if key in _FREE_KEYS else name: _replaced(inner, texts, name)
+            texts.get(name, name) if key in _FREE_KEYS else name: _replaced(
+                inner, texts, name, of_user=of_user
+            )
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [_replaced(inner, texts, key) for inner in value]
-    return texts.get(value, value) if isinstance(value, str) and key not in _STRUCTURE else value
+        return [_replaced(inner, texts, key, of_user=of_user) for inner in value]
+    if isinstance(value, str) and (of_user or key not in _STRUCTURE):
+        return texts.get(value, value)
+    return value

@@ -63,6 +63,16 @@ def test_it_has_the_findings_and_none_of_the_names(
     assert report(tmp_path, capsys, yaml.safe_dump(found["object"], sort_keys=False)) == printed
 
 
+def test_a_value_that_looks_like_a_word_of_the_api_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = report(tmp_path, capsys, DEPLOYMENT.replace("value: hunter2", "value: Hunter"))
+    assert "Hunter" not in printed
+    # Nor does a key of the user's make it one.
+    text = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {kind: Hunter}}"
+    assert "Hunter" not in report(tmp_path, capsys, text)
+
+
 def test_a_word_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "hunter2" in report(tmp_path, capsys, DEPLOYMENT, "--keep", "hunter2")
 
