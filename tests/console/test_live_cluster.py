@@ -21,6 +21,8 @@ from tests.testkit.paths import ROOT
 
 MODEL = "Console-Test-GPU"
 NODE = "console-test"
+# Pods of other tests wait for whole cards, and would take those of the new node.
+RESOURCE = "nvidia.com/mig-2g.35gb"
 
 
 def free_port() -> int:
@@ -63,19 +65,19 @@ def test_what_changes_in_the_cluster_is_on_the_page(plane: ControlPlane, address
     eventually(lambda: asked(address) is not None)
     assert our_node(address) is None
     label = {"nvidia.com/gpu.product": MODEL}
-    plane.create("/api/v1/nodes", gpu_node(NODE, "nvidia.com/gpu", 8, label, taint=True))
+    plane.create("/api/v1/nodes", gpu_node(NODE, RESOURCE, 8, label, taint=True))
     try:
         eventually(lambda: our_node(address) is not None)
         home = plane.namespace()
-        limits = {"nvidia.com/gpu": "3"}
+        limits = {RESOURCE: "3"}
         container = {"name": "main", "image": "i", "resources": {"limits": limits}}
         path = f"/api/v1/namespaces/{home}/pods"
         spec: dict[str, Any] = {"containers": [container], "nodeSelector": label}
         plane.create(path, {"metadata": {"name": "waits"}, "spec": spec})
-        taint = "the pod does not tolerate the taint nvidia.com/gpu=present:NoSchedule"
+        taint = f"the pod does not tolerate the taint {RESOURCE}=present:NoSchedule"
         why = f"{address}/pods/{home}/waits"
         eventually(lambda: taint in (asked(why) or {"verdict": ""})["verdict"])
-        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+        spec["tolerations"] = [{"key": RESOURCE, "operator": "Exists"}]
         plane.create(path, {"metadata": {"name": "runs"}, "spec": spec})
         eventually(lambda: our_node(address)["resources"][0]["allocated"] == 3)
         assert asked(f"{address}/findings?namespace={home}&level=note")["findings"]
