@@ -27,6 +27,7 @@ MEASURED = (
     "policies/test_policy.py",
     "rules/",
     "webhook/test_decider.py",
+    "webhook/test_export.py",
     "webhook/test_inventory.py",
     "webhook/test_workload_refusals.py",
 )
