@@ -1,5 +1,6 @@
 """The results of a run of the linter, for all report formats."""
 
+import datetime
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -90,6 +91,8 @@ class Results:
         self.baselined = 0
         self.suppressed_findings: list[SuppressedFinding] = []
         self.excepted = 0
+        self.started = datetime.datetime.now(tz=datetime.UTC)
+        """when the run began; all reports of it say the same"""
         self.seconds = 0.0
         self.has_ignored = False
         """whether Git ignores something in the folders"""

@@ -6,7 +6,6 @@ both of them allow is in it: no attributes for file and line, and no output of a
 
 from __future__ import annotations
 
-import datetime
 import re
 from html import escape
 from typing import NamedTuple, TextIO
@@ -44,8 +43,8 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
         f'tests="{len(cases)}" failures="{verdicts.count("failure")}" '
         f'errors="{verdicts.count("error")}"'
     )
-    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    about = f'id="0" timestamp="{now}" hostname="localhost" time="{results.seconds:.3f}"'
+    started = results.started.strftime("%Y-%m-%dT%H:%M:%S")
+    about = f'id="0" timestamp="{started}" hostname="localhost" time="{results.seconds:.3f}"'
     out.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n')
     out.write(f'  <testsuite name="gpuward" package="gpuward" {counts} {about}>\n')
     out.write("    <properties/>\n")
