@@ -48,7 +48,6 @@ from sources.sources import (
     FileTree,
     Input,
     InputFile,
-    SkippedFile,
     Source,
     StandardInput,
     UnreadableSource,
@@ -199,7 +198,7 @@ class Linter:
                 where = (item.name, item.line, item.column)
                 self.results.not_evaluated.append(InputNotEvaluated(*where, item.why))
             elif item.why:
-                self.results.skipped.append(SkippedFile(item.name, item.why))
+                self.results.skipped.append(item)
 
     def evaluate_embedded(self, sources: Iterable[Source]) -> None:
         """Evaluate the manifests in a file that is none itself."""

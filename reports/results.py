@@ -12,7 +12,7 @@ from rules.engine.evaluation import EvaluationResult
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects, flatten_lists
 from sources.manifests import File, UnparsedDocument
-from sources.sources import SkippedFile, Source
+from sources.sources import SkippedSource, Source
 
 MAX_FINDINGS = 100_000
 """More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
@@ -73,7 +73,7 @@ class Results:
     def __init__(self) -> None:
         self.findings: list[LocatedFinding] = []
         self.remarks: list[Remark] = []
-        self.skipped: list[SkippedFile] = []
+        self.skipped: list[SkippedSource] = []
         self.not_evaluated: list[InputNotEvaluated] = []
         self.fixed: list[FixedFinding] = []
         self.not_fixed: list[UnfixedDocument] = []
@@ -167,7 +167,7 @@ def report_unparsed(
     """
     why = document.why
     if document.is_template:
-        skipped = SkippedFile(source.name, _NOT_RENDERED_REASON if renders else TEMPLATE_REASON)
+        skipped = SkippedSource(source.name, _NOT_RENDERED_REASON if renders else TEMPLATE_REASON)
         if not source.is_named:
             if skipped not in results.skipped[-1:]:
                 results.skipped.append(skipped)

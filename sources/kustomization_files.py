@@ -19,7 +19,7 @@ from sources.sources import (
     MAX_BYTES,
     STANDARD_INPUT,
     FileTree,
-    SkippedFile,
+    SkippedSource,
 )
 
 # What these make or change cannot be known without rendering. Fields that are not here, such as
@@ -121,7 +121,7 @@ class Kustomizations:
             self._patches[folder] = known
         return known
 
-    def skipped_files_of(self, name: str) -> Iterator[SkippedFile]:
+    def skipped_files_of(self, name: str) -> Iterator[SkippedSource]:
         """What the file `name`, if it is a kustomization, names and the linter cannot evaluate."""
         if os.path.basename(name) not in KUSTOMIZATION_FILES:
             return
@@ -134,16 +134,16 @@ class Kustomizations:
                 continue
             if not path.lower().endswith(MANIFEST_ENDINGS):
                 why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
-                yield SkippedFile(os.path.normpath(shown), why)
+                yield SkippedSource(os.path.normpath(shown), why)
             elif path in own.patches and self._is_json_patch(path):
-                yield SkippedFile(
+                yield SkippedSource(
                     os.path.normpath(shown), f"a JSON patch of {name}: {RENDER_ADVICE}"
                 )
         if own.inline_patch_count:
-            yield SkippedFile(name, f"its patches that are written in it: {RENDER_ADVICE}")
+            yield SkippedSource(name, f"its patches that are written in it: {RENDER_ADVICE}")
         if own.fields:
             fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
-            yield SkippedFile(name, f"it makes or changes objects by {fields}: {RENDER_ADVICE}")
+            yield SkippedSource(name, f"it makes or changes objects by {fields}: {RENDER_ADVICE}")
 
     def _is_json_patch(self, path: str) -> bool:
         return isinstance(next(documents_in_file(self._tree, path), None), list)

@@ -104,13 +104,6 @@ class UsageError(Exception):
     """Wrong usage of the command line; the message says why."""
 
 
-class SkippedFile(NamedTuple):
-    """A file that is not evaluated on purpose, although a user may expect it to be."""
-
-    file: str
-    why: str
-
-
 class SourcePart(NamedTuple):
     """Where the text of a source is, if it is a part of its file.
 
@@ -165,7 +158,10 @@ class Source(NamedTuple):
 
 
 class SkippedSource(NamedTuple):
-    """Something that is not read on purpose, and why."""
+    """A file or another input that is not evaluated on purpose, and why.
+
+    Without a reason, no user expects it to be evaluated, and no report names it.
+    """
 
     name: str
     why: str

@@ -174,7 +174,7 @@ def _order_of_use(entry: BaselineEntry) -> tuple[Action, int]:
 def _evaluated_files(results: Results, paths: BaselinePaths) -> Collection[str]:
     """The files of which every finding is known."""
     incomplete = {failed.file for failed in results.not_evaluated}
-    incomplete |= {skipped.file for skipped in results.skipped}
+    incomplete |= {skipped.name for skipped in results.skipped}
     return {paths.name_in_baseline(name) for name in results.file_names if name not in incomplete}
 
 

@@ -31,7 +31,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
             where = printable(line_prefix(remark.file, remark.line, remark.column))
             out.write(f"{where}{remark.level}: {printable(remark.message)}\n")
     out.writelines(
-        f"{printable(skipped.file)}: skipped: {printable(skipped.why)}\n"
+        f"{printable(skipped.name)}: skipped: {printable(skipped.why)}\n"
         for skipped in (() if style.quiet else results.skipped)
     )
     for failed in results.not_evaluated:

@@ -45,7 +45,7 @@ def write_after_findings(out: TextIO, results: Results, style: ReportStyle) -> N
             out.write(f"{paint(remark.level, remark.level)}: {where}{printable(remark.message)}\n")
     skipped = [] if style.quiet else results.skipped
     out.writelines(
-        f"{paint('dim', 'skipped')}: {printable(f'{passed.file}: {passed.why}')}\n"
+        f"{paint('dim', 'skipped')}: {printable(f'{passed.name}: {passed.why}')}\n"
         for passed in skipped
     )
     for failed in results.not_evaluated:
