@@ -109,6 +109,7 @@ def test_renewal_is_due_before_two_thirds_of_the_lifetime_at_random_times() -> N
     times = {renewal_time(leaf) for leaf in leaves}
     assert len(times) > 10
     assert all(55 * DAY < time - START < 60.1 * DAY for time in times)
+    assert max(times) - min(times) > DAY
 
 
 def test_a_leaf_is_renewed_without_waiting() -> None:
@@ -235,6 +236,16 @@ def test_while_a_leaf_of_a_retired_authority_may_be_in_use_a_successor_waits() -
     assert next_change(state, published, START, POLICY) is None
     assert next_change(state, Observation(10 * MINUTE, None), START, POLICY)
     assert next_change(state, published, START + 2 * DAY, POLICY)
+
+
+def test_a_successor_that_expired_before_its_turn_never_signs() -> None:
+    signer = new_authority(NAMES, START)
+    state = CertificateState(
+        signer=signer,
+        successor=new_authority(NAMES, START - 2 * DAY, DAY),
+        leaf=sign_leaf(signer, NAMES, START),
+    )
+    assert next_change(state, Observation(DAY, None), START, POLICY) is None
 
 
 def test_a_conflict_is_no_failure(log: list[Any]) -> None:
@@ -532,6 +543,19 @@ def test_the_command_line_names_missing_options(
     error = capsys.readouterr().err
     assert "not given: --headless-service, --secret, --ca-secret, --mutating-conf" in error
     assert "--namespace" not in error
+
+
+def test_the_command_line_needs_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        certs_command.main([])
+    assert exit_.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "repairs"), [("true", True), ("false", False)])
+def test_an_option_that_is_true_or_false(text: str, *, repairs: bool) -> None:
+    options = certs_command.make_parser().parse_args(["run", f"--repair-registration={text}"])
+    assert options.repair_registration is repairs
 
 
 def test_outside_a_cluster_missing_credentials_are_reported(

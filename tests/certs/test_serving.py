@@ -550,6 +550,27 @@ def test_a_certificate_for_an_ip_address_is_served(tmp_path: Path) -> None:
         thread.join()
 
 
+def test_a_certificate_that_does_not_say_what_it_is_for_is_served(
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
+) -> None:
+    same = leaf.certificate
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(same.subject)
+        .issuer_name(same.issuer)
+        .public_key(same.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(same.not_valid_before_utc)
+        .not_valid_after(same.not_valid_after_utc)
+    )
+    for extension in same.extensions:
+        if not isinstance(extension.value, x509.ExtendedKeyUsage):
+            builder = builder.add_extension(extension.value, extension.critical)
+    write(tmp_path, KeyPair(builder.sign(authority.key, hashes.SHA256()), leaf.key))
+    certificate = ServingCertificate(str(tmp_path), NAME)
+    assert certificate.reload(), certificate.last_error
+
+
 def test_the_check_on_the_command_line(
     tmp_path: Path, authority: KeyPair, leaf: KeyPair, capsys: pytest.CaptureFixture[str]
 ) -> None:
