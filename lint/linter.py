@@ -245,19 +245,19 @@ class Linter:
         place = source.folder if source.is_rendering else source.name
         namespace = self.use_policy_of(place, is_folder=source.is_rendering).namespace
         name, context = source.name, self.context
+        renders = self.uses_values is not None
         if namespace and not context.namespace:
             context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
-            self.results.skipped.extend(self._kustomizations.skipped_files_of(name))
+            skipped = self._kustomizations.skipped_files_of(name, renders=renders)
+            self.results.skipped.extend(skipped)
             context = self._kustomizations.context_of(name, context)
         try:
             context = context._replace(inventory=self._inventory_for(file.source))
             evaluator = Evaluator(self._rules, context)
             for current, item in self._items(file, evaluator):
                 if isinstance(item, UnparsedDocument):
-                    report_unparsed(
-                        self.results, file.source, item, renders=self.uses_values is not None
-                    )
+                    report_unparsed(self.results, file.source, item, renders=renders)
                 elif isinstance(item, InputNotEvaluated):
                     self.results.objects += 1
                     self.results.not_evaluated.append(item)

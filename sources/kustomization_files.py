@@ -66,7 +66,8 @@ def _is_about_gpus(image: Mapping[str, Any]) -> bool:
     return bool(as_text(image.get("newName"))) or is_cuda_image(f"{name}:{tag}{suffix}")
 
 
-RENDER_ADVICE = "lint its folder with --render"
+_RENDER_ADVICE = "lint its folder with --render"
+_NOT_RENDERED = "no rendering has it"
 
 
 class KustomizationContent(NamedTuple):
@@ -121,12 +122,16 @@ class Kustomizations:
             self._patches[folder] = known
         return known
 
-    def skipped_files_of(self, name: str) -> Iterator[SkippedSource]:
-        """What the file `name`, if it is a kustomization, names and the linter cannot evaluate."""
+    def skipped_files_of(self, name: str, *, renders: bool) -> Iterator[SkippedSource]:
+        """What the file `name`, if it is a kustomization, names and the linter cannot evaluate.
+
+        `renders`: the run renders kustomizations, and not this one.
+        """
         if os.path.basename(name) not in KUSTOMIZATION_FILES:
             return
         real = self._tree.real_path(name)
         own = self._read(real)
+        reason = _NOT_RENDERED if renders else _RENDER_ADVICE
         for path in dict.fromkeys((*own.resources, *own.patches)):
             inner = os.path.relpath(path, os.path.dirname(real))
             shown = os.path.join(os.path.dirname(name), inner)
@@ -136,14 +141,12 @@ class Kustomizations:
                 why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
                 yield SkippedSource(os.path.normpath(shown), why)
             elif path in own.patches and self._is_json_patch(path):
-                yield SkippedSource(
-                    os.path.normpath(shown), f"a JSON patch of {name}: {RENDER_ADVICE}"
-                )
+                yield SkippedSource(os.path.normpath(shown), f"a JSON patch of {name}: {reason}")
         if own.inline_patch_count:
-            yield SkippedSource(name, f"its patches that are written in it: {RENDER_ADVICE}")
+            yield SkippedSource(name, f"its patches that are written in it: {reason}")
         if own.fields:
             fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
-            yield SkippedSource(name, f"it makes or changes objects by {fields}: {RENDER_ADVICE}")
+            yield SkippedSource(name, f"it makes or changes objects by {fields}: {reason}")
 
     def _is_json_patch(self, path: str) -> bool:
         return isinstance(next(documents_in_file(self._tree, path), None), list)

@@ -199,7 +199,8 @@ class File:
             try:
                 document = read_chunk(chunk)
             except YamlError as error:
-                yield self._unparsed(chunk, error)
+                if not _is_other_json(chunk.text):
+                    yield self._unparsed(chunk, error)
                 continue
             if document is not None and _is_kubernetes(document.value):
                 yield document
@@ -251,6 +252,20 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 def _is_values_file(name: str) -> bool:
     return "values" in os.path.basename(name)
+
+
+def _is_other_json(text: str) -> bool:
+    """Whether `text` is a JSON object of no kind, such as a tokenizer, whose keys YAML may refuse.
+
+    kubectl reads such a text as JSON.
+    """
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and "kind" not in value
 
 
 def _is_kubernetes(value: Any) -> bool:

@@ -284,6 +284,14 @@ def test_a_key_that_is_there_twice_is_a_warning_at_the_one_that_counts(lint: Lin
     assert "kustomize refuses the file" in out
 
 
+def test_json_that_only_yaml_refuses_is_silent_without_a_kind(lint: Lint) -> None:
+    tokenizer = {"apiVersion": 1, "{{": 2, "x" * 1200: 3}  # YAML allows keys of 1,024 characters
+    lint.write("tokenizer.json", json.dumps(tokenizer))
+    assert lint(".")[0] == 0
+    lint.write("tokenizer.json", json.dumps({**tokenizer, "kind": "Pod"}))
+    assert lint(".")[0] == 3
+
+
 def test_json_of_any_alphabet_is_read(lint: Lint) -> None:
     pod = json.loads(json.dumps(POD_DATA))
     pod["metadata"]["annotations"] = {"mood": "\U0001f600", "path": "\\ud83d\\ude00"}

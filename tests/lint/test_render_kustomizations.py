@@ -187,6 +187,16 @@ def test_what_cannot_be_rendered_does_not_pass(
     assert (BYPASS, "overlays/b/gpu.yaml", 12) in places(done)
 
 
+def test_nobody_is_told_to_render_what_could_not_be_rendered(kubectl: LintCommand) -> None:
+    kubectl.write("overlays/a/kustomization.yaml", INLINE + "transformers: [none.yaml]\n")
+    skipped = kubectl.json("--render", ".").report["skipped"]
+    assert [each["why"] for each in skipped] == [
+        "its patches that are written in it: no rendering has it",
+        "it makes or changes objects by transformers: no rendering has it",
+    ]
+    assert {each["file"] for each in skipped} == {"overlays/a/kustomization.yaml"}
+
+
 @pytest.mark.parametrize("name", ["", "namePrefix: x-\n"])
 def test_what_an_overlay_deletes_is_evaluated_as_it_is(kubectl: LintCommand, name: str) -> None:
     kubectl.write("base/model.yaml", DEPLOYMENT.replace("void", "all"))
