@@ -24,7 +24,12 @@ PACKAGES = {
     "kubeyaml": ["tests/kubeyaml"],
     "certs": ["tests/certs"],
     "cluster/controllers": ["tests/certs", "tests/gpu_exceptions", "tests/cluster_commands"],
-    "rules/engine": ["tests/rules", "tests/webhook/test_heavy_objects.py"],
+    "rules/engine": [
+        "tests/rules",
+        "tests/policies",
+        "tests/webhook/test_decisions_about_releases.py",
+        "tests/webhook/test_heavy_objects.py",
+    ],
     "webhook": ["tests/webhook"],
 }
 """Each package, and all the tests that concern it."""
