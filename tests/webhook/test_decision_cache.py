@@ -31,7 +31,7 @@ from webhook.admission.answer import Answer, answer
 from webhook.admission.decider import Decider
 from webhook.decision_cache import new_decision_cache, records
 from webhook.decision_cache.cache import MAX_CACHE_BYTES, DecisionCache
-from webhook.decision_cache.deciding_texts import BoundedMap
+from webhook.decision_cache.deciding_texts import BoundedMap, SpecTexts
 from webhook.registration import ROUTES
 from webhook.server.limits import Limits
 
@@ -156,6 +156,23 @@ def test_a_name_like_that_of_a_token_volume_stays_where_it_may_matter(spec: Any)
     assert recalled(encoded(first), cache=cache)
     assert recalled(encoded(second), cache=cache)
     assert (cache.hits, cache.misses) == (0, 2)
+
+
+def test_replicas_whose_token_volumes_alone_differ_are_read_and_decided_once() -> None:
+    first = pod(
+        container(volumeMounts=[MOUNT], **variable("all")), volumes=[token_volume(VOLUME_NAME)]
+    )
+    second = json.loads(json.dumps(first).replace("-aaaaa", "-zzzzz"))
+    cache = new_cache()
+    assert recalled(encoded(first), cache=cache)
+    assert recalled(encoded(second), cache=cache)
+    assert (cache.hits, cache.misses) == (1, 1)
+    texts = SpecTexts(DECIDER, 1 << 20)
+    specs = [json.dumps(manifest["spec"]).encode() for manifest in (first, second)]
+    text, kept = texts.deciding_text(specs[0], ()), texts.kept_bytes
+    assert kept > 0
+    assert texts.deciding_text(specs[1], ()) == text
+    assert texts.kept_bytes == kept
 
 
 def test_an_exception_for_a_pod_that_bears_the_name_of_its_token_volume_holds() -> None:

@@ -30,7 +30,7 @@ PACKAGES = {
         "tests/webhook/test_decisions_about_releases.py",
         "tests/webhook/test_heavy_objects.py",
     ],
-    "webhook": ["tests/webhook"],
+    "webhook": ["tests/webhook", "tests/registration"],
 }
 """Each package, and all the tests that concern it."""
 # Of the packages above, folders whose faults a few tests notice most often. They run first.
