@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -192,7 +193,7 @@ def test_the_originals_make_nothing_fail(number: int) -> None:
 
 
 # Values of fields of which a rule expects more, or another type.
-ODD: tuple[Any, ...] = ("", "-", [], {})
+ODD: tuple[Any, ...] = ("", "-", [], {}, 10**400, math.inf)
 
 
 def odd_versions(manifest: Any) -> Iterator[Any]:

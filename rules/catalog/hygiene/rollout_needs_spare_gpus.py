@@ -27,6 +27,8 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 _DEFAULT_SURGE = "25%"
 _ROLLING_UPDATE = "RollingUpdate"
+# What Kubernetes accepts as a number of pods.
+_MAX_INT32 = 2**31 - 1
 # Digits of the largest percentage that is read.
 _MAX_DIGITS = 9
 
@@ -63,10 +65,10 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
 
 def _surge_pods(surge: Any, replicas: Any) -> int:
     """How many pods `surge` allows beyond `replicas`; 0 if one of them has no valid value."""
-    if not isinstance(replicas, int) or replicas <= 0:
+    if not isinstance(replicas, int) or not 0 < replicas <= _MAX_INT32:
         return 0
     if isinstance(surge, int):
-        return int(surge)
+        return int(surge) if surge <= _MAX_INT32 else 0
     percent = surge[:-1] if isinstance(surge, str) and surge.endswith("%") else ""
     if not (percent.isascii() and percent.isdigit() and len(percent) <= _MAX_DIGITS):
         return 0
