@@ -16,6 +16,7 @@ from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
 from rules.profile.context import Context
+from rules.workloads.files_in_objects import has_plugin_words
 from sources.manifests import File, UnparsedDocument
 
 
@@ -59,6 +60,12 @@ class Evaluator:
             if isinstance(document, UnparsedDocument):
                 yield document
             else:
+                yield self.evaluate(file, document)
+
+    def evaluate_values(self, file: File) -> Iterator[EvaluatedDocument | InputNotEvaluated]:
+        """The documents of a file with a chart's values that rules may say something about."""
+        if has_plugin_words(file.source.text):
+            for document in file.values():
                 yield self.evaluate(file, document)
 
     def evaluate(self, file: File, document: Document) -> EvaluatedDocument | InputNotEvaluated:

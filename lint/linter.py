@@ -266,7 +266,7 @@ class Linter:
                     if self.preview and not file.source.is_embedded:
                         add_preview(self.previews, self.results, current, item, evaluator)
             if not file.source.is_embedded:
-                self.results.remarks += values_remarks(file, self._rules.profile, self.uses_values)
+                self._report_values(file, evaluator)
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
@@ -305,6 +305,28 @@ class Linter:
         known = self.policy if self._current.file else None
         add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
         results.objects += item.object_count
+        self._report_findings(file, item, evaluator)
+        report_unread_inputs(
+            results, file.source, inputs_with_malformed_fields(file, document, result)
+        )
+        results.not_evaluated += inputs_with_failed_rules(file, document, result)
+        comments = item.comments if self.wanted is None else Suppressions([])
+        results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
+        results.remarks += component_remarks(file, document, result)
+        results.remarks += unread_remarks(file, document, self._rules.profile)
+
+    def _report_values(self, file: File, evaluator: Evaluator) -> None:
+        """Report what is wrong in the values of a chart, unless a rendering shows it."""
+        if not (self.uses_values and self.uses_values(file.source.name)):
+            for item in evaluator.evaluate_values(file):
+                if isinstance(item, InputNotEvaluated):
+                    self.results.not_evaluated.append(item)
+                else:
+                    self._report_findings(file, item, evaluator)
+        self.results.remarks += values_remarks(file, self._rules.profile, self.uses_values)
+
+    def _report_findings(self, file: File, item: EvaluatedDocument, evaluator: Evaluator) -> None:
+        document, result, results = item.document, item.result, self.results
         results.pods += result.pods
         results.components += result.components
         results.other_objects += result.other_objects
@@ -318,11 +340,3 @@ class Linter:
         for finding, reason in item.comments.suppressed_findings():
             located = locate_finding(file, document, finding)
             results.suppressed_findings.append(SuppressedFinding(located, reason))
-        report_unread_inputs(
-            results, file.source, inputs_with_malformed_fields(file, document, result)
-        )
-        results.not_evaluated += inputs_with_failed_rules(file, document, result)
-        comments = item.comments if self.wanted is None else Suppressions([])
-        results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
-        results.remarks += component_remarks(file, document, result)
-        results.remarks += unread_remarks(file, document, self._rules.profile)

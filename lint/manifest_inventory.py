@@ -21,7 +21,7 @@ from rules.placement.node_labels import GPU_MEM
 from rules.placement.selected_cards import add_shares_to_inventory
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.referred_objects import add_objects, new_builder
+from rules.workloads.referred_objects import add_mig_configurations, add_objects, new_builder
 from sources.kustomization_files import Kustomizations
 from sources.sources import DISK, LARGE_BYTES, MAX_BYTES, Input, InputFile, Source
 
@@ -67,9 +67,8 @@ class _InventoryGatherer:
         if self._kind(text):
             return True
         # Most ConfigMaps have nothing that matters.
-        words = (*self._variables, MIG_CONFIGS)
-        is_read = self._config_map(text) and any(word in text for word in words)
-        return bool(is_read) or _may_share_cards(text)
+        is_read = self._config_map(text) and any(word in text for word in self._variables)
+        return bool(is_read) or MIG_CONFIGS in text or _may_share_cards(text)
 
     def add(self, source: Source) -> None:
         context = self._context
@@ -88,6 +87,8 @@ class _InventoryGatherer:
                 add_objects(
                     self.builder, document.value, context.namespace, source.namespace_stand_in
                 )
+                if MIG_CONFIGS in chunk.text:
+                    add_mig_configurations(self.builder, document.value)
                 if _may_share_cards(chunk.text):
                     add_shares_to_inventory(self.builder, document.value, context.namespace)
 

@@ -1,7 +1,8 @@
 """A reader of simple YAML inside a text of a manifest, such as a file in a ConfigMap.
 
-It reads maps and lists in block style with plain or quoted scalars, as people write configurations.
-Of anything else, such as anchors, flow style or several documents, nothing is known.
+It reads maps and lists in block style with plain or quoted scalars, as people write configurations,
+and the texts of several lines that begin with `|`. Of anything else, such as anchors, flow style or
+several documents, nothing is known.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 MAX_LINES = 2000
 _KEY_PATTERN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_./-]{0,100}):(?: (.*))?")
+_LITERAL_PATTERN = re.compile(r"\|[+-]?")
 _UNSUPPORTED_STARTS = ("{", "[", "&", "*", "|", ">", "!", "?", "%", "@", "`")
 
 KeyPath = tuple[str | int, ...]
@@ -32,7 +34,10 @@ def read_block_yaml(text: str) -> list[PathAndText] | None:
     if len(lines) > MAX_LINES:
         return None
     reader = _Reader()
-    return reader.values if all(map(reader.read_line, lines)) else None
+    if not all(map(reader.read_line, lines)):
+        return None
+    reader.end_literal()
+    return reader.values
 
 
 class _OpenCollection(NamedTuple):
@@ -46,6 +51,34 @@ class _OpenCollection(NamedTuple):
     entries: int | None = None
 
 
+class _Literal:
+    """The text of several lines at `path`, below a key in `column`, as far as it has been read."""
+
+    def __init__(self, column: int, path: KeyPath) -> None:
+        self._column = column
+        self._indent = 0
+        self.path = path
+        self._lines: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The text, with one line break at its end unless it is empty."""
+        text = "\n".join(self._lines).rstrip("\n")
+        return f"{text}\n" if text else ""
+
+    def takes(self, line: str) -> bool:
+        """Whether the line is a part of the text."""
+        line = line.rstrip("\r")
+        content = line.lstrip(" ")
+        depth = len(line) - len(content)
+        if content and depth <= (self._indent - 1 if self._indent else self._column):
+            return False
+        if content and not self._indent:
+            self._indent = depth
+        self._lines.append(line[self._indent :] if content else "")
+        return True
+
+
 class _Reader:
     """Reads one line after another."""
 
@@ -54,9 +87,13 @@ class _Reader:
         self._open = [_OpenCollection(0, ())]
         # The key without a text that came last: what is in it may follow.
         self._empty: _OpenCollection | None = None
+        self._literal: _Literal | None = None
 
     def read_line(self, line: str) -> bool:
         """Whether the line is simple YAML."""
+        if self._literal is not None and self._literal.takes(line):
+            return True
+        self.end_literal()
         content = _without_comment(line)
         if not content:
             return True
@@ -64,6 +101,12 @@ class _Reader:
             return not self.values
         text = content.lstrip(" ")
         return self._try_read_at(len(content) - len(text), text)
+
+    def end_literal(self) -> None:
+        """Add the text of several lines that has been read, if there is one."""
+        if self._literal is not None:
+            self.values.append(PathAndText(self._literal.path, self._literal.text))
+            self._literal = None
 
     def _try_read_at(self, column: int, text: str) -> bool:
         while self._open[-1].column > column:
@@ -101,6 +144,9 @@ class _Reader:
             top = _OpenCollection(column, self._empty.path)
             self._open.append(top)
         path, value = (*top.path, matched[1]), (matched[2] or "").strip(" ")
+        if _LITERAL_PATTERN.fullmatch(value):
+            self._empty, self._literal = None, _Literal(column, path)
+            return True
         self._empty = None if value else _OpenCollection(column, path)
         return self._try_add(path, value)
 

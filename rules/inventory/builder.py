@@ -19,6 +19,7 @@ from rules.inventory.inventory import (
     Inventory,
     LimitRange,
     LocalQueue,
+    MigConfiguration,
     Namespace,
     NodeGroup,
     NodeSurvey,
@@ -219,25 +220,25 @@ class _RecordReader(NamedTuple):
 def _config_map(raw: Mapping[str, Any], variables: VariableNames) -> ConfigMap:
     data = as_object(raw.get("data"))
     found = {name: _cut_value(as_text(data[name])) for name in variables.read_among(data)}
-    return ConfigMap(found, frozenset(islice(_mig_configs(data), MAX_MIG_CONFIGS)))
+    names = (name for value in data.values() for name in _mig_configs(as_text(value)))
+    return ConfigMap(found, frozenset(islice(names, MAX_MIG_CONFIGS)))
 
 
-def _mig_configs(data: Mapping[str, Any]) -> Iterator[str]:
-    """The names in the files for NVIDIA's MIG manager: the first keys below `mig-configs`."""
-    for value in data.values():
-        _, head, below = as_text(value).partition(f"\n{MIG_CONFIGS}:\n")
-        indent = 0
-        for line in below.split("\n") if head else ():
-            content = line.lstrip(" ")
-            depth = len(line) - len(content)
-            if not content or content.startswith("#"):
-                continue
-            if not depth:
-                break
-            indent = indent or depth
-            found = _MIG_CONFIG.match(content) if depth == indent else None
-            if found:
-                yield found[2]
+def _mig_configs(text: str) -> Iterator[str]:
+    """The names in a file for NVIDIA's MIG manager: the first keys below `mig-configs`."""
+    _, head, below = f"\n{text}".partition(f"\n{MIG_CONFIGS}:\n")
+    indent = 0
+    for line in below.split("\n") if head else ():
+        content = line.lstrip(" ")
+        depth = len(line) - len(content)
+        if not content or content.startswith("#"):
+            continue
+        if not depth:
+            break
+        indent = indent or depth
+        found = _MIG_CONFIG.match(content) if depth == indent else None
+        if found:
+            yield found[2]
 
 
 def _cut_value(value: str) -> str:
@@ -379,6 +380,7 @@ class InventoryBuilder:
         self.nodes = nodes or NodeCollector()
         self.shares = ShareCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
+        self._mig_configs: set[str] = set()
         self._count = 0
         self._sizes: Counter[str] = Counter()
         self._incomplete: set[str] = set()
@@ -410,6 +412,10 @@ class InventoryBuilder:
         else:
             self._incomplete.add(home)
 
+    def add_mig_configuration(self, text: str) -> None:
+        """Add the names in a file for NVIDIA's MIG manager that is in the values of a chart."""
+        self._mig_configs.update(islice(_mig_configs(text), MAX_MIG_CONFIGS))
+
     def message_about_missing_objects(self) -> str:
         """A message about objects for which there was no room; empty if there were none."""
         if not self._incomplete:
@@ -422,7 +428,11 @@ class InventoryBuilder:
 
     def inventory(self) -> Inventory:
         """What has been added so far."""
-        return Inventory(self._records | self.nodes.records() | self.shares.records())
+        records = self._records | self.nodes.records() | self.shares.records()
+        if self._mig_configs:
+            names = MigConfiguration(frozenset(self._mig_configs))
+            records |= {MigConfiguration: {"": {MIG_CONFIGS: names}}}
+        return Inventory(records)
 
 
 def _where_words(home: str) -> str:

@@ -162,6 +162,12 @@ ADMIN_ACCESS_LABELS = ("resource.kubernetes.io/admin-access", "resource.k8s.io/a
 """Labels that allow admin access to devices: of Kubernetes 1.34 and newer, and of 1.33."""
 
 
+class MigConfiguration(NamedTuple):
+    """The names by which NVIDIA's MIG manager divides cards, in the values of charts."""
+
+    names: frozenset[str]
+
+
 class Namespace(NamedTuple):
     """The ADMIN_ACCESS_LABELS that it has."""
 
@@ -250,7 +256,7 @@ _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
     *(ResourceClaimTemplate, ResourceQuota, RuntimeClass),
 )
-RECORD_TYPES = (*_OBJECT_TYPES, NodeGroup, NodeSurvey, SharePool)
+RECORD_TYPES = (*_OBJECT_TYPES, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")
 """The kinds of objects of which an inventory knows something."""
 

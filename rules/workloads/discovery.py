@@ -17,6 +17,7 @@ from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, objec
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.field_types import type_errors
+from rules.workloads.files_in_objects import is_values, plugin_configurations
 from rules.workloads.kinds import (
     CUSTOM_POD_LAYOUTS,
     KINDS_WITHOUT_PODS,
@@ -24,8 +25,9 @@ from rules.workloads.kinds import (
     POD_TEMPLATE_PATHS,
 )
 from rules.workloads.object_kinds import ObjectKind, object_kind_of
-from rules.workloads.plugin_configurations import may_have_configurations
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
+
+_VALUES_REF = ObjectRef("values of a chart", "", "", "")
 
 
 def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
@@ -61,6 +63,9 @@ def find_subjects(
     for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))
         group = group_of(raw)
+        if is_values(raw):
+            yield from _plugin_configuration(raw, base, _VALUES_REF, profile)
+            continue
         object_kind = object_kind_of(group, kind, raw)
         is_built_in = kind in POD_TEMPLATE_PATHS and group in BUILT_IN_GROUPS
         if object_kind is None and not is_built_in and _holds_no_subject(kind, group):
@@ -76,14 +81,21 @@ def find_subjects(
         else:
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
-            if may_have_configurations(raw):
-                yield KubernetesObject(owner, profile, raw, base, kind_trait=DEVICE_PLUGIN_CONFIG)
+            yield from _plugin_configuration(raw, base, owner, profile)
         labels = _labels_of_maker(raw, kind if is_built_in else "")
         spec = as_object(raw.get("spec"))
         for subject in found:
             if isinstance(subject, Pod):
                 subject.owner_labels, subject.owner_spec = labels, spec
             yield subject
+
+
+def _plugin_configuration(
+    raw: Mapping[str, Any], base: Path, owner: ObjectRef, profile: Profile
+) -> Iterator[KubernetesObject]:
+    """The object itself, if it may have a configuration of NVIDIA's device plugin."""
+    if next(plugin_configurations(raw), None):
+        yield KubernetesObject(owner, profile, raw, base, kind_trait=DEVICE_PLUGIN_CONFIG)
 
 
 def _labels_of_maker(raw: Mapping[str, Any], built_in: str) -> Mapping[str, Any]:

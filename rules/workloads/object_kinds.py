@@ -20,7 +20,7 @@ from rules.base.traits import (
     WEBHOOK_CONFIGURATION,
 )
 from rules.objects.kubernetes_objects import CLAIM_GROUP
-from rules.workloads.plugin_configurations import is_plugin_configuration
+from rules.workloads.files_in_objects import has_plugin_words
 
 
 class NodeFields(NamedTuple):
@@ -262,4 +262,4 @@ def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind 
     if as_text(as_object(raw.get("metadata")).get("name")).startswith(found.name):
         return found
     texts = map(as_text, as_object(raw.get("data")).values())
-    return _PLUGIN_CONFIG if any(map(is_plugin_configuration, texts)) else None
+    return _PLUGIN_CONFIG if any(map(has_plugin_words, texts)) else None

@@ -1,10 +1,11 @@
 """Find the objects that other objects refer to, and add them to an inventory."""
 
 from rules.base.json_values import Json, as_object, as_text
-from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
+from rules.inventory.builder import MIG_CONFIGS, InventoryBuilder, NodeCollector, VariableNames
 from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
+from rules.workloads.files_in_objects import files_with
 
 # What nodes offer as the sum of their cards, and the resource that says how many these are:
 # `rules.placement.node_labels` has both names too.
@@ -40,3 +41,15 @@ def add_objects(
         ref = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
         name = as_text(as_object(raw.get("metadata")).get("name"))
         builder.add(kind, group, ref.namespace or unnamed, name, raw)
+
+
+def add_mig_configurations(builder: InventoryBuilder, manifest: Json) -> None:
+    """Add the names in files for NVIDIA's MIG manager that `manifest` has for a chart.
+
+    That is an object with the values of a chart, or these alone.
+    """
+    for raw, _ in flatten_lists(as_object(manifest), ()):
+        # A ConfigMap is an object of its own, whose contents may differ in other files.
+        if raw.get("kind") != "ConfigMap":
+            for file in files_with(raw, MIG_CONFIGS):
+                builder.add_mig_configuration(file.text)

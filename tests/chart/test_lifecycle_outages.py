@@ -1,4 +1,4 @@
-"""What happens to pods while all webhook servers are down, and during a rollout."""
+"""What happens to pods while all webhook servers are down."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.testkit.admission.enforcement import GPU_POD, SYSTEM, enforcement_in
-from tests.testkit.admission.pod_creator import PodCreator
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, deployment, pod, variable
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually, is_alive
+from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -72,18 +71,3 @@ def test_under_fail_only_gpu_pods_are_refused_until_the_servers_are_back(
     eventually(
         lambda: enforcement_in(plane, namespace) == "enforced", what="the webhook enforces again"
     )
-
-
-def test_a_rollout_leaves_no_pod_without_evaluation(serving: Installation) -> None:
-    fail = merge_values(FAIL, {"drainSeconds": 3})
-    serving.upgrade(fail)
-    plane, namespace = serving.plane, serving.plane.namespace()
-    eventually(lambda: enforcement_in(plane, namespace) == "enforced", what="the webhook enforces")
-    old = {pod.process_id for pod in serving.pods()}
-    with PodCreator(plane, namespace) as creator:
-        creator.wait_for_pods()
-        serving.upgrade(merge_values(fail, {"logLevel": "debug"}))
-        eventually(lambda: not any(map(is_alive, old)), what="the old processes have ended")
-        creator.wait_for_pods()
-    assert not creator.not_evaluated
-    assert len({pod.process_id for pod in serving.pods()} - old) == 2

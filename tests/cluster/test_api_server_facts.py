@@ -142,6 +142,21 @@ def test_webhook_configurations_are_refused_as_announced(api_server: Cluster, ki
         assert answer.status == (REFUSED if announced else ACCEPTED), changed
 
 
+def test_an_api_server_without_claims_removes_them_from_a_pod_without_a_word(
+    plane: ControlPlane,
+) -> None:
+    """What docs/vendors/dra.md says of old releases. With newer ones the pod keeps them."""
+    has_claims = plane.request("GET", "/apis/resource.k8s.io/v1").status == 200
+    uses = [{"name": "card", "resourceClaimTemplateName": "card"}]
+    manifest = pod(container(resources={"claims": [{"name": "card"}]}), resourceClaims=uses)
+    made = create(plane, plane.namespace(), manifest, dry_run=True)
+    assert (made.status, made.warnings) == (ACCEPTED, [])
+    spec = made.body["spec"]
+    assert spec.get("resourceClaims") == (uses if has_claims else None)
+    resources = {"claims": [{"name": "card"}]} if has_claims else {}
+    assert spec["containers"][0]["resources"] == resources
+
+
 @pytest.mark.parametrize("through", ["claim", "template"])
 def test_a_claim_that_says_its_pod_has_paid_is_not_counted(
     plane: ControlPlane, through: str

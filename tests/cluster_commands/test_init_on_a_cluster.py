@@ -91,7 +91,13 @@ def test_what_an_account_may_not_list_stays_in_the_files(
     namespace = plane.namespace()
     if may_list:
         role = f"init-{namespace}"
-        plane.kubectl("create", "clusterrole", role, "--verb=list", f"--resource={may_list}")
+        rules = [
+            {"apiGroups": [group], "resources": [resource], "verbs": ["list"]}
+            for resource, _, group in (name.partition(".") for name in may_list.split(","))
+        ]
+        # kubectl refuses resources that an older API server does not have.
+        body = {"metadata": {"name": role}, "rules": rules}
+        plane.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", body)
         account = f"--serviceaccount={namespace}:default"
         plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", account)
     kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -10,9 +11,11 @@ from gpuward.__main__ import main
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
 
-# resource.k8s.io was served on request only, and admission policies became stable in 1.30.
+# Admission policies became stable in 1.30, and resource.k8s.io/v1 in 1.34: older API servers refuse
+# to be told of it.
+CLAIMS = "resource.k8s.io/v1=false"
+CLAIMS_SINCE = 34
 MISSING = (
-    "resource.k8s.io/v1=false",
     "admissionregistration.k8s.io/v1/validatingadmissionpolicies=false",
     "admissionregistration.k8s.io/v1/validatingadmissionpolicybindings=false",
 )
@@ -31,10 +34,18 @@ POD = {
 }
 
 
+def minor_version_of(programs: Programs) -> int:
+    """The minor version of the API server, such as 31."""
+    command = [str(programs["kube-apiserver"]), "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(said.split(".")[1])
+
+
 @pytest.fixture(scope="module")
 def older(control_plane_programs: Programs) -> Iterator[ControlPlane]:
+    missing = [*MISSING, *[CLAIMS] * (minor_version_of(control_plane_programs) >= CLAIMS_SINCE)]
     flags = [
-        f"--runtime-config={','.join(MISSING)}",
+        f"--runtime-config={','.join(missing)}",
         "--disable-admission-plugins=ValidatingAdmissionPolicy",
     ]
     with ControlPlane(control_plane_programs, api_server_flags=flags) as plane:

@@ -241,3 +241,43 @@ def test_what_shows_gpus_outside_of_pods_is_a_note_that_everybody_sees(
 def test_other_mentions_are_no_requests(command: LintCommand, kind: str) -> None:
     done = command.json("-", stdin=json.dumps(manifest(*NO_REQUEST[kind])))
     assert done.report["remarks"] == []
+
+
+SHARING_VALUES = """\
+devicePlugin:
+  config:
+    create: true
+    name: time-slicing
+    default: any
+    data:
+      any: |-
+        version: v1
+        flags:
+          renameByDefault: true
+        sharing:
+          timeSlicing:
+            resources:
+            - name: nvidia.com/gpu
+              replicas: 4
+"""
+
+
+def test_a_configuration_in_the_values_of_a_chart_is_evaluated(command: LintCommand) -> None:
+    command.write("values-prod.yaml", SHARING_VALUES)
+    command.write("settings.yaml", SHARING_VALUES)  # nothing says whose they are
+    done = command.json(".")
+    (found,) = done.report["findings"]
+    place = found["file"], found["line"]
+    assert (found["rule"], *place) == ("sharing-config", "values-prod.yaml", 7)
+    shown = command("values-prod.yaml")
+    assert "values of a chart" in shown.out
+    assert "nothing to evaluate" not in shown.errors
+    command.write("values-prod.yaml", SHARING_VALUES.replace("flags:", "x:").replace("4", "0"))
+    assert command("values-prod.yaml").status == 1
+
+
+def test_a_comment_suppresses_a_finding_in_the_values_of_a_chart(command: LintCommand) -> None:
+    comment = "      # gpuward: ignore[sharing-config] until the operator is updated\n"
+    command.write("values.yaml", SHARING_VALUES.replace("      any:", f"{comment}      any:"))
+    report = command.json("values.yaml").report
+    assert report["findings"] == []

@@ -188,6 +188,46 @@ def test_labels_of_nodes_are_compared_with_the_configuration_of_the_mig_manager(
     assert (found["rule"], found["file"]) == ("unknown-mig-config", "two.yaml")
 
 
+MIG_CONFIG = "version: v1\nmig-configs:\n  halves:\n    - devices: all\n"
+MIG_VALUES = {"migManager": {"config": {"create": True, "data": {"config.yaml": MIG_CONFIG}}}}
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("values.yaml", MIG_VALUES),
+        (
+            "release.yaml",
+            {
+                "apiVersion": "helm.toolkit.fluxcd.io/v2",
+                "kind": "HelmRelease",
+                "metadata": {"name": "gpu-operator"},
+                "spec": {"values": MIG_VALUES},
+            },
+        ),
+        (
+            "application.yaml",
+            {
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "Application",
+                "metadata": {"name": "gpu-operator"},
+                "spec": {"source": {"helm": {"valuesObject": MIG_VALUES}}},
+            },
+        ),
+    ],
+)
+def test_the_configuration_of_the_mig_manager_may_be_in_the_values_of_its_chart(
+    file: str, content: dict[str, Any], command: LintCommand
+) -> None:
+    command.write(f"operator/{file}", yaml.safe_dump(content))
+    for name, value in (("one", "halves"), ("two", "halfs")):
+        labels = {"nvidia.com/mig.config": value}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        command.write(f"{name}.yaml", yaml.safe_dump(node))
+    (found,) = command.json(".").report["findings"]
+    assert (found["rule"], found["file"]) == ("unknown-mig-config", "two.yaml")
+
+
 CLUSTERS = """\
 apiVersion: gpuward.io/v1
 kind: Policy

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,22 @@ def test_a_values_file_is_judged_through_the_chart(helm: LintCommand, given: str
     file = os.path.normpath(f"chart/{given}")
     assert places(done)["visible-devices-env"] == (file, line_of(text, 'value: "all"'), 5)
     assert done.report["summary"]["renderings"] == (2 if given.startswith("ci") else 1)
+
+
+def test_a_configuration_in_values_is_reported_once_if_they_are_rendered(
+    helm: LintCommand,
+) -> None:
+    configuration = "version: v1\nflags: {}\nsharing:\n  timeSlicing:\n    resources:\n"
+    configuration = configuration.replace("{}", "\n  renameByDefault: true")
+    configuration += "    - name: nvidia.com/gpu\n      replicas: 4\n"
+    values = f"plugin: |\n{textwrap.indent(configuration, '  ')}"
+    template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plugin}\ndata:\n"
+    template += "  any: {{ .Values.plugin | quote }}\n"
+    helm.write("chart/values.yaml", VALUES + values)
+    helm.write("chart/templates/plugin.yaml", template)
+    assert [f["rule"] for f in helm.json("chart").report["findings"]] == ["sharing-config"]
+    rendered = helm.json("--render", "chart").report["findings"]
+    assert [f["rule"] for f in rendered] == ["sharing-config"]
 
 
 def test_what_several_renderings_have_is_reported_once(helm: LintCommand) -> None:

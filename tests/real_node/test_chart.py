@@ -20,7 +20,7 @@ from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.chart.installation import CHART, merge_values
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import PATIENCE, eventually
 from tests.testkit.real_node.gpuward_image import NAME, ROOT_VARIABLE, gpuward_image
 from tests.testkit.real_node.node import MERGE, RESOURCE, RealNode
 from tests.testkit.real_node.pods import SECONDS, devices, waiting_pod
@@ -41,6 +41,7 @@ VALUES: dict[str, Any] = {
     "registration": {"timeoutSeconds": 30},
 }
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+TIMEOUT = f"--timeout={100 * PATIENCE:g}s"
 WEBHOOK = "app.kubernetes.io/component=webhook"
 
 
@@ -61,7 +62,7 @@ class Chart:
 
     def upgrade(self, values: Any, *, wait: bool = True) -> None:
         """`helm upgrade` with these values."""
-        waits = ("--wait", "--timeout=100s") if wait else ()
+        waits = ("--wait", TIMEOUT) if wait else ()
         self.helm("upgrade", "gpuward", str(CHART), *waits, values=values)
 
     def pods(self, selector: str = WEBHOOK) -> list[Any]:
@@ -110,10 +111,10 @@ def chart(real_node: RealNode) -> Iterator[Chart]:
     with ExitStack() as stack:
         stack.enter_context(ServiceProxy(real_node.plane))
         installed = Chart(real_node)
-        waits = ("--create-namespace", "--wait", "--timeout=100s")
+        waits = ("--create-namespace", "--wait", TIMEOUT)
         installed.helm("install", "gpuward", str(CHART), *waits, values={})
         stack.callback(real_node.remove_pods, NAMESPACE)
-        stack.callback(installed.helm, "uninstall", "gpuward", "--timeout=100s")
+        stack.callback(installed.helm, "uninstall", "gpuward", TIMEOUT)
         namespace = installed.plane.namespace()
         eventually(
             lambda: enforcement_in(installed.plane, namespace) == "enforced",
@@ -191,7 +192,7 @@ def test_pods_that_need_too_much_memory_replace_none_that_serve(chart: Chart) ->
         chart.upgrade(change, wait=False)
         eventually(lambda: "OOMKilled" in ends(chart), seconds=SECONDS, what="the kernel kills")
         assert names(chart.ready()) == serving
-        chart.helm("rollback", "gpuward", "--wait", "--timeout=100s")
+        chart.helm("rollback", "gpuward", "--wait", TIMEOUT)
         chart.wait_until_ready()
         assert names(chart.ready()) == serving
 
@@ -214,7 +215,7 @@ def test_an_upgrade_and_a_rollback_let_no_pod_pass(chart: Chart) -> None:
         chart.upgrade({"logLevel": "debug"})
         chart.wait_until_ready()
         during = names(chart.pods())
-        chart.helm("rollback", "gpuward", "--wait", "--timeout=100s")
+        chart.helm("rollback", "gpuward", "--wait", TIMEOUT)
         chart.wait_until_ready()
     assert not before & during
     assert not during & names(chart.pods())

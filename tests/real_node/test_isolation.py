@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import PATIENCE, eventually
+from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.paths import ROOT
 from tests.testkit.real_node.isolation import COMMAND, is_isolated, obstacle
+from tests.testkit.real_node.node import SHOW_DEVICES
+from tests.testkit.real_node.programs import programs
 from tests.testkit.skipping import skip_missing
 
 pytestmark = pytest.mark.slow  # one after the other: each compares the whole machine
@@ -23,6 +28,14 @@ mount -t tmpfs tmpfs /mnt
 mknod /dev/nvidia9 c 195 9
 setsid sleep 4242 &
 echo started
+"""
+
+SHELL = f"""\
+#!/bin/sh -e
+kubectl run waits --image={SHOW_DEVICES} --image-pull-policy=Never --command -- /pause
+kubectl wait pod/waits --for=condition=Ready --timeout={100 * PATIENCE:g}s
+echo started
+sleep 4242
 """
 
 
@@ -80,4 +93,28 @@ def test_it_leaves_nothing_if_it_is_interrupted(number: signal.Signals) -> None:
         assert process.stdout.readline() == b"started\n"
         assert machine() != before
         process.send_signal(number)
+    eventually(lambda: machine() == before, what="nothing is left")
+
+
+@pytest.mark.usefixtures("control_plane_programs")
+def test_a_node_that_is_killed_while_a_pod_runs_leaves_nothing(tmp_path: Path) -> None:
+    try:
+        programs()
+    except BuildError as error:
+        skip_missing(str(error))
+    shell = tmp_path / "shell"
+    shell.write_text(SHELL, encoding="utf-8")
+    shell.chmod(0o755)
+    before = machine()
+    with subprocess.Popen(
+        [*COMMAND, sys.executable, "-m", "tests.testkit.real_node.by_hand"],
+        cwd=ROOT,
+        env={**os.environ, "SHELL": str(shell)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "started\n" in process.stdout
+        assert machine() != before
+        process.kill()
     eventually(lambda: machine() == before, what="nothing is left")

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rules.finding import Action
+from tests.testkit.admission.registered_webhook import by_url, is_enforced, registered
 from tests.testkit.admission.reviews import container, gpus, pod, variable
-from tests.testkit.admission.server_process import Server
+from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.container_runtime.node import ALL
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.real_node.node import RESOURCE, SHOW_DEVICES, RealNode
 from tests.testkit.real_node.pods import create_pod, devices, waiting_pod
-from webhook.registration import MODE_LABEL
+from webhook.registration import MODE_LABEL, RegistrationOptions
 
 GPU_POD = pod(container(**gpus(limits=1)))
+SHARE = "nvidia.com/gpumem"
+SCHEDULER = "sharing-scheduler"
+POLICY = f"""\
+profiles:
+  - name: sharing
+    extends: [hami]
+    schedulers:
+      - {{name: {SCHEDULER}, resources: [{RESOURCE}, {SHARE}], required: true}}
+"""
 TAINT = {"key": RESOURCE, "value": "present", "effect": "NoSchedule"}
 
 
@@ -56,6 +70,56 @@ def test_a_pod_without_a_toleration_waits_for_ever_and_runs_once_it_has_one(
     assert create_pod(real_node.plane, without, lacking).status == HTTPStatus.CREATED
     real_node.wait_for_event(without, "waits", "had untolerated taint")
     waiting_pod(real_node, deny, "runs", GPU_POD)
+    assert len(devices(real_node, deny, "runs").gpus) == 1
+
+
+@pytest.fixture
+def sharing(
+    real_node: RealNode, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, str]]:
+    """Two namespaces on a node with a scheduler of shares, the second with gpuward for it.
+
+    As HAMi's, it alone places what no node has in its status. This is the scheduler of Kubernetes
+    under another name, which does not look for the resource.
+    """
+    plane = real_node.plane
+    user = plane.authority.issue(SCHEDULER, common_name="system:kube-scheduler")
+    arguments = {"name": "NodeResourcesFit", "args": {"ignoredResources": [SHARE]}}
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(plane.kubeconfig_with(user))},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": SCHEDULER, "pluginConfig": [arguments]}],
+    }
+    file = tmp_path / "scheduler.json"
+    file.write_text(json.dumps(configuration), encoding="utf-8")
+    processes = Processes(tmp_path)
+    request.addfinalizer(processes.stop)  # noqa: PT021  the processes end last
+    scheduler = [str(plane.programs["kube-scheduler"]), f"--config={file}", "--secure-port=0"]
+    processes.start(SCHEDULER, scheduler, {})
+    pair = folder_of(plane.authority.issue("sharing", hosts=["127.0.0.1"]), tmp_path / "pair")
+    serving = Server(processes, tmp_path, pair, POLICY, arguments=("--drain-seconds", "0"))
+    names = plane.namespace(), plane.namespace()
+    options = RegistrationOptions(default=Action.DENY, timeout_seconds=30)
+    config = by_url(serving.url, plane.authority.bundle)
+    with registered(plane, config, options, name="sharing", only=names[1]):
+        eventually(lambda: is_enforced(plane, names[1]), what="the webhook is called")
+        yield names
+        for name in names:
+            real_node.remove_pods(name)
+
+
+def test_a_pod_without_its_scheduler_waits_for_ever_and_runs_once_it_names_it(
+    real_node: RealNode, sharing: tuple[str, str]
+) -> None:
+    without, deny = sharing
+    share = pod(container(resources={"limits": {RESOURCE: "1", SHARE: "3000"}}))
+    lacking = {**share, "metadata": {"name": "waits"}}
+    assert create_pod(real_node.plane, without, lacking).status == HTTPStatus.CREATED
+    real_node.wait_for_event(without, "waits", f"Insufficient {SHARE}")
+    running = waiting_pod(real_node, deny, "runs", share)
+    assert running["spec"]["schedulerName"] == SCHEDULER
     assert len(devices(real_node, deny, "runs").gpus) == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ def test_the_socket_of_containerd_is_worth_all_gpus(
     real_node: RealNode, without: str, tmp_path: Path
 ) -> None:
     """Its container starts another one past the kubelet, as containerd's own command line does."""
-    (tmp_path / "ctr").hardlink_to(real_node.program("ctr"))
+    shutil.copy2(real_node.program("ctr"), tmp_path / "ctr")
     real_node.import_images([Image(CTR, tmp_path, ("/ctr",))])
     folder = str(show_devices_root(real_node.folder))
     mount = "--mount=type=bind,src=/dev,dst=/host,options=rbind"

@@ -25,13 +25,17 @@ z: w
     "# a comment\na: b # more\n\nc:\n  - d\n  - e: f\n    g:\n      h: i\n  - j\nk: l\n",
     "a:\n- b: c\n- d: e\nf:\n  g:\n    h: 'i: j'\n  k: l\n",
     "---\nversion: v1\nflags:\n  migStrategy: none\n  plugin:\n    deviceListStrategy: envvar\n",
+    "a:\n  b: |\n    c: d\n      # no comment\n\n    e: {f}\n  # a comment\n  g: h\n",
+    "a:\n- b: |\n    c\n  d: e\n- b: |\n   f\n",
     "",
 )
 UNREAD = (
     "a: [b]\n",
     "a: {b: c}\n",
     "a: &x b\n",
-    "a: |\n  text\n",
+    "a: >\n  text\n",
+    "a: |2\n   text\n",
+    "a: |\n    text\n  less\n",
     "a: b\n---\nc: d\n",
     "- a\n",
     "a: b\n  c: d\n",

@@ -3,9 +3,11 @@
 What it does
 ------------
 Compares the label `nvidia.com/mig.config` of Nodes, and of what makes nodes or chooses them, with
-the files for NVIDIA's MIG manager in ConfigMaps of the same run: texts with `mig-configs`. Finds
-values that are in none of them. It is a note if NVIDIA's own configuration has such a name, such as
-`all-1g.10gb`, because the node may use that one. Without such a ConfigMap nothing is compared.
+the files for NVIDIA's MIG manager in the same run: texts with `mig-configs` in ConfigMaps, and in
+the values of charts, which are in an Application of Argo CD, a HelmRelease of Flux, or a file with
+`values` in its name. Finds values that are in none of them. It is a note if NVIDIA's own
+configuration has such a name, such as `all-1g.10gb`, because the node may use that one. Without
+such a file nothing is compared.
 
 Why it matters
 --------------
@@ -26,7 +28,7 @@ import re
 from rules.base.json_values import display
 from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import KNOWN_CONFIG_MAPS, NODE, NODE_CHOOSING_OBJECT, NODE_POOL
-from rules.inventory.inventory import ConfigMap, Inventory
+from rules.inventory.inventory import ConfigMap, Inventory, MigConfiguration
 from rules.placement.node_labels import node_labels
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
@@ -60,8 +62,10 @@ def check(subject: KubernetesObject, context: Context) -> Findings:
 
 
 def _known(inventory: Inventory, _argument: None) -> frozenset[str]:
-    """The names in all ConfigMaps; none if one is there with different contents."""
+    """The names in all files; none if a ConfigMap is there with different contents."""
     found: set[str] = set()
+    for by_name in inventory.records.get(MigConfiguration, {}).values():
+        found.update(*(configuration.names for configuration in by_name.values()))
     for by_name in inventory.records.get(ConfigMap, {}).values():
         if None in by_name.values():
             return frozenset()

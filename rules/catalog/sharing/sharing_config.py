@@ -3,8 +3,9 @@
 What it does
 ------------
 Reads the files of a ConfigMap that are configurations of NVIDIA's device plugin, with `version: v1`
-and `sharing`, whatever the ConfigMap is called, and such texts in the values that a HelmRelease of
-Flux or an Application of Argo CD (`valuesObject`) has for a chart. Finds `renameByDefault` and
+and `sharing`, whatever the ConfigMap is called, and such texts in the values for a chart: in a
+HelmRelease of Flux, in an Application of Argo CD (`valuesObject` or `values`), and in files with
+`values` in their name, or in a ConfigMap with such a file. Finds `renameByDefault` and
 `failRequestsGreaterThanOne` anywhere but in `sharing.timeSlicing` or `sharing.mps`; `rename` and
 `devices` of a resource; names of resources that the device plugin does not have, such as
 `nvidia.com/gpus` or `nvidia.com/gpu.shared`; and `replicas: 1`. It is an error if `replicas` are
@@ -33,7 +34,7 @@ from rules.base.block_yaml import KeyPath, PathAndText, read_block_yaml
 from rules.base.json_values import display
 from rules.base.traits import DEVICE_PLUGIN_CONFIG
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
-from rules.workloads.plugin_configurations import configurations
+from rules.workloads.files_in_objects import is_values, plugin_configurations
 
 _SHARING_WAYS = ("timeSlicing", "mps")
 _BOOLEAN_SETTINGS = ("renameByDefault", "failRequestsGreaterThanOne")
@@ -45,16 +46,16 @@ _SHARED_SUFFIX = ".shared"
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield what each configuration in the ConfigMap says that has no effect, or a bad one."""
-    for place, text in configurations(subject.raw):
+    for place, keys, text in plugin_configurations(subject.raw):
         values = read_block_yaml(text)
         if values is None or not _is_plugin_configuration(values):
             continue
-        name = ".".join(map(str, place[1:]))
+        name = ".".join(map(str, keys if is_values(subject.raw) else keys[1:]))
         for key, message, advice, action in _faults(values):
             yield Finding(
                 path=(*subject.path, *place),
                 key=f"{name}.{key}",
-                message=f"the configuration {display(str(place[-1]))} of the device plugin "
+                message=f"the configuration {display(str(keys[-1]))} of the device plugin "
                 f"{message}",
                 help=advice,
                 action=action,

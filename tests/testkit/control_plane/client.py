@@ -9,6 +9,8 @@ import ssl
 from collections import deque
 from typing import Any, NamedTuple
 
+from tests.testkit.control_plane.processes import PATIENCE
+
 WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 # The errors of an idle connection that the server has closed.
 STALE_CONNECTION_ERRORS = (
@@ -71,7 +73,7 @@ class Client:
 
     def _connection(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(
-            "127.0.0.1", self._port, context=self._context, timeout=60
+            "127.0.0.1", self._port, context=self._context, timeout=60 * PATIENCE
         )
 
     def _send(

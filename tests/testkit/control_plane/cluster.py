@@ -14,7 +14,7 @@ from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Client, Response
 from tests.testkit.control_plane.pki import Authority, KeyPairFiles
-from tests.testkit.control_plane.processes import is_free
+from tests.testkit.control_plane.processes import PATIENCE, is_free
 from tests.testkit.control_plane.servers import Servers
 
 HTTP_REFUSED = 300
@@ -75,7 +75,7 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=120 * PATIENCE,
         )
 
     def request(

@@ -18,6 +18,8 @@ T = TypeVar("T")
 # ends, for whatever reason, so the parent needs no cleanup at exit.
 _WATCHDOG = "import os, signal, sys; sys.stdin.read(); os.killpg(0, signal.SIGKILL)"
 LINES_SHOWN = 20
+PATIENCE = float(os.environ.get("GPUWARD_PATIENCE", "1"))
+"""How many times longer than usual tests wait, on a machine that is so much slower."""
 
 
 class ProcessError(Exception):
@@ -81,7 +83,7 @@ class Processes:
         process = self._running[name]
         process.terminate()
         try:
-            process.wait(seconds)
+            process.wait(seconds * PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -123,8 +125,10 @@ def is_free(address: str, port: int) -> bool:
 def eventually(ask: Callable[[], T], *, seconds: float = 60, what: str = "the condition") -> T:
     """Call `ask` repeatedly, and return its first true result.
 
-    An AssertionError counts as false. Raises TimeoutError with the last result after `seconds`.
+    An AssertionError counts as false. Raises TimeoutError with the last result after `seconds`,
+    or longer with PATIENCE.
     """
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         last: object

@@ -30,7 +30,8 @@ A control plane with the node {RealNode.name}, which has three GPUs without a dr
 def main() -> int:
     """Run until the shell ends; its exit status."""
     with (
-        tempfile.TemporaryDirectory(prefix="gpuward-node-") as folder,
+        # There it disappears with the namespaces, also after `kill -9`.
+        tempfile.TemporaryDirectory(prefix="gpuward-node-", dir="/run") as folder,
         ControlPlane(services=SERVICES, api_server_flags=API_SERVER_FLAGS) as plane,
         RealNode(plane, Path(folder)) as node,
     ):
