@@ -225,14 +225,17 @@ class ClusterState:
             return found
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
-        """What the fix of a finding alone would change in its object. Raises SourceError."""
+        """What the fix of a finding alone would change in its object."""
         ref = located.finding.object
         if ref is None:
             return FixPreview("", (), "the finding is about no object")
         identity = self.audit().result.identities.get(ref)
         version = identity.api_version.rpartition("/")[2] if identity else "v1"
         resource = Resource(f"{ref.kind.lower()}s", ref.kind, ref.group, (version,))
-        raw = self._reader.get(resource, ref.namespace, ref.name)
+        try:
+            raw = self._reader.get(resource, ref.namespace, ref.name)
+        except SourceError as error:
+            return FixPreview("", (), str(error))
         if raw is None:
             return FixPreview("", (), "the object is gone")
         return fix_preview(raw, located, self._rules, Context(_now().date()))

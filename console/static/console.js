@@ -105,6 +105,9 @@ function followChanges() {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         replaceChanged(page);
         version = page.documentElement.dataset.version;
+      } else if (answer.status === 401) {
+        stream.close();
+        live.textContent = "signed out: load the page again";
       }
     } catch {
       live.textContent = "not connected";

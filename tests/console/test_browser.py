@@ -12,7 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from cluster.api.reviews import Identity
 from cluster.source.objects import PODS
+from console.access import Access
 from console.cli import main
 from console.state import ClusterState
 from tests.testkit.browser import browser as running_browser
@@ -34,6 +36,7 @@ PAGES = (
     "/no-such-page",
 )
 BYPASS = (ROOT / "examples" / "bypass.yaml").read_text(encoding="utf-8")
+USER = "alice"
 WIDE, NARROW = ViewportSize(width=1360, height=900), ViewportSize(width=360, height=780)
 
 
@@ -251,6 +254,49 @@ def test_many_nodes_are_grouped_then_opened(browser: Browser) -> None:
         expect(page.get_by_role("navigation", name="Pages of nodes")).to_contain_text(
             re.compile("101.200 of 500 nodes")
         )
+
+
+class OneTeam:
+    """Stands for an API server, which here would take longer than the test: one token, one team."""
+
+    def identity(self, token: str, audience: str) -> Identity | None:
+        return Identity(f"{USER}@example.com") if audience and token == USER else None
+
+    def may_list_pods(self, _identity: Identity, namespace: str) -> bool:
+        return namespace == "vision"
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_person_signs_in_looks_and_signs_out(browser: Browser, viewport: Any) -> None:
+    axe = Axe()
+    complaints = Complaints()
+    with (
+        serve(demo_state(), Access(OneTeam())) as address,
+        browser.new_context(base_url=address, viewport=viewport) as context,
+    ):
+        page = context.new_page()
+        page.goto("/?namespace=vision")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+        assert axe.run(page).violations_count == 0
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("main")).to_contain_text("does not accept this token")
+        complaints.listen(page, address)
+        page.get_by_label("Token").fill(USER)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("banner")).to_contain_text(f"{USER}@example.com")
+        assert page.url == f"{address}/?namespace=vision"
+        page.goto("/")
+        expect(page.get_by_role("link", name="vision/annotate")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("live")
+        assert "training" not in page.content()
+        assert axe.run(page).violations_count == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        assert complaints == []
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+        page.goto("/")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
 def large_state(nodes: int) -> ClusterState:

@@ -25,7 +25,7 @@ from tests.testkit.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-EXTRAS = ("webhook", "certs", "fast")
+EXTRAS = ("webhook", "certs", "console", "fast")
 SIZE_LIMIT = 75 << 20  # bytes; the Kubernetes client alone would be 126 MB
 UNCHECKED = (1).to_bytes(4, "little")  # flags of bytecode that does not look at its source
 TRAP = "raise SystemExit('imported from the working folder')\n"

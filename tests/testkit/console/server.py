@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from cluster.source.files import FileSource
+from console.access import Access
 from console.cli import DEMO
 from console.server import Console
 from console.state import FOLLOWED, ClusterState
@@ -46,14 +47,15 @@ def demo_state() -> ClusterState:
 
 
 @contextmanager
-def serve(state: ClusterState) -> Iterator[str]:
+def serve(state: ClusterState, access: Access | None = None) -> Iterator[str]:
     """Serve the console about `state` on a free port; yields its address."""
     loop = asyncio.new_event_loop()
     started = threading.Event()
     found: list[int] = []
 
     async def start() -> web.AppRunner:
-        runner = web.AppRunner(Console(state, HOSTS).application(), shutdown_timeout=1)
+        made = Console(state, HOSTS, access).application()
+        runner = web.AppRunner(made, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         found.append(runner.addresses[0][1])
