@@ -24,6 +24,7 @@ from sources.policy_file import FoundPolicy, PolicyChoice
 from terminal import CommandParser, printable, write_error
 
 DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "demo.yaml")
+_DEMO_LOG = f"{DEMO.removesuffix('.yaml')}.log"
 _PORT = 8088
 _DESCRIPTION = """\
 Serve a page that shows the GPUs of a cluster, what is wrong, why a pod is Pending, and what
@@ -185,8 +186,18 @@ def _state(options: argparse.Namespace, found: FoundPolicy, stop: threading.Even
         if not options.demo and (options.kubeconfig or options.context):
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
         title = "demo cluster" if options.demo else ", ".join(files)
-        return state_of_files(title, FileSource(files, sys.stdin.buffer), found.policy, found.file)
+        source = FileSource(files, sys.stdin.buffer)
+        state = state_of_files(title, source, found.policy, found.file)
+        if options.demo:
+            take_demo_log(state)
+        return state
     return _followed_cluster(options, found, stop)
+
+
+def take_demo_log(state: ClusterState) -> None:
+    """Have the state of the demo know what the webhook of its cluster has decided."""
+    with open(_DEMO_LOG, encoding="utf-8") as log:
+        state.decision_log.take("gpuward-5f7d9c6b8-x2x7k", log.read())
 
 
 def _followed_cluster(
@@ -201,7 +212,7 @@ def _followed_cluster(
     title, source = options.context or "cluster", ApiServerSource(connection)
     if options.export:
         return state_of(title, source, found.policy, found.file)
-    state = ClusterState(title, source, found.policy, found.file)
+    state = ClusterState(title, source, found.policy, found.file, read_log=source.get_text)
     for resource in FOLLOWED:
         following = Following(connection, resource, state, stop)
         threading.Thread(target=following.run, name=str(resource), daemon=True).start()

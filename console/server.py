@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from aiohttp import web
 from cluster.api.errors import ClusterError
 from cluster.gpus.document import to_document
 from cluster.source.objects import SourceError
+from cluster.webhooks.decision_log import OUTCOMES
 from cluster.why.explanation import to_document as explained_document
 from console.access import (
     AUDIENCE,
@@ -31,7 +33,7 @@ from console.access import (
     Credentials,
     Everybody,
 )
-from console.pages import findings, playground, rules
+from console.pages import decisions, findings, playground, rules
 from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
@@ -43,6 +45,7 @@ from reports.formats import rule_page_url as manual_page
 NAVIGATION = (
     ("/", "GPUs"),
     ("/findings", "Findings"),
+    ("/decisions", "Decisions"),
     ("/playground", "Playground"),
     ("/rules", "Rules"),
 )
@@ -126,6 +129,7 @@ class Console:
         made.router.add_get("/pods/{namespace}/{pod}", self._page(self._pod))
         made.router.add_get("/findings", self._page(self._findings))
         made.router.add_get("/findings/{mark}", self._page(self._finding))
+        made.router.add_get("/decisions", self._page(self._decisions))
         made.router.add_get("/rules", self._page(self._rules))
         made.router.add_get("/rules/{rule}", self._page(self._rule))
         made.router.add_get("/playground", self._page(self._empty_playground))
@@ -376,6 +380,22 @@ class Console:
 
         return Answer(document, "finding.html", values)
 
+    def _decisions(self, request: web.Request, view: View) -> Answer:
+        wanted = decision_filter_of(request.query)
+        facts = view.webhook()
+        today = datetime.datetime.now(tz=datetime.UTC).date()
+        values = {
+            "heading": "Decisions",
+            "current": "/decisions",
+            "page": decisions.decisions_page(facts, wanted, today),
+            "facts": facts,
+            "filter": wanted,
+            "outcomes": OUTCOMES,
+            "levels": decisions.LEVEL_BY_OUTCOME,
+            "policy": view.policy,
+        }
+        return Answer(lambda: decisions.document(facts, wanted), "decisions.html", values)
+
     def _rules(self, request: web.Request, view: View) -> Answer:
         wanted = request.query.get("q", "")[:100]
         families = rules.catalogue(view.policy, _counts(view), wanted)
@@ -510,6 +530,13 @@ def finding_filter_of(query: Mapping[str, str]) -> findings.Filter:
     if texts["level"] not in LEVELS:
         texts["level"] = ""
     return findings.Filter(**texts, refused=query.get("as") == "deny", page=_page_number(query))
+
+
+def decision_filter_of(query: Mapping[str, str]) -> decisions.Filter:
+    """The filter of decisions that the query of an address means."""
+    texts = {name: query.get(name, "")[:300] for name in ("namespace", "rule")}
+    outcome = decisions.outcome_of(query.get("outcome", ""))
+    return decisions.Filter(**texts, outcome=outcome, page=_page_number(query))
 
 
 def _page_number(query: Mapping[str, str]) -> int:

@@ -11,6 +11,7 @@ from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
 from console.access import Viewer
+from console.pages.decisions import Facts
 from console.pages.findings import FixPreview
 from console.pages.gpus import without_names_of_others
 from console.state import ClusterState
@@ -94,6 +95,13 @@ class View:
             text = "something could not be evaluated; only who sees all namespaces sees what"
             shown.not_evaluated = [InputNotEvaluated("", 0, 0, text)]
         return Audited(shown, done.read_at)
+
+    def webhook(self) -> Facts:
+        """What is known of the webhook, and what it has decided in the viewer's namespaces."""
+        facts = self._state.webhook()
+        if self.sees_all:
+            return facts
+        return facts.visible(self._viewer.visible(facts.namespaces))
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
         """What the fix of a finding that the viewer sees would change."""

@@ -37,6 +37,7 @@ every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
 EXCEPTIONS_GROUP = "gpuward.io"
 ROLES = ("Role", "ClusterRole")
+LOG_RULE = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}
 WITH_TOKEN = {
     *("audit", "certs", "console", "doctor", "exceptions", "inventory", "removal", "test", "watch"),
 }
@@ -203,7 +204,7 @@ def test_the_doctor_may_list_what_it_looks_at_and_read_what_api_servers_count() 
 
 
 def test_the_console_may_read_what_it_shows_and_create_nothing_but_reviews() -> None:
-    """tests/console/test_access.py runs it with the role."""
+    """tests/console/test_access.py and tests/chart/test_lifecycle_console.py run it with them."""
     rights = granted(render("console: {enabled: true}"), "gpuward-console")
     audited = {(group, name) for group, names in EVALUATED.items() for name in names}
     assert {(group, name, "get") for group, name in audited} <= rights
@@ -215,7 +216,9 @@ def test_the_console_may_read_what_it_shows_and_create_nothing_but_reviews() -> 
         ("authentication.k8s.io", "tokenreviews", "create"),
         ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
-    assert not {name for _, name, _ in rights} & {"secrets", "configmaps"}
+    assert not {name for _, name, _ in rights} & {"secrets", "configmaps", "pods/log"}
+    (logs,) = rules(render("console: {enabled: true}"), "Role", "gpuward-console")
+    assert [logs] == as_sets([LOG_RULE])
     assert "console" not in pod_specs(render())
 
 
@@ -252,7 +255,7 @@ def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -
     reading = {"gpuward-audit", "gpuward-console", "gpuward-doctor"}
     limited = [role for role in roles if role["metadata"]["name"] not in reading]
     for rule in (rule for role in limited for rule in role["rules"]):
-        if rule == EVENT_RULE or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
+        if rule in (EVENT_RULE, LOG_RULE) or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
             continue  # objects of any name
         assert set(rule) == {"apiGroups", "resources", "resourceNames", "verbs"}
         assert rule["resourceNames"]

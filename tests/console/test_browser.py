@@ -30,6 +30,7 @@ PAGES = (
     "/pods/training/pretrain-big",
     "/findings?level=note",
     "/findings?as=deny",
+    "/decisions",
     "/rules",
     "/rules/visible-devices-env",
     "/playground",
@@ -104,6 +105,18 @@ def test_a_person_follows_a_finding_to_its_fix(page: Page) -> None:
     expect(page.locator(".diff .plus").first).to_contain_text("tolerations:")
     page.get_by_role("link", name="All about toleration-default").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("toleration-default")
+
+
+def test_a_person_finds_why_a_pod_was_refused(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="Decisions").click()
+    page.get_by_label("Outcome").select_option("denied")
+    page.get_by_role("button", name="Apply").click()
+    decision = page.locator("article").filter(has_text="notebook-6c9d4-")
+    expect(decision).to_contain_text("of ReplicaSet notebook-6c9d4")
+    expect(decision).to_contain_text("/spec/containers/0/env/0/value")
+    decision.get_by_role("link", name="visible-devices-env").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("visible-devices-env")
 
 
 def test_a_person_pastes_a_manifest_and_copies_its_fix(browser: Browser, address: str) -> None:
@@ -289,7 +302,10 @@ def test_a_person_signs_in_looks_and_signs_out(browser: Browser, viewport: Any) 
         page.goto("/")
         expect(page.get_by_role("link", name="vision/annotate")).to_be_visible()
         expect(page.locator("#live")).to_have_text("live")
-        assert "training" not in page.content()
+        for path in ("/", "/findings?level=note", "/decisions"):
+            page.goto(path)
+            assert "training" not in page.content(), path
+        assert "gpuward-5f7d9c6b8" not in page.content()  # a pod of the webhook
         assert axe.run(page).violations_count == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         assert complaints == []

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from cluster.source.files import FileSource
 from console.access import Access
-from console.cli import DEMO
+from console.cli import DEMO, take_demo_log
 from console.server import Console
 from console.state import FOLLOWED, ClusterState
 from console.store import ObjectStore
@@ -43,7 +43,9 @@ def demo_objects() -> list[Any]:
 
 def demo_state() -> ClusterState:
     """The state of the cluster that `gpuward console --demo` shows."""
-    return live_state(demo_objects(), "demo cluster")
+    state = live_state(demo_objects(), "demo cluster")
+    take_demo_log(state)
+    return state
 
 
 @contextmanager
