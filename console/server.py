@@ -9,7 +9,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -18,8 +18,9 @@ from aiohttp import web
 
 from cluster.api.errors import ClusterError
 from cluster.gpus.document import to_document
-from cluster.source.objects import SourceError
+from cluster.source.objects import Object, SourceError
 from cluster.webhooks.decision_log import OUTCOMES
+from cluster.why.explanation import Explanation
 from cluster.why.explanation import to_document as explained_document
 from console.access import (
     AUDIENCE,
@@ -447,23 +448,43 @@ class Console:
         verdict = playground.evaluate(
             chosen.manifest, policy, playground.MODES[chosen.mode], chosen.namespace
         )
-        answer = self._playground(chosen, verdict)
-        if request.query.get("part") == "verdict":
-            answer = answer._replace(template="verdict.html")
-        return self._written(lambda _request, _view: answer, request)
 
-    def _playground(self, chosen: playground.Chosen, verdict: playground.Verdict | None) -> Answer:
+        def answer(_request: web.Request, view: View) -> Answer:
+            made = self._playground(chosen, verdict, _placements(view, verdict.new_pods))
+            is_part = request.query.get("part") == "verdict"
+            return made._replace(template="verdict.html") if is_part else made
+
+        return self._written(answer, request)
+
+    def _playground(
+        self,
+        chosen: playground.Chosen,
+        verdict: playground.Verdict | None,
+        placements: Sequence[Explanation] = (),
+    ) -> Answer:
         values = {
             "heading": "Playground",
             "current": "/playground",
             "chosen": chosen,
             "verdict": verdict,
+            "placements": placements,
             "profiles": self._state.profiles,
             "modes": playground.MODES,
             "most": playground.MAX_CHARACTERS,
         }
-        document = playground.document(verdict) if verdict else {"how": playground.HOW}
+        document = playground.document(verdict, placements) if verdict else {"how": playground.HOW}
         return Answer(lambda: document, "playground.html", values)
+
+
+def _placements(view: View, pods: Iterable[Object]) -> list[Explanation]:
+    """Where the pods would run, as far as that is known and the viewer may know it."""
+    found = []
+    for pod in pods:
+        with contextlib.suppress(SourceError):
+            why = view.explain(pod)
+            if why and why.nodes:
+                found.append(why)
+    return found
 
 
 def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:

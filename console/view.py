@@ -18,6 +18,7 @@ from console.state import ClusterState
 from policies.policy import Policy
 from reports.findings import LocatedFinding
 from reports.results import InputNotEvaluated, Results
+from rules.base.json_values import as_object, as_text
 
 
 class Audited(NamedTuple):
@@ -73,9 +74,13 @@ class View:
         """Why a pod is Pending; None if there is no such pod, or the viewer must not know it."""
         return self._state.why(namespace, name) if self._sees(namespace) else None
 
-    def explain(self, pod: Object) -> Explanation:
-        """Why a pod would be Pending that does not exist yet."""
-        return self._state.explain(pod, exists=False)
+    def explain(self, pod: Object) -> Explanation | None:
+        """Where a pod would run that does not exist yet; None if its namespace is of others.
+
+        The answer says what quotas and claims of the namespace have.
+        """
+        namespace = as_text(as_object(pod.get("metadata")).get("namespace"))
+        return self._state.explain(pod, exists=False) if self._sees(namespace) else None
 
     def scheduler_messages(self) -> Mapping[Key, str]:
         """What kube-scheduler has last said about each pod without a node."""

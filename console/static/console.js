@@ -45,6 +45,22 @@ function setUpPlayground() {
     check();
   });
 
+  // A file that is dropped on the text replaces it.
+  manifest.addEventListener("dragover", (event) => {
+    if (event.dataTransfer.types.includes("Files")) event.preventDefault();
+  });
+  manifest.addEventListener("drop", async (event) => {
+    const file = event.dataTransfer.files[0];
+    if (!file) return;
+    event.preventDefault();
+    if (file.size > manifest.maxLength) {
+      said.textContent = `${file.name} is too large: at most ${manifest.maxLength} characters.`;
+      return;
+    }
+    manifest.value = await file.text();
+    check();
+  });
+
   const share = document.getElementById("share");
   share.hidden = false;
   share.addEventListener("click", async () => {

@@ -273,6 +273,28 @@ async def test_a_pod_of_others_is_as_one_that_is_not_there(world: World) -> None
         assert there.status == 200
 
 
+async def test_where_a_pod_would_run_is_said_of_the_own_namespace_alone(world: World) -> None:
+    """The answer says what quotas the namespace has."""
+    quota = {"metadata": {"name": "hidden-quota"}, "spec": {"hard": {f"requests.{RESOURCE}": "0"}}}
+    world.plane.create(f"/api/v1/namespaces/{world.other}/resourcequotas", quota)
+    manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: new}\nspec: {containers: "
+    manifest += f"[{{name: a, image: i, resources: {{limits: {{{RESOURCE}: 1}}}}}}]}}"
+    headers = {**bearer(world.token("member")), **JSON}
+    admin = {**bearer(world.token("admin")), **JSON}
+    async with world.client() as client:
+
+        async def verdicts(namespace: str, headers: dict[str, str]) -> list[str]:
+            form = {"manifest": manifest, "namespace": namespace}
+            answer = await client.post("/playground", data=form, headers=headers)
+            return [one["verdict"] for one in (await answer.json())["placements"]]
+
+        (own,) = await verdicts(world.home, headers)
+        assert "can take it" in own
+        assert await verdicts(world.other, headers) == []
+        (seen,) = await verdicts(world.other, admin)
+        assert "hidden-quota" in seen
+
+
 async def test_who_may_list_pods_nowhere_sees_totals_alone(world: World) -> None:
     headers = bearer(world.token("stranger"))
     async with world.client() as client:

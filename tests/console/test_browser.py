@@ -137,6 +137,32 @@ def test_a_person_pastes_a_manifest_and_copies_its_fix(browser: Browser, address
         assert copied != BYPASS
 
 
+def test_a_person_drops_a_file_and_sees_where_it_would_run(page: Page) -> None:
+    page.goto("/playground")
+    data = page.evaluate_handle(
+        """text => {
+          const data = new DataTransfer();
+          data.items.add(new File([text], "pod.yaml"));
+          return data;
+        }""",
+        BYPASS,
+    )
+    page.get_by_label("Manifest").dispatch_event("drop", {"dataTransfer": data})
+    expect(page.get_by_label("Manifest")).to_have_value(BYPASS)
+    expect(page.get_by_role("heading", name="Where it would run")).to_be_visible()
+    expect(page.locator("#verdict")).to_contain_text("can take it")
+    large = page.evaluate_handle(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(["x".repeat(300000)], "large.yaml"));
+          return data;
+        }"""
+    )
+    page.get_by_label("Manifest").dispatch_event("drop", {"dataTransfer": large})
+    expect(page.locator("#said")).to_contain_text("large.yaml is too large")
+    expect(page.get_by_label("Manifest")).to_have_value(BYPASS)
+
+
 def test_a_link_has_the_manifest_where_the_server_does_not_see_it(
     browser: Browser, address: str
 ) -> None:

@@ -378,6 +378,40 @@ async def test_the_playground_answers_as_the_webhook_does(state: ClusterState) -
     assert (finding["rule"], finding["line"], finding["column"]) == ("visible-devices-env", 8, 51)
 
 
+PLACED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serve, namespace: vision}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
+      tolerations: [{key: dedicated, operator: Exists}]
+      containers:
+        - {name: main, image: i, resources: {limits: {cpu: "1", nvidia.com/gpu: COUNT}}}
+"""
+
+
+async def test_the_playground_says_where_pods_would_run(state: ClusterState) -> None:
+    async with client_of(state) as client:
+        verdicts = {}
+        for count in ("1", "64"):
+            form = {"manifest": PLACED.replace("COUNT", count)}
+            answer = await client.post("/playground", data=form, headers=JSON)
+            (verdicts[count],) = (await answer.json())["placements"]
+        fitting = verdicts["1"]["fitting"]
+        assert {name.partition("-")[0] for name in fitting} == {"l40s"}
+        assert verdicts["64"]["fitting"] == []
+        assert (verdicts["1"]["namespace"], verdicts["1"]["name"]) == ("vision", "serve")
+        page = await (await client.post("/playground", data=form)).text()
+        assert "Where it would run" in page
+        many = "---\n".join(PLACED.replace("COUNT", "1") for _ in range(9))
+        answer = await client.post("/playground", data={"manifest": many}, headers=JSON)
+        assert len((await answer.json())["placements"]) == 3
+
+
 async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
     async with client_of(state) as client:
         long = await client.post("/playground", data={"manifest": "x" * 200_001})
