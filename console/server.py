@@ -34,7 +34,7 @@ from console.access import (
     Credentials,
     Everybody,
 )
-from console.pages import decisions, findings, playground, rules
+from console.pages import decisions, findings, owner_lists, playground, rules
 from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
@@ -78,6 +78,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Vary": "Accept, Authorization, Cookie",
 }
+_ENDINGS = {"text": "txt", "markdown": "md", "csv": "csv"}
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 _log = logging.getLogger("gpuward.console")
@@ -130,6 +131,7 @@ class Console:
         made.router.add_get("/pods/{namespace}/{pod}", self._page(self._pod))
         made.router.add_get("/findings", self._page(self._findings))
         made.router.add_get("/findings/{mark}", self._page(self._finding))
+        made.router.add_get("/owners", self._owners)
         made.router.add_get("/decisions", self._page(self._decisions))
         made.router.add_get("/rules", self._page(self._rules))
         made.router.add_get("/rules/{rule}", self._page(self._rule))
@@ -357,6 +359,35 @@ class Console:
         }
         return Answer(lambda: findings.document(results, wanted), "findings.html", values)
 
+    async def _owners(self, request: web.Request) -> web.StreamResponse:
+        """The findings by owner: a page with a text to copy, or the text itself."""
+        kind = request.query.get("format", "")
+        if kind not in owner_lists.FORMATS:
+            return await self._page(self._owners_page)(request)
+        content_type, write = owner_lists.FORMATS[kind]
+        wanted, view = finding_filter_of(request.query), request[_VIEW]
+        text = await asyncio.to_thread(lambda: write(*_owner_lists(view, wanted)))
+        headers = {"Content-Disposition": f'inline; filename="findings.{_ENDINGS[kind]}"'}
+        response = web.Response(
+            text=text, content_type=content_type, charset="utf-8", headers=headers
+        )
+        response.enable_compression()
+        return response
+
+    def _owners_page(self, request: web.Request, view: View) -> Answer:
+        wanted = finding_filter_of(request.query)
+        lists, left_out = _owner_lists(view, wanted)
+        values = {
+            "heading": "Findings by owner",
+            "current": "/findings",
+            "filter": wanted,
+            "formats": owner_lists.FORMATS,
+            "text": owner_lists.as_text(lists, left_out),
+            "owners": len(lists),
+        }
+        rows = [{**one._asdict(), "rows": [row._asdict() for row in one.rows]} for one in lists]
+        return Answer(lambda: {"owners": rows, "leftOut": left_out}, "owners.html", values)
+
     def _finding(self, request: web.Request, view: View) -> Answer:
         mark = request.match_info["mark"]
         results = view.audit().results
@@ -485,6 +516,13 @@ def _placements(view: View, pods: Iterable[Object]) -> list[Explanation]:
             if why and why.nodes:
                 found.append(why)
     return found
+
+
+def _owner_lists(
+    view: View, wanted: findings.Filter
+) -> tuple[tuple[owner_lists.OwnerList, ...], int]:
+    results = view.audit(only_refused=wanted.refused).results
+    return owner_lists.owner_lists(results, wanted)
 
 
 def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:

@@ -30,6 +30,7 @@ PAGES = (
     "/pods/training/pretrain-big",
     "/findings?level=note",
     "/findings?as=deny",
+    "/owners?level=note",
     "/decisions",
     "/rules",
     "/rules/visible-devices-env",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import io
 import json
@@ -32,6 +33,7 @@ PAGES = (
     "/pods/vision/annotate",
     "/findings",
     "/findings?as=deny&level=note",
+    "/owners?as=deny&level=note",
     "/decisions",
     "/decisions?outcome=denied&namespace=vision",
     "/rules",
@@ -295,6 +297,8 @@ def hostile_pages() -> Iterator[tuple[str, str]]:
     yield "GET", address("findings", level="note")
     yield "GET", address("findings", level="note", rule=HOSTILE, owner=HOSTILE, namespace=HOSTILE)
     yield "GET", address("findings", HOSTILE)
+    yield "GET", address("owners", level="note")
+    yield "GET", address("owners", level="note", format=HOSTILE)
     yield "GET", address("decisions")
     yield "GET", address("decisions", namespace=HOSTILE, rule=HOSTILE, outcome=HOSTILE)
     yield "GET", address("rules", q=HOSTILE)
@@ -427,6 +431,49 @@ async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
         answer = await client.post("/playground", data={"manifest": bomb}, headers=JSON)
         (problem, *_) = (await answer.json())["problems"]
         assert problem["message"].startswith("not evaluated")
+
+
+async def test_a_list_to_send_says_what_each_owner_has_to_change(state: ClusterState) -> None:
+    text = await text_of(state, "/owners?namespace=search&level=note&format=text")
+    assert text.startswith("Job embed in search:\n  - ")
+    assert "Pod peek in search:\n" in text
+    assert 'visible-devices-env: container "main" sets' in text
+    assert "vision" not in text
+    markdown = await text_of(state, "/owners?namespace=search&format=markdown")
+    assert "### `Pod peek` in `search`\n\n- [ ] **error** `visible-devices-env`" in markdown
+    content = await text_of(state, "/owners?rule=visible-devices-env&format=csv")
+    rows = csv.DictReader(io.StringIO(content))
+    (row,) = [row for row in rows if row["namespace"] == "search"]
+    assert (row["owner"], row["level"], row["container"]) == (
+        "Pod peek",
+        "error",
+        'container "main"',
+    )
+    assert row["field"] == "/spec/containers/0/env/0/value"
+    refused = await text_of(state, "/owners?as=deny&format=text")
+    assert "Pod peek in search" in refused
+    assert "toleration-default" in await text_of(state, "/owners?level=note&format=text")
+    assert "toleration-default" not in refused
+    assert await text_of(state, "/owners?rule=none&format=text") == "No finding fits the filter.\n"
+
+
+FORMULA = "=cmd|' /C calc'!A0"
+
+
+async def test_a_list_to_send_has_no_formulas_and_no_markup() -> None:
+    objects = hostile_cluster()
+    for pod, kind in zip(objects[-2:], (FORMULA, "``[x](http://evil.example)`"), strict=True):
+        owner = {"apiVersion": "v1", "kind": kind, "name": "x", "controller": True}
+        pod["metadata"]["ownerReferences"] = [owner]
+    state = live_state(objects)
+    content = await text_of(state, "/owners?level=note&format=csv")
+    cells = [cell for row in csv.reader(io.StringIO(content)) for cell in row]
+    assert f"'{FORMULA} x" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    markdown = await text_of(state, "/owners?level=note&format=markdown")
+    assert "### ``` ``[x](http://evil.example)` x ``` in" in markdown
+    for text in (content, markdown, await text_of(state, "/owners?level=note&format=text")):
+        assert not HARMFUL.search(text.replace("\r\n", "\n"))
 
 
 async def test_decisions_are_filtered_by_what_they_are_about(state: ClusterState) -> None:
