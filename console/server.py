@@ -254,12 +254,13 @@ class Console:
             answer = self._sign_in_page(where, str(error))
             return self._written(lambda _request, _view: answer, request)
         response = _redirect(_own_path(where))
-        # The cookie ends with the browser. Loopback addresses have no TLS.
+        # The cookie ends with the browser. It comes with a link that a colleague has sent, and not
+        # with a form of another site. Loopback addresses have no TLS.
         response.set_cookie(
             SESSION_COOKIE,
             secret,
             httponly=True,
-            samesite="Strict",
+            samesite="Lax",
             secure=_host(request) not in LOOPBACK_NAMES,
         )
         return response
