@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.gpus.reading import Reading
 from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
-from console.access import Viewer
+from console.access import MAX_NAMESPACES, Viewer
 from console.pages.decisions import Facts
 from console.pages.findings import FixPreview
 from console.pages.gpus import without_names_of_others
@@ -66,8 +66,9 @@ class View:
         """The account of the GPUs, and what is not known of it."""
         usage, missing = self._state.reading()
         if not self.sees_all:
-            seen = self._viewer.visible({consumer.namespace for consumer in usage.consumers})
-            usage = without_names_of_others(usage, seen)
+            namespaces = {consumer.namespace for consumer in usage.consumers}
+            usage = without_names_of_others(usage, self._viewer.visible(namespaces))
+            missing = (*missing, *_not_asked(namespaces))
         return Reading(usage, missing)
 
     def why(self, namespace: str, name: str) -> Explanation | None:
@@ -92,13 +93,16 @@ class View:
         found = done.result.results
         if self.sees_all:
             return Audited(found, done.read_at)
-        seen = self._viewer.visible(map(_namespace, found.findings))
+        namespaces = {*map(_namespace, found.findings)}
+        seen = self._viewer.visible(namespaces)
         shown = Results()
         shown.findings = [each for each in found.findings if _namespace(each) in seen]
         shown.objects, shown.pods, shown.policy = found.objects, found.pods, found.policy
         if found.not_evaluated:  # these texts may name objects
             text = "something could not be evaluated; only who sees all namespaces sees what"
             shown.not_evaluated = [InputNotEvaluated("", 0, 0, text)]
+        for line in _not_asked(namespaces):
+            shown.not_evaluated.append(InputNotEvaluated("", 0, 0, line))
         return Audited(shown, done.read_at)
 
     def webhook(self) -> Facts:
@@ -106,7 +110,8 @@ class View:
         facts = self._state.webhook()
         if self.sees_all:
             return facts
-        return facts.visible(self._viewer.visible(facts.namespaces))
+        shown = facts.visible(self._viewer.visible(facts.namespaces))
+        return shown._replace(missing=(*shown.missing, *_not_asked(facts.namespaces)))
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
         """What the fix of a finding that the viewer sees would change."""
@@ -114,6 +119,17 @@ class View:
 
     def _sees(self, namespace: str) -> bool:
         return self.sees_all or bool(self._viewer.visible({namespace}))
+
+
+def _not_asked(namespaces: Collection[str]) -> list[str]:
+    """A line if there are more namespaces than the API server is asked about for one viewer."""
+    if len(namespaces) <= MAX_NAMESPACES:
+        return []
+    text = (
+        f"there are {len(namespaces):,} namespaces, and the API server is asked about the first "
+        f"{MAX_NAMESPACES:,} by name: others are not shown"
+    )
+    return [text]
 
 
 def _namespace(located: LocatedFinding) -> str:

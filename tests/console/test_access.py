@@ -16,10 +16,11 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from cluster.api.connection import Connection
-from cluster.api.reviews import KubernetesReviewer
+from cluster.api.reviews import Identity, KubernetesReviewer
 from cluster.source.api_server import ApiServerSource
 from console.access import (
     AUDIENCE,
+    MAX_NAMESPACES,
     PROXY_GROUPS_HEADER,
     PROXY_SECRET_HEADER,
     PROXY_USER_HEADER,
@@ -35,6 +36,7 @@ from console.state import ClusterState, state_of
 from policies.loading import default_policy
 from tests.testkit.chart.permissions import RBAC
 from tests.testkit.chart.rendering import find_one, render
+from tests.testkit.console.server import live_state
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.objects import gpu_node, service_account
 from tests.testkit.control_plane.processes import eventually
@@ -412,6 +414,38 @@ async def test_a_right_that_is_taken_away_ends_within_a_minute(world: World) -> 
     assert seen(access) == {home}
     now[0] += 61
     assert seen(access) == frozenset()
+
+
+class EveryNamespace:
+    """Stands for an API server, which would have to have thousands of namespaces."""
+
+    def identity(self, _token: str, _audience: str) -> Identity | None:
+        return Identity("alice")
+
+    def may_list_pods(self, _identity: Identity, namespace: str) -> bool:
+        return bool(namespace)
+
+
+async def test_it_is_said_where_not_all_namespaces_are_asked_about() -> None:
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "a", "namespace": f"team-{number:04}"},
+            "spec": {"containers": [{"name": "a", "resources": resources}]},
+        }
+        for number in range(MAX_NAMESPACES + 1)
+    ]
+    application = Console(live_state(pods), None, Access(EveryNamespace())).application()
+    async with TestClient(TestServer(application)) as client:
+        answer = await client.get("/", headers=bearer("token"))
+        text = await answer.text()
+        assert "the API server is asked about the first 2,000 by name" in text
+        document = await (await client.get("/", headers={**bearer("token"), **JSON})).json()
+        names = {each["namespace"] for each in document["consumers"]}
+        assert len(names) == MAX_NAMESPACES + 1
+        assert "(other namespaces)" in names
 
 
 def test_the_program_asks_for_a_token_on_every_address(world: World) -> None:
