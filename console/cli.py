@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
 import sys
 import threading
@@ -13,8 +14,9 @@ from cluster.service_options import port
 from cluster.source.files import FileSource
 from cluster.source.objects import SourceError
 from cluster.source.options import add_connection_options, add_file_option, open_connection
+from console.access import Access, SecretError, read_secret
 from console.export import export
-from console.server import Console
+from console.server import LOOPBACK_NAMES, Console
 from console.state import FOLLOWED, ClusterState, state_of, state_of_files
 from lint.options import add_policy_options
 from policies.loading import PolicyError
@@ -22,12 +24,13 @@ from sources.policy_file import FoundPolicy, PolicyChoice
 from terminal import CommandParser, printable, write_error
 
 DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "demo.yaml")
+_DEMO_LOG = f"{DEMO.removesuffix('.yaml')}.log"
 _PORT = 8088
 _DESCRIPTION = """\
 Serve a page that shows the GPUs of a cluster, what is wrong, why a pod is Pending, and what
 a manifest would get. It only reads: it creates and changes nothing."""
 _EPILOG = "exit status: 0 stopped, 2 wrong usage, or nothing could be read"
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOOPBACK, _ANY = "127.0.0.1", "*"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -48,7 +51,27 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="PORT",
         type=port,
         default=_PORT,
-        help=f"the port on the loopback address, which no other machine reaches; default: {_PORT}",
+        help=f"the port; default: {_PORT}",
+    )
+    serving.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        type=_address,
+        default=_LOOPBACK,
+        help="the IP address to listen on, or * for all; default: the loopback address, which no "
+        "other machine reaches. Others need --authenticate",
+    )
+    serving.add_argument(
+        "--authenticate",
+        action="store_true",
+        help="ask the API server who viewers are, by their tokens, and show them only the "
+        "namespaces in which they may list pods",
+    )
+    serving.add_argument(
+        "--proxy-secret",
+        metavar="FILE",
+        help="with --authenticate: trust X-Forwarded-User and X-Forwarded-Groups of a proxy that "
+        "sends the secret in this file as X-Gpuward-Proxy-Secret",
     )
     serving.add_argument(
         "--export",
@@ -65,19 +88,62 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.demo and options.files:
         parser.error("--demo and --from are two clusters: leave one out")
+    if why := _unsafe(options):
+        parser.error(why)
     stop = threading.Event()
     try:
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
+        access = _access(options)
         state = _state(options, choice.load(), stop)
         if options.export:
             return _export(state, options.export)
-    except (PolicyError, SourceError) as error:
+    except (PolicyError, SecretError, SourceError) as error:
         write_error("gpuward console", error)
         return 2
     try:
-        return _serve(state, options.port)
+        return _serve(Console(state, None if access else LOOPBACK_NAMES, access), options)
     finally:
         stop.set()
+
+
+def _address(text: str) -> str:
+    """The IP address in `text`, or `*`; for argparse."""
+    if text == _ANY:
+        return text
+    try:
+        return str(ipaddress.ip_address(_LOOPBACK if text == "localhost" else text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: expected an IP address, or *") from None
+
+
+def _unsafe(options: argparse.Namespace) -> str:
+    """Why the options would show the cluster to everybody, or make no sense; empty if not."""
+    listen = options.listen
+    is_loopback = listen != _ANY and ipaddress.ip_address(listen).is_loopback
+    if not (is_loopback or options.authenticate or options.export):
+        return (
+            f"--listen {listen}: everybody who reaches it would see all that your account "
+            "sees: add --authenticate, or listen on the loopback address"
+        )
+    if options.authenticate and (options.demo or options.files or options.export):
+        return "--authenticate asks an API server: leave --demo, --from and --export out"
+    if options.proxy_secret and not options.authenticate:
+        return "--proxy-secret is for --authenticate: add it"
+    return ""
+
+
+def _access(options: argparse.Namespace) -> Access | None:
+    """Who may see what; None if all see all. Raises SourceError and SecretError."""
+    if not options.authenticate:
+        return None
+    from cluster.api.reviews import KubernetesReviewer  # noqa: PLC0415  # not with files
+
+    reviewer = KubernetesReviewer(open_connection(options))
+    file = options.proxy_secret
+    if not file:
+        return Access(reviewer)
+    read_secret(file)  # fail now rather than at the first request
+    return Access(reviewer, lambda: read_secret(file))
 
 
 def _export(state: ClusterState, file: str) -> int:
@@ -95,20 +161,21 @@ def _export(state: ClusterState, file: str) -> int:
     return 0
 
 
-def _serve(state: ClusterState, number: int) -> int:
-    where = f"http://localhost:{number}/"
-    sys.stderr.write(printable(f"gpuward console: {state.title}: {where} until Ctrl-C") + "\n")
+def _serve(console: Console, options: argparse.Namespace) -> int:
+    name = "localhost" if options.listen == _LOOPBACK else options.listen
+    where = f"http://{f'[{name}]' if ':' in name else name}:{options.port}/"
+    sys.stderr.write(f"{printable(f'gpuward console: {console.title}: {where}')} until Ctrl-C\n")
     try:
         web.run_app(
-            Console(state, _LOOPBACK).application(),
-            host="127.0.0.1",
-            port=number,
+            console.application(),
+            host=None if options.listen == _ANY else options.listen,
+            port=options.port,
             print=None,
             access_log=None,
         )
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        write_error("gpuward console", f"port {number}: {why}; choose another one by --port")
+        write_error("gpuward console", f"port {options.port}: {why}; choose another one by --port")
         return 2
     return 0
 
@@ -119,8 +186,18 @@ def _state(options: argparse.Namespace, found: FoundPolicy, stop: threading.Even
         if not options.demo and (options.kubeconfig or options.context):
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
         title = "demo cluster" if options.demo else ", ".join(files)
-        return state_of_files(title, FileSource(files, sys.stdin.buffer), found.policy, found.file)
+        source = FileSource(files, sys.stdin.buffer)
+        state = state_of_files(title, source, found.policy, found.file)
+        if options.demo:
+            take_demo_log(state)
+        return state
     return _followed_cluster(options, found, stop)
+
+
+def take_demo_log(state: ClusterState) -> None:
+    """Have the state of the demo know what the webhook of its cluster has decided."""
+    with open(_DEMO_LOG, encoding="utf-8") as log:
+        state.decision_log.take("gpuward-5f7d9c6b8-x2x7k", log.read())
 
 
 def _followed_cluster(
@@ -135,7 +212,7 @@ def _followed_cluster(
     title, source = options.context or "cluster", ApiServerSource(connection)
     if options.export:
         return state_of(title, source, found.policy, found.file)
-    state = ClusterState(title, source, found.policy, found.file)
+    state = ClusterState(title, source, found.policy, found.file, read_log=source.get_text)
     for resource in FOLLOWED:
         following = Following(connection, resource, state, stop)
         threading.Thread(target=following.run, name=str(resource), daemon=True).start()

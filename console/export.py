@@ -35,6 +35,8 @@ def export(state: ClusterState) -> str:
         {
             "heading": f"GPUs of {state.title}",
             "exported": True,
+            "viewer": "",
+            "is_open": False,
             "style": safe(style),
             "style_hash": safe(f"'sha256-{digest}'"),
             "state": state,

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from cluster.api.errors import ClusterError
 from cluster.gpus.document import to_document
-from cluster.source.objects import SourceError
+from cluster.source.objects import Object, SourceError
+from cluster.webhooks.decision_log import OUTCOMES
+from cluster.why.explanation import Explanation
 from cluster.why.explanation import to_document as explained_document
-from console.pages import findings, playground, rules
+from console.access import (
+    AUDIENCE,
+    MAX_TOKEN_CHARACTERS,
+    PROXY_GROUPS_HEADER,
+    PROXY_SECRET_HEADER,
+    PROXY_USER_HEADER,
+    SESSION_COOKIE,
+    Access,
+    AccessError,
+    Credentials,
+    Everybody,
+)
+from console.pages import decisions, findings, owner_lists, playground, rules
 from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
+from console.view import View
 from reports.explain import explanation
 from reports.findings import RULE_BY_NAME
 from reports.formats import rule_page_url as manual_page
@@ -28,6 +46,7 @@ from reports.formats import rule_page_url as manual_page
 NAVIGATION = (
     ("/", "GPUs"),
     ("/findings", "Findings"),
+    ("/decisions", "Decisions"),
     ("/playground", "Playground"),
     ("/rules", "Rules"),
 )
@@ -40,6 +59,9 @@ _EVENT_SECONDS = 1.0  # at least between two events of a stream
 _BEAT_SECONDS = 20.0  # after which a stream says that it is still there
 _EXPLAINED_NODES = 200
 _EVALUATIONS = 2  # of the playground at once
+_SIGN_INS = 4  # at once, of which each may ask the API server
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_OPEN_PATHS = frozenset({"/healthz", "/readyz", "/sign-in", "/sign-out"})
 LEVELS = ("error", "warning", "note")
 _CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -54,13 +76,16 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
-    "Vary": "Accept",
+    "Vary": "Accept, Authorization, Cookie",
 }
+_ENDINGS = {"text": "txt", "markdown": "md", "csv": "csv"}
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 _log = logging.getLogger("gpuward.console")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Page = Callable[[web.Request, View], "Answer"]
+_VIEW = web.RequestKey("view", View)
 
 
 class Answer(NamedTuple):
@@ -73,15 +98,28 @@ class Answer(NamedTuple):
 
 
 class Console:
-    """The pages about one cluster. `hosts` are the names by which browsers may call the server."""
+    """The pages about one cluster.
 
-    def __init__(self, state: ClusterState, hosts: frozenset[str]) -> None:
+    - `hosts` are the names by which browsers may call the server; None: any, which is safe only
+      with `access`.
+    - `access` says who asks, and what they may see; None: everybody sees all.
+    """
+
+    def __init__(
+        self, state: ClusterState, hosts: frozenset[str] | None, access: Access | None = None
+    ) -> None:
         self._state = state
-        self._hosts = hosts
+        self._hosts, self._access = hosts, access
+        self._sign_ins = asyncio.Semaphore(_SIGN_INS)
         self._templates = Templates()
         self._change = asyncio.Event()
         self._streams = 0
         self._evaluations = asyncio.Semaphore(_EVALUATIONS)
+
+    @property
+    def title(self) -> str:
+        """What the pages call the cluster."""
+        return self._state.title
 
     def application(self) -> web.Application:
         """The application for aiohttp."""
@@ -93,6 +131,8 @@ class Console:
         made.router.add_get("/pods/{namespace}/{pod}", self._page(self._pod))
         made.router.add_get("/findings", self._page(self._findings))
         made.router.add_get("/findings/{mark}", self._page(self._finding))
+        made.router.add_get("/owners", self._owners)
+        made.router.add_get("/decisions", self._page(self._decisions))
         made.router.add_get("/rules", self._page(self._rules))
         made.router.add_get("/rules/{rule}", self._page(self._rule))
         made.router.add_get("/playground", self._page(self._empty_playground))
@@ -100,6 +140,11 @@ class Console:
         made.router.add_get("/static/{name}", _static)
         made.router.add_get("/events", self._events)
         made.router.add_get("/healthz", _healthy)
+        made.router.add_get("/readyz", self._ready)
+        if self._access:
+            made.router.add_get("/sign-in", self._empty_sign_in)
+            made.router.add_post("/sign-in", partial(self._sign_in, self._access))
+            made.router.add_post("/sign-out", self._sign_out)
         return made
 
     async def _follow_changes(self, _application: web.Application) -> None:
@@ -141,13 +186,16 @@ class Console:
         """
         try:
             self._refuse_other_names(request)
+            request[_VIEW] = await self._view_of(request)
             async with asyncio.timeout(None if request.path == "/events" else _SECONDS):
                 answer = await handler(request)
+        except AccessError as error:
+            answer = self._unknown_viewer(request, str(error))
         except web.HTTPException as error:
             answer = error if error.status < 400 else self._error(request, error.status, error.text)  # noqa: PLR2004  # redirects
         except TimeoutError:
             answer = self._error(request, 503, _STILL_BUSY)
-        except SourceError as error:
+        except (SourceError, ClusterError) as error:
             answer = self._error(request, 503, str(error))
         except Exception as error:  # noqa: BLE001  # a bug in one page must not hide the others
             _log.exception("%s failed", request.path)
@@ -156,26 +204,100 @@ class Console:
         return answer
 
     def _refuse_other_names(self, request: web.Request) -> None:
-        if _host(request) not in self._hosts:
+        if self._hosts is not None and _host(request) not in self._hosts:
             raise web.HTTPMisdirectedRequest(text="this name is not that of the console")
 
-    def _page(self, make: Callable[[web.Request], Answer]) -> Handler:
+    async def _view_of(self, request: web.Request) -> View:
+        """What whoever asks may see. Raises AccessError, and ClusterError.
+
+        Nothing of the cluster is on the paths that are open to all.
+        """
+        if self._access is None:
+            return View(self._state, Everybody())
+        if request.path in _OPEN_PATHS or request.path.startswith("/static/"):
+            return View(self._state, Nobody())
+        async with asyncio.timeout(_SECONDS), self._sign_ins:
+            viewer = await asyncio.to_thread(self._access.viewer, _credentials(request))
+        return View(self._state, viewer)
+
+    def _unknown_viewer(self, request: web.Request, why: str) -> web.StreamResponse:
+        """Say to programs what is missing, and to people where to sign in."""
+        where = request.path_qs if request.method == "GET" else "/"
+        answer = self._sign_in_page(where, why)
+        response = self._written(lambda _request, _view: answer, request)
+        response.headers["WWW-Authenticate"] = 'Bearer realm="gpuward console"'
+        return response
+
+    def _sign_in_page(self, where: str, why: str = "") -> Answer:
+        values = {
+            "heading": "Sign in",
+            "why": why,
+            "where": _own_path(where),
+            "audience": AUDIENCE,
+            "most": MAX_TOKEN_CHARACTERS,
+        }
+        return Answer(lambda: {"error": why}, "sign_in.html", values, 401 if why else 200)
+
+    async def _empty_sign_in(self, request: web.Request) -> web.StreamResponse:
+        answer = self._sign_in_page("/")
+        return self._written(lambda _request, _view: answer, request)
+
+    async def _sign_in(self, access: Access, request: web.Request) -> web.StreamResponse:
+        """Begin a session with a token, which stays on the server."""
+        _refuse_other_sites(request)
+        given = await request.post()
+        token, where = (str(given.get(name, "")) for name in ("token", "where"))
+        try:
+            async with self._sign_ins:
+                secret = await asyncio.to_thread(access.sign_in, token)
+        except AccessError as error:
+            answer = self._sign_in_page(where, str(error))
+            return self._written(lambda _request, _view: answer, request)
+        response = _redirect(_own_path(where))
+        # The cookie ends with the browser. It comes with a link that a colleague has sent, and not
+        # with a form of another site. Loopback addresses have no TLS.
+        response.set_cookie(
+            SESSION_COOKIE,
+            secret,
+            httponly=True,
+            samesite="Lax",
+            secure=_host(request) not in LOOPBACK_NAMES,
+        )
+        return response
+
+    async def _sign_out(self, request: web.Request) -> web.StreamResponse:
+        _refuse_other_sites(request)
+        if self._access:
+            self._access.sign_out(request.cookies.get(SESSION_COOKIE, ""))
+        response = _redirect("/sign-in")
+        response.del_cookie(SESSION_COOKIE)
+        return response
+
+    async def _ready(self, _request: web.Request) -> web.StreamResponse:
+        """Whether the nodes and pods are known, so that pages say something."""
+        self._state.reading()
+        return web.Response(text="ok\n")
+
+    def _page(self, make: Page) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             return await asyncio.to_thread(self._written, make, request)
 
         return handle
 
-    def _written(self, make: Callable[[web.Request], Answer], request: web.Request) -> web.Response:
+    def _written(self, make: Page, request: web.Request) -> web.Response:
         version = self._state.version  # of the state that the answer is at least about
-        answer = make(request)
+        view = request.get(_VIEW) or View(self._state, Nobody())
+        answer = make(request, view)
         if wants_json(request.headers.get("Accept", "")):
             body = json.dumps(answer.document(), indent=2) + "\n"
             return web.Response(text=body, content_type="application/json", status=answer.status)
-        return self._html(answer, version)
+        return self._html(answer, version, view)
 
-    def _html(self, answer: Answer, version: int) -> web.Response:
+    def _html(self, answer: Answer, version: int, view: View) -> web.Response:
         common = {
             "state": self._state,
+            "viewer": view.name,
+            "is_open": self._access is not None and not view.name,
             "state_version": version,
             "navigation": NAVIGATION,
             "current": "",
@@ -189,11 +311,11 @@ class Console:
         message = why or ""
         values = {"heading": f"Error {status}", "message": message}
         answer = Answer(lambda: {"error": message}, "error.html", values, status)
-        return self._written(lambda _request: answer, request)
+        return self._written(lambda _request, _view: answer, request)
 
-    def _gpus(self, request: web.Request) -> Answer:
+    def _gpus(self, request: web.Request, view: View) -> Answer:
         wanted = filter_of(request.query)
-        usage, missing = self._state.reading()
+        usage, missing = view.reading()
         page = gpus_page(usage, wanted)
         values = {
             "heading": "GPUs",
@@ -202,39 +324,21 @@ class Console:
             "filter": wanted,
             "states": STATES,
             "missing": missing,
-            "reasons": self._reasons(page),
+            "reasons": _reasons(view, page),
         }
         return Answer(lambda: to_document(filtered(usage, wanted)), "gpus.html", values)
 
-    def _reasons(self, page: GpusPage) -> Mapping[tuple[str, str], str]:
-        """Why the pods that the page shows wait, by namespace and name.
-
-        The answer of the scheduler is there already; to find our own takes time in large clusters.
-        """
-        said = self._state.scheduler_messages()
-        found = {}
-        for one in page.waiting:
-            key = one.namespace, one.name
-            if not one.is_pod:
-                continue
-            if page.nodes <= _EXPLAINED_NODES:
-                why = self._state.why(*key)
-                found[key] = why.verdict if why else ""
-            else:
-                found[key] = said.get(key, "")
-        return found
-
-    def _pod(self, request: web.Request) -> Answer:
+    def _pod(self, request: web.Request, view: View) -> Answer:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
-        found = self._state.why(namespace, name)
+        found = view.why(namespace, name)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no pod {namespace}/{name}")
         values = {"heading": name, "why": found}
         return Answer(lambda: explained_document(found), "pod.html", values)
 
-    def _node(self, request: web.Request) -> Answer:
+    def _node(self, request: web.Request, view: View) -> Answer:
         name = request.match_info["node"]
-        usage = self._state.reading().usage
+        usage = view.reading().usage
         found = node_row(usage, name)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no node {name!r} with GPUs")
@@ -242,10 +346,10 @@ class Console:
         values = {"heading": name, "node": row, "consumers": consumers}
         return Answer(lambda: to_document(usage.on_nodes(frozenset({name}))), "node.html", values)
 
-    def _findings(self, request: web.Request) -> Answer:
+    def _findings(self, request: web.Request, view: View) -> Answer:
         wanted = finding_filter_of(request.query)
-        audited = self._state.audit(only_refused=wanted.refused)
-        results = audited.result.results
+        audited = view.audit(only_refused=wanted.refused)
+        results = audited.results
         values = {
             "heading": "Findings",
             "current": "/findings",
@@ -256,15 +360,44 @@ class Console:
         }
         return Answer(lambda: findings.document(results, wanted), "findings.html", values)
 
-    def _finding(self, request: web.Request) -> Answer:
+    async def _owners(self, request: web.Request) -> web.StreamResponse:
+        """The findings by owner: a page with a text to copy, or the text itself."""
+        kind = request.query.get("format", "")
+        if kind not in owner_lists.FORMATS:
+            return await self._page(self._owners_page)(request)
+        content_type, write = owner_lists.FORMATS[kind]
+        wanted, view = finding_filter_of(request.query), request[_VIEW]
+        text = await asyncio.to_thread(lambda: write(*_owner_lists(view, wanted)))
+        headers = {"Content-Disposition": f'inline; filename="findings.{_ENDINGS[kind]}"'}
+        response = web.Response(
+            text=text, content_type=content_type, charset="utf-8", headers=headers
+        )
+        response.enable_compression()
+        return response
+
+    def _owners_page(self, request: web.Request, view: View) -> Answer:
+        wanted = finding_filter_of(request.query)
+        lists, left_out = _owner_lists(view, wanted)
+        values = {
+            "heading": "Findings by owner",
+            "current": "/findings",
+            "filter": wanted,
+            "formats": owner_lists.FORMATS,
+            "text": owner_lists.as_text(lists, left_out),
+            "owners": len(lists),
+        }
+        rows = [{**one._asdict(), "rows": [row._asdict() for row in one.rows]} for one in lists]
+        return Answer(lambda: {"owners": rows, "leftOut": left_out}, "owners.html", values)
+
+    def _finding(self, request: web.Request, view: View) -> Answer:
         mark = request.match_info["mark"]
-        results = self._state.audit().result.results
+        results = view.audit().results
         located = findings.find(results, mark)
         if located is None:
             raise web.HTTPNotFound(text="this finding is gone")
         row = findings.row_of(located, mark)
-        preview = self._state.fix_preview(located)
-        about = rules.rule_page(row.rule, self._state.policy, {})
+        preview = view.fix_preview(located)
+        about = rules.rule_page(row.rule, view.policy, {})
         sections = dict(about.sections) if about else {}
         values = {
             "heading": row.rule,
@@ -280,14 +413,25 @@ class Console:
 
         return Answer(document, "finding.html", values)
 
-    def _counts(self) -> Mapping[str, int]:
-        """How many findings each rule has."""
-        found = self._state.audit().result.results.findings
-        return Counter(located.finding.rule for located in found)
+    def _decisions(self, request: web.Request, view: View) -> Answer:
+        wanted = decision_filter_of(request.query)
+        facts = view.webhook()
+        today = datetime.datetime.now(tz=datetime.UTC).date()
+        values = {
+            "heading": "Decisions",
+            "current": "/decisions",
+            "page": decisions.decisions_page(facts, wanted, today),
+            "facts": facts,
+            "filter": wanted,
+            "outcomes": OUTCOMES,
+            "levels": decisions.LEVEL_BY_OUTCOME,
+            "policy": view.policy,
+        }
+        return Answer(lambda: decisions.document(facts, wanted), "decisions.html", values)
 
-    def _rules(self, request: web.Request) -> Answer:
+    def _rules(self, request: web.Request, view: View) -> Answer:
         wanted = request.query.get("q", "")[:100]
-        families = rules.catalogue(self._state.policy, self._counts(), wanted)
+        families = rules.catalogue(view.policy, _counts(view), wanted)
         values = {
             "heading": "Rules",
             "current": "/rules",
@@ -297,9 +441,9 @@ class Console:
         rows = [rules.as_document(row) for _, members in families for row in members]
         return Answer(lambda: rows, "rules.html", values)
 
-    def _rule(self, request: web.Request) -> Answer:
+    def _rule(self, request: web.Request, view: View) -> Answer:
         name = request.match_info["rule"]
-        page = rules.rule_page(name, self._state.policy, self._counts())
+        page = rules.rule_page(name, view.policy, _counts(view))
         if page is None:
             raise web.HTTPNotFound(text=f"there is no rule {name!r}")
         values = {
@@ -313,7 +457,7 @@ class Console:
             lambda: {**rules.as_document(page.row), "explanation": text}, "rule.html", values
         )
 
-    def _empty_playground(self, request: web.Request) -> Answer:
+    def _empty_playground(self, request: web.Request, _view: View) -> Answer:
         chosen = playground.chosen(request.query, self._state.profiles)
         return self._playground(chosen, None)
 
@@ -336,23 +480,108 @@ class Console:
         verdict = playground.evaluate(
             chosen.manifest, policy, playground.MODES[chosen.mode], chosen.namespace
         )
-        answer = self._playground(chosen, verdict)
-        if request.query.get("part") == "verdict":
-            answer = answer._replace(template="verdict.html")
-        return self._written(lambda _request: answer, request)
 
-    def _playground(self, chosen: playground.Chosen, verdict: playground.Verdict | None) -> Answer:
+        def answer(_request: web.Request, view: View) -> Answer:
+            made = self._playground(chosen, verdict, _placements(view, verdict.new_pods))
+            is_part = request.query.get("part") == "verdict"
+            return made._replace(template="verdict.html") if is_part else made
+
+        return self._written(answer, request)
+
+    def _playground(
+        self,
+        chosen: playground.Chosen,
+        verdict: playground.Verdict | None,
+        placements: Sequence[Explanation] = (),
+    ) -> Answer:
         values = {
             "heading": "Playground",
             "current": "/playground",
             "chosen": chosen,
             "verdict": verdict,
+            "placements": placements,
             "profiles": self._state.profiles,
             "modes": playground.MODES,
             "most": playground.MAX_CHARACTERS,
         }
-        document = playground.document(verdict) if verdict else {"how": playground.HOW}
+        document = playground.document(verdict, placements) if verdict else {"how": playground.HOW}
         return Answer(lambda: document, "playground.html", values)
+
+
+def _placements(view: View, pods: Iterable[Object]) -> list[Explanation]:
+    """Where the pods would run, as far as that is known and the viewer may know it."""
+    found = []
+    for pod in pods:
+        with contextlib.suppress(SourceError):
+            why = view.explain(pod)
+            if why and why.nodes:
+                found.append(why)
+    return found
+
+
+def _owner_lists(
+    view: View, wanted: findings.Filter
+) -> tuple[tuple[owner_lists.OwnerList, ...], int]:
+    results = view.audit(only_refused=wanted.refused).results
+    return owner_lists.owner_lists(results, wanted)
+
+
+def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:
+    """Why the pods that the page shows wait, by namespace and name.
+
+    The answer of the scheduler is there already; to find our own takes time in large clusters.
+    """
+    said = view.scheduler_messages()
+    found = {}
+    for one in page.waiting:
+        key = one.namespace, one.name
+        if not one.is_pod:
+            continue
+        if page.nodes <= _EXPLAINED_NODES:
+            why = view.why(*key)
+            found[key] = why.verdict if why else ""
+        else:
+            found[key] = said.get(key, "")
+    return found
+
+
+def _counts(view: View) -> Mapping[str, int]:
+    """How many findings each rule has."""
+    return Counter(located.finding.rule for located in view.audit().results.findings)
+
+
+class Nobody:
+    """A viewer who has not said who they are."""
+
+    name = ""
+    sees_all = False
+
+    def visible(self, _namespaces: Iterable[str]) -> frozenset[str]:
+        """None of them."""
+        return frozenset()
+
+
+def _credentials(request: web.Request) -> Credentials:
+    def all_of(name: str) -> list[str]:
+        return request.headers.getall(name, [])
+
+    return Credentials(
+        all_of("Authorization"),
+        all_of(PROXY_SECRET_HEADER),
+        all_of(PROXY_USER_HEADER),
+        all_of(PROXY_GROUPS_HEADER),
+        request.cookies.get(SESSION_COOKIE, ""),
+    )
+
+
+def _redirect(where: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": where})
+
+
+def _own_path(where: str) -> str:
+    """The path where somebody wanted to go; `/` if that is not here."""
+    is_own = where.isprintable() and where.startswith("/") and "\\" not in where
+    return where if is_own and not where.startswith("//") else "/"
 
 
 def finding_filter_of(query: Mapping[str, str]) -> findings.Filter:
@@ -361,6 +590,13 @@ def finding_filter_of(query: Mapping[str, str]) -> findings.Filter:
     if texts["level"] not in LEVELS:
         texts["level"] = ""
     return findings.Filter(**texts, refused=query.get("as") == "deny", page=_page_number(query))
+
+
+def decision_filter_of(query: Mapping[str, str]) -> decisions.Filter:
+    """The filter of decisions that the query of an address means."""
+    texts = {name: query.get(name, "")[:300] for name in ("namespace", "rule")}
+    outcome = decisions.outcome_of(query.get("outcome", ""))
+    return decisions.Filter(**texts, outcome=outcome, page=_page_number(query))
 
 
 def _page_number(query: Mapping[str, str]) -> int:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from cluster.api.errors import ForbiddenError
 from cluster.audit.audit import AuditResult, audit
 from cluster.gpus.reading import Reading
 from cluster.gpus.running_account import RunningAccount
@@ -15,10 +16,13 @@ from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
 from cluster.source.following import Key
 from cluster.source.objects import (
     CLAIMS,
+    GPU_EXCEPTIONS,
+    NAMESPACES,
     NODES,
     PODS,
     QUOTAS,
     SLICES,
+    VALIDATING,
     ListError,
     MissingRightError,
     NotServedError,
@@ -28,8 +32,12 @@ from cluster.source.objects import (
     SourceError,
     list_readable,
 )
+from cluster.source.registered import is_own
+from cluster.source.release import homes
+from cluster.webhooks.decision_log import CONTAINER, DecisionLog
 from cluster.why.explanation import Explanation, explain
 from cluster.why.filters import read_node
+from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.store import ObjectStore
 from policies.loading import default_policy
@@ -41,6 +49,8 @@ from rules.profile.context import Context
 
 FOLLOWED = (NODES, PODS, SLICES, CLAIMS)
 """The resources that the account of GPUs is made of."""
+WEBHOOK_SECONDS = 5.0
+"""So old may what is known of the webhook be."""
 AUDIT_SECONDS = 300.0
 """So old may an audit of a cluster be; the audit of files is done once."""
 
@@ -59,6 +69,7 @@ class ClusterState:
     - `reader` reads other objects than those of FOLLOWED when they are asked for.
     - `is_live`: it may change, as a cluster does and files do not.
     - `on_change` is called after each change, from the thread that has brought it.
+    - `read_log` gets the text at a path of the API server; None: there are no logs.
 
     It is a `cluster.source.following.Follower`.
     """
@@ -72,6 +83,7 @@ class ClusterState:
         *,
         is_live: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
+        read_log: Callable[[str], str] | None = None,
     ) -> None:
         self.title, self.policy, self.policy_file = title, policy, policy_file
         self.on_change: Callable[[], object] = lambda: None
@@ -89,6 +101,10 @@ class ClusterState:
         self._usage: Usage | None = None
         self._audit_lock = threading.Lock()
         self._audits: dict[bool, tuple[float, Audit]] = {}
+        self.decision_log = DecisionLog()
+        self._read_log = read_log
+        self._webhook_lock = threading.Lock()
+        self._webhook: tuple[float, Facts] | None = None
 
     # What a follower is told.
 
@@ -224,15 +240,71 @@ class ClusterState:
                 self._audits[only_refused] = self._monotonic(), found
             return found
 
+    def webhook(self) -> Facts:
+        """What is known of the webhook, and what it has decided of late."""
+        with self._webhook_lock:
+            now = self._monotonic()
+            if self._webhook is None or (self.is_live and now - self._webhook[0] > WEBHOOK_SECONDS):
+                self._webhook = self._monotonic(), self._read_webhook()
+            return self._webhook[1]
+
+    def _read_webhook(self) -> Facts:
+        missing: list[str] = []
+        own = [item for item in self._listed_or_missing(VALIDATING, missing) if is_own(item)]
+        namespaces = self._listed_or_missing(NAMESPACES, missing)
+        asked = self._listed_or_missing(GPU_EXCEPTIONS, missing)
+        if self._read_log:
+            for home in homes(own)[:1]:
+                pods = self._pods_of_webhook(home.namespace, missing)
+                errors = self.decision_log.read(self._read_log, home.namespace, pods)
+                needed = f"; it needs the right to get pods/log in namespace {home.namespace}"
+                missing += [
+                    f"{error}{needed if isinstance(error, ForbiddenError) else ''}"
+                    for error in errors
+                ]
+        return Facts(
+            bool(own),
+            failure_policies_of(own),
+            modes_of(own, namespaces),
+            self.decision_log.decisions,
+            self.decision_log.replicas,
+            tuple(exceptions_of(self.policy, asked)),
+            tuple(missing),
+            _now(),
+        )
+
+    def _pods_of_webhook(self, namespace: str, missing: list[str]) -> list[str]:
+        pods = self._listed_or_missing(PODS, missing, namespace)
+        metadata = (as_object(raw.get("metadata")) for raw in pods)
+        return [
+            as_text(one.get("name"))
+            for one in metadata
+            if as_object(one.get("labels")).get("app.kubernetes.io/component") == CONTAINER
+            and as_object(one.get("labels")).get("app.kubernetes.io/part-of") == "gpuward"
+        ]
+
+    def _listed_or_missing(
+        self, resource: Resource, missing: list[str], namespace: str | None = None
+    ) -> list[Object]:
+        """The objects; none if they are not to be had, and then a line in `missing`."""
+        try:
+            return [*list_readable(self._reader, resource, namespace, missing.append)]
+        except SourceError as error:
+            missing.append(str(error))
+            return []
+
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
-        """What the fix of a finding alone would change in its object. Raises SourceError."""
+        """What the fix of a finding alone would change in its object."""
         ref = located.finding.object
         if ref is None:
             return FixPreview("", (), "the finding is about no object")
         identity = self.audit().result.identities.get(ref)
         version = identity.api_version.rpartition("/")[2] if identity else "v1"
         resource = Resource(f"{ref.kind.lower()}s", ref.kind, ref.group, (version,))
-        raw = self._reader.get(resource, ref.namespace, ref.name)
+        try:
+            raw = self._reader.get(resource, ref.namespace, ref.name)
+        except SourceError as error:
+            return FixPreview("", (), str(error))
         if raw is None:
             return FixPreview("", (), "the object is gone")
         return fix_preview(raw, located, self._rules, Context(_now().date()))

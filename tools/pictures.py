@@ -81,6 +81,7 @@ def take_console_pictures() -> None:
     from tests.testkit.console.server import demo_state, serve  # noqa: PLC0415  # the same
 
     pages = {"gpus": "/", "why": "/pods/vision/annotate", "findings": "/findings?level=note"}
+    pages |= {"decisions": "/decisions"}
     size = {"width": 1280, "height": 900}
     with (
         serve(demo_state()) as address,

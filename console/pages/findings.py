@@ -122,7 +122,7 @@ class FindingsPage(NamedTuple):
 
 def findings_page(results: Results, wanted: Filter, *, most: int = PAGE) -> FindingsPage:
     """The page about the results of an audit, with at most so many findings."""
-    rows = [*map(_row, results.findings, fingerprints(results.findings))]
+    rows = _rows(results)
     chosen = [row for row in rows if _fits(row, wanted)]
     chosen.sort(key=lambda row: (_LEVELS.index(row.level), row.namespace, row.owner, row.rule))
     first = (wanted.page - 1) * most
@@ -140,6 +140,15 @@ def findings_page(results: Results, wanted: Filter, *, most: int = PAGE) -> Find
         tuple((r.level, r.message) for r in results.remarks if r.level != "note"),
         tuple(failed.message for failed in results.not_evaluated),
     )
+
+
+def chosen_rows(results: Results, wanted: Filter) -> list[Row]:
+    """All findings that fit the filter, in the order of the audit."""
+    return [row for row in _rows(results) if _fits(row, wanted)]
+
+
+def _rows(results: Results) -> list[Row]:
+    return [*map(_row, results.findings, fingerprints(results.findings))]
 
 
 def document(results: Results, wanted: Filter) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import NamedTuple
 
 from cluster.gpus.shares import Amount
@@ -26,6 +26,8 @@ from console.pictures import (
 
 STATES = ("free", "stranded", "unavailable", "overcommitted", "starting")
 NO_MODEL = "model not known"
+OTHERS = "(other namespaces)"
+"""Stands for the namespaces that a viewer must not see, and for the owners and pods in them."""
 PAGE = 100
 """Nodes on one page."""
 _OPEN = 60  # nodes: so many are shown without a filter
@@ -166,6 +168,29 @@ def filtered(usage: Usage, wanted: Filter) -> Usage:
     return Usage(nodes, tuple(c for c in consumers if c.node in names), usage.unknown)
 
 
+def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
+    """The same amounts, where consumers outside the namespaces in `seen` have no names.
+
+    On each node they are one consumer, or one that starts and one that does not.
+    """
+    named = [consumer for consumer in usage.consumers if consumer.namespace in seen]
+    hidden: dict[tuple[str, bool], list[Consumer]] = defaultdict(list)
+    for consumer in usage.consumers:
+        if consumer.namespace not in seen:
+            hidden[consumer.node, consumer.is_starting].append(consumer)
+    return usage._replace(consumers=(*named, *starmap(_nameless, hidden.items())))
+
+
+def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
+    amounts: dict[str, Amount] = defaultdict(int)
+    for consumer in members:
+        for resource, amount in consumer.amounts.items():
+            amounts[resource] += amount
+    shares = tuple(share for consumer in members for share in consumer.shares)
+    pods = (OTHERS,) * sum(len(consumer.pods) or 1 for consumer in members)
+    return Consumer(OTHERS, OTHERS, OTHERS, *place, amounts, shares, pods)
+
+
 def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
     """The page about `usage`, which is of the whole cluster, with at most so many nodes."""
     chosen = filtered(usage, wanted)
@@ -178,6 +203,7 @@ def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
     namespaces, other_namespaces = _holders(chosen.consumers, _MAX_NAMESPACES, by_owner=False)
     owners, other_owners = _holders(chosen.consumers, _MAX_OWNERS, by_owner=True)
     waiting = [*_waiting(chosen.consumers)]
+    nameless = sum(len(c.pods) for c in chosen.consumers if c.namespace == OTHERS and not c.node)
     return GpusPage(
         totals=tuple(map(_amounts, chosen.totals())),
         groups=tuple(_groups(nodes, rows)),
@@ -186,7 +212,7 @@ def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
         owners=owners,
         other_owners=other_owners,
         waiting=tuple(waiting[:_MAX_WAITING]),
-        other_waiting=max(len(waiting) - _MAX_WAITING, 0),
+        other_waiting=max(len(waiting) - _MAX_WAITING, 0) + nameless,
         models=tuple(sorted({_model(node) for node in usage.nodes})),
         all_namespaces=tuple(sorted({consumer.namespace for consumer in usage.consumers})),
         filter=wanted,
@@ -327,6 +353,8 @@ def _says(
         "starting" if consumer.is_starting else "idle, no pod uses it" if consumer.is_idle else ""
     )
     pods = f"{len(consumer.pods)} pods" if consumer.pods else consumer.name
+    if consumer.namespace == OTHERS:
+        return "others", f"{pods} of other namespaces: {text(own)} {resource}"
     title = f"{consumer.namespace}/{pods} of {consumer.owner}: {text(own)} {resource}"
     short = consumer.owner.rpartition("/")[2]
     is_other = wanted.namespace and consumer.namespace != wanted.namespace
@@ -364,7 +392,7 @@ def _holders(
 
 def _waiting(consumers: Iterable[Consumer]) -> Iterator[Waiting]:
     for consumer in consumers:
-        if not consumer.node:
+        if not consumer.node and consumer.namespace != OTHERS:
             amounts = ", ".join(f"{text(a)} {name}" for name, a in consumer.amounts.items())
             is_pod = not consumer.name.startswith("resourceclaim/")
             yield Waiting(consumer.namespace, consumer.name, consumer.owner, amounts, is_pod)

@@ -6,8 +6,12 @@ import datetime
 import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
+from cluster.source.objects import Object
+from cluster.why.explanation import Explanation
+from cluster.why.explanation import to_document as explained_document
 from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from lint.preview import Preview
@@ -18,8 +22,9 @@ from rules.base.json_values import Json, as_object, as_text
 from rules.engine.fixing import fix
 from rules.finding import Action
 from rules.objects.object_ref import group_of, object_ref
+from rules.objects.pod import Pod
 from rules.profile.context import Context
-from rules.workloads.discovery import flatten_lists
+from rules.workloads.discovery import find_subjects, flatten_lists
 from sources.sources import DISK, Source, source_of
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
@@ -29,6 +34,8 @@ from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, WEBHOOK_N
 NAME = "manifest.yaml"
 MODES = {action.word: action for action in (Action.DENY, Action.WARN, Action.AUDIT)}
 MAX_CHARACTERS = 200_000
+MAX_PLACED_PODS = 3
+"""Of so many pods it is said where they would run."""
 _MAX_ANSWERS = 50  # objects
 _MAX_LINES = 5_000
 _LIMITS = ("limitranges", "resourcequotas")
@@ -66,7 +73,7 @@ class Admission(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """All that is said about a manifest."""
+    """All that is said about a manifest. `new_pods` are some of the pods that it would make."""
 
     lines: tuple[Line, ...]
     counts: tuple[tuple[str, int], ...]
@@ -76,6 +83,7 @@ class Verdict(NamedTuple):
     admissions: tuple[Admission, ...]
     objects: int
     pods: int
+    new_pods: tuple[Object, ...] = ()
 
 
 class Chosen(NamedTuple):
@@ -106,8 +114,8 @@ def chosen(given: Mapping[str, str], profiles: Sequence[str]) -> Chosen:
     )
 
 
-def document(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as plain data."""
+def document(verdict: Verdict, placements: Sequence[Explanation] = ()) -> dict[str, Any]:
+    """A verdict as plain data, and where its pods would run."""
     return {
         "version": 1,
         "findings": [
@@ -135,6 +143,7 @@ def document(verdict: Verdict) -> dict[str, Any]:
             }
             for one in verdict.admissions
         ],
+        "placements": [*map(explained_document, placements)],
     }
 
 
@@ -156,7 +165,23 @@ def evaluate(text: str, policy: Policy, mode: Action, namespace: str) -> Verdict
         tuple(_admissions(linter.previews, policy, mode, namespace, today)),
         results.objects,
         results.pods,
+        tuple(islice(_new_pods(linter.previews, policy, namespace), MAX_PLACED_PODS)),
     )
+
+
+def _new_pods(previews: list[Preview], policy: Policy, namespace: str) -> Iterator[Object]:
+    """The pods that the manifests are or would make, as they are after the fixes."""
+    for preview in previews:
+        for found in find_subjects(preview.after, policy.profile, namespace or None):
+            if isinstance(found, Pod):
+                home = found.object.namespace or namespace or "default"
+                metadata = {**found.metadata, "name": found.object.name, "namespace": home}
+                yield {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": metadata,
+                    "spec": {**found.spec},
+                }
 
 
 def _fixed(source: Any, policy: Policy, context: Context) -> str:

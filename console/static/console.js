@@ -45,6 +45,22 @@ function setUpPlayground() {
     check();
   });
 
+  // A file that is dropped on the text replaces it.
+  manifest.addEventListener("dragover", (event) => {
+    if (event.dataTransfer.types.includes("Files")) event.preventDefault();
+  });
+  manifest.addEventListener("drop", async (event) => {
+    const file = event.dataTransfer.files[0];
+    if (!file) return;
+    event.preventDefault();
+    if (file.size > manifest.maxLength) {
+      said.textContent = `${file.name} is too large: at most ${manifest.maxLength} characters.`;
+      return;
+    }
+    manifest.value = await file.text();
+    check();
+  });
+
   const share = document.getElementById("share");
   share.hidden = false;
   share.addEventListener("click", async () => {
@@ -105,6 +121,9 @@ function followChanges() {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         replaceChanged(page);
         version = page.documentElement.dataset.version;
+      } else if (answer.status === 401) {
+        stream.close();
+        live.textContent = "signed out: load the page again";
       }
     } catch {
       live.textContent = "not connected";

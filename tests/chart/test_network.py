@@ -59,6 +59,7 @@ certificates: {mode: certManager}
 gpuExceptions: {enabled: true}
 clusterInventory: {enabled: true}
 audit: {enabled: true}
+console: {enabled: true}
 doctor: {enabled: true}
 """
 
@@ -74,6 +75,15 @@ def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:
     assert ports(webhook) == [10250]
     selected = webhook["to"][0]["podSelector"]["matchLabels"]
     assert selected["app.kubernetes.io/component"] == "webhook"
+
+
+def test_only_the_given_peers_may_connect_to_the_console() -> None:
+    closed = policy("console: {enabled: true}", "gpuward-console")
+    assert (closed["policyTypes"], "ingress" in closed) == (["Ingress"], False)
+    peer = {"podSelector": {"matchLabels": {"app": "proxy"}}}
+    text = "console: {enabled: true, from: [{podSelector: {matchLabels: {app: proxy}}}]}"
+    (rule,) = policy(f"{text}\nports: {{console: 18088}}", "gpuward-console")["ingress"]
+    assert (ports(rule), rule["from"]) == ([18088], [peer])
 
 
 def test_the_addresses_of_api_servers_can_be_given() -> None:

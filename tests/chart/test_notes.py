@@ -96,6 +96,11 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
             ["kubectl get reports.openreports.io -A", "no openreports.io/v1alpha1/Report, so"],
             [],
         ),
+        (
+            "console: {enabled: true}",
+            ["kubectl port-forward -n gpuward-system svc/gpuward-console 8088:80"],
+            ["WARNING"],
+        ),
         ("clusterInventory: {enabled: true}", ["knows other objects"], ["may list the ConfigMaps"]),
         (
             "clusterInventory: {enabled: true, nodes: true}",

@@ -36,6 +36,7 @@ COMPONENTS = {
     "audit",
     "webhook",
     "certs",
+    "console",
     "doctor",
     "exceptions",
     "removal",

@@ -11,6 +11,7 @@ from cluster.audit.policy_reports import KINDS
 from cluster.controllers.inventory import ALWAYS
 from cluster.doctor.facts import LISTED
 from cluster.source.objects import PODS
+from console.state import FOLLOWED
 from tests.testkit.chart.permissions import (
     CONTROLLER_VERBS,
     EVENT_RULE,
@@ -36,7 +37,10 @@ every_values = pytest.mark.parametrize("name", CI_VALUES)
 COMPONENT = "app.kubernetes.io/component"
 EXCEPTIONS_GROUP = "gpuward.io"
 ROLES = ("Role", "ClusterRole")
-WITH_TOKEN = {"audit", "certs", "doctor", "exceptions", "inventory", "removal", "test", "watch"}
+LOG_RULE = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}
+WITH_TOKEN = {
+    *("audit", "certs", "console", "doctor", "exceptions", "inventory", "removal", "test", "watch"),
+}
 
 
 def as_sets(rules: list[dict[str, list[str]]]) -> list[dict[str, set[str]]]:
@@ -199,6 +203,25 @@ def test_the_doctor_may_list_what_it_looks_at_and_read_what_api_servers_count() 
         assert rule["resources"] != ["secrets"]
 
 
+def test_the_console_may_read_what_it_shows_and_create_nothing_but_reviews() -> None:
+    """tests/console/test_access.py and tests/chart/test_lifecycle_console.py run it with them."""
+    rights = granted(render("console: {enabled: true}"), "gpuward-console")
+    audited = {(group, name) for group, names in EVALUATED.items() for name in names}
+    assert {(group, name, "get") for group, name in audited} <= rights
+    assert granted(render("audit: {enabled: true}"), "gpuward-audit") <= rights
+    followed = {(r.group, r.name, verb) for r in FOLLOWED for verb in ("list", "watch")}
+    assert followed <= rights
+    assert {right[2] for right in rights} == {"get", "list", "watch", "create"}
+    assert {right for right in rights if right[2] == "create"} == {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
+    assert not {name for _, name, _ in rights} & {"secrets", "configmaps", "pods/log"}
+    (logs,) = rules(render("console: {enabled: true}"), "Role", "gpuward-console")
+    assert [logs] == as_sets([LOG_RULE])
+    assert "console" not in pod_specs(render())
+
+
 def granted(objects: list[Manifest], name: str) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
@@ -228,11 +251,11 @@ def test_the_watch_can_be_disabled_with_all_its_permissions() -> None:
 def test_every_permission_is_limited_to_named_objects_and_few_verbs(name: str) -> None:
     objects = render(CI_VALUES[name])
     roles = [role for kind in ROLES for role in of_kind(objects, kind)]
-    # The audit and the doctor read all objects: tests above name each.
-    reading = {"gpuward-audit", "gpuward-doctor"}
+    # The audit, the console and the doctor read all objects: tests above name each.
+    reading = {"gpuward-audit", "gpuward-console", "gpuward-doctor"}
     limited = [role for role in roles if role["metadata"]["name"] not in reading]
     for rule in (rule for role in limited for rule in role["rules"]):
-        if rule == EVENT_RULE or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
+        if rule in (EVENT_RULE, LOG_RULE) or rule["apiGroups"] == [EXCEPTIONS_GROUP]:
             continue  # objects of any name
         assert set(rule) == {"apiGroups", "resources", "resourceNames", "verbs"}
         assert rule["resourceNames"]

@@ -67,6 +67,17 @@ def test_the_termination_grace_period_is_longer_than_the_drain() -> None:
         assert spec["terminationGracePeriodSeconds"] >= seconds + 10
 
 
+def test_a_new_policy_starts_a_new_pod_of_the_console() -> None:
+    """It reads the policy once."""
+    template = [
+        deployment(f"console: {{enabled: true}}\npolicy: {{rules: {rules}}}", "gpuward-console")
+        for rules in ("{}", "{absurd-count: {action: warn}}", "{}")
+    ]
+    first, other, same = (made["template"] for made in template)
+    assert first == same
+    assert first != other
+
+
 def test_a_rolling_update_adds_a_pod_first_unless_host_ports_prevent_it() -> None:
     assert deployment()["strategy"] == {
         "type": "RollingUpdate",
@@ -103,14 +114,15 @@ def test_probes_use_the_port_without_tls(name: str) -> None:
             if probe in container
         }
         paths = {probe: get["path"] for probe, get in gets.items()}
-        if component == "webhook":
+        if component in ("webhook", "console"):
             assert paths == {"livenessProbe": "/healthz", "readinessProbe": "/readyz"}
         else:
             # With the values "everything" the audit is a Deployment.
             is_controller = component in ("certs", "exceptions", "watch")
             is_controller |= (component, name) == ("audit", "everything")
             assert paths.get("livenessProbe") == ("/healthz" if is_controller else None)
-        assert all((get["port"], get["scheme"]) == ("metrics", "HTTP") for get in gets.values())
+        port = "http" if component == "console" else "metrics"
+        assert all((get["port"], get["scheme"]) == (port, "HTTP") for get in gets.values())
 
 
 @pytest.mark.parametrize(

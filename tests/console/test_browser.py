@@ -12,7 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from cluster.api.reviews import Identity
 from cluster.source.objects import PODS
+from console.access import Access
 from console.cli import main
 from console.state import ClusterState
 from tests.testkit.browser import browser as running_browser
@@ -28,12 +30,15 @@ PAGES = (
     "/pods/training/pretrain-big",
     "/findings?level=note",
     "/findings?as=deny",
+    "/owners?level=note",
+    "/decisions",
     "/rules",
     "/rules/visible-devices-env",
     "/playground",
     "/no-such-page",
 )
 BYPASS = (ROOT / "examples" / "bypass.yaml").read_text(encoding="utf-8")
+USER = "alice"
 WIDE, NARROW = ViewportSize(width=1360, height=900), ViewportSize(width=360, height=780)
 
 
@@ -103,6 +108,18 @@ def test_a_person_follows_a_finding_to_its_fix(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("toleration-default")
 
 
+def test_a_person_finds_why_a_pod_was_refused(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="Decisions").click()
+    page.get_by_label("Outcome").select_option("denied")
+    page.get_by_role("button", name="Apply").click()
+    decision = page.locator("article").filter(has_text="notebook-6c9d4-")
+    expect(decision).to_contain_text("of ReplicaSet notebook-6c9d4")
+    expect(decision).to_contain_text("/spec/containers/0/env/0/value")
+    decision.get_by_role("link", name="visible-devices-env").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("visible-devices-env")
+
+
 def test_a_person_pastes_a_manifest_and_copies_its_fix(browser: Browser, address: str) -> None:
     with browser.new_context(base_url=address, viewport=WIDE) as context:
         context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -119,6 +136,32 @@ def test_a_person_pastes_a_manifest_and_copies_its_fix(browser: Browser, address
         copied = page.evaluate("navigator.clipboard.readText()")
         assert "value: void" in copied
         assert copied != BYPASS
+
+
+def test_a_person_drops_a_file_and_sees_where_it_would_run(page: Page) -> None:
+    page.goto("/playground")
+    data = page.evaluate_handle(
+        """text => {
+          const data = new DataTransfer();
+          data.items.add(new File([text], "pod.yaml"));
+          return data;
+        }""",
+        BYPASS,
+    )
+    page.get_by_label("Manifest").dispatch_event("drop", {"dataTransfer": data})
+    expect(page.get_by_label("Manifest")).to_have_value(BYPASS)
+    expect(page.get_by_role("heading", name="Where it would run")).to_be_visible()
+    expect(page.locator("#verdict")).to_contain_text("can take it")
+    large = page.evaluate_handle(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(["x".repeat(300000)], "large.yaml"));
+          return data;
+        }"""
+    )
+    page.get_by_label("Manifest").dispatch_event("drop", {"dataTransfer": large})
+    expect(page.locator("#said")).to_contain_text("large.yaml is too large")
+    expect(page.get_by_label("Manifest")).to_have_value(BYPASS)
 
 
 def test_a_link_has_the_manifest_where_the_server_does_not_see_it(
@@ -251,6 +294,52 @@ def test_many_nodes_are_grouped_then_opened(browser: Browser) -> None:
         expect(page.get_by_role("navigation", name="Pages of nodes")).to_contain_text(
             re.compile("101.200 of 500 nodes")
         )
+
+
+class OneTeam:
+    """Stands for an API server, which here would take longer than the test: one token, one team."""
+
+    def identity(self, token: str, audience: str) -> Identity | None:
+        return Identity(f"{USER}@example.com") if audience and token == USER else None
+
+    def may_list_pods(self, _identity: Identity, namespace: str) -> bool:
+        return namespace == "vision"
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_person_signs_in_looks_and_signs_out(browser: Browser, viewport: Any) -> None:
+    axe = Axe()
+    complaints = Complaints()
+    with (
+        serve(demo_state(), Access(OneTeam())) as address,
+        browser.new_context(base_url=address, viewport=viewport) as context,
+    ):
+        page = context.new_page()
+        page.goto("/?namespace=vision")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+        assert axe.run(page).violations_count == 0
+        page.get_by_label("Token").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("main")).to_contain_text("does not accept this token")
+        complaints.listen(page, address)
+        page.get_by_label("Token").fill(USER)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("banner")).to_contain_text(f"{USER}@example.com")
+        assert page.url == f"{address}/?namespace=vision"
+        page.goto("/")
+        expect(page.get_by_role("link", name="vision/annotate")).to_be_visible()
+        expect(page.locator("#live")).to_have_text("live")
+        for path in ("/", "/findings?level=note", "/decisions"):
+            page.goto(path)
+            assert "training" not in page.content(), path
+        assert "gpuward-5f7d9c6b8" not in page.content()  # a pod of the webhook
+        assert axe.run(page).violations_count == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        assert complaints == []
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+        page.goto("/")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
 def large_state(nodes: int) -> ClusterState:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import datetime
 import io
 import json
 import re
@@ -15,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from cluster.audit.cli import main as audit
 from cluster.gpus.cli import main as gpus
+from cluster.webhooks.decision_log import MAX_DECISIONS
 from cluster.why.cli import main as why
 from console.cli import DEMO
 from console.server import Console
@@ -30,6 +33,9 @@ PAGES = (
     "/pods/vision/annotate",
     "/findings",
     "/findings?as=deny&level=note",
+    "/owners?as=deny&level=note",
+    "/decisions",
+    "/decisions?outcome=denied&namespace=vision",
     "/rules",
     "/rules?q=mig",
     "/rules/visible-devices-env",
@@ -145,6 +151,7 @@ async def test_filters_leave_out_what_does_not_fit(state: ClusterState) -> None:
 async def test_an_odd_query_is_no_error(state: ClusterState, query: str) -> None:
     await text_of(state, f"/?{query}")
     await text_of(state, f"/findings?{query}")
+    await text_of(state, f"/decisions?{query}")
 
 
 @pytest.mark.parametrize(
@@ -209,6 +216,20 @@ def hostile_cluster() -> list[Any]:
     """A cluster in which every text that somebody may choose is hostile."""
     metadata = {"labels": {"nvidia.com/gpu.product": HOSTILE}}
     amounts = {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"}
+    exception = {
+        "apiVersion": "gpuward.io/v1alpha1",
+        "kind": "GpuException",
+        "metadata": {"name": HOSTILE, "namespace": HOSTILE},
+        "spec": {"rules": [HOSTILE] * 500, "reason": HOSTILE, "expires": HOSTILE},
+        "status": {"conditions": [{"type": "Accepted", "reason": HOSTILE}]},
+    }
+    registered = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": HOSTILE},
+        "webhooks": [{"name": f"{HOSTILE}.gpuward.io", "failurePolicy": HOSTILE}],
+    }
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}}
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -243,7 +264,26 @@ def hostile_cluster() -> list[Any]:
         }
         for number, bound in enumerate((HOSTILE, ""))
     ]
-    return [node, *pods]
+    return [node, home, registered, exception, *pods]
+
+
+def hostile_log() -> str:
+    """The log of a webhook in which every text is hostile, and lines that are none."""
+    reason = {"rule": HOSTILE, "container": HOSTILE, "path": HOSTILE}
+    names = ("time", "namespace", "kind", "name", "owner_kind", "owner_name", "user", "mode")
+    decision: dict[str, Any] = {**dict.fromkeys(names, HOSTILE), "uid": "1", "event": "denied"}
+    decision |= {"reasons": [reason] * 100, "rules": {HOSTILE: HOSTILE}, "failures": [HOSTILE]}
+    odd = {"uid": "2", "event": "fixed", "reasons": {"a": 1}, "rules": [], "failures": 7}
+    refused = {"event": "policy refused", "error": HOSTILE}
+    certificate = {"event": "certificate loaded", "not_after": HOSTILE}
+    lines = [
+        *map(json.dumps, (decision, odd, refused, certificate)),
+        "{",
+        "[]",
+        "{" * 9_000,
+        HOSTILE,
+    ]
+    return "\n".join(lines)
 
 
 def hostile_pages() -> Iterator[tuple[str, str]]:
@@ -257,6 +297,10 @@ def hostile_pages() -> Iterator[tuple[str, str]]:
     yield "GET", address("findings", level="note")
     yield "GET", address("findings", level="note", rule=HOSTILE, owner=HOSTILE, namespace=HOSTILE)
     yield "GET", address("findings", HOSTILE)
+    yield "GET", address("owners", level="note")
+    yield "GET", address("owners", level="note", format=HOSTILE)
+    yield "GET", address("decisions")
+    yield "GET", address("decisions", namespace=HOSTILE, rule=HOSTILE, outcome=HOSTILE)
     yield "GET", address("rules", q=HOSTILE)
     yield "GET", address("rules", HOSTILE)
     yield "POST", "/playground"
@@ -265,6 +309,7 @@ def hostile_pages() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("method", "path"), [*hostile_pages()], ids=lambda one: str(one)[:40])
 async def test_hostile_texts_stay_texts(method: str, path: str) -> None:
     state = live_state(hostile_cluster())
+    state.decision_log.take(HOSTILE, hostile_log())
     manifest = yaml.safe_dump_all(hostile_cluster())
     async with client_of(state) as client:
         data = {"manifest": manifest, "namespace": HOSTILE} if method == "POST" else None
@@ -337,6 +382,40 @@ async def test_the_playground_answers_as_the_webhook_does(state: ClusterState) -
     assert (finding["rule"], finding["line"], finding["column"]) == ("visible-devices-env", 8, 51)
 
 
+PLACED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serve, namespace: vision}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
+      tolerations: [{key: dedicated, operator: Exists}]
+      containers:
+        - {name: main, image: i, resources: {limits: {cpu: "1", nvidia.com/gpu: COUNT}}}
+"""
+
+
+async def test_the_playground_says_where_pods_would_run(state: ClusterState) -> None:
+    async with client_of(state) as client:
+        verdicts = {}
+        for count in ("1", "64"):
+            form = {"manifest": PLACED.replace("COUNT", count)}
+            answer = await client.post("/playground", data=form, headers=JSON)
+            (verdicts[count],) = (await answer.json())["placements"]
+        fitting = verdicts["1"]["fitting"]
+        assert {name.partition("-")[0] for name in fitting} == {"l40s"}
+        assert verdicts["64"]["fitting"] == []
+        assert (verdicts["1"]["namespace"], verdicts["1"]["name"]) == ("vision", "serve")
+        page = await (await client.post("/playground", data=form)).text()
+        assert "Where it would run" in page
+        many = "---\n".join(PLACED.replace("COUNT", "1") for _ in range(9))
+        answer = await client.post("/playground", data={"manifest": many}, headers=JSON)
+        assert len((await answer.json())["placements"]) == 3
+
+
 async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
     async with client_of(state) as client:
         long = await client.post("/playground", data={"manifest": "x" * 200_001})
@@ -352,6 +431,114 @@ async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
         answer = await client.post("/playground", data={"manifest": bomb}, headers=JSON)
         (problem, *_) = (await answer.json())["problems"]
         assert problem["message"].startswith("not evaluated")
+
+
+async def test_a_list_to_send_says_what_each_owner_has_to_change(state: ClusterState) -> None:
+    text = await text_of(state, "/owners?namespace=search&level=note&format=text")
+    assert text.startswith("Job embed in search:\n  - ")
+    assert "Pod peek in search:\n" in text
+    assert 'visible-devices-env: container "main" sets' in text
+    assert "vision" not in text
+    markdown = await text_of(state, "/owners?namespace=search&format=markdown")
+    assert "### `Pod peek` in `search`\n\n- [ ] **error** `visible-devices-env`" in markdown
+    content = await text_of(state, "/owners?rule=visible-devices-env&format=csv")
+    rows = csv.DictReader(io.StringIO(content))
+    (row,) = [row for row in rows if row["namespace"] == "search"]
+    assert (row["owner"], row["level"], row["container"]) == (
+        "Pod peek",
+        "error",
+        'container "main"',
+    )
+    assert row["field"] == "/spec/containers/0/env/0/value"
+    refused = await text_of(state, "/owners?as=deny&format=text")
+    assert "Pod peek in search" in refused
+    assert "toleration-default" in await text_of(state, "/owners?level=note&format=text")
+    assert "toleration-default" not in refused
+    assert await text_of(state, "/owners?rule=none&format=text") == "No finding fits the filter.\n"
+
+
+FORMULA = "=cmd|' /C calc'!A0"
+
+
+async def test_a_list_to_send_has_no_formulas_and_no_markup() -> None:
+    objects = hostile_cluster()
+    for pod, kind in zip(objects[-2:], (FORMULA, "``[x](http://evil.example)`"), strict=True):
+        owner = {"apiVersion": "v1", "kind": kind, "name": "x", "controller": True}
+        pod["metadata"]["ownerReferences"] = [owner]
+    state = live_state(objects)
+    content = await text_of(state, "/owners?level=note&format=csv")
+    cells = [cell for row in csv.reader(io.StringIO(content)) for cell in row]
+    assert f"'{FORMULA} x" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    markdown = await text_of(state, "/owners?level=note&format=markdown")
+    assert "### ``` ``[x](http://evil.example)` x ``` in" in markdown
+    for text in (content, markdown, await text_of(state, "/owners?level=note&format=text")):
+        assert not HARMFUL.search(text.replace("\r\n", "\n"))
+
+
+async def test_decisions_are_filtered_by_what_they_are_about(state: ClusterState) -> None:
+    async def names(query: str) -> list[str]:
+        document = json.loads(await text_of(state, f"/decisions?{query}", headers=JSON))
+        return [one["name"] for one in document["decisions"]]
+
+    assert await names("") == [
+        *("fractions", "notebook-6c9d4-…", "nccl-test-1", "debug", "finetune-…", "peek")
+    ]
+    assert await names("outcome=denied") == ["notebook-6c9d4-…", "debug"]
+    assert await names("namespace=vision&outcome=fixed") == ["finetune-…"]
+    assert await names("rule=visible-devices-env") == ["notebook-6c9d4-…", "peek"]
+    page = await text_of(state, "/decisions?rule=no-such-rule")
+    assert "No decision fits the filter." in page
+
+
+async def test_the_state_of_the_webhook_is_on_the_page(state: ClusterState) -> None:
+    page = Outline(await text_of(state, "/decisions")).text
+    assert "pods are admitted without evaluation (failurePolicy Ignore)" in page
+    assert "ae2dd0693b6b" in page
+    assert "until 2031-03-31" in page
+    modes = json.loads(await text_of(state, "/decisions", headers=JSON))["modes"]
+    assert modes == {
+        "kube-system": None,
+        "research": "warn",
+        "search": "warn",
+        "training": "deny",
+        "vision": "deny",
+    }
+
+
+async def test_what_is_wrong_with_the_webhook_is_said_first() -> None:
+    state = live_state([])
+    days = (datetime.datetime.now(tz=datetime.UTC) + datetime.timedelta(days=5)).date()
+    for pod, digest in (("a", "1" * 64), ("b", "2" * 64)):
+        lines = [
+            {"event": "starting", "version": "0.1.0"},
+            {"event": "policy loaded", "digest": digest},
+            {"event": "certificate loaded", "not_after": f"{days}T00:00:00+00:00"},
+            {"event": "policy refused", "error": "line 3: no such rule"},
+        ]
+        state.decision_log.take(pod, "\n".join(map(json.dumps, lines)))
+    page = Outline(await text_of(state, "/decisions")).text
+    assert "No webhook of gpuward is registered" in page
+    assert "The pods of the webhook have different policies" in page
+    assert "In a: policy refused: line 3: no such rule" in page
+    assert "A certificate ends soon" in page
+    assert "5 days left" in page
+
+
+async def test_as_many_decisions_are_kept_as_the_bound_says() -> None:
+    state = live_state([])
+    for part in range(3):
+        lines = [
+            {"uid": f"{part}-{n}", "event": "denied", "name": "x", "time": f"{part}{n:04}"}
+            for n in range(700)
+        ]
+        text = "\n".join(map(json.dumps, lines))
+        state.decision_log.take("a", text)
+        state.decision_log.take("a", text)  # as the log is read again
+    found = json.loads(await text_of(state, "/decisions", headers=JSON))["decisions"]
+    assert len(found) == MAX_DECISIONS
+    assert found[0]["time"] == "20699"
+    assert found[-1]["time"] == "10400"
 
 
 async def test_an_empty_cluster_says_so() -> None:

@@ -25,8 +25,8 @@ from tests.testkit.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-EXTRAS = ("webhook", "certs", "fast")
-SIZE_LIMIT = 75 << 20  # bytes; the Kubernetes client alone would be 126 MB
+EXTRAS = ("webhook", "certs", "console", "fast")
+SIZE_LIMIT = 77 << 20  # bytes; the Kubernetes client alone would be 126 MB
 UNCHECKED = (1).to_bytes(4, "little")  # flags of bytecode that does not look at its source
 TRAP = "raise SystemExit('imported from the working folder')\n"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{name: a}]}\n"
@@ -119,6 +119,12 @@ def test_it_lints_and_imports_nothing_from_the_working_folder(image: Image, tmp_
     (tmp_path / "pod.yaml").write_text(POD)
     assert image.run(tmp_path, "lint", "pod.yaml")[::2] == (0, "")
     assert image.run(tmp_path, "--version") == (0, f"gpuward {__version__}\n", "")
+
+
+def test_the_console_has_its_templates_and_what_draws_them(image: Image, tmp_path: Path) -> None:
+    status, out, err = image.run(tmp_path, "console", "--demo", "--export", "-")
+    assert (status, err) == (0, "")
+    assert "demo cluster" in out
 
 
 def test_it_contains_the_pinned_packages_and_nothing_else(image: Image) -> None:

@@ -17,8 +17,8 @@ class PodArguments:
 
     The process shares this machine's network and file system, therefore:
 
-    * `--listen=:PORT` and `--metrics-listen=:PORT` get `address`, a loopback address of the pod's
-      own, and `--status-port` gets a free port;
+    * `--listen=:PORT`, `--listen=*` and `--metrics-listen=:PORT` get `address`, a loopback address
+      of the pod's own, and `--status-port` gets a free port;
     * the mount path of a volume becomes the folder with the volume's content;
     * where the pod mounts a token, `--kubeconfig` has a token of the same account;
     * `webhooks check` gets the address of the Service.
@@ -52,8 +52,9 @@ class PodArguments:
         return arguments
 
     def _service_address(self) -> str:
-        """The address of the namespace's only Service with one: the process has no cluster DNS."""
-        path = f"/api/v1/namespaces/{self._namespace}/services"
+        """The address of the webhook's Service: the process has no cluster DNS."""
+        label = "labelSelector=app.kubernetes.io/component=webhook"
+        path = f"/api/v1/namespaces/{self._namespace}/services?{label}"
         found = self._plane.request("GET", path).body["items"]
         (address,) = {service["spec"]["clusterIP"] for service in found} - {"None"}
         return str(address)
@@ -61,7 +62,7 @@ class PodArguments:
     def _translate(self, argument: str) -> str:
         flag, _, value = argument.partition("=")
         if argument.startswith(LISTEN_OPTIONS):
-            return f"{flag}={self._address}{value}"
+            return f"{flag}={self._address}{value.removeprefix('*')}"
         if flag == "--status-port":
             self._ports[int(value)] = f"127.0.0.1:{free_port()}"
             return f"{flag}={self._ports[int(value)].rpartition(':')[2]}"

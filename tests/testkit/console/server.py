@@ -12,7 +12,8 @@ from typing import Any
 from aiohttp import web
 
 from cluster.source.files import FileSource
-from console.cli import DEMO
+from console.access import Access
+from console.cli import DEMO, take_demo_log
 from console.server import Console
 from console.state import FOLLOWED, ClusterState
 from console.store import ObjectStore
@@ -42,18 +43,21 @@ def demo_objects() -> list[Any]:
 
 def demo_state() -> ClusterState:
     """The state of the cluster that `gpuward console --demo` shows."""
-    return live_state(demo_objects(), "demo cluster")
+    state = live_state(demo_objects(), "demo cluster")
+    take_demo_log(state)
+    return state
 
 
 @contextmanager
-def serve(state: ClusterState) -> Iterator[str]:
+def serve(state: ClusterState, access: Access | None = None) -> Iterator[str]:
     """Serve the console about `state` on a free port; yields its address."""
     loop = asyncio.new_event_loop()
     started = threading.Event()
     found: list[int] = []
 
     async def start() -> web.AppRunner:
-        runner = web.AppRunner(Console(state, HOSTS).application(), shutdown_timeout=1)
+        made = Console(state, HOSTS, access).application()
+        runner = web.AppRunner(made, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         found.append(runner.addresses[0][1])

@@ -1,0 +1,137 @@
+"""What one viewer may see of the state: the namespaces that are theirs, and totals of others."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from cluster.gpus.reading import Reading
+from cluster.source.following import Key
+from cluster.source.objects import Object
+from cluster.why.explanation import Explanation
+from console.access import MAX_NAMESPACES, Viewer
+from console.pages.decisions import Facts
+from console.pages.findings import FixPreview
+from console.pages.gpus import without_names_of_others
+from console.state import ClusterState
+from policies.policy import Policy
+from reports.findings import LocatedFinding
+from reports.results import InputNotEvaluated, Results
+from rules.base.json_values import as_object, as_text
+
+
+class Audited(NamedTuple):
+    """The results of an audit, and when it was done."""
+
+    results: Results
+    read_at: datetime.datetime
+
+
+class View:
+    """The state of a cluster as one viewer sees it: pages ask nothing else.
+
+    Its methods raise what those of `ClusterState` raise, and ClusterError if the API server does
+    not say what the viewer may see.
+    """
+
+    def __init__(self, state: ClusterState, viewer: Viewer) -> None:
+        self._state, self._viewer = state, viewer
+
+    @property
+    def name(self) -> str:
+        """Who looks; empty if there is nobody to tell apart."""
+        return self._viewer.name
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden from them."""
+        return self._viewer.sees_all
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._state.policy
+
+    @property
+    def profiles(self) -> Sequence[str]:
+        """What a manifest can be evaluated by."""
+        return self._state.profiles
+
+    def policy_for(self, profile: str) -> Policy:
+        """The policy in force; with the name of a profile, the default policy for that."""
+        return self._state.policy_for(profile)
+
+    def reading(self) -> Reading:
+        """The account of the GPUs, and what is not known of it."""
+        usage, missing = self._state.reading()
+        if not self.sees_all:
+            namespaces = {consumer.namespace for consumer in usage.consumers}
+            usage = without_names_of_others(usage, self._viewer.visible(namespaces))
+            missing = (*missing, *_not_asked(namespaces))
+        return Reading(usage, missing)
+
+    def why(self, namespace: str, name: str) -> Explanation | None:
+        """Why a pod is Pending; None if there is no such pod, or the viewer must not know it."""
+        return self._state.why(namespace, name) if self._sees(namespace) else None
+
+    def explain(self, pod: Object) -> Explanation | None:
+        """Where a pod would run that does not exist yet; None if its namespace is of others.
+
+        The answer says what quotas and claims of the namespace have.
+        """
+        namespace = as_text(as_object(pod.get("metadata")).get("namespace"))
+        return self._state.explain(pod, exists=False) if self._sees(namespace) else None
+
+    def scheduler_messages(self) -> Mapping[Key, str]:
+        """What kube-scheduler has last said about each pod without a node."""
+        return self._state.scheduler_messages()
+
+    def audit(self, *, only_refused: bool = False) -> Audited:
+        """What the rules say about the objects that the viewer sees."""
+        done = self._state.audit(only_refused=only_refused)
+        found = done.result.results
+        if self.sees_all:
+            return Audited(found, done.read_at)
+        namespaces = {*map(_namespace, found.findings)}
+        seen = self._viewer.visible(namespaces)
+        shown = Results()
+        shown.findings = [each for each in found.findings if _namespace(each) in seen]
+        shown.objects, shown.pods, shown.policy = found.objects, found.pods, found.policy
+        if found.not_evaluated:  # these texts may name objects
+            text = "something could not be evaluated; only who sees all namespaces sees what"
+            shown.not_evaluated = [InputNotEvaluated("", 0, 0, text)]
+        for line in _not_asked(namespaces):
+            shown.not_evaluated.append(InputNotEvaluated("", 0, 0, line))
+        return Audited(shown, done.read_at)
+
+    def webhook(self) -> Facts:
+        """What is known of the webhook, and what it has decided in the viewer's namespaces."""
+        facts = self._state.webhook()
+        if self.sees_all:
+            return facts
+        shown = facts.visible(self._viewer.visible(facts.namespaces))
+        return shown._replace(missing=(*shown.missing, *_not_asked(facts.namespaces)))
+
+    def fix_preview(self, located: LocatedFinding) -> FixPreview:
+        """What the fix of a finding that the viewer sees would change."""
+        return self._state.fix_preview(located)
+
+    def _sees(self, namespace: str) -> bool:
+        return self.sees_all or bool(self._viewer.visible({namespace}))
+
+
+def _not_asked(namespaces: Collection[str]) -> list[str]:
+    """A line if there are more namespaces than the API server is asked about for one viewer."""
+    if len(namespaces) <= MAX_NAMESPACES:
+        return []
+    text = (
+        f"there are {len(namespaces):,} namespaces, and the API server is asked about the first "
+        f"{MAX_NAMESPACES:,} by name: others are not shown"
+    )
+    return [text]
+
+
+def _namespace(located: LocatedFinding) -> str:
+    about = located.finding.object
+    return about.namespace if about else ""
