@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value, pointer
+from rules.base.text_matching import nearest_word
 from rules.objects.container import CONTAINER_LISTS, POD_SPEC, PodLayout
 from rules.objects.kubernetes_objects import DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import ObjectRef
@@ -93,20 +94,42 @@ def misplaced_containers(
     """The path of each list of containers in `raw`, and what to write instead.
 
     `raw` is an object of the built-in `kind`, and has no containers at `right`, where they belong.
-    The API server ignores or refuses those elsewhere, so they are a mistake, and a patch has none.
+    Those whose name is misspelt count too. The API server ignores or refuses all of them, so they
+    are a mistake, and a patch has none.
     """
     waiting = [JsonNode(raw)]
     while waiting:
         node = waiting.pop()
         skipped = _UNSEARCHED_FIELDS if node.parent is None else frozenset[str]()
         if isinstance(node.value, dict):
-            names = [name for name in CONTAINER_LISTS if as_objects(node.value.get(name))]
             skipped |= _CONTAINER_FIELDS
-            for name in names:
+            for name, meant in _container_lists_of(node.value):
                 place = (*node.path, name)
-                where = f"write them as {pointer((*right, name))}"
+                where = f"write them as {pointer((*right, meant))}"
                 yield place, f"{pointer(place)} is not where a {kind} has containers: {where}"
         waiting += [child for child in node.children() if child.key not in skipped][::-1]
+
+
+def _container_lists_of(raw: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys of `raw` with containers below them, misspelt ones too, and the keys meant."""
+    for key, value in raw.items():
+        if key in _CONTAINER_FIELDS:
+            if as_objects(value):
+                yield key, key
+        elif MIN_NAME <= len(key) <= MAX_NAME and _has_containers(value):
+            meant = nearest_word(key, CONTAINER_LISTS)
+            if meant is not None:
+                yield key, meant
+
+
+MIN_NAME, MAX_NAME = 8, 24
+"""Characters of a key that may be a misspelt name of a list of containers."""
+
+
+def _has_containers(value: Any) -> bool:
+    """Whether `value` is a container or a list with one."""
+    candidates = [value] if isinstance(value, dict) else [item for _, item in as_objects(value)]
+    return any("image" in candidate or "name" in candidate for candidate in candidates)
 
 
 def _pod_node_of_service(node: JsonNode) -> JsonNode:

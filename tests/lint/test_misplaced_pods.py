@@ -52,12 +52,31 @@ MISPLACED: dict[str, tuple[str, dict[str, Any], str, str]] = {
         DEPLOYED,
         "/spec/jobTemplate/spec/template/spec/containers",
     ),
+    "a misspelt list": (
+        "Pod",
+        {"spec": {"container": LIST}},
+        "/spec/container",
+        "/spec/containers",
+    ),
+    "one container that is no list": (
+        "Deployment",
+        {"spec": {"template": {"spec": {"Container": LIST[0]}}}},
+        "/spec/template/spec/Container",
+        DEPLOYED,
+    ),
+    "a misspelt list of another kind": (
+        "Pod",
+        {"spec": {"init-container": LIST}},
+        "/spec/init-container",
+        "/spec/initContainers",
+    ),
 }
 PARTIAL: dict[str, dict[str, Any]] = {
     "labels": {"metadata": {"name": "x", "labels": {"a": "b"}}},
     "replicas": {"spec": {"replicas": 2}},
     "node selector": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
     "empty list": {"spec": {}, "containers": []},
+    "a map with a similar name": {"spec": {"container": {"enabled": True}}},
 }
 
 
