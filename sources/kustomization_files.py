@@ -6,11 +6,12 @@ file from outside its folder.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from kubeyaml import YamlError, read, split
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.base.traits import KEY_WORDS
+from rules.base.traits import KEY_WORDS, VARIABLE_WORDS
 from rules.gpu.images import is_cuda_image
 from rules.profile.context import Context
 from sources.sources import (
@@ -23,7 +24,7 @@ from sources.sources import (
 )
 
 # What these make or change cannot be known without rendering. Fields that are not here, such as
-# `namePrefix`, `namespace`, `replicas` and `configMapGenerator`, change nothing that gives a GPU.
+# `namePrefix`, `namespace` and `replicas`, change nothing that gives a GPU.
 _FIELDS_NEEDING_RENDERING = (
     "commonAnnotations",
     "components",
@@ -35,11 +36,8 @@ _FIELDS_NEEDING_RENDERING = (
     "transformers",
     "vars",
 )
-
-
-def fields_about_gpus(kustomization: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields of `kustomization` that may give a pod a GPU, or take one away."""
-    return tuple(sorted(_fields_needing_rendering(kustomization)))
+# What they make holds variables, which a container may take from it.
+_GENERATORS = ("configMapGenerator", "secretGenerator")
 
 
 def _fields_needing_rendering(raw: Mapping[str, Any]) -> Iterator[str]:
@@ -51,7 +49,7 @@ def _fields_needing_rendering(raw: Mapping[str, Any]) -> Iterator[str]:
     if any(entry.get("fields") or _has_gpu_key(entry.get("pairs")) for entry in labels):
         yield "labels"
     for field in ("images", "imageTags"):
-        if any(_is_about_gpus(entry) for _, entry in as_objects(raw.get(field))):
+        if any(_brings_gpus(entry) for _, entry in as_objects(raw.get(field))):
             yield field
 
 
@@ -59,11 +57,16 @@ def _has_gpu_key(labels: Any) -> bool:
     return any(word in str(key).lower() for key in as_object(labels) for word in KEY_WORDS)
 
 
-def _is_about_gpus(image: Mapping[str, Any]) -> bool:
+def _brings_gpus(image: Mapping[str, Any]) -> bool:
     """Whether `image` brings another image, or a tag that makes its image one with CUDA."""
     name, tag = as_text(image.get("name")), as_text(image.get("newTag"))
     suffix = as_text(image.get("tagSuffix"))
     return bool(as_text(image.get("newName"))) or is_cuda_image(f"{name}:{tag}{suffix}")
+
+
+def _sets_gpu_variable(line: str) -> bool:
+    """Whether `line`, a `NAME=value` of a generator, names a variable about GPUs."""
+    return any(word in line.partition("=")[0] for word in VARIABLE_WORDS)
 
 
 _RENDER_ADVICE = "lint its folder with --render"
@@ -165,7 +168,27 @@ class Kustomizations:
         resources = (as_text(entry) for entry in as_list(raw.get("resources")))
         folder = os.path.dirname(path)
         paths = (self._paths(folder, resources), self._paths(folder, entries))
-        return KustomizationContent(*paths, inline, fields_about_gpus(raw))
+        made = (field for field in _GENERATORS if self._sets_gpu_variables(raw.get(field), folder))
+        fields = sorted({*_fields_needing_rendering(raw), *made})
+        return KustomizationContent(*paths, inline, tuple(fields))
+
+    def _sets_gpu_variables(self, generators: Any, folder: str) -> bool:
+        """Whether a generator of the kustomization in `folder` sets a variable about GPUs."""
+        for _, generator in as_objects(generators):
+            literals = map(as_text, as_list(generator.get("literals")))
+            files = (generator.get("env"), *as_list(generator.get("envs")))
+            texts = map(self._text_of, self._paths(folder, map(as_text, files)))
+            lines = chain(literals, *map(str.splitlines, texts))
+            if any(_sets_gpu_variable(line) for line in lines):
+                return True
+        return False
+
+    def _text_of(self, path: str) -> str:
+        """The start of the file at `path`; empty if it cannot be read."""
+        try:
+            return self._tree.read(path, MAX_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
 
     def _paths(self, folder: str, entries: Iterable[str]) -> tuple[str, ...]:
         """The absolute paths of `entries`, which may also be texts of several lines."""

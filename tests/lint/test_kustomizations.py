@@ -134,6 +134,10 @@ def test_what_is_not_evaluated_is_named(command: LintCommand) -> None:
         ("images: [{name: app, newName: example.com/app}]", "images"),
         ("images: [{name: pytorch/pytorch, newTag: 2.4.0-cuda12.4-cudnn9-runtime}]", "images"),
         ("imageTags: [{name: vllm/vllm-openai, newTag: v0.6.0}]", "imageTags"),
+        ("configMapGenerator: [{literals: [NVIDIA_VISIBLE_DEVICES=all]}]", "configMapGenerator"),
+        ("secretGenerator: [{}, {literals: [A=b, CUDA_VERSION=12]}]", "secretGenerator"),
+        ("configMapGenerator: [{envs: [none.env, gpu.env]}]", "configMapGenerator"),
+        ("secretGenerator: [{env: gpu.env}]", "secretGenerator"),
         ("vars: [{name: A}]\nimages: [{newName: b}]", "images and vars"),
         (
             "vars: [{name: A}]\nreplacements: [{}]\ncomponents: [a]",
@@ -143,6 +147,7 @@ def test_what_is_not_evaluated_is_named(command: LintCommand) -> None:
 )
 def test_what_changes_objects_is_named(command: LintCommand, fields: str, named: str) -> None:
     command.write("app/pod.yaml", TAINTED)
+    command.write("app/gpu.env", "# of the runtime\nA=b\nNVIDIA_VISIBLE_DEVICES=all\n")
     command.write("app/kustomization.yaml", f"resources: [pod.yaml]\n{fields}\n")
     done = command.json("app")
     why = f"it makes or changes objects by {named}: {RENDER}"
@@ -159,10 +164,13 @@ def test_what_changes_objects_is_named(command: LintCommand, fields: str, named:
         "images: [{name: pytorch/pytorch, newTag: 2.4.0-cpu}]",
         "commonAnnotations: {}\ntransformers: []\nvars:",
         "commonLabels: [1]\nlabels: {a: b}\nimages: [1, {newName: 1}]",
+        "configMapGenerator: [{literals: [A=NVIDIA, 1], envs: [other.env, none.env, 1]}, 1]",
+        "secretGenerator: {literals: [NVIDIA_VISIBLE_DEVICES=all]}",
     ],
 )
 def test_what_cannot_give_a_gpu_is_not_named(command: LintCommand, fields: str) -> None:
     command.write("app/pod.yaml", TAINTED)
+    command.write("app/other.env", "A=b\nURL=postgres://NVIDIA\n")
     command.write("app/kustomization.yaml", f"resources: [pod.yaml]\n{fields}\n")
     assert command.json("app").report["skipped"] == []
 
