@@ -113,7 +113,8 @@ def _set_import_path() -> str:
 
 
 def _usage() -> str:
-    lines = [f"  {verb:<11}{what}" for verb, (_, _, what) in COMMANDS.items()]
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {verb:<{width}}{what}" for verb, (_, _, what) in COMMANDS.items()]
     return "\n".join(
         (
             "usage: gpuward COMMAND …",

@@ -225,7 +225,9 @@ class RenderingOrigins:
 
 
 def _moved_to_origin(located: LocatedFinding, origin: Origin) -> LocatedFinding:
+    """The finding at its origin; `gpuward fix` writes no file that has to be rendered."""
     return located._replace(
+        finding=located.finding._replace(fix="", fixable=False),
         file=origin.file.source.name,
         span=origin.span,
         excerpt=origin.file.excerpt(origin.span),

@@ -173,16 +173,27 @@ def render_kustomization(
         command = shlex.join([name, verb, top.folder])
         text = run_program([program, verb, os.path.abspath(top.folder)], deadline=deadline)
     except ProgramError as error:
-        message = " ".join(str(error).split()).removeprefix("error: ").removeprefix("Error: ")
-        # kustomize says what it was doing first, and what went wrong last.
-        short = (
-            f"…{message[-_MAX_MESSAGE_CHARACTERS:]}"
-            if len(message) > _MAX_MESSAGE_CHARACTERS
-            else message
-        )
-        return UnreadableSource(top.file, f"the kustomization cannot be rendered: {short}")
+        why = f"the kustomization cannot be rendered: {_reason_of_failure(str(error))}"
+        return UnreadableSource(top.file, why)
     source = Source(command, text, is_rendering=True, folder=top.folder)
     return RenderedKustomization(source, parts)
+
+
+# kubectl writes a line of its log: level and date, time, process, line of code, and then
+# "command failed" err="…" or, for several lines, err=< … >.
+_LOG_PREFIX_PATTERN = re.compile(r'.*?[EF]\d{4} [\d:.]+ +\d+ \w+\.go:\d+\] "command failed" err=')
+
+
+def _reason_of_failure(output: str) -> str:
+    """What kubectl or kustomize say went wrong, in one line."""
+    message = " ".join(output.split()).removeprefix("error: ").removeprefix("Error: ")
+    if prefix := _LOG_PREFIX_PATTERN.match(message):
+        quoted = message[prefix.end() :]
+        message = quoted[1:-1].strip().replace('\\"', '"')
+    if len(message) <= _MAX_MESSAGE_CHARACTERS:
+        return message
+    # kustomize says what it was doing first, and what went wrong last.
+    return f"…{message[-_MAX_MESSAGE_CHARACTERS:]}"
 
 
 def _patches(raw: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -92,6 +92,9 @@ def test_a_patch_is_judged_with_what_it_patches(kubectl: LintCommand) -> None:
     done = kubectl.json("--render", ".")
     assert places(done) == [(BYPASS, "overlays/b/gpu.yaml", 12)]
     assert done.report["findings"][0]["rendered_by"] == "kubectl kustomize overlays/b"
+    # `gpuward fix` writes no rendering, although it fixes this fault in a file.
+    assert not done.report["findings"][0]["fixable"]
+    assert done.report["summary"]["fixable"] == 0
     assert done.report["skipped"] == []
     # The base is evaluated in the overlays, and by itself.
     assert done.report["summary"]["renderings"] == 3
@@ -185,6 +188,29 @@ def test_what_cannot_be_rendered_does_not_pass(
     assert message in not_evaluated(done)
     # The others are evaluated all the same.
     assert (BYPASS, "overlays/b/gpu.yaml", 12) in places(done)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'err="invalid Kustomization: json: unknown field \\"foo\\""',
+        'err=<\n\tinvalid Kustomization:\n\tjson: unknown field "foo"\n >',
+    ],
+)
+def test_the_prefix_of_a_log_is_not_shown(kubectl: LintCommand, lines: str) -> None:
+    # A stand-in for kubectl: not every version writes its errors as lines of a log.
+    tool = kubectl.folder / ".tools" / "kubectl"
+    tool.unlink()
+    log = f'E1126 17:35:39.670219   21786 run.go:72] "command failed" {lines}'
+    tool.write_text(
+        f"#!/bin/sh\n/bin/cat >&2 <<'END'\n# Warning: 'vars' is deprecated\n{log}\nEND\nexit 1\n"
+    )
+    tool.chmod(0o755)
+    message = not_evaluated(kubectl.json("--render", "overlays/b"))
+    assert message == (
+        "overlays/b/kustomization.yaml: the kustomization cannot be rendered: "
+        'invalid Kustomization: json: unknown field "foo"'
+    )
 
 
 def test_nobody_is_told_to_render_what_could_not_be_rendered(kubectl: LintCommand) -> None:
