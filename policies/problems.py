@@ -62,8 +62,10 @@ def schema_problems(error: Any) -> Iterator[Problem]:
         for cause in [c for c in error.context if c.validator != "type"] or [nearest]:
             yield from schema_problems(cause)
     elif error.validator == "required":
-        missing = next(key for key in error.validator_value if key not in error.instance)
-        yield path, f"the key {missing!r} is missing"
+        # jsonschema makes one error of each missing key, and names it in its message alone.
+        missing = [key for key in error.validator_value if key not in error.instance]
+        named = next((key for key in missing if error.message.startswith(repr(key))), missing[0])
+        yield path, f"the key {named!r} is missing"
     else:
         yield path, _explanation(error, str(path[-1]) if path else "policy")
 

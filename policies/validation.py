@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path as File
 from typing import Any
@@ -55,27 +55,43 @@ def find_policy_problems(raw: Any) -> Iterator[Problem]:
     """Yield the problems of a policy: the path of each one, and its message."""
     import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a policy
 
-    is_valid = True
+    broken: list[Path] = []
     for error in jsonschema.Draft202012Validator(policy_schema()).iter_errors(raw):
-        is_valid = False
-        yield from schema_problems(error)
-    if is_valid:
-        yield from _catalog_problems(raw.get("catalog"))
-        yield from _rule_problems(raw.get("rules", {}))
-        yield from _unset_option_problems(raw)
-        yield from _image_problems(raw)
-        yield from _component_problems(raw.get("profiles", ()))
-        yield from _path_settings_problems(raw.get("perPath", ()))
-        for index, exception in enumerate(raw.get("exceptions", [])):
-            yield from exception_problems(exception, ("exceptions", index))
-        protected = {
-            rule
-            for rule, values in rule_settings(raw).items()
-            if (setting := values.get(("suppressible",))) and not setting.value
-        }
-        for index, limits in enumerate(raw.get("gpuExceptions", [])):
-            path = ("gpuExceptions", index)
-            yield from gpu_exception_limit_problems(limits, protected, path)
+        for path, message in schema_problems(error):
+            broken.append(path)
+            yield path, message
+    valid = _without_broken_parts(as_object(raw), broken)
+    yield from _catalog_problems(valid.get("catalog"))
+    yield from _rule_problems(valid.get("rules", {}))
+    yield from _component_problems(valid.get("profiles", ()))
+    yield from _path_settings_problems(valid.get("perPath", ()))
+    for index, exception in enumerate(valid.get("exceptions", ())):
+        yield from exception_problems(exception, ("exceptions", index))
+    if not broken:
+        yield from _problems_between_parts(raw)
+
+
+def _without_broken_parts(raw: Mapping[str, Any], broken: Iterable[Path]) -> dict[str, Any]:
+    """`raw` without the keys, and without the rules, in which the schema finds a problem."""
+    keys = {path[0] for path in broken if path and (path[0] != "rules" or len(path) == 1)}
+    rules = {path[1] for path in broken if path[:1] == ("rules",) and len(path) > 1}
+    valid = {key: value for key, value in raw.items() if key not in keys}
+    if rules:
+        valid["rules"] = {n: v for n, v in valid.get("rules", {}).items() if n not in rules}
+    return valid
+
+
+def _problems_between_parts(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with settings that need each other; each part is valid by itself."""
+    yield from _unset_option_problems(raw)
+    yield from _image_problems(raw)
+    protected = {
+        rule
+        for rule, values in rule_settings(raw).items()
+        if (setting := values.get(("suppressible",))) and not setting.value
+    }
+    for index, limits in enumerate(raw.get("gpuExceptions", [])):
+        yield from gpu_exception_limit_problems(limits, protected, ("gpuExceptions", index))
 
 
 def _catalog_problems(catalog: str | None) -> Iterator[Problem]:

@@ -101,6 +101,26 @@ def test_mistakes_are_listed_in_the_order_of_the_text() -> None:
     assert error_lines(POLICY_HEADER + "exceptions:\n" + "- 7\n" * 30)[-1] == "and more"
 
 
+def test_each_missing_key_is_named() -> None:
+    lines = error_lines("rules: {}\nexceptions: [{rules: [gpu-namespace]}]\n")
+    keys = ("apiVersion", "kind", "match", "reason")
+    assert [line for key in keys for line in lines if f"the key '{key}' is missing" in line] == lines
+
+
+def test_a_mistake_of_the_form_hides_no_other_mistake() -> None:
+    text = f"""
+workloads: 3
+rules:
+  {SECURITY_RULE}: {{action: never}}
+  no-rule: {{action: deny}}
+profiles: [{{name: our-cluster, components: [{{name: a, rules: [no-other]}}]}}]
+exceptions: [{{rules: [gpu-namespace], match: {{image: a}}, reason: b}}]
+"""
+    found = "\n".join(error_lines(POLICY_HEADER + text))
+    for says in ("is 3", '"never"', "'no-rule'", "no-other", "alone proves nothing"):
+        assert says in found, found
+
+
 @pytest.mark.parametrize("rule", [r.name for r in CATALOG if r.family in SECURITY_FAMILIES])
 def test_an_exception_to_a_security_rule_names_a_namespace(rule: str) -> None:
     for match in ("{name: a}", "{serviceAccount: a, image: b}", '{namespace: "*", name: a}'):
