@@ -61,7 +61,7 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
                     suggestion_suffix(word, families)
                     or "; gpuward rules lists all rules and families"
                 )
-                raise UsageError(f"{option}: there is no rule {word!r}{hint}")
+                raise UsageError(f"{option}: there is no rule or family {word!r}{hint}")
         return set().union(*(families[word] for word in words))
 
     chosen = named(select, "--select") if select else set().union(*families.values())

@@ -122,11 +122,12 @@ def _index(cases_of: Mapping[str, Sequence[Case]]) -> Iterator[str]:
         "The linter reports the action `deny` as an error, `warn` as a warning and `audit` as a\n"
         "note. `strict` is a [bundle](../policy.md#bundles). *Fixed* says whether gpuward fixes a\n"
         "finding: by default (safe), only if the policy sets `fix: true` (opt-in), or not at all\n"
-        "(no). Rules with *safe or opt-in* have fixes of both kinds.\n"
+        "(no). Rules with *safe or opt-in* have fixes of both kinds.\n\n"
+        "`--select` and `--ignore` of `gpuward lint` also take the name of a family.\n"
     )
     strict = bundle("strict")["rules"]
     for family, title in FAMILIES.items():
-        yield f"\n## {title}\n\n| rule | default action | in `strict` | fixed | finding |\n"
+        yield f"\n## {title}\n\nFamily `{family}`.\n\n| rule | default action | in `strict` | fixed | finding |\n"
         yield "|---|---|---|---|---|\n"
         for rule in sorted(ALL_RULES, key=lambda rule: rule.name):
             if rule.family == family:
