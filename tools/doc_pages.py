@@ -127,8 +127,8 @@ def _index(cases_of: Mapping[str, Sequence[Case]]) -> Iterator[str]:
     )
     strict = bundle("strict")["rules"]
     for family, title in FAMILIES.items():
-        yield f"\n## {title}\n\nFamily `{family}`.\n\n| rule | default action | in `strict` | fixed | finding |\n"
-        yield "|---|---|---|---|---|\n"
+        yield f"\n## {title}\n\nFamily `{family}`.\n\n"
+        yield "| rule | default action | in `strict` | fixed | finding |\n|---|---|---|---|---|\n"
         for rule in sorted(ALL_RULES, key=lambda rule: rule.name):
             if rule.family == family:
                 action = rule.action.name.lower()
