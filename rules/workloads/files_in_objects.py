@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.block_yaml import read_block_yaml
 from rules.base.json_values import Path, as_text
 from rules.objects.object_ref import group_of
 
@@ -60,6 +59,8 @@ def plugin_configurations(raw: Mapping[str, Any]) -> Iterator[FileInObject]:
 
 def _files_in_file(path: Path, text: str, words: tuple[str, ...]) -> Iterator[FileInObject]:
     """Texts of several lines in `text`, if that is simple YAML."""
+    from rules.base.block_yaml import read_block_yaml  # noqa: PLC0415  # few objects have files
+
     for value in read_block_yaml(text) or ():
         if "\n" in value.text and all(word in value.text for word in words):
             yield FileInObject(path, (*path, *value.path), value.text)

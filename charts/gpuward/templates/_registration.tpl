@@ -157,4 +157,8 @@ ConfigMap/{{ $name }}-inventory-{{ . }}
 {{- if .Values.audit.enabled }}
 {{ .Values.audit.kind }}/{{ $name }}-audit
 {{- end }}
+{{- if .Values.console.enabled }}
+Deployment/{{ $name }}-console
+Service/{{ $name }}-console
+{{- end }}
 {{- end -}}
