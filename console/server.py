@@ -452,10 +452,12 @@ class Console:
             "page": page,
             "manual": manual_page(name),
         }
-        text = explanation(RULE_BY_NAME[name])
-        return Answer(
-            lambda: {**rules.as_document(page.row), "explanation": text}, "rule.html", values
-        )
+        document = {
+            **rules.as_document(page.row),
+            "explanation": explanation(RULE_BY_NAME[name]),
+            "example": page.example._asdict() if page.example else None,
+        }
+        return Answer(lambda: document, "rule.html", values)
 
     def _empty_playground(self, request: web.Request, _view: View) -> Answer:
         chosen = playground.chosen(request.query, self._state.profiles)

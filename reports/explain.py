@@ -1,4 +1,4 @@
-"""The command `gpuward explain RULE`; of a family, it lists the rules."""
+"""The command `gpuward explain RULE`, with an example; of a family, it lists the rules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from policies.problems import did_you_mean
+from reports.examples import example_of, example_text
 from reports.findings import LEVEL_BY_ACTION
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
@@ -37,6 +38,9 @@ def main(arguments: list[str]) -> int:
         write_error("gpuward", f"there is no rule {wanted!r}; {hint}")
         return 2
     sys.stdout.write(explanation(rules[wanted]))
+    example = example_of(wanted)
+    if example is not None:
+        sys.stdout.write(f"\n{example_text(example)}")
     return 0
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from policies.policy import Policy
+from reports.examples import Example, example_of
 from reports.findings import LEVEL_BY_ACTION, RULE_BY_NAME
 from rules.all_rules import ALL_RULES
 from rules.finding import Action
@@ -27,12 +28,17 @@ class RuleRow(NamedTuple):
 
 
 class RulePage(NamedTuple):
-    """A rule with its explanation: headings, each with blocks of text."""
+    """A rule with its explanation: headings, each with blocks of text, and with an example.
+
+    `diff` is what the fix changes in the example: the sign of each line, and the line.
+    """
 
     row: RuleRow
     default: str
     sections: tuple[tuple[str, tuple[Block, ...]], ...]
     options: tuple[tuple[str, str], ...]
+    example: Example | None
+    diff: tuple[tuple[str, str], ...]
 
 
 class Block(NamedTuple):
@@ -65,11 +71,15 @@ def rule_page(name: str, policy: Policy, counts: Mapping[str, int]) -> RulePage 
     if rule is None:
         return None
     found = ((heading, tuple(_blocks(text))) for heading, text in rule.documentation.items())
+    example = example_of(name)
+    changed = example.diff.splitlines() if example else []
     return RulePage(
         _row(rule, _actions(policy), counts),
         rule.action.word,
         tuple((heading, blocks) for heading, blocks in found if heading and blocks),
         tuple((key, _option(value)) for key, value in (rule.options or {}).items()),
+        example,
+        tuple((line[:1], line[1:]) for line in changed),
     )
 
 

@@ -132,6 +132,15 @@ async def test_why_is_that_of_the_command(
     assert json.loads(await text_of(state, "/pods/vision/annotate", headers=JSON)) == expected
 
 
+async def test_a_rule_has_an_example_with_its_fix(state: ClusterState) -> None:
+    page = Outline(await text_of(state, "/rules/request-only")).text
+    for part in ("nvidia.com/gpu: 1", "deny at /spec/containers/0/resources", "+         limits:"):
+        assert part in page
+    example = json.loads(await text_of(state, "/rules/request-only", headers=JSON))["example"]
+    assert example["manifest"].startswith("apiVersion: v1\nkind: Pod\n")
+    assert "With the policy" in Outline(await text_of(state, "/rules/gpu-namespace")).text
+
+
 async def test_filters_leave_out_what_does_not_fit(state: ClusterState) -> None:
     async def nodes(query: str) -> set[str]:
         document = json.loads(await text_of(state, f"/?{query}", headers=JSON))

@@ -94,6 +94,7 @@ def test_every_command_works_from_the_wheel(installation: Installation, tmp_path
     assert "visible-devices-env" in installation.run(tmp_path, "gpuward", "rules").stdout
     explained = installation.run(tmp_path, "gpuward", "explain", "visible-devices-env")
     assert "Why it matters" in explained.stdout
+    assert "\nExample: " in explained.stdout
     policy = "apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [ack, amd]\n"
     (tmp_path / "gpuward.yaml").write_text(policy)
     (tmp_path / "pod.yaml").write_text(POD)
