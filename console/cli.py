@@ -44,6 +44,12 @@ def make_parser() -> argparse.ArgumentParser:
     where = add_connection_options(made)
     add_file_option(where, "--from")
     where.add_argument("--demo", action="store_true", help="show a small made-up cluster")
+    where.add_argument(
+        "--team-label",
+        metavar="KEY",
+        default="",
+        help="the label of namespaces whose value is the team that they belong to: totals by team",
+    )
     add_policy_options(made.add_argument_group("rules"))
     serving = made.add_argument_group("serving")
     serving.add_argument(
@@ -187,7 +193,7 @@ def _state(options: argparse.Namespace, found: FoundPolicy, stop: threading.Even
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
         title = "demo cluster" if options.demo else ", ".join(files)
         source = FileSource(files, sys.stdin.buffer)
-        state = state_of_files(title, source, found.policy, found.file)
+        state = state_of_files(title, source, found.policy, found.file, options.team_label)
         if options.demo:
             take_demo_log(state)
         return state
@@ -211,8 +217,15 @@ def _followed_cluster(
     connection = open_connection(options)
     title, source = options.context or "cluster", ApiServerSource(connection)
     if options.export:
-        return state_of(title, source, found.policy, found.file)
-    state = ClusterState(title, source, found.policy, found.file, read_log=source.get_text)
+        return state_of(title, source, found.policy, found.file, options.team_label)
+    state = ClusterState(
+        title,
+        source,
+        found.policy,
+        found.file,
+        read_log=source.get_text,
+        team_label=options.team_label,
+    )
     for resource in FOLLOWED:
         following = Following(connection, resource, state, stop)
         threading.Thread(target=following.run, name=str(resource), daemon=True).start()

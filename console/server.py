@@ -34,7 +34,7 @@ from console.access import (
     Credentials,
     Everybody,
 )
-from console.pages import decisions, findings, owner_lists, playground, rules
+from console.pages import decisions, findings, gpus, owner_lists, playground, rules
 from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
@@ -316,7 +316,11 @@ class Console:
     def _gpus(self, request: web.Request, view: View) -> Answer:
         wanted = filter_of(request.query)
         usage, missing = view.reading()
-        page = gpus_page(usage, wanted)
+        try:
+            teams = view.teams()
+        except SourceError as error:
+            teams, missing = None, (*missing, str(error))
+        page = gpus_page(usage, wanted, teams)
         values = {
             "heading": "GPUs",
             "current": "/",
@@ -326,7 +330,8 @@ class Console:
             "missing": missing,
             "reasons": _reasons(view, page),
         }
-        return Answer(lambda: to_document(filtered(usage, wanted)), "gpus.html", values)
+        shown = filtered(usage, wanted, teams or {})
+        return Answer(lambda: gpus.as_document(shown, teams), "gpus.html", values)
 
     def _pod(self, request: web.Request, view: View) -> Answer:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
@@ -618,9 +623,12 @@ def _refuse_other_sites(request: web.Request) -> None:
         raise web.HTTPForbidden(text="the request comes from another site")
 
 
+_GPU_FILTERS = ("model", "namespace", "team", "state", "node")
+
+
 def filter_of(query: Mapping[str, str]) -> Filter:
     """The filter that the query of an address means; what is no filter is left out."""
-    texts = {name: query.get(name, "")[:253] for name in ("model", "namespace", "state", "node")}
+    texts = {name: query.get(name, "")[:253] for name in _GPU_FILTERS}
     if texts["state"] not in STATES:
         texts["state"] = ""
     return Filter(**texts, page=_page_number(query))

@@ -39,6 +39,7 @@ from cluster.why.explanation import Explanation, explain
 from cluster.why.filters import read_node
 from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
+from console.pages.gpus import Teams
 from console.store import ObjectStore
 from policies.loading import default_policy
 from policies.policy import Policy
@@ -51,6 +52,8 @@ FOLLOWED = (NODES, PODS, SLICES, CLAIMS)
 """The resources that the account of GPUs is made of."""
 WEBHOOK_SECONDS = 5.0
 """So old may what is known of the webhook be."""
+TEAMS_SECONDS = 60.0
+"""So old may the labels of namespaces be."""
 AUDIT_SECONDS = 300.0
 """So old may an audit of a cluster be; the audit of files is done once."""
 
@@ -70,6 +73,7 @@ class ClusterState:
     - `is_live`: it may change, as a cluster does and files do not.
     - `on_change` is called after each change, from the thread that has brought it.
     - `read_log` gets the text at a path of the API server; None: there are no logs.
+    - `team_label` is the label of namespaces whose value is the team; empty: there are no teams.
 
     It is a `cluster.source.following.Follower`.
     """
@@ -84,6 +88,7 @@ class ClusterState:
         is_live: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
         read_log: Callable[[str], str] | None = None,
+        team_label: str = "",
     ) -> None:
         self.title, self.policy, self.policy_file = title, policy, policy_file
         self.on_change: Callable[[], object] = lambda: None
@@ -105,6 +110,8 @@ class ClusterState:
         self._read_log = read_log
         self._webhook_lock = threading.Lock()
         self._webhook: tuple[float, Facts] | None = None
+        self._team_label = team_label
+        self._teams: tuple[float, Teams] | None = None
 
     # What a follower is told.
 
@@ -203,6 +210,25 @@ class ClusterState:
         return Reading(
             usage, (*missing, *usage.unknown, *notes_on_cards_offered_twice(usage.nodes))
         )
+
+    def teams(self) -> Teams | None:
+        """The team of each namespace that has one; None if nobody asked for teams.
+
+        Raises SourceError.
+        """
+        if not self._team_label:
+            return None
+        now = self._monotonic()
+        known = self._teams
+        if known is None or (self.is_live and now - known[0] > TEAMS_SECONDS):
+            listed = (as_object(raw.get("metadata")) for raw in self._readable(NAMESPACES))
+            teams = {
+                as_text(metadata.get("name")): team
+                for metadata in listed
+                if (team := as_text(as_object(metadata.get("labels")).get(self._team_label)))
+            }
+            known = self._teams = now, teams
+        return known[1]
 
     def why(self, namespace: str, name: str) -> Explanation | None:
         """Why a pod is Pending; None if there is no such pod. Raises SourceError."""
@@ -318,12 +344,12 @@ class ClusterState:
         """The policy in force; with the name of a profile, the default policy for that."""
         return default_policy([profile]) if profile else self.policy
 
-    def _readable(self, resource: Resource, namespace: str) -> list[Object]:
+    def _readable(self, resource: Resource, namespace: str | None = None) -> list[Object]:
         return [*list_readable(self._reader, resource, namespace, lambda _missing: None)]
 
 
 def state_of_files(
-    title: str, source: ObjectReader, policy: Policy, policy_file: str
+    title: str, source: ObjectReader, policy: Policy, policy_file: str, team_label: str = ""
 ) -> ClusterState:
     """The state of what is in files, which are read once. Raises SourceError."""
     store = ObjectStore()
@@ -332,12 +358,14 @@ def state_of_files(
         store.put(raw)
     if failed:
         raise failed[0]
-    return state_of(title, store, policy, policy_file)
+    return state_of(title, store, policy, policy_file, team_label)
 
 
-def state_of(title: str, reader: ObjectReader, policy: Policy, policy_file: str) -> ClusterState:
+def state_of(
+    title: str, reader: ObjectReader, policy: Policy, policy_file: str, team_label: str = ""
+) -> ClusterState:
     """The state of what `reader` lists now. Raises SourceError if it can list no pods."""
-    state = ClusterState(title, reader, policy, policy_file, is_live=False)
+    state = ClusterState(title, reader, policy, policy_file, is_live=False, team_label=team_label)
     for resource in FOLLOWED:
         try:
             for raw in reader.list(resource):

@@ -13,7 +13,7 @@ from cluster.why.explanation import Explanation
 from console.access import MAX_NAMESPACES, Viewer
 from console.pages.decisions import Facts
 from console.pages.findings import FixPreview
-from console.pages.gpus import without_names_of_others
+from console.pages.gpus import Teams, without_names_of_others
 from console.state import ClusterState
 from policies.policy import Policy
 from reports.findings import LocatedFinding
@@ -70,6 +70,13 @@ class View:
             usage = without_names_of_others(usage, self._viewer.visible(namespaces))
             missing = (*missing, *_not_asked(namespaces))
         return Reading(usage, missing)
+
+    def teams(self) -> Teams | None:
+        """The team of each namespace that has one; None if nobody asked for teams.
+
+        They are only about namespaces that the viewer sees, because `reading` names no other.
+        """
+        return self._state.teams()
 
     def why(self, namespace: str, name: str) -> Explanation | None:
         """Why a pod is Pending; None if there is no such pod, or the viewer must not know it."""

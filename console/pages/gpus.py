@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, starmap
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from cluster.gpus.document import to_document
 from cluster.gpus.shares import Amount
 from cluster.gpus.tables import allocated_text, text
 from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
@@ -26,6 +27,8 @@ from console.pictures import (
 
 STATES = ("free", "stranded", "unavailable", "overcommitted", "starting")
 NO_MODEL = "model not known"
+NO_TEAM = "(no team)"
+"""Stands for namespaces without the label that names a team."""
 OTHERS = "(other namespaces)"
 """Stands for the namespaces that a viewer must not see, and for the owners and pods in them."""
 PAGE = 100
@@ -42,6 +45,7 @@ class Filter(NamedTuple):
 
     model: str = ""
     namespace: str = ""
+    team: str = ""
     state: str = ""
     node: str = ""
     page: int = 1
@@ -49,7 +53,7 @@ class Filter(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """Whether it leaves nothing out."""
-        return not (self.model or self.namespace or self.state or self.node)
+        return not (self.model or self.namespace or self.team or self.state or self.node)
 
     def query(self, **changes: str | int) -> dict[str, str]:
         """The query of the address of the page with these changes; only what is not the default."""
@@ -101,7 +105,10 @@ class Group(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """How much of a resource a namespace, or an owner in one, has and waits for."""
+    """How much of a resource a namespace, a team or an owner has and waits for.
+
+    `namespace` is the team's name in the row of a team.
+    """
 
     namespace: str
     owner: str
@@ -126,6 +133,8 @@ class GpusPage(NamedTuple):
 
     totals: tuple[Amounts, ...]
     groups: tuple[Group, ...]
+    teams: tuple[Holder, ...]
+    other_teams: int
     namespaces: tuple[Holder, ...]
     other_namespaces: int
     owners: tuple[Holder, ...]
@@ -134,6 +143,7 @@ class GpusPage(NamedTuple):
     other_waiting: int
     models: tuple[str, ...]
     all_namespaces: tuple[str, ...]
+    all_teams: tuple[str, ...]
     filter: Filter
     shown: int
     matching: int
@@ -146,19 +156,25 @@ class GpusPage(NamedTuple):
         return -(-self.matching // PAGE)
 
 
-def filtered(usage: Usage, wanted: Filter) -> Usage:
+Teams: TypeAlias = Mapping[str, str]
+"""The team of each namespace that has one."""
+
+
+def filtered(usage: Usage, wanted: Filter, teams: Teams) -> Usage:
     """The nodes and consumers that fit the filter."""
     if wanted.is_empty:
         return usage
     consumers = usage.consumers
     if wanted.namespace:
         consumers = tuple(c for c in consumers if c.namespace == wanted.namespace)
+    if wanted.team:
+        consumers = tuple(c for c in consumers if _team(c.namespace, teams) == wanted.team)
     there = {consumer.node for consumer in consumers}
     nodes = tuple(
         node
         for node in usage.nodes
         if (not wanted.model or _model(node) == wanted.model)
-        and (not wanted.namespace or node.name in there)
+        and (not (wanted.namespace or wanted.team) or node.name in there)
         and (not wanted.node or wanted.node in node.name)
         and (not wanted.state or any(getattr(r, wanted.state) for r in node.resources))
     )
@@ -191,22 +207,43 @@ def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
     return Consumer(OTHERS, OTHERS, OTHERS, *place, amounts, shares, pods)
 
 
-def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
-    """The page about `usage`, which is of the whole cluster, with at most so many nodes."""
-    chosen = filtered(usage, wanted)
+def _team(namespace: str, teams: Teams) -> str:
+    return OTHERS if namespace == OTHERS else teams.get(namespace, NO_TEAM)
+
+
+def gpus_page(
+    usage: Usage, wanted: Filter, teams: Teams | None = None, *, most: int = PAGE
+) -> GpusPage:
+    """The page about `usage`, which is of the whole cluster, with at most so many nodes.
+
+    Without `teams` nothing is said about them.
+    """
+    of_namespaces = teams or {}
+    chosen = filtered(usage, wanted, of_namespaces)
     first = (wanted.page - 1) * most
     nodes = chosen.nodes
     has_room = len(nodes) <= max(_OPEN, most - PAGE) or not wanted.is_empty
     shown = nodes[first : first + most] if has_room else ()
     holders = _holders_of_nodes(usage.consumers, {node.name for node in shown})
     rows = {node.name: _row(node, holders.get(node.name, ()), wanted) for node in shown}
-    namespaces, other_namespaces = _holders(chosen.consumers, _MAX_NAMESPACES, by_owner=False)
-    owners, other_owners = _holders(chosen.consumers, _MAX_OWNERS, by_owner=True)
+    namespaces, other_namespaces = _holders(
+        chosen.consumers, _MAX_NAMESPACES, lambda consumer: (consumer.namespace, "")
+    )
+    owners, other_owners = _holders(
+        chosen.consumers, _MAX_OWNERS, lambda consumer: (consumer.namespace, consumer.owner)
+    )
+    by_team, other_teams = _holders(
+        chosen.consumers if teams is not None else (),
+        _MAX_NAMESPACES,
+        lambda consumer: (_team(consumer.namespace, of_namespaces), ""),
+    )
     waiting = [*_waiting(chosen.consumers)]
     nameless = sum(len(c.pods) for c in chosen.consumers if c.namespace == OTHERS and not c.node)
     return GpusPage(
         totals=tuple(map(_amounts, chosen.totals())),
         groups=tuple(_groups(nodes, rows)),
+        teams=by_team,
+        other_teams=other_teams,
         namespaces=namespaces,
         other_namespaces=other_namespaces,
         owners=owners,
@@ -215,12 +252,24 @@ def gpus_page(usage: Usage, wanted: Filter, *, most: int = PAGE) -> GpusPage:
         other_waiting=max(len(waiting) - _MAX_WAITING, 0) + nameless,
         models=tuple(sorted({_model(node) for node in usage.nodes})),
         all_namespaces=tuple(sorted({consumer.namespace for consumer in usage.consumers})),
+        all_teams=tuple(sorted({_team(c.namespace, of_namespaces) for c in usage.consumers}))
+        if teams is not None
+        else (),
         filter=wanted,
         shown=len(shown),
         matching=len(nodes),
         nodes=len(usage.nodes),
         first=first,
     )
+
+
+def as_document(usage: Usage, teams: Teams | None) -> dict[str, Any]:
+    """What `gpuward gpus -o json` writes, with the team of each namespace if there are teams."""
+    document = to_document(usage)
+    if teams is not None:
+        namespaces = sorted({consumer.namespace for consumer in usage.consumers})
+        document["teams"] = {name: teams[name] for name in namespaces if name in teams}
+    return document
 
 
 def node_row(usage: Usage, name: str) -> tuple[NodeRow, tuple[Consumer, ...]] | None:
@@ -374,15 +423,15 @@ def _holders_of_nodes(
 
 
 def _holders(
-    consumers: Iterable[Consumer], most: int, *, by_owner: bool
+    consumers: Iterable[Consumer], most: int, holder_of: Callable[[Consumer], tuple[str, str]]
 ) -> tuple[tuple[Holder, ...], int]:
-    """Who has most, and how many others there are."""
+    """Who has most, and how many others there are; `holder_of` names namespace and owner."""
     has: dict[tuple[str, str, str], Amount] = defaultdict(int)
     wants: dict[tuple[str, str, str], Amount] = defaultdict(int)
     pods: dict[tuple[str, str, str], int] = defaultdict(int)
     for consumer in consumers:
         for resource, amount in consumer.amounts.items():
-            key = consumer.namespace, consumer.owner if by_owner else "", resource
+            key = *holder_of(consumer), resource
             (has if consumer.node else wants)[key] += amount
             pods[key] += len(consumer.pods) or 1
     first = heapq.nsmallest(most, pods, key=lambda key: (-has.get(key, 0), -wants.get(key, 0), key))

@@ -24,7 +24,6 @@ from tests.testkit.control_plane.processes import eventually
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuexceptions.gpuward.io"
 VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations/gpuward"
 NOT_SENT = ("wrong", "not sent to gpuward, and should be sent in mode deny")
 BAD_POD = pod(container(**variable("all")))
@@ -38,7 +37,6 @@ def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installat
         installation.install(merge_values(SLOW_MACHINE, values))
         installation.publish_ca_bundle()
         yield installation
-        chart_plane.request("DELETE", DEFINITION)  # Helm keeps it
 
 
 @pytest.fixture

@@ -33,7 +33,6 @@ VALUES: dict[str, Any] = merge_values(
     },
 )
 TODAY = datetime.datetime.now(tz=datetime.UTC).date()
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gpuexceptions.gpuward.io"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DOCUMENTATION = ROOT / "docs" / "exceptions.md"
 MERGE = "application/merge-patch+json"
@@ -52,7 +51,6 @@ def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installat
         namespace = chart_plane.namespace()
         eventually(lambda: is_refused(chart_plane, namespace), what="gpuward enforces")
         yield installation
-        chart_plane.request("DELETE", DEFINITION)
 
 
 @pytest.fixture

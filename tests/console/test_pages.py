@@ -132,6 +132,28 @@ async def test_why_is_that_of_the_command(
     assert json.loads(await text_of(state, "/pods/vision/annotate", headers=JSON)) == expected
 
 
+async def test_teams_are_those_of_a_label_of_namespaces() -> None:
+    by_team = live_state(demo_objects(), "demo cluster", team_label="team")
+    document = json.loads(await text_of(by_team, "/", headers=JSON))
+    language = dict.fromkeys(("research", "search", "training"), "language")
+    assert document["teams"] == {**language, "vision": "vision"}
+    page = Outline(await text_of(by_team, "/"))
+    assert "By team" in page.text
+    assert "language" in page.text
+    namespaces = {
+        consumer["namespace"]
+        for consumer in json.loads(await text_of(by_team, "/?team=vision", headers=JSON))[
+            "consumers"
+        ]
+    }
+    assert namespaces == {"vision"}
+
+
+async def test_without_a_label_there_are_no_teams(state: ClusterState) -> None:
+    assert "By team" not in Outline(await text_of(state, "/")).text
+    assert "teams" not in json.loads(await text_of(state, "/", headers=JSON))
+
+
 async def test_a_rule_has_an_example_with_its_fix(state: ClusterState) -> None:
     page = Outline(await text_of(state, "/rules/request-only")).text
     for part in ("nvidia.com/gpu: 1", "deny at /spec/containers/0/resources", "+         limits:"):

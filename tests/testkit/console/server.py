@@ -22,12 +22,14 @@ from policies.loading import default_policy
 HOSTS = frozenset({"localhost", "127.0.0.1"})
 
 
-def live_state(objects: list[Any], title: str = "test cluster") -> ClusterState:
+def live_state(
+    objects: list[Any], title: str = "test cluster", *, team_label: str = ""
+) -> ClusterState:
     """The state of a cluster with these objects, which a test may change by `put` and `drop`."""
     store = ObjectStore()
     for raw in objects:
         store.put(raw)
-    state = ClusterState(title, store, default_policy())
+    state = ClusterState(title, store, default_policy(), team_label=team_label)
     for resource in FOLLOWED:
         for raw in objects:
             if raw["kind"] == resource.kind:
