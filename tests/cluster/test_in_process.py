@@ -326,6 +326,45 @@ def test_exceptions_accept_what_they_name_until_their_last_day(exports: Exports)
     assert list(refused.values()) == [True, False, False, True]
 
 
+def _policy_with_many_exceptions() -> Policy:
+    """Some accept findings of the cases; a hundred more name containers that are nowhere."""
+    own = {"rules": sorted(EXPORTED), "reason": "a test"}
+    matches: list[dict[str, Any]] = [
+        {"container": ["trainer", "worker*"]},
+        {"image": ["nvcr.io/*", "registry.example.com/*"], "name": "case-1*"},
+        {"image": "example.com/*", "container": "main", "name": "case-2*"},
+        {"serviceAccount": ["nccl*", "default"], "name": ["case-3*", "case-4"]},
+        {"kind": "Deployment", "name": "case-*"},
+        {"name": ["case-5*", "case-60"]},
+        *({"container": [f"none-{n}", f"*-none-{n}"], "image": f"none/{n}/*"} for n in range(100)),
+    ]
+    return _policy(exceptions=[own | {"match": {"namespace": "test-*", **m}} for m in matches])
+
+
+@pytest.fixture(scope="module")
+def namespace_with_exceptions(exports: Exports) -> str:
+    added = exports.add(_policy_with_many_exceptions())
+    exports.wait(added)
+    return added
+
+
+def test_exceptions_accept_what_they_accept_of_the_rules(
+    exports: Exports, namespace_with_exceptions: str
+) -> None:
+    given = pods((c.name, c.manifest) for c in cases() if c.rule in EXPORTED)
+    made = {
+        name: prepared(pod_of(given[name]), namespace_with_exceptions, f"case-{number}")
+        for number, name in enumerate(given)
+    }
+    policy = _policy_with_many_exceptions()
+    differences, seen = _differences(exports, made, policy)
+    assert differences.keys() <= DIFFERENCES
+    without, _ = _differences(exports, made)
+    accepted = without.keys() - differences.keys()
+    assert len(accepted) >= 40, accepted
+    assert seen["denied"] >= 20, seen
+
+
 def test_no_rule_is_run_for_mirror_pods_of_kubelets(exports: Exports, namespace: str) -> None:
     mirror = _bypass(namespace, nodeName="node-1")
     mirror["metadata"]["annotations"] = {MIRROR_ANNOTATION: "a"}
@@ -472,7 +511,18 @@ LARGEST: dict[str, dict[str, Any]] = {
 def test_the_largest_pod_is_evaluated_within_the_budget(
     exports: Exports, namespace: str, what: str
 ) -> None:
-    answer = exports.submit_one(new_pod(namespace, **LARGEST[what]))
+    _assert_is_evaluated(exports, new_pod(namespace, **LARGEST[what]))
+
+
+@pytest.mark.parametrize("what", LARGEST)
+def test_the_largest_pod_is_evaluated_with_many_exceptions(
+    exports: Exports, namespace_with_exceptions: str, what: str
+) -> None:
+    _assert_is_evaluated(exports, new_pod(namespace_with_exceptions, **LARGEST[what]))
+
+
+def _assert_is_evaluated(exports: Exports, pod: Any) -> None:
+    answer = exports.submit_one(pod)
     text = str(answer.body) + str(answer.warnings)
     assert answer.status in (201, FORBIDDEN), text
     assert "cost limit" not in text

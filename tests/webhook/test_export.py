@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,13 +14,11 @@ from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.in_process.vocabulary import MAX_COUNTS
 from tests.testkit.paths import ROOT
-from webhook.in_process.cli import main
+from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import exported_rules, left_out, reason_against
 from webhook.registration import RegistrationOptions
 
-# `kubectl apply` keeps a copy of the object in an annotation, and those have at most 256 KiB.
-MOST_BYTES_OF_ANNOTATIONS = 262_144
 BYPASS = [a for a in default_policy().rule_set().rules if a.rule.family == "bypass"]
 
 
@@ -47,9 +47,50 @@ def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
 ) -> None:
     assert main(["vap", "--profile", "nvidia"]) == 0
 
-    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    captured = capsys.readouterr()
+    objects = list(yaml.safe_load_all(captured.out))
     assert len(objects) == 16
-    assert max(len(json.dumps(made)) for made in objects) < MOST_BYTES_OF_ANNOTATIONS
+    assert max(len(json.dumps(made)) for made in objects) < MAX_ANNOTATION_BYTES
+    assert captured.err == ""
+
+
+EXPORTED = [rule.name for rule in exported_rules(default_policy().rule_set())]
+
+
+def policy_with_exceptions(number: int, rules: Sequence[str] = EXPORTED) -> str:
+    return "apiVersion: gpuward.io/v1\nkind: Policy\nexceptions:\n" + "".join(
+        f"  - {{rules: [{', '.join(rules)}], reason: a test, match: {{namespace: team-{n}, "
+        f'serviceAccount: agent-{n}, image: "registry.example.com/team-{n}/*"}}}}\n'
+        for n in range(number)
+    )
+
+
+def test_ten_exceptions_to_everything_still_fit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(policy_with_exceptions(10))
+    assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_policy_that_is_too_large_for_apply_says_how_to_apply_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(policy_with_exceptions(100))
+    assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
+    captured = capsys.readouterr()
+    assert "kubectl apply --server-side" in captured.err
+    assert len(list(yaml.safe_load_all(captured.out))) == 16
+
+
+def test_a_policy_that_no_api_server_accepts_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "policy.yaml").write_text(policy_with_exceptions(2_500, EXPORTED[:1]))
+    assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 2
+    captured = capsys.readouterr()
+    assert "the policy has 2,500 exceptions" in captured.err
+    assert captured.out == ""
 
 
 def test_a_policy_says_in_its_description_what_it_leaves_out() -> None:

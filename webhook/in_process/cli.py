@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
+from operator import itemgetter
 
 from kubeyaml.writing import write_yaml
 from policies.loading import PolicyError
@@ -22,8 +24,13 @@ and newer evaluate themselves, without the webhook. They refuse and warn; they f
 _EPILOG = """\
 example:  gpuward export vap --policy gpuward.yaml | kubectl apply -f -
 
-exit status: 0 written, 2 wrong usage, or a policy that cannot be used
+exit status: 0 written, 2 wrong usage, or a policy that cannot be used or is too large
 """
+
+MAX_ANNOTATION_BYTES = 262_144
+"""So large may all annotations of an object be together."""
+MAX_OBJECT_BYTES = 1_500_000
+"""A little less than what etcd accepts by default."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -100,7 +107,22 @@ def main(arguments: list[str]) -> int:
     )
     if registration.default < registration.minimum:
         parser.error("--mode is weaker than --minimum-mode")
-    objects = policy_objects(policy, ExportOptions(registration, options.failure_policy))
+    objects = [*policy_objects(policy, ExportOptions(registration, options.failure_policy))]
+    sizes = {made["metadata"]["name"]: len(json.dumps(made).encode()) for made in objects}
+    name, size = max(sizes.items(), key=itemgetter(1))
+    if size > MAX_OBJECT_BYTES:
+        write_error(
+            "gpuward export",
+            f"{name} would have {size:,} bytes, and API servers accept {MAX_OBJECT_BYTES:,}: "
+            f"the policy has {len(policy.exceptions):,} exceptions; replace some by patterns",
+        )
+        return 2
+    if size > MAX_ANNOTATION_BYTES:
+        write_error(
+            "gpuward export",
+            f"{name} has {size:,} bytes: use `kubectl apply --server-side`; without this "
+            f"option kubectl keeps a copy in an annotation of at most {MAX_ANNOTATION_BYTES:,}",
+        )
     sys.stdout.write("---\n".join(write_yaml(made) for made in objects))
     return 0
 

@@ -20,6 +20,7 @@ from rules.in_process.vocabulary import (
     vocabulary,
 )
 from webhook.in_process.statements import (
+    ExceptionVariables,
     ExportedRule,
     exported_rules,
     findings_at,
@@ -52,11 +53,11 @@ class ExportOptions(NamedTuple):
 
 def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     """Every object of the export, a policy before its bindings."""
-    rules = exported_rules(policy.rule_set())
+    rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
     for family in sorted({rule.active.rule.family for rule in rules}):
         members = [rule for rule in rules if rule.active.rule.family == family]
         for level in LEVELS:
-            texts = ((rule, findings_at(rule, level, policy.exceptions, rules)) for rule in members)
+            texts = ((rule, findings_at(rule, level, exceptions, rules)) for rule in members)
             found = [(rule, text) for rule, text in texts if text]
             for workloads in (False, True) if found else ():
                 kind = "workloads-" if workloads else ""
@@ -121,6 +122,8 @@ def _variables(
             ("excused", _excused(policy, target)),
             ("isSkipped", _skipped(policy, target)),
         ):
+            yield Variable(variable_name(name, old=old), resolve(text, old=old))
+        for name, text in ExceptionVariables(policy.exceptions).of_rules(r for r, _ in found):
             yield Variable(variable_name(name, old=old), resolve(text, old=old))
         for rule, text in found:
             yield Variable(variable_name(rule.variable, old=old), resolve(text, old=old))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
-from rules.finding import Action
+from rules.finding import Action, sha256_hex
 from rules.gpu.components import FOR_AGENTS
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import matches_any
@@ -66,7 +66,7 @@ def exported_rules(rules: RuleSet) -> list[ExportedRule]:
 def findings_at(
     rule: ExportedRule,
     action: Action,
-    exceptions: Iterable[PolicyException],
+    exceptions: ExceptionVariables,
     rules: Iterable[ExportedRule],
 ) -> str:
     """The texts of what `rule` finds with `action`, as CEL: a list of lists; empty if nothing.
@@ -75,7 +75,6 @@ def findings_at(
     """
     others = (other for other in rules if rule.name in other.active.rule.supersedes)
     silent = [test for other in others for test in _volumes(other, rule)]
-    accepted = [e for e in exceptions if rule.name in e.rules]
     parts = []
     for statement in rule.statements:
         level = _at_level(statement.action, rule.active.action, action)
@@ -85,7 +84,8 @@ def findings_at(
         if rule.active.suppressible:
             tests.insert(0, f"!({cel(rule.name)} in $excused)")
         tests += [f"!({test})" for test in silent]
-        tests += [f"!({_accepts(exception, statement)})" for exception in accepted]
+        if accepted := exceptions.accepts(rule.name, statement.each, statement.where):
+            tests.append(f"!{accepted}")
         text = concat(cel(f"[{rule.name}] "), statement.message, '"; "', statement.help)
         if rule.active.rule.family in ISOLATION_FAMILIES:
             text += f' + ($isDaemon ? {cel(FOR_AGENTS)} : "")'
@@ -130,12 +130,66 @@ def _at_level(finding: str, rule: Action, wanted: Action) -> str:
     return f"{finding} in {cel(words)}" if words else "false"
 
 
-def _accepts(exception: PolicyException, statement: Statement) -> str:
-    """Whether `exception` accepts a finding of `statement`, as CEL."""
-    return " && ".join(f"({test})" for test in _tests(exception, statement)) or "true"
+class ExceptionVariables:
+    """The variables by which statements ask whether an exception accepts what they find.
+
+    The patterns of an exception are in a policy once, however many statements it concerns: a
+    variable has the names of the containers that it accepts findings about. No two containers of a
+    pod have the same name, because the API server refuses such a pod before it asks policies.
+    """
+
+    def __init__(self, exceptions: Sequence[PolicyException]) -> None:
+        self._exceptions = exceptions
+
+    def of_rules(self, rules: Iterable[ExportedRule]) -> Iterator[tuple[str, str]]:
+        """The variables that `findings_at` refers to: names, and texts in CEL."""
+        groups = list(filter(None, dict.fromkeys(self._group(rule.name) for rule in rules)))
+        for number in sorted({number for group in groups for number in group}):
+            yield f"exception{number}", _accepted_containers(self._exceptions[number])
+        for group in groups:
+            listed = ", ".join(f"$exception{number}" for number in group)
+            # Of many exceptions few concern a pod, and only these cost something.
+            yield _name_of_group(group), f"[{listed}].filter(names, names.size() > 0)"
+
+    def accepts(self, rule: str, each: str, where: str) -> str:
+        """Whether an exception accepts what a statement finds, as CEL; empty if none is about it.
+
+        `each` and `where` are those of the statement.
+        """
+        group = self._group(rule)
+        if not group:
+            return ""
+        if each in {"pod", "annotation"}:
+            accepted = "$containers.all(x, x.name in names)"
+        elif each == "volume":
+            mounts = f"c.mounts.exists(m, m.volume == w.name && ({where}))"
+            accepted = f"$containers.all(c, !{mounts} || c.name in names)"
+        else:
+            accepted = "c.name in names"
+        return f"${_name_of_group(group)}.exists(names, {accepted})"
+
+    def _group(self, rule: str) -> tuple[int, ...]:
+        return tuple(n for n, each in enumerate(self._exceptions) if rule in each.rules)
 
 
-def _tests(exception: PolicyException, statement: Statement) -> Iterator[str]:
+def _name_of_group(group: tuple[int, ...]) -> str:
+    return f"exceptions{sha256_hex(repr(group))[:12]}"
+
+
+def _accepted_containers(exception: PolicyException) -> str:
+    """The names of the containers about which `exception` accepts findings, as CEL."""
+    fits = [
+        matches_any(f"c.{field}", patterns)
+        for field, patterns in (("image", exception.images), ("name", exception.containers))
+        if patterns
+    ]
+    chosen = "".join(f".filter(c, {' && '.join(f'({test})' for test in fits)})" for _ in fits[:1])
+    names = f"$containers{chosen}.map(c, c.name)"
+    tests = " && ".join(f"({test})" for test in _tests_of_pod(exception))
+    return f"{tests} ? {names} : []" if tests else names
+
+
+def _tests_of_pod(exception: PolicyException) -> Iterator[str]:
     if exception.namespaces:
         yield matches_any("request.namespace", exception.namespaces)
     if exception.kinds:
@@ -145,20 +199,6 @@ def _tests(exception: PolicyException, statement: Statement) -> Iterator[str]:
     if exception.service_accounts:
         account = '[$spec.?serviceAccountName.orValue("")].map(t, t != "" ? t : "default")'
         yield f"{account}.exists(t, {matches_any('t', exception.service_accounts)})"
-    is_whole = statement.each in {"pod", "annotation"}
-    container = "x" if is_whole else "c"
-    tests = []
-    if exception.images:
-        tests.append(matches_any(f"{container}.image", exception.images))
-    if exception.containers:
-        tests.append(matches_any(f"{container}.name", exception.containers))
-    if tests:
-        fits = " && ".join(f"({test})" for test in tests)
-        if statement.each == "volume":
-            mounts = f"c.mounts.exists(m, m.volume == w.name && ({statement.where}))"
-            yield f"$containers.all(c, !{mounts} || ({fits}))"
-        else:
-            yield f"$containers.all(x, {fits})" if is_whole else fits
     if exception.expires is not None:
         # An expression knows no clock, but the API server has just written when it made the object.
         last = f'timestamp("{exception.expires.isoformat()}T23:59:59.999Z")'
