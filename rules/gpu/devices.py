@@ -27,6 +27,8 @@ NO_GPU = re.compile(
     "sriov|netdevice|hostdev|fpga|sgx|vhost|(?:batch|mid)-(?:cpu|memory)"
     "|(?:^|[/_.-])(?:eni|fuse|kvm|tun|tap|qat|dsa|dlb|usb|tpm|snd|nic|vf|sev|tdx)s?(?:[_.-]|$)"
 )
+# What is in a name without a domain, which the API server refuses, if a GPU is meant.
+_WORDS_OF_GPUS = ("gpu", "nvidia")
 
 
 class Device:
@@ -142,11 +144,13 @@ def name_of_unknown_device(container: Container) -> str:
     """An extended resource of `container` that may be a GPU, by a name that gpuward does not know.
 
     Empty if there is none. Device plugins can rename what they offer, as `nvidia.com/a100`, and
-    users misspell names, or put the right one in a wrong place. Resources of RDMA and of other
-    devices are not meant.
+    users misspell names, as `gpu`, or put the right one in a wrong place. Resources of RDMA and of
+    other devices are not meant.
     """
     for name in dict.fromkeys((*container.limits, *container.requests)):
-        if "/" not in name or container.profile.resource(name):
+        if container.profile.resource(name) or not (
+            "/" in name or any(word in name.lower() for word in _WORDS_OF_GPUS)
+        ):
             continue
         amounts = (
             parse(given[name]) for given in (container.limits, container.requests) if name in given

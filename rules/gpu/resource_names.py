@@ -17,11 +17,15 @@ MISTAKES_BY_RIGHT_NAME = {
     "nvidia.com/gpu": "gpu gpus GPU nvidia nvidia-gpu nvidia/gpu nvidia/gpus nvidia.com nvidia.gpu"
     " nvidia.com.gpu nvidia.com-gpu nvidia-com/gpu nvidia.com/gpus nvidia.com/gup nvdia.com/gpu"
     " nvidea.com/gpu nividia.com/gpu nvida.com/gpu nvidia.con/gpu nvidia.io/gpu"
-    " nvidia.com/nvidia-gpu nvidia.com/gpu-count"
+    " nvidia.com/nvidia-gpu nvidia.com/gpu-count nvidia.com/gp nvidia.com/gpux nvidia.com/gpuu"
     " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
     "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus amd.con/gpu"
     " rocm.amd.com/gpu",
-    "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu",
+    "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu"
+    " gpu.intel.com/i195 gpu.intel.com/1915",
+    "google.com/tpu": "tpu tpus google/tpu google.tpu cloud.google.com/tpu",
+    "habana.ai/gaudi": "gaudi habana/gaudi habana.com/gaudi habana.ai/gaudi2 habana.ai/gaudi3"
+    " habana.ai/gpu habana.ai/hpu",
     "aliyun.com/gpu-mem": "gpu-mem aliyun/gpu-mem aliyun.com/gpu_mem aliyun.com/gpu-memory",
     "aliyun.com/gpu-core.percentage": "aliyun.com/gpu-core aliyun.com/gpu-core-percentage"
     " aliyun.com/gpu-core.percent aliyun.com/gpu-core-percent",
@@ -30,8 +34,8 @@ MISTAKES_BY_RIGHT_NAME = {
 RIGHT_NAME_BY_MISTAKE = {
     wrong: right for right, texts in MISTAKES_BY_RIGHT_NAME.items() for wrong in texts.split()
 }
-# A number of GPUs in the name, where it belongs in the amount.
-_COUNT_IN_NAME_PATTERN = r"nvidia\.com/gpu-[0-9]{1,3}"
+# A number of GPUs in the name, where it belongs in the amount, or the index of a card.
+_COUNT_IN_NAME_PATTERN = r"((?:nvidia|amd)\.com/gpu)(?:-[0-9]{1,3}|0)"
 # A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
 # the instance has besides, such as `.me`, `.me.all`, `.gfx` and `-me`; or the name of its shares.
 _MIG_PROFILE_PATTERN = (
@@ -83,7 +87,8 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
             continue
         if profile.resource(name):
             continue
-        spellings = (name.removeprefix("requests.").removeprefix("limits."), name.lower())
+        prefixed = name.removeprefix("requests.").removeprefix("limits.")
+        spellings = (prefixed, name.lower(), name.removesuffix("s"))
         if right := RIGHT_NAME_BY_MISTAKE.get(name) or next(
             filter(profile.resource, spellings), None
         ):
@@ -97,8 +102,8 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
 
 def _correctly_formed_name(name: str) -> str:
     """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
-    if re.fullmatch(_COUNT_IN_NAME_PATTERN, name):
-        return "nvidia.com/gpu"
+    if counted := re.fullmatch(_COUNT_IN_NAME_PATTERN, name):
+        return counted[1]
     profile = re.fullmatch(_MIG_PROFILE_PATTERN, name, re.IGNORECASE)
     if profile is None:
         return ""
