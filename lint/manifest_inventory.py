@@ -16,16 +16,21 @@ from typing import Any
 from kubeyaml import YamlError, read, split
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.inventory.builder import MIG_CONFIGS
-from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, ConfigMap, Inventory
+from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, ConfigMap, Inventory, Secret
 from rules.placement.node_labels import GPU_MEM
 from rules.placement.selected_cards import add_shares_to_inventory
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.referred_objects import add_mig_configurations, add_objects, new_builder
+from rules.workloads.referred_objects import (
+    add_mig_configurations,
+    add_objects,
+    new_builder,
+    variables_of_runtimes,
+)
 from sources.kustomization_files import Kustomizations
 from sources.sources import DISK, LARGE_BYTES, MAX_BYTES, Input, InputFile, Source
 
-_CONFIG_MAP = ConfigMap.__name__
+_KINDS_WITH_VARIABLES = (ConfigMap.__name__, Secret.__name__)
 
 
 def gather_inventory(
@@ -55,19 +60,18 @@ def gather_inventory(
 
 class _InventoryGatherer:
     def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
-        variables = (*profile.visible_devices, *profile.alternative_variables)
-        self._variables = frozenset(name.partition("*")[0] for name in variables)
+        self._variables = variables_of_runtimes(profile).beginnings
         self.builder = new_builder(profile)
         self._context = context
         self._kustomizations = kustomizations
-        self._kind = _search_of_kinds(kind for kind in KINDS if kind != _CONFIG_MAP)
-        self._config_map = _search_of_kinds([_CONFIG_MAP])
+        self._kind = _search_of_kinds(kind for kind in KINDS if kind not in _KINDS_WITH_VARIABLES)
+        self._has_variables = _search_of_kinds(_KINDS_WITH_VARIABLES)
 
     def may_matter(self, text: str) -> bool:
         if self._kind(text):
             return True
-        # Most ConfigMaps have nothing that matters.
-        is_read = self._config_map(text) and any(word in text for word in self._variables)
+        # Most ConfigMaps and Secrets have nothing that matters.
+        is_read = self._has_variables(text) and any(word in text for word in self._variables)
         return bool(is_read) or MIG_CONFIGS in text or _may_share_cards(text)
 
     def add(self, source: Source) -> None:

@@ -41,7 +41,7 @@ OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVID
 SEVERAL_GPUS = 1 << 27  # a container with more than one of a GPU resource, or several of them
 INIT_CONTAINER = 1 << 28
 # Not of the pod: objects of a kind are known, whatever their namespace.
-KNOWN_CONFIG_MAPS = 1 << 29  # or what charts make of their values
+KNOWN_CONFIG_MAPS = 1 << 29  # or Secrets, or what charts make of their values
 KNOWN_QUOTAS = 1 << 30
 KNOWN_LIMIT_RANGES = 1 << 31
 KNOWN_QUEUES = 1 << 32

@@ -28,7 +28,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.scheduling.affinity_default", "a pod asks for GPUs and says nothing about which nodes it should be drawn to", action=Action.AUDIT, since="0.1", needs=(traits.GPU_RESOURCE,)),
     indexed_rule("rules.catalog.scheduling.enforced_affinity", "a GPU pod may run on nodes without the label that the profile enforces", action=Action.DENY, since="0.1", needs=(traits.GPU_RESOURCE, traits.PROFILE_ENFORCED_LABELS)),
     indexed_rule("rules.catalog.bypass.visible_devices_envfrom", "a prefix in envFrom lets a ConfigMap or Secret form a visible-devices variable", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
-    indexed_rule("rules.catalog.bypass.visible_devices_configmap", "a ConfigMap that a container takes its variables from sets a visible-devices variable", action=Action.DENY, since="0.1", needs=(traits.ENV_FROM, traits.KNOWN_CONFIG_MAPS)),
+    indexed_rule("rules.catalog.bypass.visible_devices_configmap", "a ConfigMap or Secret that a container takes its variables from sets a visible-devices variable", action=Action.DENY, since="0.1", needs=(traits.ENV_FROM, traits.KNOWN_CONFIG_MAPS)),
     indexed_rule("rules.catalog.bypass.swarm_resource_env", "a container grants itself GPUs by an alternative to NVIDIA_VISIBLE_DEVICES", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.mig_admin_env", "a container asks to administer the MIG devices of the node", action=Action.DENY, since="0.1", needs=(traits.GPU_VARIABLE,)),
     indexed_rule("rules.catalog.bypass.imex_channels", "a container takes IMEX channels by a variable", action=Action.WARN, since="0.1", needs=(traits.GPU_VARIABLE,)),

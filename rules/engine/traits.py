@@ -80,6 +80,7 @@ from rules.inventory.inventory import (
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
+    Secret,
     SharePool,
 )
 from rules.objects.container import POD_SPEC, Container, is_host_process
@@ -351,6 +352,7 @@ _TRAITS: Mapping[type, int] = {
     ResourceClaim: KNOWN_CLAIMS,
     ResourceClaimTemplate: KNOWN_CLAIMS,
     ResourceQuota: KNOWN_QUOTAS,
+    Secret: KNOWN_CONFIG_MAPS,
     SharePool: KNOWN_SHARE_POOLS,
 }
 

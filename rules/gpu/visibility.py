@@ -17,10 +17,11 @@ from rules.gpu.devices import devices, request_of, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import VisibleDevices
+from rules.workloads.referred_objects import LEGACY_VARIABLES
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 VOID_VALUE = "void"
-CUDA_VERSION = "CUDA_VERSION"
+CUDA_VERSION, NVIDIA_REQUIRE_CUDA = LEGACY_VARIABLES
 
 _MAX_DISPLAYED_CHARACTERS = 60  # characters of a variable's name that a message shows
 # The longest value that is read. A list of all devices of a node is far shorter.
@@ -147,7 +148,7 @@ def looks_like_legacy_image(container: Container) -> bool:
         CUDA_VERSION not in container.env and not matching_prefixes(container, CUDA_VERSION)
     ):
         return False
-    required = container.env_value("NVIDIA_REQUIRE_CUDA")
+    required = container.env_value(NVIDIA_REQUIRE_CUDA)
     return not required or "$(" in required
 
 

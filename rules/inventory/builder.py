@@ -1,5 +1,6 @@
 """Make an inventory of manifests."""
 
+import base64
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ from rules.inventory.inventory import (
     ResourceClaimTemplate,
     ResourceQuota,
     RuntimeClass,
+    Secret,
     SharePool,
 )
 
@@ -173,6 +175,8 @@ class VariableNames:
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = tuple(patterns)
         self._exact = frozenset(name for name in self._patterns if "*" not in name)
+        self.beginnings = frozenset(name.partition("*")[0] for name in self._patterns)
+        """How each of the variables begins."""
 
     def read_among(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
@@ -196,6 +200,7 @@ MIG_CONFIGS = "mig-configs"
 MAX_MIG_CONFIGS = 200
 _MIG_CONFIG = re.compile(r"""(["']?)([A-Za-z0-9][\w.+-]{0,62})\1:(?:\s|$)""")
 MAX_VALUE_CHARACTERS = 100  # characters of the value of a ConfigMap, whose tenant may choose any
+MAX_ENCODED_CHARACTERS = 400  # of the value of a Secret: MAX_VALUE_CHARACTERS and more, in base64
 _DRA_GROUP = "resource.k8s.io"
 # The API server allows 32 selectors of 10 KiB each.
 MAX_SELECTORS = 32
@@ -222,6 +227,23 @@ def _config_map(raw: Mapping[str, Any], variables: VariableNames) -> ConfigMap:
     found = {name: _cut_value(as_text(data[name])) for name in variables.read_among(data)}
     names = (name for value in data.values() for name in _mig_configs(as_text(value)))
     return ConfigMap(found, frozenset(islice(names, MAX_MIG_CONFIGS)))
+
+
+def _secret(raw: Mapping[str, Any], variables: VariableNames) -> Secret:
+    data, texts = as_object(raw.get("data")), as_object(raw.get("stringData"))
+    found = {name: _decoded(as_text(data[name])) for name in variables.read_among(data)}
+    # The API server lays these over `data`.
+    found |= {name: _cut_value(as_text(texts[name])) for name in variables.read_among(texts)}
+    return Secret(found)
+
+
+def _decoded(encoded: str) -> str:
+    """The start of a text in base64; empty if it is none, which the API server refuses."""
+    try:
+        content = base64.b64decode(encoded[:MAX_ENCODED_CHARACTERS], validate=True)
+    except ValueError:
+        return ""
+    return _cut_value(content.decode(errors="replace"))
 
 
 def _mig_configs(text: str) -> Iterator[str]:
@@ -359,6 +381,7 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     ("node.k8s.io", "RuntimeClass"): _RecordReader(
         RuntimeClass, _runtime_class, is_namespaced=False
     ),
+    ("", "Secret"): _RecordReader(Secret, _secret),
     (_DRA_GROUP, "DeviceClass"): _RecordReader(DeviceClass, _device_class, is_namespaced=False),
     (_DRA_GROUP, "ResourceClaim"): _RecordReader(ResourceClaim, _claim),
     (_DRA_GROUP, "ResourceClaimTemplate"): _RecordReader(ResourceClaimTemplate, _claim_template),

@@ -243,6 +243,15 @@ class RuntimeClass(NamedTuple):
     handler: str
 
 
+class Secret(NamedTuple):
+    """The keys that container runtimes read as variables, with their values.
+
+    Only manifests of files are read. No part of gpuward may read the Secrets of a cluster.
+    """
+
+    variables: Mapping[str, str]
+
+
 class SharePool(NamedTuple):
     """An object whose pods ask for computing power of shared cards, in a pool of nodes.
 
@@ -254,7 +263,7 @@ class SharePool(NamedTuple):
 
 _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
-    *(ResourceClaimTemplate, ResourceQuota, RuntimeClass),
+    *(ResourceClaimTemplate, ResourceQuota, RuntimeClass, Secret),
 )
 RECORD_TYPES = (*_OBJECT_TYPES, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")

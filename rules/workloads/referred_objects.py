@@ -12,9 +12,14 @@ from rules.workloads.files_in_objects import files_with
 _CARD_COUNT_RESOURCE_BY_TOTAL = {"aliyun.com/gpu-mem": "aliyun.com/gpu-count"}
 
 
+LEGACY_VARIABLES = ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA")
+"""By these NVIDIA's toolkit decides whether an image is older than NVIDIA_VISIBLE_DEVICES."""
+
+
 def variables_of_runtimes(profile: Profile) -> VariableNames:
     """The variables that container runtimes read."""
-    return VariableNames((*profile.visible_devices, *profile.alternative_variables))
+    own = (*profile.visible_devices, *profile.alternative_variables)
+    return VariableNames((*own, *LEGACY_VARIABLES))
 
 
 def new_builder(profile: Profile) -> InventoryBuilder:

@@ -40,6 +40,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
     {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "ml"}} | content
     for version, kind, content in (
         ("v1", "ConfigMap", {"data": {"NVIDIA_VISIBLE_DEVICES": "all"}}),
+        ("v1", "Secret", {"stringData": {"NVIDIA_VISIBLE_DEVICES": "all"}}),
         ("resource.k8s.io/v1", "DeviceClass", {"spec": {"extendedResourceName": GPU}}),
         ("resource.k8s.io/v1", "ResourceClaim", {"spec": DEVICES}),
         ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": DEVICES}}),
