@@ -17,7 +17,7 @@ from typing import Any
 from policies.profiles import built_in_profiles
 from rules.base import traits
 from rules.gpu.devices import NATIVE_RESOURCES
-from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
+from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
 from rules.rule import Rule
@@ -172,9 +172,8 @@ def _images() -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    tests = _any_of(
-        _contains("name", {*registries, *CUDA_TAG_WORDS_BY_IMAGE, *traits.SAMPLE_IMAGES})
-    )
+    images = (*CUDA_TAG_WORDS_BY_IMAGE, *IMAGES_FOR_ANY_MAKER, *traits.SAMPLE_IMAGES)
+    tests = _any_of(_contains("name", {*registries, *images}))
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
     image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'

@@ -19,7 +19,7 @@ CLAIM_IN_CONTAINER = 1 << 4  # a container uses a resource claim
 GPU_ANNOTATION = 1 << 5  # an annotation by which a pod asks for a GPU or for its scheduler
 GPU_VARIABLE = 1 << 6  # a variable named after GPUs, or an envFrom prefix that may form one
 LD_VARIABLE = 1 << 7  # a variable of the dynamic loader
-CUDA_IMAGE = 1 << 8
+CUDA_IMAGE = 1 << 8  # or another that sets NVIDIA_VISIBLE_DEVICES=all
 PRIVILEGED = 1 << 9  # a privileged or HostProcess container, or an added capability
 EPHEMERAL_CONTAINER = 1 << 10
 HOST_PATH = 1 << 11

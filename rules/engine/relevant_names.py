@@ -10,7 +10,13 @@ from rules.base.caching import BoundedCache
 from rules.base.traits import PROGRAM_WORDS
 from rules.engine.traits import key_traits, traits_of_variable
 from rules.gpu.allocation_keys import KAI_GROUP, RESERVATION_LABEL
-from rules.gpu.images import image_name, image_tag, is_gpu_sample, vendor_of_image
+from rules.gpu.images import (
+    image_name,
+    image_tag,
+    is_gpu_sample,
+    sets_visible_devices,
+    vendor_of_image,
+)
 from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
 from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.profile import Profile
@@ -77,7 +83,8 @@ def is_ordinary_image(image: str) -> bool:
     """Whether only `RULES_ABOUT_EVERY_IMAGE`, and exceptions, tell `image` from others like it."""
     if image_tag(image) == "latest" or is_gpu_sample(image):
         return False
-    return not (vendor_of_image(image) or is_launcher_image(image))
+    is_known = vendor_of_image(image) or sets_visible_devices(image)
+    return not (is_known or is_launcher_image(image))
 
 
 def may_set_size(variables: Iterable[str]) -> bool:

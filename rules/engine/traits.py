@@ -69,7 +69,7 @@ from rules.gpu.devices import (
     devices,
     parse_devices,
 )
-from rules.gpu.images import is_cuda_image, is_gpu_sample
+from rules.gpu.images import is_gpu_sample, sets_visible_devices
 from rules.inventory.inventory import (
     ConfigMap,
     Inventory,
@@ -329,7 +329,7 @@ def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
         if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):
             traits |= DEVICE_LIST_MOUNT
     image = as_text(raw.get("image"))
-    if is_cuda_image(image):
+    if sets_visible_devices(image):
         traits |= CUDA_IMAGE
     if is_gpu_sample(image):
         traits |= GPU_PROGRAM

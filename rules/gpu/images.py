@@ -40,11 +40,16 @@ CUDA_TAG_WORDS_BY_IMAGE: Mapping[str, tuple[str, ...]] = {
     "tensorflow/tensorflow": ("gpu",),
     "vllm/vllm-openai": (),
     "lmsysorg/sglang": (),
+    "rapidsai/base": (),
+    "rapidsai/notebooks": (),
     "huggingface/text-generation-inference": (),
     "rayproject/ray": ("gpu", "cu1"),
     "rayproject/ray-ml": ("gpu", "cu1"),
     "rayproject/ray-llm": ("cu1",),
 }
+# Images that set NVIDIA_VISIBLE_DEVICES=all and also run on cards of other makers, or without any
+# (the Dockerfiles of ollama/ollama and jellyfin/jellyfin-packaging).
+IMAGES_FOR_ANY_MAKER = ("ollama/ollama", "jellyfin/jellyfin")
 # Of words in names and tags.
 _SEPARATORS = str.maketrans("-_.", "   ")
 OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
@@ -68,6 +73,16 @@ def is_cuda_image(image: str) -> bool:
         return False
     tags = (tag or "latest", "latest") if pinned else (tag or "latest",)
     return not words or any(word in each for each in tags for word in words)
+
+
+@cached_by_text
+def sets_visible_devices(image: str) -> bool:
+    """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all, though perhaps no CUDA image."""
+    if is_cuda_image(image) or len(image) > MAX_REFERENCE:
+        return is_cuda_image(image)
+    path, name, tag, pinned = _path_name_tag_and_pin(image)
+    is_for_another = not pinned and any(maker in tag for maker in OTHER_VENDORS_TAGS)
+    return f"{path[:-1].rpartition('/')[2]}/{name}" in IMAGES_FOR_ANY_MAKER and not is_for_another
 
 
 @cached_by_text

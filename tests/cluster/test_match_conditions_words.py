@@ -21,7 +21,7 @@ from rules.catalog.bypass import (
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS
-from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, NVIDIA_REGISTRIES
+from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
 from rules.placement.node_labels import GPU_COUNT
@@ -90,7 +90,10 @@ def images() -> Iterator[tuple[str, Any]]:
         host, _, path = (registry + tail).partition("/")
         for registry_name in (host, MIRROR + host, f"{host}:443", f"{host}:0443", host.upper()):
             yield f"{registry_name}/{path}", pod(container(image=f"{registry_name}/{path}"))
-    for name, words in CUDA_TAG_WORDS_BY_IMAGE.items():
+    for name, words in (
+        *CUDA_TAG_WORDS_BY_IMAGE.items(),
+        *dict.fromkeys(IMAGES_FOR_ANY_MAKER, ()).items(),
+    ):
         for word in words or ("1",):
             for image in (f"{name}:{word}", f"{MIRROR}{name}:{word}"):
                 yield image, pod(container(image=image))

@@ -42,6 +42,8 @@ class ServerProcess:
     async def _read(self) -> None:
         assert self.process.stderr is not None
         async for line in self.process.stderr:
+            if not line.endswith(b"\n"):
+                break  # `end` has killed the process while it wrote
             async with self._log_changed:
                 self.log.append(json.loads(line))
                 self._log_changed.notify_all()

@@ -4,9 +4,10 @@ What it does
 ------------
 Finds a container to which no device plugin gives a GPU and which does not set
 `NVIDIA_VISIBLE_DEVICES`, if the image is likely to set it to `all` or the node is likely to have a
-GPU: the image is a known CUDA image, or the pod uses a GPU runtime class, selects GPU nodes,
-requests a GPU in another container, or uses a resource claim. A container that uses only resource
-claims or device classes is reported as well: CDI injects their devices, which `void` does not stop.
+GPU: the image is a known CUDA image or another that sets it, such as that of Ollama, or the pod
+uses a GPU runtime class, selects GPU nodes, requests a GPU in another container, or uses a resource
+claim. A container that uses only resource claims or device classes is reported as well: CDI injects
+their devices, which `void` does not stop.
 
 The images of NVIDIA's agents, such as `dcgm-exporter`, count as CUDA images, but not in a
 DaemonSet's pods.
@@ -63,6 +64,7 @@ from rules.gpu.devices import (
     uses_device_plugin,
     uses_gpu_runtime,
 )
+from rules.gpu.images import is_cuda_image, sets_visible_devices
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
 from rules.gpu.visibility_edits import hide_fix
 from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
@@ -87,7 +89,9 @@ def check(pod: Pod, context: Context) -> Findings:
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:
         why, agent = reason, may_be_agent
-        is_known = image_grants_gpus(container, pod, context)
+        is_known = image_grants_gpus(container, pod, context) or (
+            sets_visible_devices(container.image) and not is_cuda_image(container.image)
+        )
         if is_known:
             why, agent = f"its image {display(container.image)} is known to set it to all", False
         if (
