@@ -1,4 +1,4 @@
-"""Check before a release that the tag, the package and the chart have the same version.
+"""Check before a release that the tag, the package, the chart and the README agree.
 
     python tools/check_release.py vX.Y.Z
 
@@ -17,10 +17,12 @@ PLACES = (
     ("charts/gpuward/Chart.yaml", "version:"),
     ("charts/gpuward/Chart.yaml", "appVersion:"),
 )
+# What the README says until there is a release.
+UNPUBLISHED = "is not published yet"
 
 
 def differences(root: Path, tag: str) -> list[str]:
-    """Return one message for each place below `root` whose version is not that of `tag`.
+    """Return one message for each place below `root` that does not fit a release of `tag`.
 
     `tag` is `v` and the version, such as v0.1.0.
     """
@@ -34,6 +36,8 @@ def differences(root: Path, tag: str) -> list[str]:
         version = match[1] if match else "nothing"
         if version != expected:
             messages.append(f"{name}: {key} {version}, not {expected}")
+    if UNPUBLISHED in (root / "README.md").read_text(encoding="utf-8"):
+        messages.append(f"README.md: says that a version {UNPUBLISHED}: remove the paragraph")
     return messages
 
 

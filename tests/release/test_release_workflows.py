@@ -20,7 +20,6 @@ from tests.testkit.skipping import skip_missing
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MODULE = TESTS / "workflows"
 ACTIONLINT = "github.com/rhysd/actionlint"
-CHECK = ROOT / "tools" / "check_release.py"
 PUBLISHING = {"packages", "id-token", "attestations"}
 # The write permissions of each release job; all other jobs may only read the repository.
 MAY_WRITE = {"image": PUBLISHING, "chart": PUBLISHING, "pypi": {"id-token"}}
@@ -135,17 +134,23 @@ def test_the_image_is_tagged_after_it_has_run_and_is_scanned_and_signed(
 
 def test_a_release_has_one_version(tmp_path: Path, release: dict[str, Any]) -> None:
     assert any("tools/check_release.py" in step for step in steps(release["jobs"]["version"]))
-    assert run_command(sys.executable, str(CHECK), f"v{__version__}") == (0, "")
     for name in ("gpuward/__init__.py", "charts/gpuward/Chart.yaml", "tools/check_release.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    chart = tmp_path / "charts/gpuward/Chart.yaml"
+    readme, chart = tmp_path / "README.md", tmp_path / "charts/gpuward/Chart.yaml"
+    readme.write_text("Install it.\n", encoding="utf-8")
+
+    def checked(tag: str) -> tuple[int, str]:
+        return run_command(sys.executable, str(tmp_path / "tools/check_release.py"), tag)
+
+    assert checked(f"v{__version__}") == (0, "")
+    assert checked(__version__)[0] == 1
+    readme.write_text("**Version 0.1.0 is not published yet.**\n", encoding="utf-8")
     chart.write_text(re.sub(r"(?m)^appVersion: .*$", 'appVersion: "9.9.9"', chart.read_text()))
-    status, text = run_command(
-        sys.executable, str(tmp_path / "tools/check_release.py"), f"v{__version__}"
-    )
-    assert (status, text) == (
+    assert checked(f"v{__version__}") == (
         1,
-        f"charts/gpuward/Chart.yaml: appVersion: 9.9.9, not {__version__}\n",
+        (
+            f"charts/gpuward/Chart.yaml: appVersion: 9.9.9, not {__version__}\n"
+            "README.md: says that a version is not published yet: remove the paragraph\n"
+        ),
     )
-    assert run_command(sys.executable, str(CHECK), __version__)[0] == 1
