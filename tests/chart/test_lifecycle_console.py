@@ -9,9 +9,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from console.access import AUDIENCE
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
-from tests.testkit.chart.permissions import RBAC
+from tests.testkit.console.viewers import viewer_token
 from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
@@ -42,30 +41,6 @@ BYPASS = [
 ]
 
 
-def token(installation: Installation, namespace: str, *, sees_all: bool = False) -> str:
-    """A token for somebody who may list the pods of a namespace, or of all."""
-    plane, name = installation.plane, "viewer"
-    core = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    plane.create(core, {"metadata": {"name": name}})
-    kind = "ClusterRoleBinding" if sees_all else "RoleBinding"
-    place = "" if sees_all else f"/namespaces/{namespace}"
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": f"viewer-{namespace}"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "view",
-        },
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-    }
-    plane.create(f"{RBAC}{place}/{kind.lower()}s", binding)
-    spec = {"audiences": [AUDIENCE], "expirationSeconds": 3600}
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    return str(plane.create(f"{core}/{name}/token", request)["status"]["token"])
-
-
 def asked(installation: Installation, path: str, bearer: str) -> Any:
     """The JSON at a path of the console; None as long as there is no answer."""
     for pod in installation.pods("console"):
@@ -91,7 +66,8 @@ def test_decisions_are_shown_to_those_whose_namespace_they_are_about(
     installation.install(merge_values(SLOW_MACHINE, VALUES))
     home = plane.namespace({"gpuward.io/mode": "deny"})
     other = plane.namespace({"gpuward.io/mode": "deny"})
-    member, admin = token(installation, home), token(installation, other, sees_all=True)
+    member = viewer_token(plane, home)
+    admin = viewer_token(plane, other, sees_all=True)
     pods = {home: "own-taker", other: "hidden-taker"}
 
     def is_refused(namespace: str) -> bool:

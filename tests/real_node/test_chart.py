@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.testkit.admission.pod_creator import PodCreator
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.chart.installation import CHART, merge_values
+from tests.testkit.console.viewers import viewer_token
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import PATIENCE, eventually
 from tests.testkit.real_node.gpuward_image import NAME, ROOT_VARIABLE, gpuward_image
@@ -140,16 +143,20 @@ def test_the_kubelet_starts_it_restricted(chart: Chart) -> None:
     """Not as root, without capabilities, with seccomp, and with a read-only root folder."""
     chart.wait_until_ready()
     for each in chart.pods():
-        process = Path(f"/proc/{chart.process(each)}")
-        lines = (process / "status").read_text().splitlines()
-        said = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-        assert said["Uid"].split() == ["65532"] * 4
-        assert int(said["CapBnd"], 16) == int(said["CapEff"], 16) == 0
-        assert said["NoNewPrivs"] == "1"
-        assert said["Seccomp"] == "2"
-        mounts = (process / "mountinfo").read_text().splitlines()
-        (root,) = [line.split() for line in mounts if line.split()[4] == "/"]
-        assert root[5].split(",")[0] == "ro"
+        assert_is_restricted(chart.process(each))
+
+
+def assert_is_restricted(number: int) -> None:
+    process = Path(f"/proc/{number}")
+    lines = (process / "status").read_text().splitlines()
+    said = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    assert said["Uid"].split() == ["65532"] * 4
+    assert int(said["CapBnd"], 16) == int(said["CapEff"], 16) == 0
+    assert said["NoNewPrivs"] == "1"
+    assert said["Seccomp"] == "2"
+    mounts = (process / "mountinfo").read_text().splitlines()
+    (root,) = [line.split() for line in mounts if line.split()[4] == "/"]
+    assert root[5].split(",")[0] == "ro"
 
 
 def test_it_stays_within_its_memory(chart: Chart) -> None:
@@ -309,3 +316,37 @@ def test_a_bypass_gets_nothing_and_its_fix_its_own_card(chart: Chart) -> None:
     waiting_pod(chart.node, namespace, "fixed", pod(container(**variable("all"), **gpus(limits=1))))
     assert len(devices(chart.node, namespace, "fixed").gpus) == 1
     chart.node.remove_pods(namespace)
+
+
+def test_the_console_shows_the_cards_of_the_node(chart: Chart) -> None:
+    """To who may list pods, and to nobody else."""
+    chart.upgrade({"console": {"enabled": True}})
+    bearer = viewer_token(chart.plane, chart.plane.namespace(), sees_all=True)
+    (console,) = chart.pods("app.kubernetes.io/component=console")
+    eventually(
+        lambda: chart.node.name in cards_by_node(console, bearer),
+        seconds=SECONDS,
+        what="the console has listed the nodes",
+    )
+    assert cards_by_node(console, bearer) == {chart.node.name: 3}
+    assert cards_by_node(console, "no token") == {}
+    assert_is_restricted(chart.process(console))
+    chart.upgrade({})
+    eventually(lambda: not chart.pods("app.kubernetes.io/component=console"), what="it is gone")
+
+
+def cards_by_node(console: Any, bearer: str) -> dict[str, int]:
+    """How many cards each node has, as the console says to who shows a token; empty without."""
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {bearer}"}
+    request = Request(f"http://{console['status']['podIP']}:8088/", headers=headers)
+    try:
+        with urlopen(request, timeout=30) as answer:  # noqa: S310  # the same
+            document = json.load(answer)
+    except (HTTPError, URLError, ConnectionError):
+        return {}
+    return {
+        node["name"]: resource["total"]
+        for node in document["nodes"]
+        for resource in node["resources"]
+        if resource["resource"] == RESOURCE
+    }
