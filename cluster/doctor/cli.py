@@ -25,6 +25,7 @@ from cluster.doctor.checks.failed_calls import (
     read_counted_calls,
 )
 from cluster.doctor.checks.gpuward import check_namespaces, check_own_webhook
+from cluster.doctor.checks.in_process import check_in_process
 from cluster.doctor.checks.nodes import (
     check_by_catalog,
     check_cpu_policy,
@@ -144,6 +145,7 @@ def all_rows(
     yield from check_policy(facts)
     yield from check_release(facts)
     yield from check_ca_bundles(facts)
+    yield from check_in_process(facts)
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)
     yield from check_failed_calls(facts, before)

@@ -24,6 +24,8 @@ from cluster.source.objects import (
     PODS,
     SLICES,
     VALIDATING,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
     MissingRightError,
     NotServedError,
     Object,
@@ -40,11 +42,16 @@ from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER_IMAGE, program_of
 from rules.profile.profile import Profile
 
-OPTIONAL = frozenset((SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS))
+OPTIONAL = frozenset(
+    (
+        *(SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS),
+        *(VALIDATING_POLICIES, VALIDATING_BINDINGS),
+    )
+)
 """What many clusters do not have: without any, nothing is wrong or unknown."""
 LISTED = (
     *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
-    *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS),
+    *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS, VALIDATING_POLICIES, VALIDATING_BINDINGS),
 )
 """What is listed, besides pods."""
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")

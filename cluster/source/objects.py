@@ -166,6 +166,18 @@ VALIDATING = Resource(
     _REGISTRATION,
     is_namespaced=False,
 )
+VALIDATING_POLICIES = Resource(
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    _REGISTRATION,
+    is_namespaced=False,
+)
+VALIDATING_BINDINGS = Resource(
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    _REGISTRATION,
+    is_namespaced=False,
+)
 
 
 # Whether labels match a label selector, as API servers decide it.

@@ -38,6 +38,7 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import REFUSED
+from webhook.in_process.objects import DIGEST_ANNOTATION, digest_of
 from webhook.in_process.statements import exported_rules
 
 POLICY = default_policy()
@@ -99,6 +100,19 @@ def _differences(
 def test_api_servers_find_no_fault_in_the_types(exports: Exports, namespace: str) -> None:
     assert namespace
     assert exports.type_warnings() == {}
+
+
+def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namespace: str) -> None:
+    """By the digest from which `gpuward doctor` sees changes."""
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    stored = [
+        item
+        for item in api_server.request("GET", path).body["items"]
+        if item["metadata"]["name"].startswith("in-process-1-")
+    ]
+    assert len(stored) == 4, namespace
+    for item in stored:
+        assert item["metadata"]["annotations"][DIGEST_ANNOTATION] == digest_of(item)
 
 
 def test_every_case_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:

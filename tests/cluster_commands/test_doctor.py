@@ -52,6 +52,7 @@ NEEDED = (
 EVERYTHING = (
     *NEEDED,
     *("resourceclaims", "deviceclasses", "clusterpolicies", "gpuclusters"),
+    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
 )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from policies.policy import Policy
-from rules.finding import Action
+from rules.base.json_values import as_object
+from rules.finding import Action, sha256_hex
 from rules.in_process.statement import cel
 from rules.in_process.vocabulary import (
     MAX_COUNTS,
@@ -51,8 +53,32 @@ class ExportOptions(NamedTuple):
     failure_policy: Literal["Ignore", "Fail"] = "Fail"
 
 
+DIGEST_ANNOTATION = "gpuward.io/digest"
+"""Has the `digest_of` an object as it was written."""
+MANAGER = "gpuward-export"
+"""The value of the label `app.kubernetes.io/managed-by` of all objects."""
+
+
 def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     """Every object of the export, a policy before its bindings."""
+    for made in _objects(policy, options):
+        annotations = made["metadata"].setdefault("annotations", {})
+        annotations[DIGEST_ANNOTATION] = digest_of(made)
+        yield made
+
+
+def digest_of(raw: Mapping[str, Any]) -> str:
+    """A hash of what an object does: its expressions, or the actions of a binding.
+
+    Where it acts, and what it does if an expression fails, is a matter of options, and left out.
+    """
+    spec = as_object(raw.get("spec"))
+    fields = ("policyName", "validationActions", "variables", "validations")
+    content = [(name, spec[name]) for name in fields if name in spec]
+    return sha256_hex(json.dumps(content, sort_keys=True))[:32]
+
+
+def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
     for family in sorted({rule.active.rule.family for rule in rules}):
         members = [rule for rule in rules if rule.active.rule.family == family]
@@ -245,7 +271,7 @@ def _labels() -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "gpuward",
         "app.kubernetes.io/component": "in-process",
-        "app.kubernetes.io/managed-by": "gpuward-export",
+        "app.kubernetes.io/managed-by": MANAGER,
     }
 
 

@@ -1,0 +1,135 @@
+"""The policies that `gpuward export` has written: whether API servers do what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cluster.doctor.facts import Facts, by_name, why_missing
+from cluster.doctor.rows import Row, names, ok, wrong
+from cluster.source.objects import (
+    CONFIG_MAPS,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
+    Object,
+    Resource,
+    SourceError,
+)
+from cluster.source.release import policy_text
+from policies.loading import PolicyError, parse_policy
+from policies.policy import Policy
+from reports.formats import many
+from rules.base.json_values import as_object, as_objects, as_text
+from webhook.in_process.objects import (
+    DIGEST_ANNOTATION,
+    MANAGER,
+    ExportOptions,
+    digest_of,
+    policy_objects,
+)
+
+_CHECK = "in process"
+_EXPORT = (
+    "export them again, with the options that were used before: "
+    "gpuward export vap --policy FILE | kubectl apply --server-side -f -"
+)
+
+
+def check_in_process(facts: Facts) -> Iterator[Row]:
+    """A row for each exported object that is not as it was written, or one that all are."""
+    for resource in (VALIDATING_POLICIES, VALIDATING_BINDINGS):
+        if row := why_missing(facts, _CHECK, resource):
+            yield row
+            return
+    policies = _exported(facts, VALIDATING_POLICIES)
+    bindings = _exported(facts, VALIDATING_BINDINGS)
+    if not policies and not bindings:
+        return
+    faults = [
+        *_faults_of_policies(facts, policies, bindings),
+        *_faults_of_bindings(facts, bindings),
+    ]
+    yield from faults
+    if not faults:
+        what = f"{many(len(policies) + len(bindings), 'object')}, as gpuward exports them"
+        yield ok(_CHECK, "exported policies", what)
+
+
+def _exported(facts: Facts, resource: Resource) -> Mapping[str, Object]:
+    """The objects that `gpuward export` has written, by name."""
+    return {
+        name: item
+        for name, item in by_name(facts.objects(resource))
+        if as_object(as_object(item.get("metadata")).get("labels")).get(
+            "app.kubernetes.io/managed-by"
+        )
+        == MANAGER
+    }
+
+
+def _faults_of_policies(
+    facts: Facts, policies: Mapping[str, Object], bindings: Mapping[str, Object]
+) -> Iterator[Row]:
+    bound = {as_text(as_object(item.get("spec")).get("policyName")) for item in bindings.values()}
+    expected = _expected_digests(facts)
+    for name, item in policies.items():
+        subject = f"{VALIDATING_POLICIES.kind.lower()}/{name}"
+        checked = as_object(as_object(item.get("status")).get("typeChecking"))
+        if faulty := as_objects(checked.get("expressionWarnings")):
+            message = (
+                f"the API server finds faults in the types of {many(len(faulty), 'expression')}"
+            )
+            yield wrong(_CHECK, subject, message, _EXPORT)
+        if name not in bound:
+            yield wrong(_CHECK, subject, "no binding names it, so it has no effect", _EXPORT)
+        if _is_changed(item):
+            yield wrong(_CHECK, subject, "its expressions were changed by hand", _EXPORT)
+        elif expected and expected.get(name) != digest_of(item):
+            message = "it was made from another policy, or by another version of gpuward"
+            yield wrong(_CHECK, subject, message, _EXPORT)
+    if missing := sorted(expected.keys() - policies.keys()):
+        message = f"missing: {names(missing)}"
+        yield wrong(_CHECK, "exported policies", message, _EXPORT)
+
+
+def _faults_of_bindings(facts: Facts, bindings: Mapping[str, Object]) -> Iterator[Row]:
+    there = {name for name, _ in by_name(facts.objects(VALIDATING_POLICIES))}
+    for name, item in bindings.items():
+        subject = f"{VALIDATING_BINDINGS.kind.lower()}/{name}"
+        spec = as_object(item.get("spec"))
+        if as_text(spec.get("policyName")) not in there:
+            yield wrong(_CHECK, subject, "its policy does not exist", _EXPORT)
+        if _is_changed(item):
+            actions = spec.get("validationActions")
+            words = ", ".join(map(str, actions)) if isinstance(actions, list) else "none"
+            message = f"its actions were changed by hand: {words}"
+            yield wrong(_CHECK, subject, message, _EXPORT)
+
+
+def _is_changed(item: Object) -> bool:
+    annotations = as_object(as_object(item.get("metadata")).get("annotations"))
+    return annotations.get(DIGEST_ANNOTATION) != digest_of(item)
+
+
+def _expected_digests(facts: Facts) -> Mapping[str, str]:
+    """The digests of the policies that the policy in force makes, by name; empty if not known."""
+    policy = _policy_in_force(facts)
+    if policy is None:
+        return {}
+    return {
+        made["metadata"]["name"]: made["metadata"]["annotations"][DIGEST_ANNOTATION]
+        for made in policy_objects(policy, ExportOptions())
+        if made["kind"] == VALIDATING_POLICIES.kind
+    }
+
+
+def _policy_in_force(facts: Facts) -> Policy | None:
+    """That of the release; without one, that of the command. None if it cannot be read."""
+    if facts.release is None:
+        return facts.policy
+    home = facts.release.home
+    try:
+        config_map = facts.get(CONFIG_MAPS, home.namespace, home.policy_name)
+        text = policy_text(config_map) if config_map else None
+        return None if text is None else parse_policy(text.encode(), "gpuward.yaml")
+    except (SourceError, PolicyError):
+        return None  # the check of the policy says why

@@ -1,0 +1,110 @@
+"""Tests of `gpuward doctor` about the policies that `gpuward export` has written."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.doctor.rows import State
+from policies.loading import default_policy, load_policy
+from tests.testkit.cluster_commands.doctor_rows import in_release, installed, recorded, rows
+from tests.testkit.cluster_commands.gpu_objects import Object
+from tests.testkit.policy_mistakes import POLICY_HEADER
+from webhook.in_process.objects import ExportOptions, policy_objects
+
+CHECK = "in process"
+OTHER_POLICY = POLICY_HEADER + "rules: {mig-admin-env: {action: warn}}\n"
+POLICY, BINDING = (
+    "validatingadmissionpolicy/gpuward-bypass-deny",
+    "validatingadmissionpolicybinding/gpuward-bypass-deny-in-mode-deny",
+)
+
+
+def exported(text: str = POLICY_HEADER) -> list[Object]:
+    return [*policy_objects(load_policy(text, "a test"), ExportOptions(failure_policy="Ignore"))]
+
+
+def found(*objects: Object, **options: Any) -> dict[str, tuple[State, str]]:
+    """State and message by subject."""
+    return {
+        row.subject: (row.state, row.message) for row in rows(*objects, **options).get(CHECK, ())
+    }
+
+
+def test_without_an_export_nothing_is_said() -> None:
+    own = {"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "theirs"}, "spec": {}}
+    assert found(own) == {}
+
+
+def test_an_export_as_it_was_written_is_ok() -> None:
+    """With other options than by default, and with what API servers add."""
+    objects = exported()
+    for item in objects:
+        item["metadata"] |= {"uid": "1", "generation": 1}
+        item["status"] = {"typeChecking": {}, "observedGeneration": 1}
+    assert found(*objects) == {
+        "exported policies": (State.OK, f"{len(objects)} objects, as gpuward exports them")
+    }
+
+
+def _weaker(objects: dict[str, Object]) -> None:
+    objects["gpuward-bypass-deny-in-mode-deny"]["spec"]["validationActions"] = ["Audit"]
+
+
+def _edited(objects: dict[str, Object]) -> None:
+    objects["gpuward-bypass-deny"]["spec"]["validations"][0]["expression"] = "true"
+
+
+def _unbound(objects: dict[str, Object]) -> None:
+    for mode in ("deny", "warn", "audit"):
+        del objects[f"gpuward-bypass-deny-in-mode-{mode}"]
+
+
+def _without_policy(objects: dict[str, Object]) -> None:
+    del objects["gpuward-bypass-deny"]
+
+
+def _ill_typed(objects: dict[str, Object]) -> None:
+    warnings = [{"fieldRef": "spec.validations[0]", "warning": "undeclared reference"}]
+    objects["gpuward-bypass-deny"]["status"] = {"typeChecking": {"expressionWarnings": warnings}}
+
+
+@pytest.mark.parametrize(
+    ("change", "subject", "message"),
+    [
+        (_weaker, BINDING, "its actions were changed by hand: Audit"),
+        (_edited, POLICY, "its expressions were changed by hand"),
+        (_unbound, POLICY, "no binding names it, so it has no effect"),
+        (_without_policy, "exported policies", "missing: gpuward-bypass-deny"),
+        (_without_policy, BINDING, "its policy does not exist"),
+        (_ill_typed, POLICY, "the API server finds faults in the types of 1 expression"),
+    ],
+)
+def test_what_is_not_as_it_was_written_is_wrong(
+    change: Callable[[dict[str, Object]], None], subject: str, message: str
+) -> None:
+    objects = {item["metadata"]["name"]: copy.deepcopy(item) for item in exported()}
+    change(objects)
+    assert found(*objects.values())[subject] == (State.WRONG, message)
+
+
+def test_an_export_of_another_policy_is_wrong() -> None:
+    """Than that of the release; without a release, than that of the command."""
+    message = "it was made from another policy, or by another version of gpuward"
+    other = load_policy(OTHER_POLICY, "a test")
+    assert found(*exported(), policy=other)[POLICY] == (State.WRONG, message)
+    config_map = in_release("ConfigMap", "gpuward-policy", data={"gpuward.yaml": OTHER_POLICY})
+    release = (*installed(), recorded(), config_map)
+    assert found(*release, *exported())[POLICY] == (State.WRONG, message)
+    (row,) = found(*release, *exported(OTHER_POLICY), policy=default_policy()).values()
+    assert row[0] is State.OK
+
+
+def test_without_the_right_it_is_not_known() -> None:
+    forbidden = ("validatingadmissionpolicies",)
+    ((state, message),) = found(*exported(), forbidden=forbidden).values()
+    assert state is State.NOT_KNOWN
+    assert "validatingadmissionpolicies" in message
