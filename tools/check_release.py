@@ -17,8 +17,8 @@ PLACES = (
     ("charts/gpuward/Chart.yaml", "version:"),
     ("charts/gpuward/Chart.yaml", "appVersion:"),
 )
-# What the README says until there is a release.
-UNPUBLISHED = "is not published yet"
+# The heading of the README's section about what is not there before the first release.
+UNPUBLISHED = "## Not published yet"
 
 
 def differences(root: Path, tag: str) -> list[str]:
@@ -37,7 +37,7 @@ def differences(root: Path, tag: str) -> list[str]:
         if version != expected:
             messages.append(f"{name}: {key} {version}, not {expected}")
     if UNPUBLISHED in (root / "README.md").read_text(encoding="utf-8"):
-        messages.append(f"README.md: says that a version {UNPUBLISHED}: remove the paragraph")
+        messages.append(f"README.md: remove the section {UNPUBLISHED!r}")
     return messages
 
 

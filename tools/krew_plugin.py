@@ -1,11 +1,17 @@
 """Pack `kubectl gpuward` for krew: an archive, and the manifest with which krew installs it.
 
-    python -m tools.krew_plugin --uri https://HOST/gpuward.tar.gz OUT
+    python -m tools.krew_plugin --uri https://HOST/gpuward-{platform}.tar.gz OUT
 
-writes OUT/gpuward.tar.gz, which you publish at the address, and OUT/gpuward.yaml, for an index of
-krew. The archive has gpuward and the packages of its extra `cluster` as they are installed beside
-this tool. Some are compiled, so it is for this operating system, this processor, and this minor
-version of Python, which users must have.
+writes an archive such as OUT/gpuward-linux-amd64.tar.gz, which you publish at the address, and
+beside it OUT/gpuward-linux-amd64.yaml, for an index of krew.
+
+    python -m tools.krew_plugin --join OUT
+
+writes OUT/gpuward.yaml, which is for the platforms of all manifests in OUT.
+
+The archive has gpuward and the packages of its extra `cluster` as they are installed beside this
+tool. Some are compiled, so it is for this operating system, this processor, and this minor version
+of Python, which users must have.
 """
 
 from __future__ import annotations
@@ -47,20 +53,49 @@ _FOR_UNUSED = {"aiohttp", "aiohttp-retry"}  # of kubernetes/aio
 
 
 def main(arguments: list[str]) -> int:
-    """Write both files; the exit status."""
+    """Write the files; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.krew_plugin", description=__doc__)
-    parser.add_argument("--uri", required=True, help="where the archive will be")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--uri", help="where the archive will be, with {platform} in its name")
+    what.add_argument("--join", action="store_true", help="make one manifest of those in OUT")
     parser.add_argument("folder", metavar="OUT", type=Path)
     options = parser.parse_args(arguments)
+    if options.join:
+        found = [
+            yaml.safe_load(file.read_text()) for file in sorted(options.folder.glob("*-*.yaml"))
+        ]
+        _write(options.folder / "gpuward.yaml", joined(found))
+        return 0
     options.folder.mkdir(parents=True, exist_ok=True)
+    uri = options.uri.replace("{platform}", "-".join(_platform()))
+    target = options.folder / uri.rpartition("/")[2]
     with tempfile.TemporaryDirectory() as folder:
-        build = ("build", "--wheel", "--no-isolation", "--outdir", folder, str(ROOT))
-        subprocess.run([sys.executable, "-m", *build], check=True)
+        build = ("hatchling", "build", "--target", "wheel", "--directory", folder)
+        subprocess.run([sys.executable, "-m", *build], cwd=ROOT, check=True)
         packed = archive(*Path(folder).glob("*.whl"))
-    (options.folder / "gpuward.tar.gz").write_bytes(packed)
-    text = yaml.safe_dump(manifest(packed, options.uri), sort_keys=False, width=100)
-    (options.folder / "gpuward.yaml").write_text(text, encoding="utf-8")
+    target.write_bytes(packed)
+    _write(target.with_name(target.name.replace(".tar.gz", ".yaml")), manifest(packed, uri))
     return 0
+
+
+def joined(manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    """One manifest for the platforms of several, which must otherwise be the same."""
+    platforms = [each["spec"].pop("platforms") for each in manifests]
+    first, *others = manifests
+    if any(other != first for other in others):
+        sys.exit("the manifests are of different releases, or need different versions of Python")
+    first["spec"]["platforms"] = [one for each in platforms for one in each]
+    return first
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    file.write_text(yaml.safe_dump(content, sort_keys=False, width=100), encoding="utf-8")
+
+
+def _platform() -> tuple[str, str]:
+    """The operating system and the processor, as krew calls them."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return sys.platform, machine
 
 
 def archive(wheel: Path) -> bytes:
@@ -90,7 +125,7 @@ def manifest(packed: bytes, uri: str) -> dict[str, Any]:
 
     Source: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest
     """
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    system, machine = _platform()
     return {
         "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
         "kind": "Plugin",
@@ -104,7 +139,7 @@ def manifest(packed: bytes, uri: str) -> dict[str, Any]:
             "caveats": f"It needs {PYTHON}.",
             "platforms": [
                 {
-                    "selector": {"matchLabels": {"os": sys.platform, "arch": machine}},
+                    "selector": {"matchLabels": {"os": system, "arch": machine}},
                     "uri": uri,
                     "sha256": hashlib.sha256(packed).hexdigest(),
                     "bin": NAME,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import ssl
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
@@ -18,6 +19,7 @@ import urllib3
 import yaml
 from kubernetes import client, config
 from kubernetes.config import kube_config
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from cluster.api.errors import ClusterError, Object, TooLargeError, UnreachableError, error_of
 
@@ -120,6 +122,29 @@ WATCH_SECONDS = 240
 _NO_CREDENTIALS = "no credentials for the Kubernetes API"
 
 
+class _AsKubectlVerifies(urllib3.connection.HTTPSConnection):
+    """Trusts the authorities that kubectl trusts, also those without key identifiers.
+
+    Python 3.13 and newer refuse them by VERIFY_X509_STRICT, and EKS has such authorities. Chain,
+    dates and names are verified as before.
+    """
+
+    def connect(self) -> None:
+        context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if not self.ca_certs and not self.ca_cert_data:
+            context.load_default_certs()  # as urllib3 does for a context of its own
+        self.ssl_context = context
+        super().connect()
+
+
+def _let_verify_as_kubectl(pools: urllib3.PoolManager) -> None:
+    pool: Any = pools.pool_classes_by_scheme["https"]  # another one with a proxy by SOCKS
+    connection = type("Connection", (_AsKubectlVerifies, pool.ConnectionCls), {})
+    own = type("Pool", (pool,), {"ConnectionCls": connection})
+    pools.pool_classes_by_scheme = {**pools.pool_classes_by_scheme, "https": own}
+
+
 class Connection:
     """A connection with the credentials that `load` puts into a configuration.
 
@@ -142,6 +167,7 @@ class Connection:
         # Callers decide themselves when to retry.
         self._configuration.retries = urllib3.Retry(0)
         self._pool = client.ApiClient(self._configuration).rest_client.pool_manager
+        _let_verify_as_kubectl(self._pool)
 
     @classmethod
     def in_cluster(cls, kubeconfig: str | None = None) -> Self:

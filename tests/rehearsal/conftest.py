@@ -8,18 +8,32 @@ from pathlib import Path
 
 import pytest
 
+from tests.testkit.chart.installation import Installation
+from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.control_plane.build import Programs
+from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
 from tests.testkit.paths import ROOT
+from tests.testkit.release.chart import PushedChart, push_chart
 from tests.testkit.release.distributions import (
     build_distributions,
     download_wheels,
     pins_of,
     read_version,
 )
+from tests.testkit.release.image import (
+    ARCHITECTURES,
+    PYTHON,
+    REPOSITORY,
+    Builder,
+    Labels,
+    obstacle,
+)
 from tests.testkit.release.new_user import NewUser
 from tests.testkit.release.repository import (
     NEXT_VERSION,
     VERSION,
+    checkout,
     make_repository,
     start_git_server,
 )
@@ -29,6 +43,7 @@ from tests.testkit.release.servers import (
     start_package_index,
     start_registry,
 )
+from tests.testkit.skipping import skip_missing
 
 pytest_plugins = ("tests.testkit.chart.fixtures",)
 REQUIREMENTS = ROOT / "requirements"
@@ -105,6 +120,72 @@ def index(servers: Processes, wheels: Path, distributions: dict[str, Path]) -> P
 def registry(servers: Processes, tmp_path_factory: pytest.TempPathFactory) -> Registry:
     """The OCI registry."""
     return start_registry(servers, tmp_path_factory.mktemp("registry"))
+
+
+@pytest.fixture(scope="session")
+def charts(
+    repository: Path,
+    registry: Registry,
+    control_plane_programs: Programs,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, PushedChart]:
+    """The chart in the registry, by version."""
+    folder = tmp_path_factory.mktemp("charts")
+    return {
+        version: push_chart(repository, version, folder / version, registry, control_plane_programs)
+        for version in (VERSION, NEXT_VERSION)
+    }
+
+
+@pytest.fixture(scope="session")
+def labels(versions: dict[str, dict[str, str]]) -> Labels:
+    """What the workflow gives the image."""
+    outputs = versions[VERSION]
+    return Labels(outputs["version"], "0" * 40, outputs["created"], outputs["epoch"])
+
+
+@pytest.fixture(scope="session")
+def images(
+    repository: Path,
+    index: PackageIndex,
+    labels: Labels,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Builder:
+    """The builder, which has the image `gpuward-ARCHITECTURE` for each."""
+    if why := obstacle():
+        skip_missing(why)
+    for machine in ARCHITECTURES.values():
+        platforms = (f"manylinux2014_{machine}", f"manylinux_2_28_{machine}")
+        download_wheels(
+            [REQUIREMENTS / "image.txt"], index.folder, platform=platforms, python=PYTHON
+        )
+    folder = tmp_path_factory.mktemp("image")
+    source = folder / "source"
+    checkout(repository, f"v{VERSION}", source)
+    builder = Builder(folder, index)
+    for architecture in ARCHITECTURES:
+        builder.build(source, architecture, labels, f"gpuward-{architecture}")
+    return builder
+
+
+@pytest.fixture(scope="session")
+def digest(images: Builder, registry: Registry) -> str:
+    """The digest of the index of both images in the registry."""
+    names = {architecture: f"gpuward-{architecture}" for architecture in ARCHITECTURES}
+    return images.push(names, registry, REPOSITORY)
+
+
+@pytest.fixture
+def released(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
+    """A release of the chart that is not installed yet."""
+    with Installation(chart_plane, kubelet, "helm4") as uninstalled:
+        yield uninstalled
+
+
+@pytest.fixture(scope="session")
+def trust(registry: Registry) -> str:
+    """The option with which helm trusts the registry's certificate, which is of no public CA."""
+    return f"--ca-file={registry.authority}"
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.testkit.chart.installation import Installation
-from tests.testkit.chart.kubelet import Kubelet
-from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.paths import ROOT
-from tests.testkit.release.chart import PUBLIC, PushedChart, push_chart
+from tests.testkit.release.chart import PUBLIC, PushedChart
 from tests.testkit.release.repository import NEXT_VERSION, VERSION
 from tests.testkit.release.servers import Registry
 from tests.testkit.release.signing import Signer
@@ -26,34 +22,8 @@ BYPASS = next(yaml.safe_load_all((ROOT / "examples" / "bypass.yaml").read_text()
 
 
 @pytest.fixture(scope="session")
-def charts(
-    repository: Path,
-    registry: Registry,
-    control_plane_programs: Programs,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, PushedChart]:
-    folder = tmp_path_factory.mktemp("charts")
-    return {
-        version: push_chart(repository, version, folder / version, registry, control_plane_programs)
-        for version in (VERSION, NEXT_VERSION)
-    }
-
-
-@pytest.fixture(scope="session")
 def signer(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return Signer(tmp_path_factory.mktemp("signer"), registry)
-
-
-@pytest.fixture
-def released(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
-    with Installation(chart_plane, kubelet, "helm4") as uninstalled:
-        yield uninstalled
-
-
-@pytest.fixture(scope="session")
-def trust(registry: Registry) -> str:
-    """The option with which helm trusts the registry's certificate, which is of no public CA."""
-    return f"--ca-file={registry.authority}"
 
 
 def test_a_signature_belongs_to_one_digest(charts: dict[str, PushedChart], signer: Signer) -> None:
@@ -93,33 +63,3 @@ def test_two_commands_end_with_a_webhook_that_refuses_a_bypass(
 
     message = eventually(refusal, what="the webhook refuses the notebook")
     assert 'denied the request: gpuward [visible-devices-env] container "jupyter"' in message
-
-
-def test_an_upgrade_keeps_what_is_in_place_and_a_rollback_returns_to_it(
-    released: Installation, charts: dict[str, PushedChart], trust: str
-) -> None:
-    policy = {"rules": {"visible-devices-env": {"action": "warn"}}}
-    values = {"mode": "deny", "policy": policy, "policyHook": {"enabled": True}}
-    waits = ("--wait", "--timeout=200s", trust)
-    reference = f"oci://{charts[VERSION].repository}"
-    released.helm(
-        "install", reference, f"--version={VERSION}", "--create-namespace", *waits, values=values
-    )
-    bundles = eventually(lambda: released.ca_bundles() - {b""}, what="there is a CA bundle")
-    before = released.get("configmap/gpuward-policy")["data"]
-    upgrade = (f"--version={NEXT_VERSION}", "--reset-then-reuse-values", *waits)
-    released.helm("upgrade", reference, *upgrade)
-    assert chart_label(released) == f"gpuward-{NEXT_VERSION}"
-    image = released.get("deployment/gpuward")["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert image == f"ghcr.io/gpuward/gpuward:{NEXT_VERSION}"
-    assert released.get("configmap/gpuward-policy")["data"] == before
-    assert released.ca_bundles() == bundles
-    released.rollback(1)
-    assert chart_label(released) == f"gpuward-{VERSION}"
-    assert released.get("configmap/gpuward-policy")["data"] == before
-    assert released.ca_bundles() == bundles
-
-
-def chart_label(installation: Installation) -> str:
-    labels = installation.get("deployment/gpuward")["metadata"]["labels"]
-    return str(labels["helm.sh/chart"])

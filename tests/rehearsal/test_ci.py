@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.testkit.git_repository import BAD, GOOD
+from tests.testkit.gitlab_component import COMPONENT, job
 from tests.testkit.paths import DOCS, ROOT
 from tests.testkit.release.new_user import NewUser
 from tests.testkit.release.programs import ACT, program
@@ -83,21 +83,19 @@ def test_a_runner_for_workflows_runs_the_example_with_the_action(
 
 
 def test_the_job_for_gitlab_installs_and_reports(user: NewUser) -> None:
-    job: dict[str, Any] = yaml.safe_load((ROOT / "ci" / "gpuward.gitlab-ci.yml").read_text())
-    example = yaml.safe_load(block("yaml", "gpuward.gitlab-ci.yml"))
-    variables = {**job["gpuward"]["variables"], **example["gpuward"]["variables"]}
-    user.environment |= variables
-    for folder in variables["GPUWARD_PATHS"].split():
+    (included,) = yaml.safe_load(block("yaml", "  - remote: "))["include"]
+    made = job(included["inputs"])
+    user.environment |= made["variables"]
+    for folder in included["inputs"]["paths"].split():
         user.write(f"{folder}/pod.yaml", BAD)
     user.succeeds("python -m venv .venv")
-    script = [". .venv/bin/activate", *job["gpuward"]["before_script"], *job["gpuward"]["script"]]
+    script = [". .venv/bin/activate", *made["before_script"], *made["script"]]
     done = user.run("set -eo pipefail\n" + "\n".join(script))
     assert done.returncode == 1, done.stderr
-    for report in job["gpuward"]["artifacts"]["reports"].values():
+    for report in made["artifacts"]["reports"].values():
         assert "visible-devices-env" in (user.folder / report).read_text()
     # The address in the page leads to this file at the tag.
-    (remote,) = (entry["remote"] for entry in example["include"])
-    assert remote.endswith(f"/v{VERSION}/ci/gpuward.gitlab-ci.yml")
+    assert included["remote"].endswith(f"/v{VERSION}/{COMPONENT.relative_to(ROOT)}")
 
 
 def test_the_stage_for_jenkins_installs_and_reports(user: NewUser) -> None:

@@ -12,50 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.testkit.paths import ROOT
-from tests.testkit.release.distributions import download_wheels
-from tests.testkit.release.image import ARCHITECTURES, PYTHON, Builder, Labels, obstacle
+from tests.testkit.release.image import ARCHITECTURES, REPOSITORY, Builder, Labels
 from tests.testkit.release.repository import VERSION, checkout
-from tests.testkit.release.servers import PackageIndex, Registry
+from tests.testkit.release.servers import Registry
 from tests.testkit.release.signing import Signer
-from tests.testkit.skipping import skip_missing
 
 REQUIREMENTS = ROOT / "requirements" / "image.txt"
-REPOSITORY = "gpuward/gpuward"
 SYFT = Path(sys.executable).with_name("syft")
-
-
-@pytest.fixture(scope="session")
-def images(
-    repository: Path,
-    index: PackageIndex,
-    versions: dict[str, dict[str, str]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Builder:
-    """The builder, which has the image `gpuward-ARCHITECTURE` for each."""
-    if why := obstacle():
-        skip_missing(why)
-    for machine in ARCHITECTURES.values():
-        platforms = (f"manylinux2014_{machine}", f"manylinux_2_28_{machine}")
-        download_wheels([REQUIREMENTS], index.folder, platform=platforms, python=PYTHON)
-    folder = tmp_path_factory.mktemp("image")
-    source = folder / "source"
-    checkout(repository, f"v{VERSION}", source)
-    builder = Builder(folder, index)
-    for architecture in ARCHITECTURES:
-        builder.build(source, architecture, labels(versions), f"gpuward-{architecture}")
-    return builder
-
-
-def labels(versions: dict[str, dict[str, str]]) -> Labels:
-    outputs = versions[VERSION]
-    return Labels(outputs["version"], "0" * 40, outputs["created"], outputs["epoch"])
-
-
-@pytest.fixture(scope="session")
-def digest(images: Builder, registry: Registry) -> str:
-    """The digest of the index of both images in the registry."""
-    names = {architecture: f"gpuward-{architecture}" for architecture in ARCHITECTURES}
-    return images.push(names, registry, REPOSITORY)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -67,11 +30,11 @@ def test_it_runs_the_commands_of_the_workflow(images: Builder, architecture: str
 
 
 def test_a_second_build_has_the_same_layers(
-    images: Builder, repository: Path, versions: dict[str, dict[str, str]], tmp_path: Path
+    images: Builder, repository: Path, labels: Labels, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
     checkout(repository, f"v{VERSION}", source)
-    images.build(source, "amd64", labels(versions), "gpuward-again")
+    images.build(source, "amd64", labels, "gpuward-again")
     layers = [
         json.loads(images.run("inspect", "--type=image", name))["OCIv1"]["rootfs"]["diff_ids"]
         for name in ("gpuward-amd64", "gpuward-again")

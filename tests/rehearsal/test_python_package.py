@@ -13,7 +13,7 @@ import pytest
 from tests.testkit.git_repository import BAD
 from tests.testkit.paths import ROOT
 from tests.testkit.release.distributions import build_distributions
-from tests.testkit.release.new_user import NewUser
+from tests.testkit.release.new_user import REPOSITORY, NewUser
 from tests.testkit.release.repository import VERSION
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -104,6 +104,21 @@ def test_other_installers_end_with_the_same_finding(user: NewUser, commands: lis
     assert "visible-devices-env" in done.stdout
     # Each leaves the folder of the user as it was.
     assert [file.name for file in user.folder.iterdir()] == ["pod.yaml"]
+
+
+def test_a_clone_can_be_installed_before_there_is_a_release(user: NewUser) -> None:
+    rows = dict(re.findall(r"^\| `(.+?)` \| `(.+?)` \|$", README, re.MULTILINE))
+    user.write("deploy/pod.yaml", BAD)
+    user.succeeds(f"{VENV} && git clone --quiet {REPOSITORY} clone")
+    with_extra = rows["pip install 'gpuward[cluster]'"]
+    for install in (rows["pip install gpuward"], with_extra):
+        user.succeeds(f". .venv/bin/activate && cd clone && {install}")
+        done = user.run(". .venv/bin/activate && gpuward lint deploy/")
+        assert done.returncode == 1, done.stderr
+    user.succeeds(". .venv/bin/activate && gpuward audit --help")
+    done = user.run(rows["uvx gpuward lint deploy/"].replace("CLONE", "./clone"))
+    assert done.returncode == 1, done.stderr
+    assert "visible-devices-env" in done.stdout
 
 
 def test_an_extra_that_is_missing_is_named_as_it_is_installed(user: NewUser) -> None:

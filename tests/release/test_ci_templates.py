@@ -1,4 +1,4 @@
-"""The action for GitHub, the template for GitLab, and the pipelines in docs/ci.md, as written.
+"""The action for GitHub, the component for GitLab, and the pipelines in docs/ci.md, as written.
 
 The services themselves cannot run here: the real linters of their formats read the files, and bash
 runs their commands. Only the installation is left out.
@@ -19,9 +19,10 @@ import yaml
 
 from gpuward import __version__
 from tests.testkit.git_repository import BAD, GOOD
+from tests.testkit.gitlab_component import documents, job
 from tests.testkit.paths import ROOT
 
-ACTION, TEMPLATE = ROOT / "action.yml", ROOT / "ci" / "gpuward.gitlab-ci.yml"
+ACTION = ROOT / "action.yml"
 BIN = Path(sys.executable).parent
 DOCUMENT = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", DOCUMENT, re.DOTALL)
@@ -60,7 +61,12 @@ def deploy(tmp_path: Path) -> Path:
 def test_the_real_linters_accept_them(tmp_path: Path) -> None:
     check = BIN / "check-jsonschema"
     succeeds(check, "--builtin-schema", "vendor.github-actions", ACTION)
-    files: dict[str, list[Path]] = {"github-workflows": [], "gitlab-ci": [TEMPLATE]}
+    files: dict[str, list[Path]] = {"github-workflows": [], "gitlab-ci": []}
+    # The tool reads no files of several documents.
+    for number, document in enumerate((*documents(), {"gpuward": job({})})):
+        file = tmp_path / f"component-{number}.yml"
+        file.write_text(yaml.safe_dump(document))
+        files["gitlab-ci"].append(file)
     for number, (language, text) in enumerate(BLOCKS):
         if language == "yaml":
             file = tmp_path / f"{number}.yml"
@@ -121,14 +127,26 @@ def test_the_action_reports_and_fails(deploy: Path) -> None:
     assert sorted(file.name for file in deploy.iterdir() if len(file.name) == 1) == []
 
 
-def test_the_template_reports_and_fails(deploy: Path) -> None:
-    job = load(TEMPLATE)["gpuward"]
-    variables = {**job["variables"], "GPUWARD_OPTIONS": "--fail-on=warning --isolated"}
-    assert variables["GPUWARD_VERSION"] == __version__
-    done = bash("\n".join(job["script"]), deploy, **variables)
+def test_the_component_reports_and_fails(deploy: Path) -> None:
+    made = job({"options": "--fail-on=warning --isolated"})
+    assert made["variables"]["GPUWARD_VERSION"] == __version__
+    done = bash("\n".join(made["script"]), deploy, **made["variables"])
     assert done.returncode == 1, done.stderr
-    for file in job["artifacts"]["reports"].values():
+    for file in made["artifacts"]["reports"].values():
         assert "visible-devices-env" in (deploy / file).read_text()
+
+
+def test_the_table_of_the_document_has_the_inputs_of_the_component() -> None:
+    head, _ = documents()
+    part = DOCUMENT.split("\n## GitLab CI\n", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| `(\w+)` \|.* \| (.*?) ?\|$", part, re.MULTILINE)
+    shown = {name: default.strip("`") for name, default in rows}
+    assert shown == {name: entry["default"] for name, entry in head["spec"]["inputs"].items()}
+
+
+def test_the_component_refuses_a_version_that_is_none() -> None:
+    with pytest.raises(ValueError, match="version"):
+        job({"version": "0.1.0; curl example.com"})
 
 
 def test_the_commands_of_the_pipelines_in_the_document_work(deploy: Path) -> None:

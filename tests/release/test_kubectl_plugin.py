@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuward import __version__
 from tests.testkit.control_plane.cluster import Cluster
+from tools.krew_plugin import joined
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -67,3 +69,14 @@ def test_kubectl_completes_the_words_of_the_plugin(
     *proposed, last = done.stdout.splitlines()
     assert [line.partition("\t")[0] for line in proposed] == expected
     assert last == f":{directive}"
+
+
+def manifest(system: str, version: str = "v1") -> dict[str, Any]:
+    return {"spec": {"version": version, "platforms": [{"uri": system}]}}
+
+
+def test_manifests_of_several_platforms_are_joined() -> None:
+    found = joined([manifest("linux"), manifest("darwin")])
+    assert found == {"spec": {"version": "v1", "platforms": [{"uri": "linux"}, {"uri": "darwin"}]}}
+    with pytest.raises(SystemExit, match="different releases"):
+        joined([manifest("linux"), manifest("darwin", "v2")])

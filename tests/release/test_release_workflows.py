@@ -22,7 +22,12 @@ MODULE = TESTS / "workflows"
 ACTIONLINT = "github.com/rhysd/actionlint"
 PUBLISHING = {"packages", "id-token", "attestations"}
 # The write permissions of each release job; all other jobs may only read the repository.
-MAY_WRITE = {"image": PUBLISHING, "chart": PUBLISHING, "pypi": {"id-token"}}
+MAY_WRITE = {
+    "image": PUBLISHING,
+    "chart": PUBLISHING,
+    "pypi": {"id-token"},
+    "page": {"contents"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -95,17 +100,18 @@ def test_jobs_have_no_more_permissions_than_they_need(release: dict[str, Any]) -
     for name, job in release["jobs"].items():
         writes = {right for right, verb in job["permissions"].items() if verb == "write"}
         assert writes == MAY_WRITE.get(name, set()), name
-        assert job["permissions"].get("contents", "none") != "write"
     assert "secrets." not in str(release)
 
 
 def test_nothing_is_published_without_checks(release: dict[str, Any]) -> None:
     jobs = release["jobs"]
-    for name in ("image", "chart", "pypi"):
+    for name in ("image", "chart", "plugin", "pypi"):
         assert {"version", "check"} <= required_jobs(jobs, name)
-    # The chart uses the image, and a file on PyPI can never be replaced, so PyPI comes last.
+    # The chart uses the image, and a file on PyPI can never be replaced, so PyPI comes last
+    # but for the page, which names what there is.
     assert "image" in required_jobs(jobs, "chart")
-    assert required_jobs(jobs, "pypi") == set(jobs) - {"pypi"}
+    assert required_jobs(jobs, "pypi") == set(jobs) - {"pypi", "page"}
+    assert required_jobs(jobs, "page") == set(jobs) - {"page"}
     assert jobs["pypi"]["environment"]["name"] == "pypi"
 
 
@@ -145,12 +151,12 @@ def test_a_release_has_one_version(tmp_path: Path, release: dict[str, Any]) -> N
 
     assert checked(f"v{__version__}") == (0, "")
     assert checked(__version__)[0] == 1
-    readme.write_text("**Version 0.1.0 is not published yet.**\n", encoding="utf-8")
+    readme.write_text("## Not published yet\n", encoding="utf-8")
     chart.write_text(re.sub(r"(?m)^appVersion: .*$", 'appVersion: "9.9.9"', chart.read_text()))
     assert checked(f"v{__version__}") == (
         1,
         (
             f"charts/gpuward/Chart.yaml: appVersion: 9.9.9, not {__version__}\n"
-            "README.md: says that a version is not published yet: remove the paragraph\n"
+            "README.md: remove the section '## Not published yet'\n"
         ),
     )

@@ -18,7 +18,7 @@ _EPOCH = "needs.version.outputs.epoch"
 def read_version(repository: Path, tag: str, folder: Path) -> dict[str, str]:
     """The outputs of the workflow's first job for a tag."""
     checkout(repository, tag, folder)
-    environment = {"GITHUB_REF_NAME": tag, "PATH": _path_with_python(folder)}
+    environment = {"GITHUB_REF_NAME": tag, "PATH": path_with_python(folder)}
     run_step("version", "Tag, package and chart agree", folder, {}, environment)
     return run_step("version", "read", folder, {}, environment)
 
@@ -26,12 +26,12 @@ def read_version(repository: Path, tag: str, folder: Path) -> dict[str, str]:
 def build_distributions(repository: Path, tag: str, epoch: str, folder: Path) -> Path:
     """Check the tag out into `folder` and build there; the folder with wheel and sdist."""
     checkout(repository, tag, folder)
-    environment = {"PATH": _path_with_python(folder)}
+    environment = {"PATH": path_with_python(folder)}
     run_step("distributions", "Build", folder, {_EPOCH: epoch}, environment)
     return folder / "dist"
 
 
-def _path_with_python(folder: Path) -> str:
+def path_with_python(folder: Path) -> str:
     """A PATH with a Python of its own, as actions/setup-python makes one."""
     environment = folder.parent / f"{folder.name}-python"
     if not environment.exists():

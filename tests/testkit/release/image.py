@@ -25,6 +25,7 @@ from tests.testkit.release.servers import PackageIndex, Registry
 PACKAGES = ("buildah", "mmdebstrap", "qemu-user-static", "skopeo")
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 PYTHON = "3.13"
+REPOSITORY = "gpuward/gpuward"
 _RELEASE = "trixie"
 _LAST = "base-files,python3.13-minimal,libpython3.13-stdlib"
 _TOOLS = "dash,coreutils,findutils,ca-certificates,python3-pip,python-is-python3"
@@ -110,6 +111,14 @@ class Builder:
         options = ("--all", f"--cert-dir={certificates}", f"--digestfile={file}", "--format=oci")
         self.run("manifest", "push", *options, repository, target)
         return file.read_text(encoding="utf-8").strip()
+
+    def tag(self, digest: str, registry: Registry, repository: str, version: str) -> None:
+        """Give what was pushed its tag."""
+        target = f"docker://{registry.address}/{repository}"
+        certificates = self._folder / "certificates"
+        options = [f"--{end}-cert-dir={certificates}" for end in ("src", "dest")]
+        options += ["--all", "--preserve-digests"]
+        _run("skopeo", "copy", *options, f"{target}@{digest}", f"{target}:{version}")
 
     def start(self, image: str, *arguments: str) -> str:
         """What the image prints, run with its entry point on a read-only root file system."""

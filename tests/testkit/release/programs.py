@@ -19,8 +19,8 @@ COSIGN = Source(
     duration="five to ten minutes",
     home=HERE,
 )
-
 ACT = Source("act", {"act": "github.com/nektos/act"}, duration="two minutes", home=HERE)
+ORAS = Source("oras", {"oras": "oras.land/oras/cmd/oras"}, duration="half a minute", home=HERE)
 
 
 def program(source: Source) -> Path:

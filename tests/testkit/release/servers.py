@@ -23,10 +23,11 @@ class PackageIndex(NamedTuple):
 
 
 class Registry(NamedTuple):
-    """An OCI registry with TLS, by its HOST:PORT, and the file with its certificate authority."""
+    """An OCI registry with TLS: HOST:PORT, its certificate authority, and what it has, as files."""
 
     address: str
     authority: Path
+    storage: Path
 
 
 def start_package_index(processes: Processes, folder: Path) -> PackageIndex:
@@ -44,22 +45,24 @@ def start_package_index(processes: Processes, folder: Path) -> PackageIndex:
 
 def start_registry(processes: Processes, folder: Path) -> Registry:
     """Start the registry of the project Distribution, which stores in `folder`."""
+    return serve_as(processes, folder, "localhost", free_port(), folder / "storage")
+
+
+def serve_as(processes: Processes, folder: Path, host: str, port: int, storage: Path) -> Registry:
+    """Start a registry that is called `host` and keeps what it has in `storage`."""
     authority = Authority(folder)
-    address = f"localhost:{free_port()}"
-    pair = authority.issue("registry", hosts=["localhost", "127.0.0.1"])
+    address = f"{host}:{port}"
+    pair = authority.issue("registry", hosts=[host, "127.0.0.1"])
     configuration = folder / "registry.yaml"
     configuration.write_text(
-        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder / 'storage'}}}}}\n"
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {storage}}}}}\n"
         f"http:\n  addr: {address}\n"
         f"  tls: {{certificate: {pair.certificate}, key: {pair.key}}}\n"
     )
     command = [str(program(REGISTRY)), "serve", str(configuration)]
     processes.start("registry", command, {"OTEL_TRACES_EXPORTER": "none"})
-    host, port = address.split(":")
-    eventually(
-        lambda: _listens(processes, "registry", host, int(port)), what="the registry answers"
-    )
-    return Registry(address, authority.file)
+    eventually(lambda: _listens(processes, "registry", host, port), what="the registry answers")
+    return Registry(address, authority.file, storage)
 
 
 def _answers(processes: Processes, name: str, url: str) -> bool:
