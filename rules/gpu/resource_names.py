@@ -100,6 +100,17 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
     return misspelt
 
 
+# The compute slices that instances of MIG have, on any card (NVIDIA's MIG user guide).
+_MIG_SLICES = "12347"
+_MIG_RESOURCE_PATTERN = r"nvidia\.com/mig-(?:[0-9]c\.)?([0-9])g\.[0-9]{1,3}gb.*"
+
+
+def has_impossible_mig_profile(name: str) -> bool:
+    """Whether `name` is that of a MIG profile with as many compute slices as no card has."""
+    profile = re.fullmatch(_MIG_RESOURCE_PATTERN, name)
+    return profile is not None and profile[1] not in _MIG_SLICES
+
+
 def _correctly_formed_name(name: str) -> str:
     """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
     if counted := re.fullmatch(_COUNT_IN_NAME_PATTERN, name):

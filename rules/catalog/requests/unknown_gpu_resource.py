@@ -6,7 +6,8 @@ Finds names in `limits` and `requests` that are known mistakes for a GPU resourc
 `nvidia.com/gpus`, `nvidia.com/gpu-1`), that spell a MIG profile otherwise than NVIDIA's device
 plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a quota's prefix
 (`requests.nvidia.com/gpu`), or that differ by a letter or two from a known resource of the same
-vendor, or by one in the vendor's domain (`nvidi.com/gpu`); these last only give a warning. All
+vendor, or by one in the vendor's domain (`nvidi.com/gpu`); these last only give a warning, and so
+do profiles of MIG with a number of compute slices that no card has (`nvidia.com/mig-9g.10gb`). All
 other names are ignored.
 
 Why it matters
@@ -36,14 +37,19 @@ from collections import Counter
 from rules.base.json_values import display
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.amounts import api_refuses_amounts
-from rules.gpu.resource_names import misspelt_resources, renaming_fix
-from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.gpu.resource_names import (
+    has_impossible_mig_profile,
+    misspelt_resources,
+    renaming_fix,
+)
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
     for container in pod.containers:
         names = (*container.limits, *container.requests)
+        yield from _findings_of_impossible_profiles(pod, container)
         mistakes = misspelt_resources(names, container.profile)
         if not mistakes:
             continue
@@ -65,6 +71,21 @@ def check(pod: Pod, _context: Context) -> Findings:
                 fix=renaming_fix(places, name, right) if times[right] == 1 else None,
                 action=Action.DENY if meant.is_known else Action.WARN,
                 api_refuses=refused,
+            )
+
+
+def _findings_of_impossible_profiles(pod: Pod, container: Container) -> Findings:
+    for name in dict.fromkeys((*container.limits, *container.requests)):
+        if has_impossible_mig_profile(name):
+            field = "limits" if name in container.limits else "requests"
+            yield Finding(
+                path=(*container.resources_path, field, name),
+                key=f"{field}.{name}",
+                message=f"{container} asks for {display(name)}, and instances of MIG have 1, 2, 3, "
+                f"4 or 7 compute slices{_consequence(pod)}",
+                container=container,
+                help="name a profile of the card: `nvidia-smi mig -lgip` lists them",
+                action=Action.WARN,
             )
 
 
