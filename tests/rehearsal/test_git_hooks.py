@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tests.testkit.git_repository import BAD, GOOD
-from tests.testkit.paths import DOCS, ROOT
+from tests.testkit.paths import DOCS
 from tests.testkit.release.new_user import NewUser
 from tests.testkit.release.repository import VERSION, git
 
@@ -31,8 +32,10 @@ def test_the_configuration_of_the_page_keeps_a_bypass_out(user: NewUser, program
     user.succeeds("git add . && git commit --quiet -m good")
 
 
-def test_the_commit_of_the_tag_is_what_the_page_about_ci_tells_to_look_up(user: NewUser) -> None:
+def test_the_commit_of_the_tag_is_what_the_page_about_ci_tells_to_look_up(
+    user: NewUser, repository: Path
+) -> None:
     (command,) = re.findall(r"`(git ls-remote [^`]+)`", (DOCS / "ci.md").read_text())
     commit, name = user.succeeds(command).split()
     assert name == f"refs/tags/v{VERSION}"
-    assert commit == git(ROOT, "rev-parse", "HEAD")
+    assert commit == git(repository, "rev-parse", name)

@@ -11,29 +11,41 @@ from pathlib import Path
 from gpuward import __version__
 from tests.testkit.control_plane.processes import Processes, eventually, free_port
 from tests.testkit.paths import ROOT
-from tools.check_release import PLACES
+from tools.check_release import PLACES, UNPUBLISHED
 
 VERSION = __version__
 NEXT_VERSION = re.sub(r"\d+$", lambda last: str(int(last[0]) + 1), VERSION)
 """The version after it, with the same code: for upgrades."""
+_UNPUBLISHED = re.compile(rf"^{re.escape(UNPUBLISHED)}\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
 _IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.com")
 
 
 def make_repository(bare: Path) -> None:
-    """Make the bare repository: what is committed here, tagged `v0.1.0` and, bumped, `v0.1.1`."""
+    """Make the bare repository: what is committed here, released as `v0.1.0`, and as `v0.1.1`.
+
+    As before a release, the README loses its section about what is not published yet.
+    """
     git(ROOT, "clone", "--quiet", "--bare", str(ROOT), str(bare))
-    git(bare, "tag", "--force", f"v{VERSION}", "HEAD")
-    work = bare.with_name("next-release")
-    checkout(bare, f"v{VERSION}", work)
+    work = bare.with_name("releases")
+    git(bare, "clone", "--quiet", f"file://{bare}", str(work))
+    readme = work / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(_UNPUBLISHED.sub("", text), encoding="utf-8")
+    _release(work, VERSION)
     for name, key in PLACES:
         file = work / name
         pattern = re.compile(rf"^({key} [\"']?){re.escape(VERSION)}", re.MULTILINE)
         text, changes = pattern.subn(rf"\g<1>{NEXT_VERSION}", file.read_text(encoding="utf-8"))
         assert changes == 1, f"{name}: {key}"
         file.write_text(text, encoding="utf-8")
-    git(work, *_IDENTITY, "commit", "--quiet", "--all", f"--message=Version {NEXT_VERSION}")
-    git(work, "tag", f"v{NEXT_VERSION}")
-    git(work, "push", "--quiet", "origin", f"v{NEXT_VERSION}")
+    _release(work, NEXT_VERSION)
+
+
+def _release(work: Path, version: str) -> None:
+    options = ("--quiet", "--all", "--allow-empty", f"--message=Version {version}")
+    git(work, *_IDENTITY, "commit", *options)
+    git(work, "tag", "--force", f"v{version}")
+    git(work, "push", "--quiet", "--force", "origin", f"v{version}")
 
 
 def checkout(repository: Path, tag: str, folder: Path) -> None:
