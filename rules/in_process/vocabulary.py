@@ -669,11 +669,13 @@ def _excludes_nvidia() -> str:
 
 def is_cuda_image(image: str) -> str:
     """`is_cuda_image` of the CEL `image`."""
+    # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
     parts = (
-        f"[string({image}).lowerAscii()].map(t, t.substring(0, t.lastIndexOf('/') + 1).split('/')"
+        f"[string({image}).lowerAscii()].map(t, t == '' ? '-' : t)"
+        ".map(t, t.substring(0, t.lastIndexOf('/') + 1).split('/')"
         ".map(s, s.matches(':[0-9]+$') ? s.substring(0, s.lastIndexOf(':')) : s).join('/')"
         " + t.substring(t.lastIndexOf('/') + 1))"
-        ".map(t, [t.contains('@') ? t.substring(0, t.indexOf('@')) : t,"
+        ".map(t, [t.indexOf('@') > 0 ? t.substring(0, t.indexOf('@')) : t,"
         " t.contains('@') ? 'pinned' : ''])"
         ".map(t, [t[0].substring(0, t[0].lastIndexOf('/') + 1),"
         " t[0].substring(t[0].lastIndexOf('/') + 1), t[1]])"
@@ -688,7 +690,7 @@ def is_cuda_image(image: str) -> str:
     )
     owner = (
         "[t[0].substring(0, t[0].size() > 0 ? t[0].size() - 1 : 0)]"
-        ".map(o, o.substring(o.lastIndexOf('/') + 1) + '/' + t[1])[0]"
+        ".map(o, '/' + o).map(o, o.substring(o.lastIndexOf('/') + 1) + '/' + t[1])[0]"
     )
     tags = (
         "(t[3] != '' ? [t[2] == '' ? 'latest' : t[2], 'latest'] : [t[2] == '' ? 'latest' : t[2]])"

@@ -20,7 +20,8 @@ from webhook.registration import MODES, RegistrationOptions
 
 _DESCRIPTION = """\
 Write the policy as ValidatingAdmissionPolicies with bindings, which API servers of Kubernetes 1.30
-and newer evaluate themselves, without the webhook. They refuse and warn; they fix nothing."""
+and newer evaluate themselves, without the webhook. They refuse and warn; they fix nothing. Before
+1.36 API servers may crash while they compile any such policy: docs/in-process.md."""
 _EPILOG = """\
 example:  gpuward export vap --policy gpuward.yaml | kubectl apply -f -
 
