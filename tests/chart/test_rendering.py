@@ -16,6 +16,7 @@ from tests.testkit.chart.rendering import (
     NAMESPACE,
     Manifest,
     find_one,
+    of_kind,
     render,
     render_error,
     render_text,
@@ -65,6 +66,14 @@ def test_both_helms_render_the_same_objects(values: Path) -> None:
     old, new = (sorted(render(values, helm=helm), key=identity) for helm in HELMS)
     assert old
     assert old == new
+
+
+@every_values
+def test_no_policy_has_variables(values: Path) -> None:
+    """API servers before Kubernetes 1.36 may crash while they compile some: kubernetes#135757."""
+    for policy in of_kind(render(values), "ValidatingAdmissionPolicy"):
+        assert "variables" not in policy["spec"]
+        assert "variables." not in json.dumps(policy)
 
 
 @every_helm
