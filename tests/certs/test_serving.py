@@ -16,6 +16,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import new_authority, service_names, sign_leaf
 from certs.clock import utc_now
@@ -553,6 +554,22 @@ def test_a_certificate_for_an_ip_address_is_served(tmp_path: Path) -> None:
 def test_a_certificate_that_does_not_say_what_it_is_for_is_served(
     tmp_path: Path, authority: KeyPair, leaf: KeyPair
 ) -> None:
+    write(tmp_path, with_usages(authority, leaf))
+    certificate = ServingCertificate(str(tmp_path), NAME)
+    assert certificate.reload(), certificate.last_error
+
+
+def test_a_certificate_for_clients_alone_is_not_served(
+    tmp_path: Path, authority: KeyPair, leaf: KeyPair
+) -> None:
+    write(tmp_path, with_usages(authority, leaf, ExtendedKeyUsageOID.CLIENT_AUTH))
+    certificate = ServingCertificate(str(tmp_path), NAME)
+    assert not certificate.reload()
+    assert "does not allow serving" in str(certificate.last_error)
+
+
+def with_usages(authority: KeyPair, leaf: KeyPair, *usages: x509.ObjectIdentifier) -> KeyPair:
+    """The pair `leaf` with a certificate that is for other usages; none says nothing of them."""
     same = leaf.certificate
     builder = (
         x509.CertificateBuilder()
@@ -566,9 +583,9 @@ def test_a_certificate_that_does_not_say_what_it_is_for_is_served(
     for extension in same.extensions:
         if not isinstance(extension.value, x509.ExtendedKeyUsage):
             builder = builder.add_extension(extension.value, extension.critical)
-    write(tmp_path, KeyPair(builder.sign(authority.key, hashes.SHA256()), leaf.key))
-    certificate = ServingCertificate(str(tmp_path), NAME)
-    assert certificate.reload(), certificate.last_error
+    if usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+    return KeyPair(builder.sign(authority.key, hashes.SHA256()), leaf.key)
 
 
 def test_the_check_on_the_command_line(

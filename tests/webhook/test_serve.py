@@ -148,6 +148,13 @@ async def test_it_serves_drains_and_ends(start: Start) -> None:
     assert await server.status() == 128 + signal.SIGTERM
 
 
+async def test_it_counts_the_namespaces_of_its_command_line(start: Start) -> None:
+    server = await start("--count-namespace", "vision")
+    caller = await server.connect()
+    assert (await caller.post("/mutate/deny")).status == 200
+    assert b'object_namespace="vision"' in (await server.probe("/metrics")).body
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_request_in_progress_is_finished(start: Start, number: signal.Signals) -> None:
     server = await start("--drain-seconds", "0", *SLOW_READS)

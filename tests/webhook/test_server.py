@@ -367,6 +367,8 @@ async def test_listed_namespaces_alone_are_counted_apart(serve: Serve) -> None:
     metrics = await server.metrics()
     denied = ("visible-devices-env", "would-be-denied", "validate", "warn")
     assert metrics("namespace_rule_outcomes_total", *denied, "team-a") == 1
+    page = (await server.probe("/metrics")).body
+    assert b'object_namespace="team-a"' in page
     labels = metrics.labels("namespace_rule_outcomes_total")
     assert not labels & {"other", "team-b", "true", "false"}
 
