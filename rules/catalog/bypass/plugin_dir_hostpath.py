@@ -13,7 +13,8 @@ mounts and that show, on any of the distributions that gpuward knows:
 - the configuration of containerd, CRI-O, Docker, Kata Containers and of NVIDIA's container toolkit,
   and the programs of all of them,
 - the arguments of the kubelet, such as `/etc/default/kubelet`, and the units of systemd,
-- PCI devices in `/sys`, also by links such as `/sys/class/drm/card0/device`,
+- PCI devices in `/sys`, also by links such as `/sys/class/drm/card0/device`, and the control groups
+  in `/sys/fs/cgroup`,
 - the files by which HAMi, Volcano, Tencent's gpu-manager and koordinator limit shares on a node.
 
 Paths inside these directories count too, and so do the directories above them, except `/`, which
@@ -27,7 +28,8 @@ them, and which program runs as root beside every new container. Through the soc
 `device-plugins` and `plugins` devices are allocated; who can connect can take the place of the
 kubelet. In `plugins_registry` the kubelet looks for new plugins. From `manifests` it starts pods
 that the API server never sees. By the files of a PCI device a program reads and writes the memory
-of the card, or takes it away from its driver.
+of the card, or takes it away from its driver. With version 1 of control groups, a process of root
+leaves the group that denies it devices, and opens the device files that it makes.
 
 `pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
 service account that the profile lists as a component, or add an exception for it.
@@ -122,6 +124,11 @@ _PATHS_BY_EFFECT = {
     ),
     "it can use the memory of PCI devices, and take them away from their drivers": (
         *("/sys/bus/pci", "/sys/devices/pci*", "/sys/module/nvidia"),
+    ),
+    # Seen on Linux 6.18 with containerd's capabilities: a process of root that writes 0 into the
+    # `cgroup.procs` of the root group of devices may open each device file that it makes.
+    "it can leave its control group, and with version 1 of these open every device": (
+        "/sys/fs/cgroup",
     ),
     "it can change what limits the shares of all pods on the node": (
         # Project-HAMi/HAMi charts/hami/values.yaml (libPath), and Volcano's device plugin.
