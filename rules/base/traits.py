@@ -96,6 +96,8 @@ ANNOTATION_WORDS = (
 )
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
+# By these NVIDIA's toolkit decides whether an image is older than NVIDIA_VISIBLE_DEVICES.
+LEGACY_VARIABLES = ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA")
 LD_PREFIX = "LD_"
 # Looked for in the commands of privileged containers, and in their images: the samples of ACK.
 PROGRAM_WORDS = ("nvidia-smi", "torchrun")

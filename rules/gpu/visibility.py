@@ -12,12 +12,12 @@ from operator import itemgetter
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display
+from rules.base.traits import LEGACY_VARIABLES
 from rules.finding import Action, Finding
 from rules.gpu.devices import devices, request_of, requests_gpu
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import VisibleDevices
-from rules.workloads.referred_objects import LEGACY_VARIABLES
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 VOID_VALUE = "void"

@@ -1,6 +1,7 @@
 """Find the objects that other objects refer to, and add them to an inventory."""
 
 from rules.base.json_values import Json, as_object, as_text
+from rules.base.traits import LEGACY_VARIABLES
 from rules.inventory.builder import MIG_CONFIGS, InventoryBuilder, NodeCollector, VariableNames
 from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
@@ -10,10 +11,6 @@ from rules.workloads.files_in_objects import files_with
 # What nodes offer as the sum of their cards, and the resource that says how many these are:
 # `rules.placement.node_labels` has both names too.
 _CARD_COUNT_RESOURCE_BY_TOTAL = {"aliyun.com/gpu-mem": "aliyun.com/gpu-count"}
-
-
-LEGACY_VARIABLES = ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA")
-"""By these NVIDIA's toolkit decides whether an image is older than NVIDIA_VISIBLE_DEVICES."""
 
 
 def variables_of_runtimes(profile: Profile) -> VariableNames:

@@ -127,6 +127,7 @@ def test_an_account_without_rights_learns_which_it_needs(
         "grant the right to list mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "grant the right to list nodes",
         "grant the right to list pods",
+        "grant the right to list validatingadmissionpolicies.admissionregistration.k8s.io",
         "grant the right to list validatingwebhookconfigurations.admissionregistration.k8s.io",
         "grant `get` on the nonResourceURL /metrics",
     }

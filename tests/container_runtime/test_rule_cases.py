@@ -6,6 +6,8 @@ as it can be: see `tests/testkit/container_runtime/pods.py`.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -62,12 +64,12 @@ UNPROVEN = {
 
 
 def asked(case: Case, manifest: Any) -> Iterator[Asked]:
-    """The containers of a case, with the ConfigMaps that it knows."""
+    """The containers of a case, with the ConfigMaps and Secrets that it knows."""
     known = case.circumstances.get("inventory", ())
     config = {
-        entry["metadata"]["name"]: entry.get("data", {})
+        entry["metadata"]["name"]: variables_of(entry)
         for entry in known
-        if entry["kind"] == "ConfigMap"
+        if entry["kind"] in {"ConfigMap", "Secret"}
     }
     for pod in pods(manifest, case.policy.profile):
         plain, default_all = (containers(pod, image, config) for image in ({}, {NVIDIA: "all"}))
@@ -75,6 +77,21 @@ def asked(case: Case, manifest: Any) -> Iterator[Asked]:
             image = found.view.image
             sets_all = is_cuda_image(image) or is_agent_image(image) or case.rule in IMAGE_DECIDES
             yield with_gpus if sets_all else found
+
+
+def variables_of(entry: Any) -> dict[str, str]:
+    """The variables of a ConfigMap or Secret as the kubelet reads them.
+
+    What is no base64 is left out: the API server refuses such a Secret.
+    """
+    data = entry.get("data", {})
+    if entry["kind"] == "ConfigMap":
+        return dict(data)
+    decoded = {}
+    for key, text in data.items():
+        with contextlib.suppress(ValueError):
+            decoded[key] = base64.b64decode(text, validate=True).decode(errors="replace")
+    return {**decoded, **entry.get("stringData", {})}
 
 
 def answers(node: Node, found: Asked) -> list[Answer]:

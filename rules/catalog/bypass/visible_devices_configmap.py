@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
-from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS
+from rules.base.traits import ENV_FROM, KNOWN_CONFIG_MAPS, LEGACY_VARIABLES
 from rules.gpu.devices import (
     describe_request,
     name_of_unknown_device,
@@ -60,7 +60,6 @@ from rules.gpu.visibility_edits import hide_edits, hide_fix
 from rules.inventory.inventory import ConfigMap, Secret
 from rules.placement.gpu_nodes import excludes_nvidia
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
-from rules.workloads.referred_objects import LEGACY_VARIABLES
 
 # The fields of an entry of `envFrom` that name an object, and the kinds of the objects.
 KIND_BY_FIELD: Mapping[str, type[ConfigMap | Secret]] = {
