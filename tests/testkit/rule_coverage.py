@@ -22,6 +22,7 @@ from tests.testkit.paths import ROOT
 MEASURED = (
     "lint/test_container_files.py",
     "lint/test_custom_kinds.py",
+    "lint/test_inventory.py",
     "lint/test_misplaced_pods.py",
     "policies/test_gpu_exceptions.py",
     "policies/test_policy.py",
