@@ -267,6 +267,8 @@ class Linter:
                         add_preview(self.previews, self.results, current, item, evaluator)
             if not file.source.is_embedded:
                 self._report_values(file, evaluator)
+        except BrokenPipeError:
+            raise  # whoever reads the diffs has seen enough
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))

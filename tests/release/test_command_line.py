@@ -167,6 +167,14 @@ def test_a_missing_module_of_gpuward_is_an_internal_error() -> None:
     assert "Traceback" in done.stderr
 
 
+def test_a_pipe_that_is_closed_between_diffs_is_no_bug() -> None:
+    command = f"{sys.executable} -m gpuward fix --diff examples | true"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_a_closed_output_pipe_is_no_error(verb: str) -> None:
     arguments = {"rules": "", "explain": "visible-devices-env"}.get(verb, "--help")
