@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
-.PHONY: demo release-rehearsal site test test-fast test-cluster test-others test-node test-oldest
+.PHONY: demo release-rehearsal site test test-fast test-cluster test-others test-node test-node-1.34 test-oldest
 .PHONY: control-plane container-runtime node-programs node plane proof check format docs cases bench
 .PHONY: bench-admission bench-end-to-end bench-resilience bench-console mutation clean
 
@@ -36,6 +36,11 @@ test-others: .venv/.dev
 # On a real node, in namespaces of its own; skipped with a line that says why, if that cannot be.
 test-node: .venv/.dev
 	@$(BIN)/python -m tests.testkit.real_node.run_tests $(PYTEST)
+
+# Those of claims for devices, with the first Kubernetes in which claims are stable.
+test-node-1.34: .venv/.dev
+	GPUWARD_KUBERNETES=1.34 $(BIN)/python -m tests.testkit.real_node.run_tests \
+	    tests/real_node/test_claims.py $(PYTEST)
 
 # The tests that need a control plane, on the oldest Kubernetes that is supported.
 test-oldest: .venv/.dev

@@ -16,9 +16,10 @@ from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import ProcessError, eventually, is_alive
+from tests.testkit.control_plane.sources import kubernetes
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.control_plane.warning_webhook import registration, serve_warnings
-from tests.testkit.paths import ROOT, TESTS
+from tests.testkit.paths import ROOT
 
 PORT = 8443
 LIMIT = {"limits": {"nvidia.com/gpu": 1}}
@@ -39,11 +40,8 @@ def test_the_api_server_has_the_requested_version(api_server: Cluster) -> None:
     served = api_server.request("GET", "/version").body["gitVersion"]
     assert served == api_server.programs.version
     if not os.environ.get("KUBEBUILDER_ASSETS"):
-        oldest = os.environ.get("GPUWARD_KUBERNETES") == "oldest"
-        module = (
-            TESTS / "testkit" / "control_plane" / ("kubernetes-oldest" if oldest else "kubernetes")
-        )
-        found = re.search(r"k8s.io/kubernetes (v\S+)", (module / "go.mod").read_text())
+        module = (kubernetes().folder / "go.mod").read_text()
+        found = re.search(r"k8s.io/kubernetes (v\S+)", module)
         assert found is not None
         assert served == found[1]
 

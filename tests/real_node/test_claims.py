@@ -12,6 +12,7 @@ from tests.testkit.admission.server_process import Server
 from tests.testkit.container_runtime.node import ALL
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.dry_runs import minor_version
 from tests.testkit.real_node.node import RealNode
 from tests.testkit.real_node.pods import devices, waiting_pod
 from webhook.registration import MODE_LABEL
@@ -19,6 +20,8 @@ from webhook.registration import MODE_LABEL
 DRIVER = "gpu.nvidia.com"
 CLASS = "gpu.nvidia.com"
 EXTENDED = "example.com/claimed-gpu"
+EXTENDED_SINCE = 36
+"""The minor version of Kubernetes that serves them without a feature gate."""
 RESOURCES = "/apis/resource.k8s.io/v1"
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 
@@ -136,6 +139,8 @@ def test_an_extended_resource_is_a_claim_by_another_name(
     real_node: RealNode, cluster: Cluster, deny: str
 ) -> None:
     """The scheduler makes the claim; no device plugin takes part."""
+    if minor_version(cluster) < EXTENDED_SINCE:
+        pytest.skip("such resources are behind a feature gate of this release")
     made = pod(container(resources={"limits": {EXTENDED: 1}}))
     waiting_pod(real_node, deny, "a", made)
     assert len(devices(real_node, deny, "a").gpus) == 1

@@ -101,7 +101,7 @@ def distributions(
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what gpuward and its build require, as wheels for this machine."""
     folder = tmp_path_factory.mktemp("wheels")
-    names = ("lint.txt", "image.txt", "build.txt")
+    names = ("lint.txt", "image.txt", "distributions.txt")
     completion = tmp_path_factory.mktemp("pins") / "completion.txt"
     pins_of(REQUIREMENTS / "dev.txt", "shtab", completion)
     download_wheels([*(REQUIREMENTS / name for name in names), completion], folder)

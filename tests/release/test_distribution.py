@@ -51,7 +51,8 @@ class Installation:
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    as_for_a_release = {**os.environ, "HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}
+    subprocess.run(build, cwd=ROOT, env=as_for_a_release, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     environment = folder / "environment"
     venv.create(environment, with_pip=True)
@@ -66,10 +67,34 @@ def test_the_wheel_has_one_top_level_package(installation: Installation) -> None
     with zipfile.ZipFile(installation.wheel) as archive:
         names = {name.split("/")[0] for name in archive.namelist()}
         files = set(archive.namelist())
-    assert {name for name in names if not name.endswith(".dist-info")} == {"gpuward"}
+    assert {name for name in names if not name.endswith((".dist-info", ".data"))} == {"gpuward"}
     data = ("policy.schema.json", "profiles/built_in.json")
     for part in (*(f"policies/{name}" for name in data), "lint/cli.py"):
         assert f"gpuward/packages/{part}" in files
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("man/man1/gpuward.1", "manual"),
+        ("bash-completion/completions/gpuward", "completion bash"),
+        ("zsh/site-functions/_gpuward", "completion zsh"),
+        ("fish/vendor_completions.d/gpuward.fish", "completion fish"),
+    ],
+)
+def test_manual_and_completions_know_the_commands_of_every_extra(
+    installation: Installation, file: str, command: str
+) -> None:
+    """They are those of an installation with all extras, as this one is."""
+    whole = subprocess.run(
+        [sys.executable, "-m", "gpuward", *command.split()],
+        capture_output=True,
+        cwd=ROOT,
+        check=True,
+    )
+    installed = installation.environment / "share" / file
+    assert installed.read_bytes() == whole.stdout
+    assert b"authenticate" in whole.stdout  # of `gpuward console`
 
 
 @pytest.mark.parametrize("command", [["gpuward"], ["python", "-m", "gpuward"]], ids=" ".join)

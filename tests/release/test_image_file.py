@@ -117,7 +117,9 @@ def test_the_build_context_has_the_packages_and_nothing_else() -> None:
     assert context.allows("rules/catalog/new/rule.py")
 
 
-@pytest.mark.parametrize("name", ["image.txt", "build.txt", "linter-tests.txt"])
+@pytest.mark.parametrize(
+    "name", ["image.txt", "build.txt", "distributions.txt", "linter-tests.txt"]
+)
 def test_the_shipped_versions_are_the_tested_versions(name: str) -> None:
     tested = pins("dev.txt")
     assert pins(name)

@@ -132,6 +132,6 @@ def containers_of(objects: Iterable[Manifest]) -> list[Manifest]:
 def program(name: str) -> str:
     """The path of `helm3`, `helm4` or `kubectl`; skips the test if it cannot be built."""
     try:
-        return str(programs(oldest=os.environ.get("GPUWARD_KUBERNETES") == "oldest")[name])
+        return str(programs()[name])
     except BuildError as error:
         skip_missing(str(error))

@@ -1,10 +1,11 @@
 """Builds Kubernetes, etcd, kwok and helm for the tests into a cache outside the repository.
 
-    python -m tests.testkit.control_plane.build [--oldest] [--print]
+    python -m tests.testkit.control_plane.build [--print]
 
 builds what is missing. With --print it also prints the name and the path of each program.
-`programs(oldest=…)` returns these paths and builds what is missing; `chart_tools()` does the same
-for the programs that only the tests of the chart need.
+`programs()` returns these paths and builds what is missing; `chart_tools()` does the same for the
+programs that only the tests of the chart need. GPUWARD_KUBERNETES chooses a release: see
+`sources.kubernetes`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from tests.testkit.control_plane.sources import (
     HELM,
     KREW,
     KUBERNETES,
-    OLDEST,
     REPORT_KINDS,
     Source,
+    kubernetes,
 )
 from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
 
@@ -64,12 +65,12 @@ class Programs:
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
 
 
-def programs(*, oldest: bool = False) -> Programs:
-    """The programs of the tested release, or of the oldest supported one; built if necessary.
+def programs() -> Programs:
+    """The programs of the release to test; built if necessary.
 
     If KUBEBUILDER_ASSETS is set, its programs are used and nothing is built.
     """
-    return _programs(OLDEST if oldest else KUBERNETES, HELM)
+    return _programs(kubernetes(), HELM)
 
 
 def chart_tools() -> Programs:
@@ -181,11 +182,10 @@ def _linker_flags(source: Source) -> str:
 def main() -> int:
     """Run from the command line; see the module's docstring."""
     parser = argparse.ArgumentParser(description="Build the control plane that the tests use.")
-    parser.add_argument("--oldest", action="store_true", help="the oldest supported Kubernetes")
     parser.add_argument("--print", action="store_true", help="write each program's name and path")
     options = parser.parse_args()
     try:
-        found = programs(oldest=options.oldest)
+        found = programs()
         lines = [f"{name} {found[name]}" for name in (*KUBERNETES.packages, *HELM.packages)]
         if not os.environ.get("KUBEBUILDER_ASSETS"):
             tools = chart_tools()

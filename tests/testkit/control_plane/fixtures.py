@@ -6,7 +6,6 @@ With pytest-xdist (`--dist loadgroup`) they run in one process, so that only one
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def control_plane_programs(request: pytest.FixtureRequest) -> Programs:
     if reporter:
         reporter.write_line("\nLooking for the control plane; the first build takes minutes")
     try:
-        found = programs(oldest=os.environ.get("GPUWARD_KUBERNETES") == "oldest")
+        found = programs()
         for name in (*ALWAYS, "kubectl"):
             _ = found[name]
     except BuildError as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.testkit.control_plane.toolchain import BuildError
 
 HERE = Path(__file__).resolve().parent
 
@@ -52,7 +55,26 @@ _KUBERNETES = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
 KUBERNETES = Source("kubernetes", _KUBERNETES, duration="five to ten minutes")
-OLDEST = Source("kubernetes-oldest", _KUBERNETES, duration="four to eight minutes")
+_KUBERNETES_BY_RELEASE = {
+    "": KUBERNETES,
+    "1.34": Source("kubernetes-1.34", _KUBERNETES, duration="four to eight minutes"),
+    "oldest": Source("kubernetes-oldest", _KUBERNETES, duration="four to eight minutes"),
+}
+RELEASE_VARIABLE = "GPUWARD_KUBERNETES"
+
+
+def kubernetes() -> Source:
+    """The release to test: the newest, or what GPUWARD_KUBERNETES says: `oldest` or `1.34`.
+
+    `oldest` is the oldest supported release, and 1.34 the first in which claims for devices are
+    stable. BuildError for another value.
+    """
+    release = os.environ.get(RELEASE_VARIABLE, "")
+    if release not in _KUBERNETES_BY_RELEASE:
+        known = " or ".join(filter(None, _KUBERNETES_BY_RELEASE))
+        raise BuildError(f"{RELEASE_VARIABLE} is {release!r}; use {known}, or leave it out")
+    return _KUBERNETES_BY_RELEASE[release]
+
 
 # These stages make nodes ready, and make pods run, complete and disappear at once.
 _STAGES = (

@@ -13,18 +13,11 @@ from pathlib import Path
 from tests.testkit.container_runtime.programs import RUNC as RUNC_ALONE
 from tests.testkit.container_runtime.programs import SHOW_DEVICES, TOOLKITS
 from tests.testkit.control_plane.build import Programs, build_programs
-from tests.testkit.control_plane.sources import KUBERNETES, Source
+from tests.testkit.control_plane.sources import Source, kubernetes
 from tests.testkit.control_plane.toolchain import BuildError
 
 HERE = Path(__file__).resolve().parent
 WHAT = "node programs"
-# A module of its own only for the cache: what it requires is what the control plane does.
-KUBELET = KUBERNETES._replace(
-    name="kubelet",
-    packages={"kubelet": "k8s.io/kubernetes/cmd/kubelet"},
-    duration="three minutes",
-    module=KUBERNETES.name,
-)
 _CONTAINERD = "github.com/containerd/containerd/v2/cmd"
 CONTAINERD = Source(
     "containerd",
@@ -48,13 +41,23 @@ RUNC = RUNC_ALONE._replace(name="runc-seccomp", flags=("-tags=seccomp",), module
 PLUGINS = Source("node-plugins", {"node-plugins": "."}, duration="a minute", home=HERE)
 TOOLKIT = TOOLKITS[max(TOOLKITS)]
 """The newest release of NVIDIA's container toolkit."""
-SOURCES = (KUBELET, CONTAINERD, CNI, RUNC, PLUGINS, TOOLKIT)
+
+
+def kubelet() -> Source:
+    """The kubelet of the release to test, from the module of the control plane."""
+    release = kubernetes()
+    return release._replace(
+        name="kubelet",
+        packages={"kubelet": "k8s.io/kubernetes/cmd/kubelet"},
+        duration="three minutes",
+        module=release.name,
+    )
 
 
 def programs() -> Programs:
     """The programs of a node; built if necessary."""
     try:
-        return build_programs(*SOURCES)
+        return build_programs(kubelet(), CONTAINERD, CNI, RUNC, PLUGINS, TOOLKIT)
     except BuildError as error:
         raise BuildError(error.cause, WHAT) from error
 
