@@ -1,7 +1,8 @@
 """Hooks with which MkDocs makes a site from docs/, whose pages stay as GitHub shows them.
 
 - The navigation is what docs/README.md and docs/rules/README.md list, below their headings.
-- Links to files outside of docs/ lead to the repository.
+- Links to files outside of docs/ lead to the repository, at the tag or branch that
+  GPUWARD_DOCS_REF names, by default `main`.
 - Headings have the anchors that they have on GitHub.
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-REPOSITORY = "https://github.com/gpuward/gpuward/blob/main"
+REF = os.environ.get("GPUWARD_DOCS_REF", "main")
+REPOSITORY = f"https://github.com/gpuward/gpuward/blob/{REF}"
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 _SECTION = re.compile(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
