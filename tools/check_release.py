@@ -11,11 +11,12 @@ import re
 import sys
 from pathlib import Path
 
-# The files that contain the version, and the text in front of it.
+# The files that contain the version, and the lines or the text in front of it.
 PLACES = (
     ("gpuward/__init__.py", "__version__ ="),
     ("charts/gpuward/Chart.yaml", "version:"),
     ("charts/gpuward/Chart.yaml", "appVersion:"),
+    ("templates/gpuward.yml", "      description: The release of gpuward\n      default:"),
 )
 # The heading of the README's section about what is not there before the first release.
 UNPUBLISHED = "## Not published yet"
@@ -35,7 +36,8 @@ def differences(root: Path, tag: str) -> list[str]:
         match = re.search(rf"^{key} [\"']?([^\"'\s]+)", text, re.MULTILINE)
         version = match[1] if match else "nothing"
         if version != expected:
-            messages.append(f"{name}: {key} {version}, not {expected}")
+            line = key.rpartition("\n")[2].strip()
+            messages.append(f"{name}: {line} {version}, not {expected}")
     if UNPUBLISHED in (root / "README.md").read_text(encoding="utf-8"):
         messages.append(f"README.md: remove the section {UNPUBLISHED!r}")
     return messages

@@ -143,7 +143,9 @@ def test_the_image_is_tagged_after_it_has_run_and_is_scanned_and_signed(
 
 def test_a_release_has_one_version(tmp_path: Path, release: dict[str, Any]) -> None:
     assert any("tools/check_release.py" in step for step in steps(release["jobs"]["version"]))
-    for name in ("gpuward/__init__.py", "charts/gpuward/Chart.yaml", "tools/check_release.py"):
+    template = "templates/gpuward.yml"
+    names = ("gpuward/__init__.py", "charts/gpuward/Chart.yaml", "tools/check_release.py")
+    for name in (*names, template):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     readme, chart = tmp_path / "README.md", tmp_path / "charts/gpuward/Chart.yaml"
@@ -156,10 +158,13 @@ def test_a_release_has_one_version(tmp_path: Path, release: dict[str, Any]) -> N
     assert checked(__version__)[0] == 1
     readme.write_text("## Not published yet\n", encoding="utf-8")
     chart.write_text(re.sub(r"(?m)^appVersion: .*$", 'appVersion: "9.9.9"', chart.read_text()))
+    component = tmp_path / template
+    component.write_text(component.read_text().replace(f'"{__version__}"', '"8.8.8"'))
     assert checked(f"v{__version__}") == (
         1,
         (
             f"charts/gpuward/Chart.yaml: appVersion: 9.9.9, not {__version__}\n"
+            f"{template}: default: 8.8.8, not {__version__}\n"
             "README.md: remove the section '## Not published yet'\n"
         ),
     )
