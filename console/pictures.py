@@ -1,10 +1,11 @@
-"""The cards of a node as a picture: shapes in pixels, which a template draws as SVG."""
+"""Pictures: the cards of a node, and findings by day, in pixels, which a template draws as SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from cluster.audit.trend import Day
 from cluster.gpus.shares import Amount
 from cluster.gpus.tables import text
 
@@ -123,3 +124,52 @@ def _words(parts: Iterable[Part]) -> str:
         if part.amount
     )
     return ", ".join(said) or "none"
+
+
+_CHART_WIDTH, _CHART_HEIGHT = 640, 96
+_EDGE = 6  # so that a line at the edge is whole
+
+
+class Line(NamedTuple):
+    """A line of a chart: the `level` of findings, its points as SVG writes them, and its end."""
+
+    level: str
+    points: str
+    end: tuple[float, float]
+
+
+class Chart(NamedTuple):
+    """Lines from the first day to the last; `most` is what the upper edge stands for."""
+
+    width: int
+    height: int
+    lines: tuple[Line, ...]
+    most: int
+    words: str
+
+
+def chart(days: Sequence[Day]) -> Chart:
+    """How many errors and warnings there were on `days`, of which there is at least one."""
+    first, last = days[0], days[-1]
+    span = max((last.date - first.date).days, 1)
+    most = max(max(day.errors, day.warnings) for day in days)
+
+    def point(day: Day, number: int) -> tuple[float, float]:
+        share = number / most if most else 0.0
+        left = (day.date - first.date).days / span
+        return (
+            round(_EDGE + left * (_CHART_WIDTH - 2 * _EDGE), 1),
+            round(_CHART_HEIGHT - _EDGE - share * (_CHART_HEIGHT - 2 * _EDGE), 1),
+        )
+
+    lines = []
+    words = []
+    for level, numbers in (
+        ("error", [day.errors for day in days]),
+        ("warning", [day.warnings for day in days]),
+    ):
+        points = [point(day, number) for day, number in zip(days, numbers, strict=True)]
+        written = " ".join(f"{x},{y}" for x, y in points)
+        lines.append(Line(level, written, points[-1]))
+        words.append(f"{level}s: {numbers[0]:,} on {first.date}, {numbers[-1]:,} on {last.date}")
+    return Chart(_CHART_WIDTH, _CHART_HEIGHT, tuple(lines), most, "; ".join(words))

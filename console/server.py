@@ -36,6 +36,7 @@ from console.access import (
 )
 from console.pages import decisions, findings, gpus, owner_lists, playground, rules
 from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
+from console.pictures import chart
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
 from console.view import View
@@ -355,6 +356,7 @@ class Console:
         wanted = finding_filter_of(request.query)
         audited = view.audit(only_refused=wanted.refused)
         results = audited.results
+        trend = view.trend()
         values = {
             "heading": "Findings",
             "current": "/findings",
@@ -362,8 +364,15 @@ class Console:
             "filter": wanted,
             "levels": LEVELS,
             "audited": audited.read_at,
+            "trend": trend,
+            "chart": chart(trend.days) if trend.days else None,
         }
-        return Answer(lambda: findings.document(results, wanted), "findings.html", values)
+
+        def document() -> Any:
+            days = [{**day._asdict(), "date": day.date.isoformat()} for day in trend.days]
+            return {**findings.document(results, wanted), "trend": days}
+
+        return Answer(document, "findings.html", values)
 
     async def _owners(self, request: web.Request) -> web.StreamResponse:
         """The findings by owner: a page with a text to copy, or the text itself."""

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from cluster.api.errors import ForbiddenError
 from cluster.audit.audit import AuditResult, audit
+from cluster.audit.policy_reports import KINDS
+from cluster.audit.trend import NAME as TREND_NAME
+from cluster.audit.trend import Day, days_of
 from cluster.gpus.reading import Reading
 from cluster.gpus.running_account import RunningAccount
 from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
@@ -65,6 +68,13 @@ class Audit(NamedTuple):
     read_at: datetime.datetime
 
 
+class Trend(NamedTuple):
+    """The days of which the number of findings is known, or `why` they are not."""
+
+    days: tuple[Day, ...]
+    why: str = ""
+
+
 class ClusterState:
     """What is known of a cluster. Its methods may be called from several threads.
 
@@ -110,6 +120,7 @@ class ClusterState:
         self._read_log = read_log
         self._webhook_lock = threading.Lock()
         self._webhook: tuple[float, Facts] | None = None
+        self._trend: tuple[float, Trend] | None = None
         self._team_label = team_label
         self._teams: tuple[float, Teams] | None = None
 
@@ -265,6 +276,23 @@ class ClusterState:
                 found = Audit(result, _now())
                 self._audits[only_refused] = self._monotonic(), found
             return found
+
+    def trend(self) -> Trend:
+        """How many findings there were on the last days."""
+        now = self._monotonic()
+        if self._trend is None or (self.is_live and now - self._trend[0] > AUDIT_SECONDS):
+            self._trend = now, self._read_trend()
+        return self._trend[1]
+
+    def _read_trend(self) -> Trend:
+        for kind in KINDS.values():
+            try:
+                report = self._reader.get(kind.cluster, "", TREND_NAME)
+            except SourceError as error:
+                return Trend((), str(error))
+            if report:
+                return Trend(days_of(report))
+        return Trend(())
 
     def webhook(self) -> Facts:
         """What is known of the webhook, and what it has decided of late."""

@@ -14,7 +14,7 @@ from console.access import MAX_NAMESPACES, Viewer
 from console.pages.decisions import Facts
 from console.pages.findings import FixPreview
 from console.pages.gpus import Teams, without_names_of_others
-from console.state import ClusterState
+from console.state import ClusterState, Trend
 from policies.policy import Policy
 from reports.findings import LocatedFinding
 from reports.results import InputNotEvaluated, Results
@@ -111,6 +111,11 @@ class View:
         for line in _not_asked(namespaces):
             shown.not_evaluated.append(InputNotEvaluated("", 0, 0, line))
         return Audited(shown, done.read_at)
+
+    def trend(self) -> Trend:
+        """How many findings the whole cluster had on each day: totals, which everybody sees."""
+        trend = self._state.trend()
+        return trend if self.sees_all or not trend.why else Trend((), "it could not be read")
 
     def webhook(self) -> Facts:
         """What is known of the webhook, and what it has decided in the viewer's namespaces."""

@@ -163,7 +163,7 @@ def publish(
     gone, or are being deleted, are left out. `wait` waits so many seconds.
     Raises SourceError.
     """
-    writer = _Writer(connection, kind, wait)
+    writer = ReportWriter(connection, kind, wait)
     writer.check_served()
     written = set()
     left_out = set(incomplete)
@@ -201,7 +201,7 @@ def _existing(
     }
 
 
-class _Writer:
+class ReportWriter:
     """Writes and deletes reports of one kind.
 
     A webhook of somebody else may fail in some namespaces, which the API server answers with 500.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import time
 from collections import defaultdict
@@ -24,6 +25,7 @@ from cluster.api.events import EventsClient, Regarding, WarningEvent
 from cluster.audit.audit import AuditResult
 from cluster.audit.facts import Identity
 from cluster.audit.policy_reports import ReportKind, publish, with_help
+from cluster.audit.trend import publish_trend
 from cluster.source.api_server import RetryingConnection
 from cluster.source.objects import SourceError
 from reports.findings import LocatedFinding
@@ -168,6 +170,10 @@ def store_findings(
                 wait=wait,
             )
             yield f"{many(count, 'report')} published{more}"
+            # A part of the findings would look as if there were fewer.
+            if namespace is None and result.listed_all and not result.incomplete:
+                today = datetime.datetime.now(datetime.UTC).date()
+                publish_trend(connection, reports, findings, today, wait)
     except SourceError as error:
         on_error(error)
     try:

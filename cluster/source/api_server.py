@@ -168,14 +168,16 @@ class ApiServerSource:
         """One object: see `ObjectReader`."""
         version = resource.versions[0]
         group = f"apis/{resource.group}/{version}" if resource.group else f"api/{version}"
-        place = f"namespaces/{quote(namespace, safe='')}/{resource.name}/{quote(name, safe='')}"
+        scope = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+        place = f"{scope}{resource.name}/{quote(name, safe='')}"
         accept = _ONLY_METADATA if resource == SECRETS else "application/json"
         try:
             return self._requests.request("GET", f"/{group}/{place}", accept=accept)
         except MissingError:
             return None
         except ForbiddenError as error:
-            right = f"get {resource} in namespace {namespace}"
+            where = f" in namespace {namespace}" if namespace else ""
+            right = f"get {resource}{where}"
             why = f"the account may not; it needs the right to {right}"
             raise GetError(f"{resource.name}/{name}", why, right) from error
         except ClusterError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.api.connection import Connection
-from cluster.audit import policy_reports
+from cluster.audit import policy_reports, trend
 from cluster.audit.cli import main
 from cluster.audit.policy_reports import KINDS, publish
 from cluster.source.objects import SourceError
@@ -174,6 +175,37 @@ def test_findings_are_kept_in_the_cluster(
     assert sorted(published()) == ["errors", "gpuward-audit-1", "theirs"]
     cluster.request("DELETE", f"{pods}/a?gracePeriodSeconds=0")
     assert sorted(published()) == ["errors", "theirs"]
+
+
+@pytest.mark.parametrize("kind", ["policyreport", "openreports"])
+def test_the_findings_of_each_day_are_kept(
+    kind: str, report_kinds: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, namespace = report_kinds, report_kinds.namespace()
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    made = KINDS[kind].cluster
+    path = f"/apis/{made.group}/{made.versions[0]}/{made.name}/{trend.NAME}"
+    try:
+        earlier = trend.Day(datetime.date(2026, 1, 31), 7, 0)
+        report = trend.report_of(KINDS[kind], [earlier])
+        cluster.create(path.rpartition("/")[0], report)
+        kept = []
+        for name in ("a", "b"):
+            cluster.create(pods, {"metadata": {"name": name}, "spec": pod_spec(env=BYPASS)})
+            options = ["--isolated", "--exit-zero", "--publish", kind]
+            main(["--kubeconfig", str(cluster.kubeconfig), *options])
+            assert "published" in capsys.readouterr().err
+            kept.append(trend.days_of(cluster.request("GET", path).body))
+        # Of one namespace alone there is nothing to say about the cluster.
+        main(["--kubeconfig", str(cluster.kubeconfig), *options, "-n", namespace])
+        assert trend.days_of(cluster.request("GET", path).body) == kept[1]
+    finally:
+        cluster.request("DELETE", path)
+    (first, before), (_, after) = kept
+    assert first == earlier
+    assert after.date == before.date
+    assert after.errors == before.errors + 1
+    assert before.errors >= 1
 
 
 def test_more_findings_than_an_object_can_have_are_kept_in_several_reports(

@@ -163,6 +163,16 @@ async def test_a_rule_has_an_example_with_its_fix(state: ClusterState) -> None:
     assert "With the policy" in Outline(await text_of(state, "/rules/gpu-namespace")).text
 
 
+async def test_findings_are_shown_by_day_where_audits_have_kept_them(state: ClusterState) -> None:
+    page = Outline(await text_of(state, "/findings")).text
+    assert "errors: 11 on 2026-10-28, 3 on 2026-11-26" in page
+    days = json.loads(await text_of(state, "/findings", headers=JSON))["trend"]
+    assert days[-1] == {"date": "2026-11-26", "errors": 3, "warnings": 5}
+    # The days are those of the whole cluster, whatever else is chosen.
+    assert "2026-10-28" not in await text_of(state, "/findings?namespace=vision")
+    assert "No audit has been kept yet" in await text_of(live_state([]), "/findings")
+
+
 async def test_filters_leave_out_what_does_not_fit(state: ClusterState) -> None:
     async def nodes(query: str) -> set[str]:
         document = json.loads(await text_of(state, f"/?{query}", headers=JSON))
