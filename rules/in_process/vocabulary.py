@@ -659,7 +659,8 @@ def _node_label() -> str:
 def _excludes_nvidia() -> str:
     words = cel(sorted(OTHER_ACCELERATORS))
     return (
-        '$requesting.exists(k, k.devices.exists(d, d.facts[0].exclusive != ""))'
+        '(request.operation != "CREATE" || $spec.?nodeName.orValue("") == "")'
+        ' && $requesting.exists(k, k.devices.exists(d, d.facts[0].exclusive != ""))'
         f' || $nodeLabel.lowerAscii().findAll("[a-z]+").exists(word, word in {words})'
     )
 

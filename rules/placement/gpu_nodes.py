@@ -315,10 +315,12 @@ def _device_word(name: str) -> str:
 def excludes_nvidia(pod: Pod) -> bool:
     """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
 
-    NVIDIA's variables mean nothing there.
+    NVIDIA's variables mean nothing there. A new pod that names its node may be on any: kubelets
+    ignore devices that their node does not have.
     """
     known = (pod.profile.resource(name) for name in requested_resources(pod))
-    if any(resource is not None and resource.exclusive for resource in known):
+    is_scheduled = pod.exists or not pod.spec.get("nodeName")
+    if is_scheduled and any(resource is not None and resource.exclusive for resource in known):
         return True
     return not OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
 
