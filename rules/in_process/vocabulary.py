@@ -60,6 +60,7 @@ MAX_COUNTS = {
     "node labels": 100,
     "terms of node affinity": 50,
     "expressions of them": 200,
+    "tolerations": 200,
 }
 MAX_CHARACTERS = {"name of a variable": 256, "prefix": 256, "value of a GPU variable": 4096}
 _INDICES = list(range(MAX_COUNTS["GPU variables"]))
@@ -70,6 +71,9 @@ _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef"
 _TERMS = (
     "$spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
     ".?nodeSelectorTerms.orValue([])"
+)
+PREFERRED_TERMS = (
+    "$spec.?affinity.?nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
 )
 
 
@@ -230,11 +234,17 @@ def _too_large(profile: Profile) -> str:
         ),
         f"$spec.?nodeSelector.orValue({{}}).size() > {MAX_COUNTS['node labels']}",
         f"{_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
-        (
-            f"{_TERMS}.map(t, t.?matchExpressions.orValue([])"
+        f"{PREFERRED_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
+        *(
+            f"{terms}.map(t, {expressions}.orValue([])"
             ".map(x, x.?values.orValue([]).size() + 1).sum()).sum()"
             f" > {MAX_COUNTS['expressions of them']}"
+            for terms, expressions in (
+                (_TERMS, "t.?matchExpressions"),
+                (PREFERRED_TERMS, "t.?preference.?matchExpressions"),
+            )
         ),
+        f"$spec.?tolerations.orValue([]).size() > {MAX_COUNTS['tolerations']}",
         f"$annotations.size() > {MAX_COUNTS['annotations']}",
         (
             "$base.exists(b, b.raw.?env.orValue([]).exists(e, "
@@ -472,9 +482,6 @@ def _variables() -> str:
     first_kind = " : ".join(
         f'v.entry.?valueFrom.?{kind}.hasValue() ? "{kind}"' for kind in _REFERENCES
     )
-    readable = (
-        f"(v.name.size() <= 60 && v.name.matches({cel(_READABLE)}) ? v.name : {shown('v.name')})"
-    )
     first_stage = {
         "name": "v.name",
         "entry": "v.entry",
@@ -483,7 +490,7 @@ def _variables() -> str:
         "facts": known,
         "isReference": "v.entry.?valueFrom.hasValue()",
         "value": value,
-        "shown": readable,
+        "shown": shown_variable("v.name"),
         "shownValue": shown(value),
         "kind": f'({first_kind} : "reference")',
     }
@@ -509,6 +516,11 @@ def _variables() -> str:
         f"({last}).map(i, [env[i].name].map(n, {raw})[0])"
         f".map(v, {{{stages[0]}}}).map(v, {{{stages[1]}}})"
     )
+
+
+def shown_variable(name: str) -> str:
+    """`display_variable` of the CEL `name`."""
+    return f"({name}.size() <= 60 && {name}.matches({cel(_READABLE)}) ? {name} : {shown(name)})"
 
 
 def _state() -> str:
@@ -618,8 +630,22 @@ def _is_gpu_label(key: str, value: str) -> str:
     )
 
 
-def _has_only_gpu_nodes(key: str) -> str:
+def has_only_gpu_nodes(key: str) -> str:
+    """`_has_only_gpu_nodes` of the CEL `key`."""
     return f"!({key} in {cel(sorted(LABELS_OF_EVERY_NODE))}) && {_label_values(key)}.size() > 0"
+
+
+def selected_labels(expressions: str) -> str:
+    """`selected_gpu_label` of the CEL `expressions` of a term, as a list that may be empty."""
+    few = f'x.operator == "Lt" && x.values[0].matches({cel(f"^(?:{AT_MOST_ONE})$")})'
+    gpu_value = f"x.?values.orValue([]).exists(value, {_is_gpu_label('x.key', 'value')})"
+    only = f'x.operator in ["Exists", "Gt", "Lt"] && {has_only_gpu_nodes("x.key")}'
+    demand = f'(x.operator == "In" ? {gpu_value} : !({few}) && {only})'
+    text = (
+        '(x.operator == "In" && x.values.size() == 1 && x.values[0] != ""'
+        ' ? x.key + ": " + x.values[0] : x.key)'
+    )
+    return f"{expressions}.orValue([]).filter(x, {demand}).map(x, {text})"
 
 
 def _node_label() -> str:
@@ -630,25 +656,16 @@ def _node_label() -> str:
         f"[{chosen}.map(key, string(key))].filter(keys, keys.size() > 0).map(keys, keys.min())"
         f'.map(key, {selector}[key] == "" ? key : key + ": " + {selector}[key])'
     )
-    few = f'x.operator == "Lt" && x.values[0].matches({cel(f"^(?:{AT_MOST_ONE})$")})'
-    gpu_value = f"x.?values.orValue([]).exists(value, {_is_gpu_label('x.key', 'value')})"
-    of_gpus = _has_only_gpu_nodes("x.key")
-    only = f'x.operator in ["Exists", "Gt", "Lt"] && {of_gpus}'
-    demand = f'(x.operator == "In" ? {gpu_value} : !({few}) && {only})'
-    text = (
-        '(x.operator == "In" && x.values.size() == 1 && x.values[0] != ""'
-        ' ? x.key + ": " + x.values[0] : x.key)'
-    )
     terms = (
-        f"{_TERMS}.map(t, t.?matchExpressions.orValue([]).filter(x, {demand})"
-        f".map(x, {text})).filter(found, found.size() > 0).map(found, found[0])"
+        f"{_TERMS}.map(t, {selected_labels('t.?matchExpressions')})"
+        ".filter(found, found.size() > 0).map(found, found[0])"
     )
     spread = f"s.whenUnsatisfiable != {cel(SCHEDULE_ANYWAY)}"
     topology = (
         f"($spec.?topologySpreadConstraints.orValue([]).filter(s, {spread})"
         ".map(s, s.topologyKey) + $spec.?affinity.?podAffinity"
         ".?requiredDuringSchedulingIgnoredDuringExecution.orValue([]).map(s, s.topologyKey))"
-        f".filter(key, {_has_only_gpu_nodes('key')})"
+        f".filter(key, {has_only_gpu_nodes('key')})"
     )
     return (
         f'$tooLarge ? "" : [{selected} + {terms} + {topology}]'
@@ -668,8 +685,8 @@ def _excludes_nvidia() -> str:
 # Images: `rules.gpu.images`.
 
 
-def is_cuda_image(image: str) -> str:
-    """`is_cuda_image` of the CEL `image`."""
+def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
+    """`is_cuda_image` of the CEL `image`; without NVIDIA's agents, if that is wanted."""
     # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
     parts = (
         f"[string({image}).lowerAscii()].map(t, t == '' ? '-' : t)"
@@ -702,9 +719,11 @@ def is_cuda_image(image: str) -> str:
         f" && ({cel(CUDA_TAG_WORDS_BY_IMAGE)}[o].size() == 0 || {cel(CUDA_TAG_WORDS_BY_IMAGE)}[o]"
         f".exists(s, {tags}.exists(tag, tag.contains(s)))))"
     )
+    is_agent = f"t[1] in {cel(sorted(AGENTS))}"
+    of_nvidia = f"{is_agent} || !{lacks}" if with_agents else f"!({is_agent}) && !{lacks}"
     return (
         f"({image}.size() <= {MAX_REFERENCE} && {parts}.exists(t, ({in_registry})"
-        f" ? (t[1] in {cel(sorted(AGENTS))} || !{lacks}) : {known}))"
+        f" ? ({of_nvidia}) : {known}))"
     )
 
 

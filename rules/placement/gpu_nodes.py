@@ -10,6 +10,7 @@ from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     pod_requests_gpu,
     pod_uses_only_claims,
+    request_of,
     requested_resources,
     uses_gpu_runtime,
 )
@@ -269,7 +270,9 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
 def _request_evidence(pod: Pod) -> Evidence:
     if pod_uses_only_claims(pod):
         return Evidence("a pod with a resource claim, which may be for a GPU")
-    name = next(iter(requested_resources(pod)), "")
+    name = next(
+        filter(None, (request_of(container).first_name for container in pod.containers)), ""
+    )
     if not name:
         return Evidence("a pod that asks for a part of a GPU")
     resource = pod.profile.resource(name)

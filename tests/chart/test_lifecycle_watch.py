@@ -102,8 +102,9 @@ def test_the_certificate_controller_watches(installation: Installation) -> None:
     become(installation, "certs", 1, 1)
     installation.plane.kubectl("delete", BOTH_KINDS, "gpuward")
     become(installation, "certs", 0, 0)
-    # Helm, not gpuward, creates them again.
+    # Helm, not gpuward, creates them again, without the caBundle that the controller writes.
     installation.upgrade(changed)
+    become(installation, "certs", 1, 1)
     check_report(installation, "certs")
     installation.uninstall()
 

@@ -45,7 +45,10 @@ POLICY = default_policy()
 RULES = POLICY.rule_set()
 EXPORTED = {rule.name for rule in exported_rules(RULES)}
 # What docs/in-process.md says of sub-paths.
-DIFFERENCES = {"device-hostpath/expanded-sub-path"}
+DIFFERENCES = {
+    "device-hostpath/expanded-sub-path",
+    *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
+}
 FORBIDDEN = 403
 # Before, all policies write into one map of variables: kubernetes#135757.
 FIRST_STABLE_MINOR = 36
@@ -114,7 +117,7 @@ def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namesp
         for item in api_server.request("GET", path).body["items"]
         if item["metadata"]["name"].startswith("in-process-1-")
     ]
-    assert len(stored) == 4, namespace
+    assert len(stored) == 8, namespace
     for item in stored:
         assert item["metadata"]["annotations"][DIGEST_ANNOTATION] == digest_of(item)
 
@@ -516,6 +519,44 @@ LARGEST: dict[str, dict[str, Any]] = {
         "nodeSelector": {
             f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MAX_COUNTS["node labels"])
         }
+    },
+    "tolerations": {
+        # The API server adds two.
+        "tolerations": _many(
+            MAX_COUNTS["tolerations"] - 2, key="nvidia.com/" + "x" * 40 + "{}", operator="Exists"
+        ),
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 1,
+                        "preference": {
+                            "matchExpressions": _many(
+                                MAX_COUNTS["expressions of them"]
+                                // MAX_COUNTS["terms of node affinity"],
+                                key="nvidia.com/gpu.deploy.{}",
+                                operator="DoesNotExist",
+                            )
+                        },
+                    }
+                ]
+                * MAX_COUNTS["terms of node affinity"]
+            }
+        },
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "securityContext": {"privileged": True},
+                "env": [
+                    *_many(MAX_COUNTS["GPU variables"], name="CUDA_VISIBLE_DEVICES", value=""),
+                    *_many(
+                        MAX_COUNTS["variables"] - MAX_COUNTS["GPU variables"],
+                        name="CUDA_{}" + "x" * 200,
+                    ),
+                ],
+            }
+        ],
     },
     "annotations": {
         "metadata": {

@@ -18,8 +18,11 @@ from cluster.why.cli import explanation_of
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.dry_runs import minor_version
 
 GPU = "nvidia.com/gpu"
+COUNTS_OTHER_NODES = 37
+"""A minor version of Kubernetes that does; 31 does not, and those between were not tried."""
 TAINT = {"key": "gpuward.test/why", "value": "x", "effect": "NoSchedule"}
 OURS = [{"key": "gpuward.test/why", "operator": "Exists"}]
 # Older releases name the taint, and newer ones do not.
@@ -138,6 +141,8 @@ def said(plane: ControlPlane, namespace: str, name: str) -> str:
 def test_the_sums_are_those_of_the_scheduler(
     plane: ControlPlane, namespace: str, name: str
 ) -> None:
+    if name == "names-a-node" and minor_version(plane) < COUNTS_OTHER_NODES:
+        pytest.skip("the scheduler of this release does not count the nodes that are not named")
     source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
 
     def agrees() -> bool:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from policies.loading import default_policy, load_policy
+from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.in_process.vocabulary import MAX_COUNTS
@@ -19,7 +20,8 @@ from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import exported_rules, left_out, reason_against
 from webhook.registration import RegistrationOptions
 
-BYPASS = [a for a in default_policy().rule_set().rules if a.rule.family == "bypass"]
+ISOLATION = [a for a in default_policy().rule_set().rules if a.rule.family in ISOLATION_FAMILIES]
+BYPASS = [a for a in ISOLATION if a.rule.family == "bypass"]
 
 
 def test_every_rule_about_bypasses_is_exported_or_says_why_not() -> None:
@@ -28,7 +30,7 @@ def test_every_rule_about_bypasses_is_exported_or_says_why_not() -> None:
     assert len([a for a in BYPASS if not reason_against(a.rule)]) >= 19
 
 
-@pytest.mark.parametrize("active", BYPASS, ids=lambda active: active.rule.name)
+@pytest.mark.parametrize("active", ISOLATION, ids=lambda active: active.rule.name)
 def test_the_page_says_what_is_exported_of_each_rule(active: ActiveRule) -> None:
     reason = reason_against(active.rule)
     text = f"not exported: {reason}" if reason else "exported"
@@ -49,7 +51,7 @@ def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
 
     captured = capsys.readouterr()
     objects = list(yaml.safe_load_all(captured.out))
-    assert len(objects) == 16
+    assert len(objects) == 32
     assert max(len(json.dumps(made)) for made in objects) < MAX_ANNOTATION_BYTES
     assert captured.err == ""
 
@@ -80,7 +82,7 @@ def test_a_policy_that_is_too_large_for_apply_says_how_to_apply_it(
     assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
     captured = capsys.readouterr()
     assert "kubectl apply --server-side" in captured.err
-    assert len(list(yaml.safe_load_all(captured.out))) == 16
+    assert len(list(yaml.safe_load_all(captured.out))) == 32
 
 
 def test_a_policy_that_no_api_server_accepts_is_refused(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from policies.policy import Policy
 from rules.base.json_values import as_object
 from rules.finding import Action, sha256_hex
+from rules.in_process.evidence import evidence
 from rules.in_process.statement import cel
 from rules.in_process.vocabulary import (
     MAX_COUNTS,
@@ -122,7 +124,7 @@ def _policy(
                 "objectSelector": {},
                 "resourceRules": list(_resource_rules(target)),
             },
-            "variables": [v._asdict() for v in _variables(policy, found, target)],
+            "variables": [v._asdict() for v in _used(_variables(policy, found, target))],
             "validations": [
                 {
                     "expression": "variables.number == 0",
@@ -135,6 +137,17 @@ def _policy(
     }
 
 
+def _used(variables: Iterable[Variable]) -> list[Variable]:
+    """Those that a validation needs, each after those that it uses."""
+    kept: list[Variable] = []
+    named = {"number", "introduced", "isTooLarge"}
+    for variable in reversed([*variables]):
+        if variable.name in named:
+            kept.append(variable)
+            named.update(re.findall(r"\bvariables\.(\w+)", variable.expression))
+    return kept[::-1]
+
+
 def _variables(
     policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target
 ) -> Iterator[Variable]:
@@ -144,6 +157,7 @@ def _variables(
         yield Variable(name, cel(value))
     for old in (False, True):
         yield from vocabulary(policy.profile, old=old, workloads=target.workloads)
+        yield from evidence(policy.profile, old=old)
         for name, text in (
             ("excused", _excused(policy, target)),
             ("isSkipped", _skipped(policy, target)),

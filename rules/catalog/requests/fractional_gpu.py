@@ -93,6 +93,9 @@ def _share_advice(device: Device, profile: Profile) -> str:
     return f", or ask for a share by {share.name}{amount}{beside} where the cluster offers it"
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(
     check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,), needs_resources=True
 )

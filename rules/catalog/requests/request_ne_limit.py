@@ -62,4 +62,7 @@ def _is_whole_number(amount: object) -> TypeGuard[Quantity]:
     return isinstance(amount, Quantity) and amount.is_integer and amount.nano >= 0
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,))

@@ -76,4 +76,7 @@ def _finding(container: Container, device: Device, *, overlay: bool) -> Finding:
     )
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,))

@@ -56,11 +56,14 @@ from rules.gpu.commands import gpu_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
 from rules.gpu.visibility_edits import NODE_DEBUGGER_ADVICE, is_node_debugger
+from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.vocabulary import is_node_debugger as is_node_debugger_in_cel
 from rules.objects.container import is_host_process
 from rules.placement.gpu_nodes import GPU_WORD, Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "remove `privileged: true`"
+WINDOWS_ADVICE = "remove `hostProcess: true`"
 RDMA_ADVICE = f"{ADVICE}; RDMA needs no more than `capabilities: {{add: [IPC_LOCK]}}`"
 
 
@@ -121,8 +124,49 @@ def _host_process_finding(container: Container | None, pod: Pod, evidence: Evide
         key=".".join(field),
         message=f"{who} a HostProcess container in {evidence.pod}: {_effect(evidence)}",
         container=container,
-        help="remove `hostProcess: true`",
+        help=WINDOWS_ADVICE,
         action=Action.DENY if evidence.is_certain else Action.WARN,
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    privileged = "c.raw.?securityContext.?privileged.orValue(false)"
+    windows = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
+    is_certain = '$evidence[2] == "certain"'
+    effect = concat(
+        '$evidence[0] + ": it can use every " + $evidence[1]',
+        f'({is_certain} ? " of the node" : " that its node has")',
+    )
+    action = f'({is_certain} ? "deny" : "warn")'
+    advice = (
+        f"({is_node_debugger_in_cel()} ? {cel(NODE_DEBUGGER_ADVICE)}"
+        f" : $evidence[1] == {cel(GPU_WORD)} ? {cel(RDMA_ADVICE)} : {cel(ADVICE)})"
+    )
+    found = "$evidence.size() > 0"
+    return (
+        Statement(
+            "container",
+            f"{privileged} && {found}",
+            f'c.text + " is privileged in " + {effect}',
+            advice,
+            action=action,
+            leaves_out="it reads no commands, and knows no sample images",
+        ),
+        Statement(
+            "container",
+            f"!{privileged} && c.raw.{windows} && {found}",
+            f'c.text + " is a HostProcess container in " + {effect}',
+            cel(WINDOWS_ADVICE),
+            action=action,
+        ),
+        Statement(
+            "pod",
+            f"$spec.{windows} && {found}",
+            f'"each of its containers is a HostProcess container in " + {effect}',
+            cel(WINDOWS_ADVICE),
+            action=action,
+        ),
     )
 
 

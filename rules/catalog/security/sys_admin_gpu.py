@@ -32,6 +32,7 @@ References
 
 from rules.base.json_values import remove
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
+from rules.in_process.statement import Statement, cel, concat
 from rules.placement.gpu_nodes import excludes_nvidia, gpu_evidence, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -39,6 +40,9 @@ ADMINISTRATION_CAPABILITIES = frozenset({"SYS_ADMIN", "ALL"})
 # linux/capability.h: modules of the kernel; /dev/mem, ports and the memory of PCI devices.
 KERNEL_CAPABILITIES = frozenset({"SYS_MODULE", "SYS_RAWIO"})
 ADDED_CAPABILITIES_PATH = ("securityContext", "capabilities", "add")
+TOOLKIT_EFFECT = "the container toolkit takes it for privileged and gives it any GPU that it names"
+KERNEL_EFFECT = "it can change the kernel of the node and use every "
+MOUNT_EFFECT = "it can mount what belongs to the node, and so perhaps use every "
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -63,12 +67,11 @@ def _finding(
     names = {name for _, name in entries}
     capabilities = " and ".join(sorted(names))
     noun = "capability" if len(names) == 1 else "capabilities"
-    effect, action = f"it can change the kernel of the node and use every {devices}", Action.DENY
+    effect, action = f"{KERNEL_EFFECT}{devices}", Action.DENY
     if has_toolkit and not names.isdisjoint(ADMINISTRATION_CAPABILITIES):
-        effect = "the container toolkit takes it for privileged and gives it any GPU that it names"
+        effect = TOOLKIT_EFFECT
     elif names == {"SYS_ADMIN"}:
-        effect = f"it can mount what belongs to the node, and so perhaps use every {devices}"
-        action = Action.WARN
+        effect, action = f"{MOUNT_EFFECT}{devices}", Action.WARN
     add = (*container.path, *ADDED_CAPABILITIES_PATH)
     return Finding(
         path=(*add, entries[0][0]),
@@ -78,6 +81,34 @@ def _finding(
         help=f"remove {capabilities} from capabilities.add",
         fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),
         action=action,
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    known = cel(sorted(ADMINISTRATION_CAPABILITIES | KERNEL_CAPABILITIES))
+    added = "c.raw.?securityContext.?capabilities.?add.orValue([])"
+    names = f'{known}.filter(n, {added}.exists(x, x.upperAscii() in [n, "CAP_" + n]))'
+    administers = f"names.exists(n, n in {cel(sorted(ADMINISTRATION_CAPABILITIES))})"
+    only_mounts = f'{names}.all(n, n == "SYS_ADMIN") && $excludesNvidia'
+    effect = (
+        f"(!$excludesNvidia && {administers} ? {cel(TOOLKIT_EFFECT)}"
+        f' : (names == ["SYS_ADMIN"] ? {cel(MOUNT_EFFECT)} : {cel(KERNEL_EFFECT)}) + $evidence[1])'
+    )
+    message = concat(
+        'c.text + " adds the " + (names.size() == 1 ? "capability " : "capabilities ")',
+        'names.join(" and ") + " in a pod for " + $evidence[1] + "s: "',
+        effect,
+    )
+    advice = f'"remove " + {names}.join(" and ") + " from capabilities.add"'
+    return (
+        Statement(
+            "container",
+            f"$isForGpus && {names}.size() > 0",
+            f"[{names}].map(names, {message})[0]",
+            advice,
+            action=f'({only_mounts} ? "warn" : "deny")',
+        ),
     )
 
 

@@ -65,6 +65,9 @@ def _finding(container: Container, variable: str) -> Finding:
     )
 
 
+in_process = "visible-devices-env and visible-devices-valuefrom, which it supersedes, say it there"
+
+
 RULE = define_rule(
     check,
     action=Action.DENY,

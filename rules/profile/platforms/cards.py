@@ -113,7 +113,8 @@ _CARD_BY_MODEL = {card.model.lower(): card for card in CARDS}
 _EXACT_MEMORY_GB = {"nvidia-tesla-a100": 40}
 _WORD_PATTERN = re.compile(r"[a-z0-9.]+", re.ASCII)
 _SIZE_PATTERN = re.compile(r"([1-9][0-9]{0,2})gb", re.ASCII)
-_MAX_CHARACTERS = 63  # of a label's value
+MAX_NAME_CHARACTERS = 63
+"""So much of a name is read: the value of a label has no more."""
 
 
 def find_card(name: str) -> Card | None:
@@ -121,7 +122,7 @@ def find_card(name: str) -> Card | None:
 
     Examples of names are `NVIDIA-A100-SXM4-80GB`, `Tesla-T4` and `nvidia-h100-mega-80gb`.
     """
-    words = _WORD_PATTERN.findall(name[:_MAX_CHARACTERS].lower())
+    words = _WORD_PATTERN.findall(name[:MAX_NAME_CHARACTERS].lower())
     if "mig" in words:
         return None  # the name of a part of the card
     return next((_CARD_BY_MODEL[word] for word in words if word in _CARD_BY_MODEL), None)
@@ -134,6 +135,6 @@ def memory_sizes_gb(name: str) -> tuple[int, ...]:
         return ()
     if exact := _EXACT_MEMORY_GB.get(name.lower()):
         return (exact,)
-    stated = _SIZE_PATTERN.search(name[:_MAX_CHARACTERS].lower())
+    stated = _SIZE_PATTERN.search(name[:MAX_NAME_CHARACTERS].lower())
     size = int(stated[1]) if stated else 0
     return (size,) if size in card.memory else card.memory

@@ -1,0 +1,167 @@
+"""The words about what a pod has to do with GPUs: the twins of `rules.placement.gpu_nodes`.
+
+`$evidence` is `gpu_evidence`: of the strongest sign a list with `Evidence.pod`, `Evidence.devices`,
+and the text `certain` or `perhaps`; an empty list if there is none.
+"""
+
+from collections.abc import Iterator
+
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
+from rules.in_process.statement import any_of, cel, concat, shown
+from rules.in_process.vocabulary import (
+    PREFERRED_TERMS,
+    Variable,
+    has_only_gpu_nodes,
+    is_cuda_image,
+    resolve,
+    selected_labels,
+    shown_variable,
+    variable_name,
+)
+from rules.placement.gpu_nodes import (
+    ACCELERATOR_WORD,
+    DRIVER_VARIABLE_PREFIXES,
+    GPU_MAKERS,
+    GPU_WORD,
+    OTHER_VARIABLE_PREFIXES,
+    VALUES_HIDING_GPUS,
+)
+from rules.profile.platforms.cards import CARDS, MAX_NAME_CHARACTERS
+from rules.profile.profile import Profile, Taint
+
+NONE, CERTAIN, PERHAPS = "[]", '"certain"', '"perhaps"'
+_MODELS = sorted(card.model.lower() for card in CARDS)
+
+
+def evidence(profile: Profile, *, old: bool) -> Iterator[Variable]:
+    """The variables; those of `vocabulary` come before them."""
+    texts = {
+        "driverVariable": _visible_variable(DRIVER_VARIABLE_PREFIXES),
+        "otherVariable": _visible_variable(OTHER_VARIABLE_PREFIXES),
+        "hintedKey": _hinted_key(profile),
+        "signs": f"$isDaemon ? {_signs_of_agents()} : {_signs_of_gpus()}",
+        "evidence": (
+            f"$requestsGpu ? {_request_evidence()}"
+            f' : $nodeLabel != "" ? {_evidence_of_label()} : $signs'
+        ),
+    }
+    for name, text in texts.items():
+        yield Variable(variable_name(name, old=old), resolve(text, old=old))
+
+
+def _evidence(pod: str, devices: str = cel(GPU_WORD), certainty: str = CERTAIN) -> str:
+    """One `Evidence`; all three are CEL."""
+    return f"[{pod}, {devices}, {certainty}]"
+
+
+def _request_evidence() -> str:
+    first = '$containers.filter(c, c.first != "")'
+    claim = '$containers.all(c, !c.requestsGpu || (c.hasClaims && c.first == ""))'
+    is_gpu = (
+        'string(c.first).contains("gpu") || c.devices.exists(d, d.name == c.first'
+        f" && d.facts[0].vendor in {cel(GPU_MAKERS)})"
+    )
+    word = f"({is_gpu}) ? {cel(GPU_WORD)} : {cel(ACCELERATOR_WORD)}"
+    asked = _evidence(concat(cel("a pod that asks for "), shown("c.first")), word)
+    return (
+        f"({claim} ? {_evidence(cel('a pod with a resource claim, which may be for a GPU'))}"
+        f" : {first}.size() == 0 ? {_evidence(cel('a pod that asks for a part of a GPU'))}"
+        f" : [{first}[0]].map(c, {asked})[0])"
+    )
+
+
+def _evidence_of_label() -> str:
+    pod = concat(cel("a pod for nodes with the label "), shown("$nodeLabel"))
+    return _evidence(pod, _device_word("$nodeLabel"))
+
+
+def _signs_of_gpus() -> str:
+    runtime = "$spec.runtimeClassName"
+    image = "$containers.filter(c, c.hasCudaImage)"
+    tolerated = concat(cel("a pod that prefers or tolerates nodes with "), shown("$hintedKey"))
+    of_runtime = concat(cel("a pod with the runtime class "), shown(runtime))
+    with_variable = cel("a pod with the variable ")
+    return (
+        f"($usesGpuRuntime ? {_evidence(of_runtime, _device_word(runtime))}"
+        f" : {image}.size() > 0 ? {_evidence(_with_image(f'{image}[0].image'))}"
+        f' : $driverVariable != "" ? {_evidence(concat(with_variable, "$driverVariable"))}'
+        f' : $hintedKey != "" ? {_evidence(tolerated, _device_word("$hintedKey"), PERHAPS)}'
+        f' : $otherVariable != ""'
+        f" ? {_evidence(concat(with_variable, '$otherVariable'), certainty=PERHAPS)} : {NONE})"
+    )
+
+
+def _signs_of_agents() -> str:
+    image = f"$containers.filter(c, {is_cuda_image('string(c.image)', with_agents=False)})"
+    found = _evidence(_with_image(f"{image}[0].image"), certainty=PERHAPS)
+    return f"({image}.size() > 0 ? {found} : {NONE})"
+
+
+def _with_image(image: str) -> str:
+    return concat(cel("a pod with the image "), shown(image), cel(", which uses CUDA"))
+
+
+def _device_word(name: str) -> str:
+    """`_device_word` of the CEL `name`."""
+    lower = f"[{name}].map(t, t.lowerAscii())"
+    makers = any_of(f"t.contains({cel(word)})" for word in ("gpu", *GPU_MAKERS))
+    longest = MAX_NAME_CHARACTERS
+    words = (
+        f'[(t.size() > {longest} ? t.substring(0, {longest}) : t).findAll("[a-z0-9.]+")]'
+        f'.exists(words, !("mig" in words) && words.exists(w, w in {cel(_MODELS)}))'
+    )
+    word = f"({makers} || {words}) ? {cel(GPU_WORD)} : {cel(ACCELERATOR_WORD)}"
+    return f"{lower}.map(t, {word})[0]"
+
+
+def _visible_variable(prefixes: tuple[str, ...]) -> str:
+    """`_visible_variable`; the last entry of a name decides."""
+    begins = any_of(f"e.name.startsWith({cel(prefix)})" for prefix in prefixes)
+    nvidia, cuda = cel(NVIDIA_VISIBLE_DEVICES), cel("CUDA_VISIBLE_DEVICES")
+    value = f'[env.filter(e, e.name == {cuda})].map(l, l.size() == 0 ? "x"'
+    value += (
+        ' : [l[l.size() - 1]].map(e, e.?valueFrom.hasValue() ? "x" : e.?value.orValue(""))[0])[0]'
+    )
+    hidden = (
+        f"[{cel([])}"
+        f' + (c.variables.exists(v, v.name == {nvidia} && v.state in ["hidden", "driver only"])'
+        f" ? [{nvidia}] : [])"
+        f" + ({value} in {cel(VALUES_HIDING_GPUS)} ? [{cuda}] : [])]"
+    )
+    named = (
+        f"$containers.map(c, [c.raw.?env.orValue([])].map(env, {hidden}.map(hidden,"
+        f" env.filter(e, ({begins}) && !(e.name in hidden)).map(e, string(e.name)))[0])[0])"
+    )
+    return (
+        f"[{named}.filter(names, names.size() > 0)]"
+        f'.map(found, found.size() == 0 ? "" : {shown_variable("found[0][0]")})[0]'
+    )
+
+
+def _hinted_key(profile: Profile) -> str:
+    labels = f"{PREFERRED_TERMS}.map(t, {selected_labels('t.?preference.?matchExpressions')})"
+    preferred = f"{labels}.filter(found, found.size() > 0).map(found, found[0])"
+    tolerates = any_of(map(_tolerates, dict.fromkeys(profile.taints)))
+    known = (
+        "t.key in variables.resources || variables.resourcePatterns"
+        ".exists(p, t.key.startsWith(p.prefix) && t.key.matches(p.pattern))"
+    )
+    meant = any_of((has_only_gpu_nodes("t.key"), f't.key.contains("gpu") && ({known})', tolerates))
+    tolerated = f'$spec.?tolerations.orValue([]).filter(t, t.?key.orValue("") != "" && ({meant}))'
+    return (
+        f"[{preferred} + {tolerated}.map(t, t.key)]"
+        '.map(found, found.size() > 0 ? string(found[0]) : "")[0]'
+    )
+
+
+def _tolerates(taint: Taint) -> str:
+    """`tolerates` of the toleration `t`, which has a key."""
+    operator, value = 't.?operator.orValue("")', 't.?value.orValue("")'
+    equals = "" if taint.value is None else f" && {value} == {cel(taint.value)}"
+    compares = cel(taint.value is None)  # no taint of a profile has a number
+    return (
+        f't.key == {cel(taint.key)} && t.?effect.orValue("") in ["", {cel(taint.effect)}]'
+        f' && ({operator} == "Exists" || ({operator} in ["", "Equal"]{equals})'
+        f' || ({compares} && {operator} in ["Lt", "Gt"]'
+        f' && {value}.matches("^[+-]?[0-9]{{1,19}}$")))'
+    )
