@@ -300,6 +300,11 @@ def test_the_owner_of_a_workload_is_told_which_scheduler_is_missing(mode: Action
     assert "[scheduler-mismatch]" in warning
 
 
+def test_the_rule_that_refuses_is_in_the_audit_annotations() -> None:
+    bad = pod(container(**variable("all")))
+    assert Admission().validate(bad).annotations == {"visible-devices-env": "denied"}
+
+
 def test_an_excepted_finding_is_in_the_audit_annotations() -> None:
     accepting = Admission(
         "exceptions:\n  - {rules: [visible-devices-env], reason: seen, "
@@ -400,6 +405,11 @@ def test_a_quota_that_the_api_server_refuses_next_is_explained() -> None:
     answer = ADMISSION.mutate(quota(limits="500m"))
     assert [finding.rule for finding in answer.findings] == ["quota-inert-key"]
     assert "a fraction, which the API server refuses" in answer.warnings[0]
+
+
+def test_a_kind_of_the_same_name_in_another_group_is_no_quota() -> None:
+    other = {**quota(limits="500m"), "apiVersion": "example.com/v1"}
+    assert not ADMISSION.mutate(other).warnings
 
 
 def limit_range(**amounts: str) -> dict[str, Any]:
