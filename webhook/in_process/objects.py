@@ -57,8 +57,6 @@ class ExportOptions(NamedTuple):
 
 DIGEST_ANNOTATION = "gpuward.io/digest"
 """Has the `digest_of` an object as it was written."""
-MANAGER = "gpuward-export"
-"""The value of the label `app.kubernetes.io/managed-by` of all objects."""
 
 
 def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
@@ -285,7 +283,7 @@ def _labels() -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "gpuward",
         "app.kubernetes.io/component": "in-process",
-        "app.kubernetes.io/managed-by": MANAGER,
+        "app.kubernetes.io/managed-by": "gpuward-export",
     }
 
 

@@ -21,7 +21,6 @@ from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
 from webhook.in_process.objects import (
     DIGEST_ANNOTATION,
-    MANAGER,
     ExportOptions,
     digest_of,
     policy_objects,
@@ -55,14 +54,11 @@ def check_in_process(facts: Facts) -> Iterator[Row]:
 
 
 def _exported(facts: Facts, resource: Resource) -> Mapping[str, Object]:
-    """The objects that `gpuward export` has written, by name."""
+    """The objects that `gpuward export` has written, by name. Helm changes their labels."""
     return {
         name: item
         for name, item in by_name(facts.objects(resource))
-        if as_object(as_object(item.get("metadata")).get("labels")).get(
-            "app.kubernetes.io/managed-by"
-        )
-        == MANAGER
+        if DIGEST_ANNOTATION in as_object(as_object(item.get("metadata")).get("annotations"))
     }
 
 

@@ -1,0 +1,103 @@
+"""What `gpuward export vap` writes, as objects of the release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from policies.loading import default_policy
+from tests.testkit.admission.reviews import container, pod, variable
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.chart.rendering import HELMS, of_kind, render, render_error
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.dry_runs import minor_version
+from webhook.in_process.cli import main as export
+from webhook.in_process.objects import ExportOptions, policy_objects
+
+pytest_plugins = ["tests.testkit.chart.fixtures"]
+
+KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+NO_LABEL_POLICY = {"modeLabelPolicy": {"enabled": False}}
+# Before, an API server may crash while it compiles such policies: kubernetes#135757.
+FIRST_STABLE_MINOR = 36
+
+
+@pytest.fixture
+def exported(capsys: pytest.CaptureFixture[str]) -> str:
+    """The output of the command."""
+    assert export(["vap"]) == 0
+    return capsys.readouterr().out
+
+
+def values(objects: str, **more: Any) -> str:
+    return yaml.safe_dump({"inProcess": {"objects": objects}, **NO_LABEL_POLICY, **more})
+
+
+@pytest.mark.parametrize("helm", HELMS)
+def test_they_are_what_was_exported_with_the_labels_of_the_release(
+    helm: str, exported: str
+) -> None:
+    made = [one for kind in KINDS for one in of_kind(render(values(exported), helm=helm), kind)]
+    assert len(made) == 32
+    by_name = {one["metadata"]["name"]: one for one in made}
+    for one in policy_objects(default_policy(), ExportOptions()):
+        found = by_name.pop(one["metadata"]["name"])
+        assert found["spec"] == one["spec"]
+        assert found["metadata"]["annotations"] == one["metadata"]["annotations"]
+        assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+    assert by_name == {}
+
+
+def test_without_an_export_there_are_none() -> None:
+    assert [one for kind in KINDS for one in of_kind(render(values("")), kind)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: ClusterRole\nmetadata: {name: gpuward-x, annotations: {gpuward.io/digest: x}}",
+        "kind: ValidatingAdmissionPolicy\nmetadata: {name: gpuward-x}",
+        "gpuward.yaml",
+        "- a list",
+        "a: [",
+    ],
+)
+@pytest.mark.parametrize("place", [1, 33])
+def test_anything_else_is_refused(text: str, place: int, exported: str) -> None:
+    given = f"{text}\n---\n{exported}" if place == 1 else f"{exported}---\n{text}\n"
+    error = render_error(values(given))
+    assert f"inProcess.objects: document {place} is not of `gpuward export vap`" in error
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_they_refuse_a_bypass_without_the_webhook_and_go_with_the_release(
+    chart_plane: ControlPlane, kubelet: Kubelet, helm: str, exported: str
+) -> None:
+    if minor_version(chart_plane) < FIRST_STABLE_MINOR:
+        pytest.skip("an older API server may crash while it compiles policies")
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    bypass = pod(container(**variable("all")))
+    with Installation(chart_plane, kubelet, helm) as installation:
+        given = merge_values(SLOW_MACHINE, {"inProcess": {"objects": exported}})
+        installation.install(given)
+        kinds = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
+        chart_plane.kubectl("delete", kinds, "gpuward")
+        namespace = chart_plane.namespace({"gpuward.io/mode": "deny"})
+        path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
+        body = {**bypass, "metadata": {"name": "bypass"}}
+
+        def is_refused() -> bool:
+            answer = chart_plane.request("POST", path, body)
+            return answer.status == 403 and "gpuward-bypass-deny" in answer.body["message"]
+
+        eventually(is_refused, what="the API server refuses the bypass")
+        installation.uninstall()
+        left = chart_plane.request("GET", policies).body["items"]
+        assert [one["metadata"]["name"] for one in left] == []
+        eventually(
+            lambda: chart_plane.request("POST", path, body).status == 201, what="nothing refuses it"
+        )
