@@ -5,7 +5,8 @@ It compares, in turn and in several short runs, of which the best one counts:
 - no webhook;
 - the baseline (`baseline.py`) as mutating and validating webhook, with a patch that fits;
 - gpuward as mutating and validating webhook;
-- a ValidatingAdmissionPolicy with the equivalent of two of gpuward's rules.
+- the policies that `gpuward export vap` writes, which the API server evaluates itself;
+- both.
 
 All processes share all CPUs. Needs wrk and the control plane of the tests (docs/testing.md).
 """
@@ -24,30 +25,16 @@ from typing import Any, NamedTuple
 from benchmarks.admission.load import Client, Load
 from benchmarks.admission.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
 from benchmarks.admission.servers import ServerProcess, baseline_server, gpuward_server
+from policies.loading import default_policy
 from rules.finding import Action
+from tests.testkit.admission.in_process import Exports
 from tests.testkit.admission.registered_webhook import by_url, create, registered
-from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from webhook.registration import NAME_LABEL, RegistrationOptions
+from webhook.registration import RegistrationOptions
 
 ACCOUNT = "creator"
-GROUP = "admissionregistration.k8s.io/v1"
-REFUSED = 422
-
-# Two rules of gpuward in CEL, for NVIDIA GPUs: no container gets GPUs by a variable without
-# requesting one, and no container that requests a GPU is privileged.
-_REQUESTS_GPU = (
-    "c.?resources.limits.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
-    " || c.?resources.requests.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
-)
-_SETS_VARIABLE = (
-    "c.?env.orValue([]).exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES'"
-    " && !(e.?value.orValue('') in ['', 'none', 'void']))"
-)
-_PRIVILEGED = "c.?securityContext.privileged.orValue(false)"
-_EVERY_CONTAINER = "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, {})"
 
 
 class AdmissionSetup(NamedTuple):
@@ -78,27 +65,33 @@ def creator(plane: ControlPlane) -> str:
 
 @contextmanager
 def admission_setups(
-    plane: ControlPlane, servers: list[ServerProcess], manifest: Any
+    plane: ControlPlane, exports: Exports, servers: list[ServerProcess], manifest: Any
 ) -> Iterator[list[AdmissionSetup]]:
-    """Yield a setup without a webhook, one for each of `servers`, and one with a CEL policy.
+    """Yield a setup without a webhook, one for each of `servers`, and two with exported policies.
 
-    Each setup must admit `manifest`.
+    The last of `servers` acts beside the policies, too. Each setup must admit `manifest`.
     """
     with ExitStack() as stack:
         setups = [AdmissionSetup("no webhook", plane.namespace(), None)]
-        for server in servers:
-            namespace = plane.namespace()
+
+        def register(server: ServerProcess, name: str, namespace: str) -> None:
             config = by_url(f"https://{server.address}", plane.authority.bundle)
             options = RegistrationOptions(default=Action.DENY)
-            stack.enter_context(
-                registered(plane, config, options, name=server.name, only=namespace)
-            )
-            eventually(lambda ns=namespace: _is_called(plane, ns, manifest), what=server.name)  # type: ignore[misc]
-            setups.append(AdmissionSetup(server.name, namespace, server))
-        namespace = plane.namespace()
-        stack.enter_context(_policy(plane, namespace))
-        eventually(lambda: _is_enforced(plane, namespace), what="the CEL policy is enforced")
-        yield [*setups, AdmissionSetup("a CEL policy", namespace, None)]
+            stack.enter_context(registered(plane, config, options, name=name, only=namespace))
+            eventually(lambda: _is_called(plane, namespace, manifest), what=name)
+            setups.append(AdmissionSetup(name, namespace, server))
+
+        for server in servers:
+            register(server, server.name, plane.namespace())
+        stack.callback(exports.remove)
+        for name in ("policies", "both"):
+            namespace = exports.add(default_policy())
+            exports.wait(namespace)
+            if name == "both":
+                register(servers[-1], name, namespace)
+            else:
+                setups.append(AdmissionSetup(name, namespace, None))
+        yield setups
 
 
 def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
@@ -111,46 +104,6 @@ def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
 def _calls(plane: ControlPlane) -> float:
     samples = plane.metrics().get("apiserver_admission_webhook_request_total", [])
     return sum(value for _, value in samples)
-
-
-def _is_enforced(plane: ControlPlane, namespace: str) -> bool:
-    refused_pod = pod(container(**variable("all")))
-    return create(plane, namespace, refused_pod, dry_run=True).status == REFUSED
-
-
-@contextmanager
-def _policy(plane: ControlPlane, namespace: str) -> Iterator[None]:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    rules = [{**rule, "operations": ["CREATE", "UPDATE"]}]
-    granted = _EVERY_CONTAINER.format(f"!({_SETS_VARIABLE}) || ({_REQUESTS_GPU})")
-    privileged = _EVERY_CONTAINER.format(f"!{_PRIVILEGED} || !({_REQUESTS_GPU})")
-    policy = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": rules},
-        "validations": [
-            {"expression": granted, "message": "a container gets GPUs by a variable"},
-            {"expression": privileged, "message": "a privileged container requests a GPU"},
-        ],
-    }
-    selector = {"matchLabels": {NAME_LABEL: namespace}}
-    binding = {
-        "policyName": "gpus",
-        "validationActions": ["Deny"],
-        "matchResources": {"namespaceSelector": selector},
-    }
-    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
-    paths = {
-        "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-        "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-    }
-    for kind, spec in kinds.items():
-        header = {"apiVersion": GROUP, "kind": kind, "metadata": {"name": "gpus"}}
-        plane.create(f"/apis/{GROUP}/{paths[kind]}", {**header, "spec": spec})
-    try:
-        yield
-    finally:
-        for path in reversed(paths.values()):
-            plane.request("DELETE", f"/apis/{GROUP}/{path}/gpus")
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -174,6 +127,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
         folder = Path(name)
         client = Client(folder, cores, creator(plane))
+        exports = Exports(plane)
         pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
         certificate = folder_of(pair, folder / "tls")
         with gpuward_server(folder, max(cores), "quick", certificate) as server:
@@ -184,7 +138,7 @@ def main() -> int:
                 patches = {"/mutate/deny": patch, "/validate/deny": ""}
                 with (
                     baseline_server(folder, max(cores), "quick", certificate, patches) as baseline,
-                    admission_setups(plane, [baseline, server], manifest) as setups,
+                    admission_setups(plane, exports, [baseline, server], manifest) as setups,
                 ):
                     print(f"\n{title}, {options.connections} connections")
                     _measure(client, plane, setups, json.dumps(manifest).encode(), options)
@@ -202,8 +156,12 @@ def _options() -> argparse.Namespace:
 
 
 def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod as a user would write it, with GPU limits, so that it is valid as it is."""
+    """Return the pod as a user would write it, so that it is valid and admitted as it is.
+
+    It has limits, and no variable that policies refuse because they cannot remove it.
+    """
     for each in pod["spec"]["containers"]:
+        each["env"] = [e for e in each["env"] if e["name"] != "NVIDIA_VISIBLE_DEVICES"]
         if GPU in each["resources"]["requests"]:
             each["resources"]["limits"][GPU] = each["resources"]["requests"][GPU]
         each["volumeMounts"].pop()

@@ -109,6 +109,7 @@ REPORTS = _import_rules(
     "security.mps_hostpath",
     "security.untrusted_gpu_image",
     "bypass.runtimeclass_nvidia_no_gpu",
+    "bypass.nodename_cuda_image",
     "bypass.nodename_pinned",
     "bypass.monitoring_resource",
     "requests.absurd_count",

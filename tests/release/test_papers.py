@@ -48,7 +48,7 @@ def test_every_attack_of_the_threat_model_has_a_proof() -> None:
 
 def test_the_supported_versions_are_those_that_are_tested() -> None:
     tested = minor_versions("control_plane/kubernetes*", "k8s.io/kubernetes")
-    assert len(tested) == 2
+    assert len(tested) == 3
     assert all(version in row("Kubernetes, for the webhook") for version in tested)
     chart = yaml.safe_load((ROOT / "charts/gpuward/Chart.yaml").read_text())
     oldest = re.fullmatch(r">=(1\.\d+)\.0-0", chart["kubeVersion"])
