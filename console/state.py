@@ -285,14 +285,16 @@ class ClusterState:
         return self._trend[1]
 
     def _read_trend(self) -> Trend:
+        why = ""
         for kind in KINDS.values():
             try:
                 report = self._reader.get(kind.cluster, "", TREND_NAME)
-            except SourceError as error:
-                return Trend((), str(error))
+            except SourceError as error:  # the other kind may be readable
+                why = why or str(error)
+                continue
             if report:
                 return Trend(days_of(report))
-        return Trend(())
+        return Trend((), why)
 
     def webhook(self) -> Facts:
         """What is known of the webhook, and what it has decided of late."""

@@ -29,7 +29,7 @@ from rules.placement.gpu_nodes import (
 from rules.profile.platforms.cards import CARDS, MAX_NAME_CHARACTERS
 from rules.profile.profile import Profile, Taint
 
-NONE, CERTAIN, PERHAPS = "[]", '"certain"', '"perhaps"'
+_NONE, _CERTAIN, _PERHAPS = "[]", '"certain"', '"perhaps"'
 _MODELS = sorted(card.model.lower() for card in CARDS)
 
 
@@ -49,7 +49,7 @@ def evidence(profile: Profile, *, old: bool) -> Iterator[Variable]:
         yield Variable(variable_name(name, old=old), resolve(text, old=old))
 
 
-def _evidence(pod: str, devices: str = cel(GPU_WORD), certainty: str = CERTAIN) -> str:
+def _evidence(pod: str, devices: str = cel(GPU_WORD), certainty: str = _CERTAIN) -> str:
     """One `Evidence`; all three are CEL."""
     return f"[{pod}, {devices}, {certainty}]"
 
@@ -85,16 +85,16 @@ def _signs_of_gpus() -> str:
         f"($usesGpuRuntime ? {_evidence(of_runtime, _device_word(runtime))}"
         f" : {image}.size() > 0 ? {_evidence(_with_image(f'{image}[0].image'))}"
         f' : $driverVariable != "" ? {_evidence(concat(with_variable, "$driverVariable"))}'
-        f' : $hintedKey != "" ? {_evidence(tolerated, _device_word("$hintedKey"), PERHAPS)}'
+        f' : $hintedKey != "" ? {_evidence(tolerated, _device_word("$hintedKey"), _PERHAPS)}'
         f' : $otherVariable != ""'
-        f" ? {_evidence(concat(with_variable, '$otherVariable'), certainty=PERHAPS)} : {NONE})"
+        f" ? {_evidence(concat(with_variable, '$otherVariable'), certainty=_PERHAPS)} : {_NONE})"
     )
 
 
 def _signs_of_agents() -> str:
     image = f"$containers.filter(c, {is_cuda_image('string(c.image)', with_agents=False)})"
-    found = _evidence(_with_image(f"{image}[0].image"), certainty=PERHAPS)
-    return f"({image}.size() > 0 ? {found} : {NONE})"
+    found = _evidence(_with_image(f"{image}[0].image"), certainty=_PERHAPS)
+    return f"({image}.size() > 0 ? {found} : {_NONE})"
 
 
 def _with_image(image: str) -> str:
@@ -157,11 +157,13 @@ def _hinted_key(profile: Profile) -> str:
 def _tolerates(taint: Taint) -> str:
     """`tolerates` of the toleration `t`, which has a key."""
     operator, value = 't.?operator.orValue("")', 't.?value.orValue("")'
-    equals = "" if taint.value is None else f" && {value} == {cel(taint.value)}"
-    compares = cel(taint.value is None)  # no taint of a profile has a number
+    tests = [f'{operator} == "Exists"']
+    if taint.value is None:  # so it may be any
+        number = f'{value}.matches("^[+-]?[0-9]{{1,19}}$")'
+        tests += [f'{operator} in ["", "Equal"]', f'{operator} in ["Lt", "Gt"] && {number}']
+    else:  # no taint of a profile has a number, with which Lt and Gt compare
+        tests.append(f'{operator} in ["", "Equal"] && {value} == {cel(taint.value)}')
     return (
         f't.key == {cel(taint.key)} && t.?effect.orValue("") in ["", {cel(taint.effect)}]'
-        f' && ({operator} == "Exists" || ({operator} in ["", "Equal"]{equals})'
-        f' || ({compares} && {operator} in ["Lt", "Gt"]'
-        f' && {value}.matches("^[+-]?[0-9]{{1,19}}$")))'
+        f" && ({any_of(tests)})"
     )

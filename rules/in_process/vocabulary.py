@@ -9,7 +9,7 @@ expression that takes more than 1,000,000 units of cost.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rules.base.traits import DEVICE_LIST_FOLDER
@@ -19,6 +19,7 @@ from rules.gpu.images import (
     AGENTS,
     CUDA_TAG_WORDS_BY_IMAGE,
     FOLDERS_WITHOUT_GPUS,
+    IMAGES_FOR_ANY_MAKER,
     MAX_REFERENCE,
     NVIDIA_REGISTRIES,
     OTHER_VENDORS_TAGS,
@@ -677,8 +678,8 @@ def _excludes_nvidia() -> str:
     words = cel(sorted(OTHER_ACCELERATORS))
     return (
         '(request.operation != "CREATE" || $spec.?nodeName.orValue("") == "")'
-        ' && $requesting.exists(k, k.devices.exists(d, d.facts[0].exclusive != ""))'
-        f' || $nodeLabel.lowerAscii().findAll("[a-z]+").exists(word, word in {words})'
+        ' && ($requesting.exists(k, k.devices.exists(d, d.facts[0].exclusive != ""))'
+        f' || $nodeLabel.lowerAscii().findAll("[a-z]+").exists(word, word in {words}))'
     )
 
 
@@ -687,6 +688,32 @@ def _excludes_nvidia() -> str:
 
 def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
     """`is_cuda_image` of the CEL `image`; without NVIDIA's agents, if that is wanted."""
+    in_registry = any_of(f"t[0].contains({cel(r)})" for r in NVIDIA_REGISTRIES)
+    without = any_of(f"t[0].contains({cel(folder)})" for folder in FOLDERS_WITHOUT_GPUS)
+    lacks = (
+        f"(t[1] in {cel(sorted(WITHOUT_GPUS))}"
+        f" || (!(t[1].contains('cuda') || t[2].contains('cuda')) && ({without})))"
+    )
+    tags = (
+        "(t[3] != '' ? [t[2] == '' ? 'latest' : t[2], 'latest'] : [t[2] == '' ? 'latest' : t[2]])"
+    )
+    words = f"{cel(CUDA_TAG_WORDS_BY_IMAGE)}[o]"
+    known = _is_image_of(
+        CUDA_TAG_WORDS_BY_IMAGE,
+        f"({words}.size() == 0 || {words}.exists(s, {tags}.exists(tag, tag.contains(s))))",
+    )
+    is_agent = f"t[1] in {cel(sorted(AGENTS))}"
+    of_nvidia = f"{is_agent} || !{lacks}" if with_agents else f"!({is_agent}) && !{lacks}"
+    return _is_image(image, f"({in_registry}) ? ({of_nvidia}) : {known}")
+
+
+def sets_visible_devices(image: str) -> str:
+    """`sets_visible_devices` of the CEL `image`."""
+    return f"({is_cuda_image(image)} || {_is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))})"
+
+
+def _is_image(image: str, test: str) -> str:
+    """Whether `test` holds for the parts of the CEL `image`: path, name, tag, `pinned` or empty."""
     # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
     parts = (
         f"[string({image}).lowerAscii()].map(t, t == '' ? '-' : t)"
@@ -700,30 +727,18 @@ def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
         ".map(t, [t[0], t[1].contains(':') ? t[1].substring(0, t[1].indexOf(':')) : t[1],"
         " t[1].contains(':') ? t[1].substring(t[1].indexOf(':') + 1) : '', t[2]])"
     )
-    in_registry = any_of(f"t[0].contains({cel(r)})" for r in NVIDIA_REGISTRIES)
-    without = any_of(f"t[0].contains({cel(folder)})" for folder in FOLDERS_WITHOUT_GPUS)
-    lacks = (
-        f"(t[1] in {cel(sorted(WITHOUT_GPUS))}"
-        f" || (!(t[1].contains('cuda') || t[2].contains('cuda')) && ({without})))"
-    )
+    return f"({image}.size() <= {MAX_REFERENCE} && {parts}.exists(t, {test}))"
+
+
+def _is_image_of(names: Collection[str], test: str = "true") -> str:
+    """Whether the parts `t` name one of `names`, no other maker's build of it, and fit `test`."""
     owner = (
         "[t[0].substring(0, t[0].size() > 0 ? t[0].size() - 1 : 0)]"
         ".map(o, '/' + o).map(o, o.substring(o.lastIndexOf('/') + 1) + '/' + t[1])[0]"
     )
-    tags = (
-        "(t[3] != '' ? [t[2] == '' ? 'latest' : t[2], 'latest'] : [t[2] == '' ? 'latest' : t[2]])"
-    )
-    known = (
-        f"[{owner}].exists(o, o in {cel(CUDA_TAG_WORDS_BY_IMAGE)} && !(t[3] == ''"
-        f" && {cel(OTHER_VENDORS_TAGS)}.exists(s, t[2].contains(s)))"
-        f" && ({cel(CUDA_TAG_WORDS_BY_IMAGE)}[o].size() == 0 || {cel(CUDA_TAG_WORDS_BY_IMAGE)}[o]"
-        f".exists(s, {tags}.exists(tag, tag.contains(s)))))"
-    )
-    is_agent = f"t[1] in {cel(sorted(AGENTS))}"
-    of_nvidia = f"{is_agent} || !{lacks}" if with_agents else f"!({is_agent}) && !{lacks}"
     return (
-        f"({image}.size() <= {MAX_REFERENCE} && {parts}.exists(t, ({in_registry})"
-        f" ? ({of_nvidia}) : {known}))"
+        f"[{owner}].exists(o, o in {cel(sorted(names))} && !(t[3] == ''"
+        f" && {cel(OTHER_VENDORS_TAGS)}.exists(s, t[2].contains(s))) && {test})"
     )
 
 
@@ -937,20 +952,24 @@ def prefix_statement(
     return Statement("container", test, message, advice)
 
 
-def describe_request() -> str:
-    """`describe_request` of the container `c`."""
+def unknown_devices() -> str:
+    """The names that `name_of_unknown_device` of the container `c` chooses from."""
     limits = "c.raw.?resources.?limits.orValue({})"
     requests = "c.raw.?resources.?requests.orValue({})"
-    unknown = (
+    return (
         f'({limits}.filter(n, {limits}[n] != "0") + {requests}.filter(n, {requests}[n] != "0"))'
         '.filter(n, n.contains("/") && !(n in variables.resources)'
         " && !variables.resourcePatterns.exists(p, n.startsWith(p.prefix) && n.matches(p.pattern))"
         f" && !n.lowerAscii().matches({cel(RDMA_PATTERN.pattern)})"
         f" && !n.lowerAscii().matches({cel(NO_GPU.pattern)})).map(n, string(n))"
     )
+
+
+def describe_request() -> str:
+    """`describe_request` of the container `c`."""
     first = shown("names.min()")
     return (
-        f"(c.requestsGpu ? string(c.request) : [{unknown}].map(names, names.size() == 0"
+        f"(c.requestsGpu ? string(c.request) : [{unknown_devices()}].map(names, names.size() == 0"
         f' ? "asks for no GPU" : "asks for " + {first} + " (perhaps a GPU)")[0])'
     )
 

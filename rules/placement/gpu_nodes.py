@@ -319,11 +319,12 @@ def excludes_nvidia(pod: Pod) -> bool:
     """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
 
     NVIDIA's variables mean nothing there. A new pod that names its node may be on any: kubelets
-    ignore devices that their node does not have.
+    ignore devices that their node does not have, and topologies.
     """
+    if pod.spec.get("nodeName") and not pod.exists:
+        return False
     known = (pod.profile.resource(name) for name in requested_resources(pod))
-    is_scheduled = pod.exists or not pod.spec.get("nodeName")
-    if is_scheduled and any(resource is not None and resource.exclusive for resource in known):
+    if any(resource is not None and resource.exclusive for resource in known):
         return True
     return not OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
 

@@ -2,11 +2,15 @@
 
 What it does
 ------------
-Finds pods that set `nodeName`, in containers that request a GPU, do not set
-`NVIDIA_VISIBLE_DEVICES`, and have an image that is known to set it to `all`, or the variables of an
-image that is older than it. Not reported: pods that a DaemonSet creates, the mirror pods that
-kubelets create, and any pod that exists already, because by then a scheduler may have assigned the
-node.
+Finds in pods that set `nodeName` the containers that
+
+- request a GPU, or another device that may be one,
+- do not set `NVIDIA_VISIBLE_DEVICES`,
+- and have an image that is known to set it to `all`, or the variables of an image that is older
+  than it.
+
+Not reported: pods that a DaemonSet creates, the mirror pods that kubelets create, and any pod that
+exists already, because by then a scheduler may have assigned the node.
 
 Why it matters
 --------------
@@ -21,15 +25,19 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import CUDA_IMAGE, GPU, GPU_VARIABLE, NODE_NAME
-from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
-from rules.gpu.devices import uses_device_plugin
+from rules.base.traits import CUDA_IMAGE, GPU_VARIABLE, NODE_NAME
+from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.devices import describe_request, name_of_unknown_device, uses_device_plugin
+from rules.gpu.images import sets_visible_devices
 from rules.gpu.visibility import is_unset, looks_like_legacy_image
 from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import describe_request as describe
+from rules.in_process.vocabulary import sets_visible_devices as sets_in_cel
+from rules.in_process.vocabulary import unknown_devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "nodeName"
-_START = " asks for a GPU, and the pod names its node "
+_NAMED = ", and the pod names its node "
 _EFFECT = (
     " itself: without this device the node ignores the request, and the image then gives the "
     "container every GPU"
@@ -43,9 +51,9 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     for container in pod.containers:
         if (
-            uses_device_plugin(container)
+            (uses_device_plugin(container) or name_of_unknown_device(container))
             and is_unset(container)
-            and (image_grants_gpus(container, pod, context) or looks_like_legacy_image(container))
+            and (sets_visible_devices(container.image) or looks_like_legacy_image(container))
         ):
             yield _finding(pod, container, node)
 
@@ -54,7 +62,7 @@ def _finding(pod: Pod, container: Container, node: str) -> Finding:
     return Finding(
         path=(*pod.path, FIELD),
         key=f"{FIELD}.image",
-        message=f"{container}{_START}{display(node)}{_EFFECT}",
+        message=f"{container} {describe_request(container)}{_NAMED}{display(node)}{_EFFECT}",
         container=container,
         help=f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {display(node)}}}`",
     )
@@ -64,10 +72,11 @@ def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     node = '$spec.?nodeName.orValue("")'
     where = (
-        f'{node} != "" && request.operation == "CREATE" && !$isDaemon && c.fromPlugin && c.isUnset'
-        " && (c.hasCudaImage || c.looksLegacy)"
+        f'{node} != "" && request.operation == "CREATE" && !$isDaemon && c.isUnset'
+        f" && (c.fromPlugin || {unknown_devices()}.size() > 0)"
+        f" && (c.looksLegacy || {sets_in_cel('string(c.image)')})"
     )
-    message = concat(f"c.text + {cel(_START)}", shown(node), cel(_EFFECT))
+    message = concat('c.text + " "', describe(), cel(_NAMED), shown(node), cel(_EFFECT))
     advice = concat(
         '"replace nodeName by `nodeSelector: {kubernetes.io/hostname: "', shown(node), '"}`"'
     )
@@ -75,5 +84,5 @@ def in_process() -> tuple[Statement, ...]:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(NODE_NAME, GPU, CUDA_IMAGE | GPU_VARIABLE)
+    check, action=Action.DENY, since="0.1", needs=(NODE_NAME, CUDA_IMAGE | GPU_VARIABLE)
 )

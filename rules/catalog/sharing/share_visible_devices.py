@@ -65,7 +65,7 @@ def _finding(container: Container, variable: str) -> Finding:
     )
 
 
-in_process = "visible-devices-env and visible-devices-valuefrom, which it supersedes, say it there"
+in_process = "the rules that it supersedes say it there"
 
 
 RULE = define_rule(
