@@ -17,11 +17,13 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from cluster.audit.cli import main as audit
 from cluster.gpus.cli import main as gpus
+from cluster.source.objects import Resource, SourceError
 from cluster.webhooks.decision_log import MAX_DECISIONS
 from cluster.why.cli import main as why
 from console.cli import DEMO
 from console.server import Console
 from console.state import ClusterState
+from console.store import ObjectStore
 from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_state
 
 JSON = {"Accept": "application/json"}
@@ -171,6 +173,24 @@ async def test_findings_are_shown_by_day_where_audits_have_kept_them(state: Clus
     # The days are those of the whole cluster, whatever else is chosen.
     assert "2026-10-28" not in await text_of(state, "/findings?namespace=vision")
     assert "No audit has been kept yet" in await text_of(live_state([]), "/findings")
+
+
+async def test_the_days_are_shown_if_one_of_both_kinds_of_reports_can_be_read(
+    state: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = next(raw for raw in demo_objects() if raw["metadata"]["name"] == "gpuward-trend")
+    readable = {"clusterreports": report}
+
+    def get(_store: ObjectStore, resource: Resource, _namespace: str, _name: str) -> Any:
+        if resource.name in readable:
+            return readable[resource.name]
+        raise SourceError(f"cannot get {resource.name}")
+
+    monkeypatch.setattr(ObjectStore, "get", get)
+    assert "errors: 11 on 2026-10-28" in await text_of(state, "/findings")
+    readable.clear()
+    page = await text_of(demo_state(), "/findings")
+    assert "Not known: cannot get clusterpolicyreports" in page
 
 
 async def test_filters_leave_out_what_does_not_fit(state: ClusterState) -> None:
