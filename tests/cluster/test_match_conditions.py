@@ -11,13 +11,13 @@ from rules.base import traits
 from rules.catalog.index import CATALOG
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS
-from tools.match_conditions import (
+from tools.chart_files import match_condition
+from webhook.match_conditions import (
     LONGEST,
     MOST,
     MOST_OWN_NAMES,
     MOST_PREFERRED,
     UncoveredError,
-    condition,
 )
 
 MANUAL = DOCS / "matching.md"
@@ -28,22 +28,22 @@ VARIABLE = re.compile("[A-Z][A-Z0-9_]{3,}")
 def test_a_rule_that_needs_a_trait_without_a_condition_is_an_error() -> None:
     known = CATALOG[0]
     new = known._replace(name="new", needs=(traits.HOST_NAMESPACE,))
-    with pytest.raises(UncoveredError, match=r"new .*HOST_NAMESPACE.*in CEL in tools/match_condit"):
-        condition((*CATALOG, new))
+    with pytest.raises(UncoveredError, match=r"new .*HOST_NAMESPACE.*in CEL in webhook/match_"):
+        match_condition((*CATALOG, new))
     with pytest.raises(UncoveredError, match="new"):
-        condition((*CATALOG, known._replace(name="new", needs=())))
+        match_condition((*CATALOG, known._replace(name="new", needs=())))
     both = known._replace(name="new", needs=(traits.HOST_NAMESPACE, traits.GPU_RESOURCE))
-    assert condition((*CATALOG, both)) == condition(CATALOG)
+    assert match_condition((*CATALOG, both)) == match_condition()
 
 
 def test_a_new_option_of_a_rule_is_an_error() -> None:
     with pytest.raises(UncoveredError, match=f"{CATALOG[0].name} has the option strict"):
-        condition((CATALOG[0]._replace(options={"strict": False}), *CATALOG[1:]))
+        match_condition((CATALOG[0]._replace(options={"strict": False}), *CATALOG[1:]))
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
 def test_the_chart_has_the_condition_that_the_rules_generate(helm: str) -> None:
-    assert chart_condition(helm=helm) == PLACEHOLDER.sub("", condition(CATALOG)).rstrip("\n")
+    assert chart_condition(helm=helm) == PLACEHOLDER.sub("", match_condition()).rstrip("\n")
     for policy in ({}, {"profiles": ["gke"]}, {"rules": {"zero-gpu": {"action": "off"}}}):
         assert chart_condition({"policy": policy}, helm) == chart_condition(helm=helm)
 

@@ -30,7 +30,7 @@ from tests.testkit.match_conditions.padded_pods import (
 )
 from tests.testkit.match_conditions.padding import PADDED_PODS
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
-from tools.match_conditions import LONGEST, MOST, MOST_PREFERRED
+from webhook.match_conditions import LONGEST, MOST, MOST_PREFERRED
 
 ACCEPTED, INVALID = (200, 201), 422
 PHASES = ("mutate", "validate")

@@ -113,6 +113,30 @@ def test_the_bindings_are_for_the_modes_of_the_options() -> None:
     assert not any(name.endswith("-in-mode-audit") for name in actions)
 
 
+def _match_conditions(profile: dict[str, object]) -> dict[str, str]:
+    """The conditions of the policies whose policy has a profile of its own, by name."""
+    own = {"name": "ours", "extends": ["nvidia"], **profile}
+    text = {"apiVersion": "gpuward.io/v1", "kind": "Policy", "profiles": [own]}
+    made = policy_objects(load_policy(json.dumps(text), "a test"), ExportOptions())
+    return {
+        each["metadata"]["name"]: each["spec"]["matchConditions"][0]["expression"]
+        for each in made
+        if "matchConditions" in each["spec"]
+    }
+
+
+def test_the_match_conditions_are_of_pods_and_know_the_profiles_of_the_policy() -> None:
+    found = _match_conditions({"alternativeVariables": ["OUR_CARDS"]})
+    assert len(found) == 4
+    assert not any("workloads" in name for name in found)
+    assert all('"OUR_CARDS"' in text for text in found.values())
+    assert not any("%" in text for text in found.values())
+
+
+def test_with_too_many_names_of_its_own_a_policy_is_evaluated_for_every_pod() -> None:
+    assert _match_conditions({"alternativeVariables": [f"OUR_CARD_{n}" for n in range(200)]}) == {}
+
+
 def test_a_rule_that_is_off_is_not_exported() -> None:
     text = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {mig-admin-env: {action: 'off'}}\n"
     names = {rule.name for rule in exported_rules(load_policy(text, "a test").rule_set())}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from policies.policy import Policy
+from policies.profiles import built_in_profiles, merged_profile
 from rules.base.json_values import as_object
 from rules.finding import Action, sha256_hex
 from rules.in_process.evidence import evidence
@@ -31,6 +32,7 @@ from webhook.in_process.statements import (
     left_out,
     reason_against,
 )
+from webhook.match_conditions import MOST_OWN_NAMES, condition, count_names
 from webhook.registration import BUILT_IN_WORKLOADS, RegistrationOptions, mode_selectors
 
 LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
@@ -73,7 +75,7 @@ def digest_of(raw: Mapping[str, Any]) -> str:
     Where it acts, and what it does if an expression fails, is a matter of options, and left out.
     """
     spec = as_object(raw.get("spec"))
-    fields = ("policyName", "validationActions", "variables", "validations")
+    fields = ("policyName", "validationActions", "matchConditions", "variables", "validations")
     content = [(name, spec[name]) for name in fields if name in spec]
     return sha256_hex(json.dumps(content, sort_keys=True))[:32]
 
@@ -122,6 +124,7 @@ def _policy(
                 "objectSelector": {},
                 "resourceRules": list(_resource_rules(target)),
             },
+            **_match_conditions(target, policy, found),
             "variables": [v._asdict() for v in _used(_variables(policy, found, target))],
             "validations": [
                 {
@@ -133,6 +136,19 @@ def _policy(
             ],
         },
     }
+
+
+def _match_conditions(
+    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, str]]
+) -> dict[str, Any]:
+    """By which an API server evaluates no variables for a pod that has nothing to do with GPUs."""
+    built_in = (merged_profile([name]) for name in built_in_profiles())
+    most = count_names(built_in) + MOST_OWN_NAMES
+    if target.workloads or count_names([policy.profile]) > most:
+        return {}
+    rules = [rule.active.rule for rule, _ in found]
+    expression = condition(rules, [policy.profile]).rstrip()
+    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression}]}
 
 
 def _used(variables: Iterable[Variable]) -> list[Variable]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.testkit.admission.reviews import pod
-from tools.match_conditions import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
+from webhook.match_conditions import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
 
 # A node label whose values the condition reads, and a value that means no GPU.
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

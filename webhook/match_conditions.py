@@ -1,9 +1,12 @@
-"""Build the match condition, by which API servers send only pods that a rule may be about.
+"""The match condition: by it API servers look no further at pods that no rule can be about.
 
-The condition is one CEL expression. It is generated from the `needs` of the rules, from the words
-that the rules look for and from the built-in profiles. It does not depend on the policy: it is true
-for every pod in which any rule could find something. At `%name%` the chart inserts the names that
-only the profiles in its values list, and what concerns a rule where the webhook has an inventory.
+The condition is one CEL expression, made of the `needs` of rules, of the words that they look for
+and of profiles. It is true for every pod in which one of these rules could find something.
+
+- The chart has the condition of all rules and all built-in profiles in its webhook entries: it does
+  not depend on the policy. At `%name%` the chart inserts the names that only the profiles in its
+  values list, and what concerns a rule where the webhook has an inventory.
+- An exported policy has the condition of its own rules and of its policy's profile.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
-from policies.profiles import built_in_profiles
 from rules.base import traits
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
+from rules.profile.profile import Profile
 from rules.rule import Rule
 
 # The condition is true for every pod in which a rule finds something due to one of these traits.
@@ -73,8 +76,8 @@ MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
 # In `command` or `args` of one privileged container.
 MOST |= {"words": 4}
 LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256, "mount": 100, "word": 100}
-# How many names the profiles in the chart's values may add to the condition. With more, the chart
-# writes no condition.
+# How many names the profiles of a user may add to those of the built-in ones. With more, there is
+# no condition.
 MOST_OWN_NAMES = 50
 
 # Fields may be missing and these lists may be null; neither may make the condition fail.
@@ -96,29 +99,76 @@ MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
 
 
-def condition(catalog: Iterable[Rule[Any]]) -> str:
-    """Return the condition for these rules as CEL text.
+class _Names(NamedTuple):
+    """What profiles call by name, and whether the condition has places for more names."""
 
-    Raises UncoveredError if the condition would not send every pod that a rule is about.
+    annotations: Collection[str]
+    variables: Collection[str]
+    runtime_classes: Collection[str]
+    taints: Collection[str]
+    node_labels: Mapping[str, Collection[str]]
+    has_places: bool
+
+    def place(self, name: str) -> str:
+        """The place for further names."""
+        return f"%{name}%" if self.has_places else ""
+
+
+def condition(
+    catalog: Iterable[Rule[Any]], profiles: Iterable[Profile], *, has_places: bool = False
+) -> str:
+    """Return the condition for these rules and profiles as CEL text.
+
+    With `has_places` it has places such as `%variables%`, where the chart inserts further names.
+
+    Raises UncoveredError if the condition would not be true for every pod that a rule is about.
     """
     for rule in catalog:
         _require_coverage(rule)
+    names = _names(profiles, has_places=has_places)
     snippets = {
         "Other kinds than pods": ['request.resource.resource != "pods"'],
-        "Containers": [f"[{CONTAINERS}].exists(containers, {_any_of(_containers())})"],
+        "Containers": [f"[{CONTAINERS}].exists(containers, {_any_of(_containers(names))})"],
         "Resources of the pod itself": _of_the_pod(),
-        "Annotations and labels": chain(_keys("annotations"), _keys("labels")),
-        "Labels of nodes": chain(_node_labels(), _topology_keys()),
-        "Preferred nodes and tolerations of privileged containers": [_hints_of_gpu_nodes()],
-        "Runtime classes": [_runtime_class()],
+        "Annotations and labels": chain(_keys("annotations", names), _keys("labels", names)),
+        "Labels of nodes": chain(_node_labels(names), _topology_keys(names)),
+        "Preferred nodes and tolerations of privileged containers": [_hints_of_gpu_nodes(names)],
+        "Runtime classes": [_runtime_class(names)],
         "Paths of the node": _volumes(),
     }
     texts = (f"// {title}\n|| {_any_of(tests)}\n" for title, tests in snippets.items())
     return "".join(texts).replace("|| ", "", 1)
 
 
+def count_names(profiles: Iterable[Profile]) -> int:
+    """Return how many names the condition of these profiles has."""
+    names = _names(profiles, has_places=False)
+    groups = (names.annotations, names.variables, names.runtime_classes, names.taints)
+    return sum(map(len, (*groups, names.node_labels)))
+
+
 class UncoveredError(ValueError):
     """The condition does not send all pods that a rule is about; the message says what to add."""
+
+
+def _names(profiles: Iterable[Profile], *, has_places: bool) -> _Names:
+    labels: dict[str, set[str]] = {}
+    profiles = tuple(profiles)
+    for profile in profiles:
+        for name, values in profile.node_labels.items():
+            labels.setdefault(name, set()).update(values or ["*"])
+        for name in profile.node_modes:
+            labels.setdefault(name, set()).add("*")
+    return _Names(
+        annotations={key for profile in profiles for key in profile.request_annotations},
+        variables={
+            name for p in profiles for name in (*p.alternative_variables, *p.visible_devices)
+        },
+        runtime_classes={name for profile in profiles for name in profile.runtime_classes},
+        taints={taint.key for profile in profiles for taint in profile.taints},
+        node_labels=labels,
+        has_places=has_places,
+    )
 
 
 def _require_coverage(rule: Rule[Any]) -> None:
@@ -127,7 +177,7 @@ def _require_coverage(rule: Rule[Any]) -> None:
     if unknown:
         raise UncoveredError(
             f"{rule.name} has the option {min(unknown)}: if no value of it lets the rule find "
-            f"something without its `needs`, add it to OPTIONS in tools/match_conditions.py"
+            f"something without its `needs`, add it to OPTIONS in webhook/match_conditions.py"
         )
     covered = sum(COVERED)
     if any(not entry & ~covered for entry in rule.needs):
@@ -136,17 +186,17 @@ def _require_coverage(rule: Rule[Any]) -> None:
     raise UncoveredError(
         f"API servers would not send every pod that {rule.name} is about. Each entry of its "
         f"`needs` allows a trait that the match condition does not test: {missing}. Write the "
-        "test of one in CEL in tools/match_conditions.py and add the trait to COVERED there, or "
+        "test of one in CEL in webhook/match_conditions.py and add the trait to COVERED there, or "
         "give the rule one more entry in `needs` of which all traits are in COVERED."
     )
 
 
-def _containers() -> Iterator[str]:
+def _containers(names: _Names) -> Iterator[str]:
     yield f"containers.size() > {MOST['containers']}"
     yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
     yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
     yield f"containers.map(container, {MOUNTS}.size()).sum() > {MOST['mounts']}"
-    tests = chain(_resources(), _images(), _variables(), _mounts(), _gpu_programs())
+    tests = chain(_resources(), _images(), _variables(names), _mounts(), _gpu_programs())
     yield f"containers.exists(container, {_any_of(tests)})"
 
 
@@ -179,13 +229,14 @@ def _images() -> Iterator[str]:
     yield f'[container.?image.orValue("")].exists(image, {image})'
 
 
-def _variables() -> Iterator[str]:
-    yield f'{ENV_FROM}.exists(source, source.?prefix.orValue("") != ""%sources%)'
-    words, known = traits.VARIABLE_WORDS, ("alternativeVariables", "visibleDevices")
-    ordinary = {n for field in known for n in _facts(field) if not _contains_one(n, words)}
+def _variables(names: _Names) -> Iterator[str]:
+    prefix = f'source.?prefix.orValue("") != ""{names.place("sources")}'
+    yield f"{ENV_FROM}.exists(source, {prefix})"
+    words = traits.VARIABLE_WORDS
+    ordinary = {name for name in names.variables if not _contains_one(name, words)}
     tests = chain(_contains("variable.name", words), _matches("variable.name", ordinary))
     name = f"variable.name.size() > {LONGEST['variable']}\n|| {_any_of(tests)}"
-    yield f"{ENV}.exists(variable, {name}%variables%)"
+    yield f"{ENV}.exists(variable, {name}{names.place('variables')})"
 
 
 def _mounts() -> Iterator[str]:
@@ -204,7 +255,7 @@ def _gpu_programs() -> Iterator[str]:
     yield f"{PRIVILEGED} && {lists}.exists(words, {command})"
 
 
-def _keys(field: str) -> Iterator[str]:
+def _keys(field: str, names: _Names) -> Iterator[str]:
     """Yield tests of the keys in `field`; at an update, also of those that it removes."""
     most, is_update = MOST[field], 'request.operation == "UPDATE"'
     keys, old_keys = (
@@ -218,17 +269,16 @@ def _keys(field: str) -> Iterator[str]:
     tests = [f"key.size() > {LONGEST['key']}", has_word]
     own = ""
     if field == "annotations":
-        entries = chain(_facts("fractions"), _facts("schedulers"))
-        known = {key for entry in entries for key in entry.get("annotations", ())}
-        tests += _matches("key", {key for key in known if not _contains_one(key, words)})
-        own = "%annotations%"
+        known = {key for key in names.annotations if not _contains_one(key, words)}
+        tests += _matches("key", known)
+        own = names.place("annotations")
     exists = f"keys.size() > {most} || keys.exists(key, {_any_of(tests)}{own})"
     yield f"[{keys}.map(key, key) + {removed}].exists(keys, {exists})"
 
 
-def _runtime_class() -> str:
-    known = _any_of(_matches("name", set(_facts("runtimeClasses"))))
-    return f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known}%runtimeClasses%)'
+def _runtime_class(names: _Names) -> str:
+    known = _any_of(_matches("name", names.runtime_classes)) + names.place("runtimeClasses")
+    return f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known})'
 
 
 def _volumes() -> Iterator[str]:
@@ -241,82 +291,78 @@ def _contains_one(name: str, words: Iterable[str]) -> bool:
     return any(word in name for word in words)
 
 
-def _facts(field: str) -> Iterator[Any]:
-    """Yield the items of the lists called `field` in all built-in profiles."""
-    return chain.from_iterable(raw.get(field, ()) for raw in built_in_profiles().values())
-
-
-def _node_labels() -> Iterator[str]:
+def _node_labels(names: _Names) -> Iterator[str]:
     """Yield tests of whether the pod requires a label of GPU nodes."""
     selector = "object.spec.?nodeSelector.orValue({})"
     yield f"{selector}.size() > {MOST['nodeSelector']}"
-    label = _any_of(_is_label("key", "[object.spec.nodeSelector[key]]"))
-    yield f"{selector}.exists(key, {label}%nodeSelector%)"
-    yield f"[{TERMS}].exists(terms, {_any_of(_terms(MOST))})"
+    label = _any_of(_is_label(names, "key", "[object.spec.nodeSelector[key]]"))
+    yield f"{selector}.exists(key, {label}{names.place('nodeSelector')})"
+    yield f"[{TERMS}].exists(terms, {_any_of(_terms(MOST, names))})"
 
 
-def _hints_of_gpu_nodes() -> str:
+def _hints_of_gpu_nodes(names: _Names) -> str:
     """Return a test of whether a privileged pod prefers GPU nodes or tolerates their taints."""
     tests = _any_of((PRIVILEGED, f"container.{HOST_PROCESS}"))
     privileged = f"object.spec.{HOST_PROCESS}\n|| ({CONTAINERS}).exists(container, {tests})"
-    taints = {taint["key"] for taint in _facts("taints")}
-    known = [*_is_label_of_gpu_nodes("toleration.key")]
-    unknown = {key for key in taints if not _contains_one(key, traits.KEY_WORDS)}
+    known = [*_is_label_of_gpu_nodes(names, "toleration.key")]
+    unknown = {key for key in names.taints if not _contains_one(key, traits.KEY_WORDS)}
     known += _matches("toleration.key", unknown)
-    key = f"toleration.?key.hasValue() && ({_any_of(known)}%tolerations%)"
+    tests = _any_of(known) + names.place("tolerations")
+    key = f"toleration.?key.hasValue() && ({tests})"
     hints = (
         f"{TOLERATIONS}.size() > {MOST['tolerations']}",
         f"{TOLERATIONS}.exists(toleration, {key})",
-        f"[{PREFERENCES}].exists(terms, {_any_of(_terms(MOST_PREFERRED))})",
+        f"[{PREFERENCES}].exists(terms, {_any_of(_terms(MOST_PREFERRED, names))})",
     )
     return f"({privileged}) && ({_any_of(hints)})"
 
 
-def _terms(most: Mapping[str, int]) -> Iterator[str]:
+def _terms(most: Mapping[str, int], names: _Names) -> Iterator[str]:
     yield f"terms.size() > {most['terms']}"
     yield f"terms.map(term, {EXPRESSIONS}.size()).sum() > {most['expressions']}"
     values = "expression.?values.orValue([])"
     sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
     yield f"terms.map(term, {sizes}).sum() > {most['values']}"
     excludes = 'expression.operator in ["DoesNotExist", "NotIn"]'
-    label = _any_of(_is_label("expression.key", values, 'expression.operator != "In" || '))
-    requires = f"!({excludes}) && ({label}%nodeAffinity%)"
+    is_label = _is_label(names, "expression.key", values, 'expression.operator != "In" || ')
+    requires = f"!({excludes}) && ({_any_of(is_label)}{names.place('nodeAffinity')})"
     yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {requires}))"
 
 
-def _topology_keys() -> Iterator[str]:
+def _topology_keys(names: _Names) -> Iterator[str]:
     """Yield tests of whether a required spread or affinity to pods has a label of GPU nodes."""
     yield f"{SPREADS}.size() > {MOST['topologySpreadConstraints']}"
     yield f"{NEAR}.size() > {MOST['podAffinity']}"
     spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{SCHEDULE_ANYWAY}")'
     keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
-    yield f"{keys}.exists(key, {_any_of(_is_label_of_gpu_nodes('key'))}%nodeSelector%)"
+    label = _any_of(_is_label_of_gpu_nodes(names, "key")) + names.place("nodeSelector")
+    yield f"{keys}.exists(key, {label})"
 
 
-def _is_label(key: str, values: str, extra_test: str = "") -> Iterator[str]:
+def _is_label(names: _Names, key: str, values: str, extra_test: str = "") -> Iterator[str]:
     """Yield tests of whether a condition on a node label asks for GPU nodes.
 
     `key` and `values` are CEL expressions: the label's key, and the list of values asked for. A
     label that other nodes have as well asks for GPU nodes by one of its values. `extra_test` is
     put in front of that test of the values; it must end with its operator.
     """
-    known, shared = _known_labels()
+    known, shared = _known_labels(names)
     yield from _of_gpu_nodes(key, known.keys() - shared)
     by_values: dict[frozenset[str], set[str]] = {}
     for name in shared:
         by_values.setdefault(
             frozenset(_starts_with("value", _leading_letters(known[name]))), set()
         ).add(name)
-    for tests, names in sorted(by_values.items(), key=lambda pair: sorted(pair[1])):
+    for tests, labels in sorted(by_values.items(), key=lambda pair: sorted(pair[1])):
         test = _any_of([f"value.size() > {LONGEST['value']}", *sorted(tests)])
-        prefix = "" if names <= LABELS_OF_EVERY_NODE else extra_test
+        prefix = "" if labels <= LABELS_OF_EVERY_NODE else extra_test
         value = f"{values}.exists(value, {test})"
-        yield f"{_any_of(_matches(key, names))} && ({prefix}{value})"
+        yield f"{_any_of(_matches(key, labels))} && ({prefix}{value})"
 
 
-def _is_label_of_gpu_nodes(key: str) -> Iterator[str]:
+def _is_label_of_gpu_nodes(names: _Names, key: str) -> Iterator[str]:
     """Yield tests of whether only GPU nodes have the label; `key` is a CEL expression."""
-    known, _ = _known_labels()
+    known, _ = _known_labels(names)
     yield from _of_gpu_nodes(key, known.keys() - LABELS_OF_EVERY_NODE)
 
 
@@ -326,18 +372,12 @@ def _of_gpu_nodes(key: str, names: Collection[str]) -> Iterator[str]:
     yield from _matches(key, names)
 
 
-def _known_labels() -> tuple[dict[str, set[str]], set[str]]:
+def _known_labels(names: _Names) -> tuple[dict[str, Collection[str]], set[str]]:
     """Return the labels of GPU nodes with their values, and those that other nodes have as well.
 
     Labels that contain one of `KEY_WORDS` are left out, because those words have their own test.
     """
-    known: dict[str, set[str]] = {}
-    for raw in built_in_profiles().values():
-        for name, values in raw.get("nodeLabels", {}).items():
-            known.setdefault(name, set()).update(values or ["*"])
-        for name in raw.get("nodeModes", {}):
-            known.setdefault(name, set()).add("*")
-    known = {name: v for name, v in known.items() if not _contains_one(name, traits.KEY_WORDS)}
+    known = {n: v for n, v in names.node_labels.items() if not _contains_one(n, traits.KEY_WORDS)}
     shared = {
         n
         for n, v in known.items()
