@@ -6,7 +6,8 @@ and of profiles. It is true for every pod in which one of these rules could find
 - The chart has the condition of all rules and all built-in profiles in its webhook entries: it does
   not depend on the policy. At `%name%` the chart inserts the names that only the profiles in its
   values list, and what concerns a rule where the webhook has an inventory.
-- An exported policy has the condition of its own rules and of its policy's profile.
+- An exported policy has the condition of its own rules and of its policy's profile. It tests what
+  these rules need, and no more: one about privileged containers passes over all other pods.
 """
 
 from __future__ import annotations
@@ -54,6 +55,18 @@ COVERED = (
     traits.GPU_PROGRAM,
     traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
 )
+# What the condition of an exported policy can test besides.
+COVERED_IN_POLICIES = (traits.PRIVILEGED, traits.NODE_NAME)
+# Those of COVERED for which a rule needs a GPU as well, if their test is not true.
+NOT_WITHOUT_A_GPU = (
+    *(traits.NODE_CONSTRAINT, traits.NODE_SELECTION),
+    *(traits.POD_RESOURCES, traits.TOLERATION),
+)
+RESOURCE_TRAITS = traits.GPU_RESOURCE | traits.UNUSUAL_AMOUNT | traits.SHARE | traits.SEVERAL_GPUS
+# Those of resources by other names than that of NVIDIA's cards.
+OTHER_RESOURCE_TRAITS = traits.OTHER_GPU_RESOURCE | traits.UNKNOWN_RESOURCE
+KEY_TRAITS = traits.GPU_ANNOTATION | traits.GPU_METADATA_KEY | traits.OLD_GPU_KEY
+NODE_TRAITS = traits.NODE_CONSTRAINT | traits.NODE_SELECTION
 # Options of rules that the condition allows for. With `every_container` a rule finds something in
 # any pod, so the chart registers no condition where the policy sets it. No other option lets a rule
 # find something without its `needs`.
@@ -99,14 +112,19 @@ MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
 
 
-class _Names(NamedTuple):
-    """What profiles call by name, and whether the condition has places for more names."""
+class _Scope(NamedTuple):
+    """What a condition is about.
+
+    The first five are what profiles call by name. `needed` are the traits that it tests. With
+    `has_places` it is that of the chart: it tests everything, and has places for more names.
+    """
 
     annotations: Collection[str]
     variables: Collection[str]
     runtime_classes: Collection[str]
     taints: Collection[str]
     node_labels: Mapping[str, Collection[str]]
+    needed: int
     has_places: bool
 
     def place(self, name: str) -> str:
@@ -123,35 +141,54 @@ def condition(
 
     Raises UncoveredError if the condition would not be true for every pod that a rule is about.
     """
-    for rule in catalog:
-        _require_coverage(rule)
-    names = _names(profiles, has_places=has_places)
+    scope = _scope(profiles, _needed(catalog, whole=has_places), has_places=has_places)
+    containers = [*_containers(scope)]
     snippets = {
         "Other kinds than pods": ['request.resource.resource != "pods"'],
-        "Containers": [f"[{CONTAINERS}].exists(containers, {_any_of(_containers(names))})"],
-        "Resources of the pod itself": _of_the_pod(),
-        "Annotations and labels": chain(_keys("annotations", names), _keys("labels", names)),
-        "Labels of nodes": chain(_node_labels(names), _topology_keys(names)),
-        "Preferred nodes and tolerations of privileged containers": [_hints_of_gpu_nodes(names)],
-        "Runtime classes": [_runtime_class(names)],
-        "Paths of the node": _volumes(),
+        "Containers": [f"[{CONTAINERS}].exists(containers, {_any_of(containers)})"]
+        if containers
+        else [],
+        "Resources of the pod itself": _of_the_pod(scope),
+        "Annotations and labels": chain(_keys("annotations", scope), _keys("labels", scope)),
+        "Labels of nodes": chain(_node_labels(scope), _topology_keys(scope)),
+        "Preferred nodes and tolerations of privileged containers": _hints_of_gpu_nodes(scope),
+        "Runtime classes": _runtime_class(scope),
+        "Paths of the node": _volumes(scope),
+        "Other fields": _fields(scope),
     }
-    texts = (f"// {title}\n|| {_any_of(tests)}\n" for title, tests in snippets.items())
+    tests = ((title, [*found]) for title, found in snippets.items())
+    texts = (f"// {title}\n|| {_any_of(found)}\n" for title, found in tests if found)
     return "".join(texts).replace("|| ", "", 1)
+
+
+def _needed(rules: Iterable[Rule[Any]], *, whole: bool) -> int:
+    """Return the traits that the condition of `rules` must test; with `whole` all of COVERED.
+
+    Raises UncoveredError if it would not be true for every pod that a rule is about.
+    """
+    covered, needed = sum(COVERED), 0
+    if not whole:
+        covered |= sum(COVERED_IN_POLICIES)
+    for rule in rules:
+        _require_coverage(rule, covered)
+        needed |= min((e for e in rule.needs if not e & ~covered), key=int.bit_count)
+    if needed & sum(NOT_WITHOUT_A_GPU):
+        needed |= traits.GPU
+    return sum(COVERED) if whole else needed
 
 
 def count_names(profiles: Iterable[Profile]) -> int:
     """Return how many names the condition of these profiles has."""
-    names = _names(profiles, has_places=False)
-    groups = (names.annotations, names.variables, names.runtime_classes, names.taints)
-    return sum(map(len, (*groups, names.node_labels)))
+    scope = _scope(profiles, 0, has_places=False)
+    groups = (scope.annotations, scope.variables, scope.runtime_classes, scope.taints)
+    return sum(map(len, (*groups, scope.node_labels)))
 
 
 class UncoveredError(ValueError):
     """The condition does not send all pods that a rule is about; the message says what to add."""
 
 
-def _names(profiles: Iterable[Profile], *, has_places: bool) -> _Names:
+def _scope(profiles: Iterable[Profile], needed: int, *, has_places: bool) -> _Scope:
     labels: dict[str, set[str]] = {}
     profiles = tuple(profiles)
     for profile in profiles:
@@ -159,7 +196,7 @@ def _names(profiles: Iterable[Profile], *, has_places: bool) -> _Names:
             labels.setdefault(name, set()).update(values or ["*"])
         for name in profile.node_modes:
             labels.setdefault(name, set()).add("*")
-    return _Names(
+    return _Scope(
         annotations={key for profile in profiles for key in profile.request_annotations},
         variables={
             name for p in profiles for name in (*p.alternative_variables, *p.visible_devices)
@@ -167,11 +204,12 @@ def _names(profiles: Iterable[Profile], *, has_places: bool) -> _Names:
         runtime_classes={name for profile in profiles for name in profile.runtime_classes},
         taints={taint.key for profile in profiles for taint in profile.taints},
         node_labels=labels,
+        needed=needed,
         has_places=has_places,
     )
 
 
-def _require_coverage(rule: Rule[Any]) -> None:
+def _require_coverage(rule: Rule[Any], covered: int) -> None:
     """Raise UncoveredError if the rule may find something in a pod that the condition omits."""
     unknown = rule.options.keys() - OPTIONS
     if unknown:
@@ -179,7 +217,6 @@ def _require_coverage(rule: Rule[Any]) -> None:
             f"{rule.name} has the option {min(unknown)}: if no value of it lets the rule find "
             f"something without its `needs`, add it to OPTIONS in webhook/match_conditions.py"
         )
-    covered = sum(COVERED)
     if any(not entry & ~covered for entry in rule.needs):
         return
     missing = [traits.names_of(entry & ~covered) for entry in rule.needs]
@@ -191,34 +228,49 @@ def _require_coverage(rule: Rule[Any]) -> None:
     )
 
 
-def _containers(names: _Names) -> Iterator[str]:
+def _containers(scope: _Scope) -> Iterator[str]:
+    tests = [
+        *chain(_resources(scope), _images(scope), _variables(scope), _mounts(scope)),
+        *chain(_gpu_programs(scope), _privileges(scope)),
+    ]
+    if not tests:
+        return
     yield f"containers.size() > {MOST['containers']}"
-    yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
-    yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
-    yield f"containers.map(container, {MOUNTS}.size()).sum() > {MOST['mounts']}"
-    tests = chain(_resources(), _images(), _variables(names), _mounts(), _gpu_programs())
+    if scope.needed & traits.GPU_VARIABLE:
+        yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
+        yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
+    if scope.needed & traits.DEVICE_LIST_MOUNT:
+        yield f"containers.map(container, {MOUNTS}.size()).sum() > {MOST['mounts']}"
     yield f"containers.exists(container, {_any_of(tests)})"
 
 
-def _foreign(resources: str) -> str:
-    native = json.dumps(sorted(NATIVE_RESOURCES))
-    return f"{resources}.orValue({{}}).exists(name, !(name in {native}))"
+def _foreign(resources: str, ordinary: Collection[str]) -> str:
+    return f"{resources}.orValue({{}}).exists(name, !(name in {json.dumps(sorted(ordinary))}))"
 
 
-def _resources() -> Iterator[str]:
-    yield _foreign("container.?resources.?limits")
-    yield _foreign("container.?resources.?requests")
-    yield "container.?resources.?claims.hasValue()"
+def _resources(scope: _Scope) -> Iterator[str]:
+    ordinary = NATIVE_RESOURCES
+    if not scope.needed & RESOURCE_TRAITS:
+        ordinary |= {traits.NVIDIA_CARD}
+    if scope.needed & (RESOURCE_TRAITS | OTHER_RESOURCE_TRAITS):
+        yield _foreign("container.?resources.?limits", ordinary)
+        yield _foreign("container.?resources.?requests", ordinary)
+    if scope.needed & traits.CLAIM_IN_CONTAINER:
+        yield "container.?resources.?claims.hasValue()"
 
 
-def _of_the_pod() -> Iterator[str]:
-    yield _foreign("object.spec.?resources.?limits")
-    yield _foreign("object.spec.?resources.?requests")
-    yield _foreign("object.spec.?overhead")
-    yield "object.spec.?resourceClaims.orValue([]).size() > 0"
+def _of_the_pod(scope: _Scope) -> Iterator[str]:
+    if scope.needed & traits.POD_RESOURCES:
+        yield _foreign("object.spec.?resources.?limits", NATIVE_RESOURCES)
+        yield _foreign("object.spec.?resources.?requests", NATIVE_RESOURCES)
+        yield _foreign("object.spec.?overhead", NATIVE_RESOURCES)
+    if scope.needed & traits.RESOURCE_CLAIMS_OF_POD:
+        yield "object.spec.?resourceClaims.orValue([]).size() > 0"
 
 
-def _images() -> Iterator[str]:
+def _images(scope: _Scope) -> Iterator[str]:
+    if not scope.needed & traits.CUDA_IMAGE:
+        return
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
@@ -229,17 +281,21 @@ def _images() -> Iterator[str]:
     yield f'[container.?image.orValue("")].exists(image, {image})'
 
 
-def _variables(names: _Names) -> Iterator[str]:
-    prefix = f'source.?prefix.orValue("") != ""{names.place("sources")}'
+def _variables(scope: _Scope) -> Iterator[str]:
+    if not scope.needed & traits.GPU_VARIABLE:
+        return
+    prefix = f'source.?prefix.orValue("") != ""{scope.place("sources")}'
     yield f"{ENV_FROM}.exists(source, {prefix})"
     words = traits.VARIABLE_WORDS
-    ordinary = {name for name in names.variables if not _contains_one(name, words)}
+    ordinary = {name for name in scope.variables if not _contains_one(name, words)}
     tests = chain(_contains("variable.name", words), _matches("variable.name", ordinary))
     name = f"variable.name.size() > {LONGEST['variable']}\n|| {_any_of(tests)}"
-    yield f"{ENV}.exists(variable, {name}{names.place('variables')})"
+    yield f"{ENV}.exists(variable, {name}{scope.place('variables')})"
 
 
-def _mounts() -> Iterator[str]:
+def _mounts(scope: _Scope) -> Iterator[str]:
+    if not scope.needed & traits.DEVICE_LIST_MOUNT:
+        return
     path = "mount.mountPath"
     # A search costs as much for one character as for ten, and twice as much for eleven.
     tests = [f"{path}.size() > {LONGEST['mount']}"]
@@ -247,16 +303,38 @@ def _mounts() -> Iterator[str]:
     yield f"{MOUNTS}.exists(mount, {_any_of(tests)})"
 
 
-def _gpu_programs() -> Iterator[str]:
+def _gpu_programs(scope: _Scope) -> Iterator[str]:
     """Yield a test of whether the container is privileged and runs a program for GPUs."""
+    if not scope.needed & traits.GPU_PROGRAM:
+        return
     word = _any_of((f"word.size() > {LONGEST['word']}", *_contains("word", traits.PROGRAM_WORDS)))
     command = f"words.size() > {MOST['words']}\n|| words.exists(word, {word})"
     lists = "[container.?command.orValue([]), container.?args.orValue([])]"
     yield f"{PRIVILEGED} && {lists}.exists(words, {command})"
 
 
-def _keys(field: str, names: _Names) -> Iterator[str]:
+def _privileges(scope: _Scope) -> Iterator[str]:
+    if scope.needed & traits.PRIVILEGED:
+        yield PRIVILEGED
+        yield f"container.{HOST_PROCESS}"
+        yield "container.?securityContext.?capabilities.?add.orValue([]).size() > 0"
+
+
+def _fields(scope: _Scope) -> Iterator[str]:
+    if scope.has_places:
+        return
+    if scope.needed & traits.PRIVILEGED:
+        yield f"object.spec.{HOST_PROCESS}"
+    if scope.needed & traits.NODE_NAME:
+        yield 'object.spec.?nodeName.orValue("") != ""'
+    if scope.needed & traits.EPHEMERAL_CONTAINER:
+        yield "object.spec.?ephemeralContainers.orValue([]).size() > 0"
+
+
+def _keys(field: str, scope: _Scope) -> Iterator[str]:
     """Yield tests of the keys in `field`; at an update, also of those that it removes."""
+    if not scope.needed & KEY_TRAITS:
+        return
     most, is_update = MOST[field], 'request.operation == "UPDATE"'
     keys, old_keys = (
         f"{which}.metadata.?{field}.orValue({{}})" for which in ("object", "oldObject")
@@ -269,84 +347,92 @@ def _keys(field: str, names: _Names) -> Iterator[str]:
     tests = [f"key.size() > {LONGEST['key']}", has_word]
     own = ""
     if field == "annotations":
-        known = {key for key in names.annotations if not _contains_one(key, words)}
+        known = {key for key in scope.annotations if not _contains_one(key, words)}
         tests += _matches("key", known)
-        own = names.place("annotations")
+        own = scope.place("annotations")
     exists = f"keys.size() > {most} || keys.exists(key, {_any_of(tests)}{own})"
     yield f"[{keys}.map(key, key) + {removed}].exists(keys, {exists})"
 
 
-def _runtime_class(names: _Names) -> str:
-    known = _any_of(_matches("name", names.runtime_classes)) + names.place("runtimeClasses")
-    return f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known})'
+def _runtime_class(scope: _Scope) -> Iterator[str]:
+    if scope.needed & traits.RUNTIME_CLASS:
+        known = _any_of(_matches("name", scope.runtime_classes)) + scope.place("runtimeClasses")
+        yield f'[object.spec.?runtimeClassName.orValue("")].exists(name, {known})'
 
 
-def _volumes() -> Iterator[str]:
-    volumes = "object.spec.?volumes.orValue([])"
-    yield f"{volumes}.size() > {MOST['volumes']}"
-    yield f"{volumes}.exists(volume, has(volume.hostPath))"
+def _volumes(scope: _Scope) -> Iterator[str]:
+    if scope.needed & traits.HOST_PATH:
+        volumes = "object.spec.?volumes.orValue([])"
+        yield f"{volumes}.size() > {MOST['volumes']}"
+        yield f"{volumes}.exists(volume, has(volume.hostPath))"
 
 
 def _contains_one(name: str, words: Iterable[str]) -> bool:
     return any(word in name for word in words)
 
 
-def _node_labels(names: _Names) -> Iterator[str]:
+def _node_labels(scope: _Scope) -> Iterator[str]:
     """Yield tests of whether the pod requires a label of GPU nodes."""
+    if not scope.needed & NODE_TRAITS:
+        return
     selector = "object.spec.?nodeSelector.orValue({})"
     yield f"{selector}.size() > {MOST['nodeSelector']}"
-    label = _any_of(_is_label(names, "key", "[object.spec.nodeSelector[key]]"))
-    yield f"{selector}.exists(key, {label}{names.place('nodeSelector')})"
-    yield f"[{TERMS}].exists(terms, {_any_of(_terms(MOST, names))})"
+    label = _any_of(_is_label(scope, "key", "[object.spec.nodeSelector[key]]"))
+    yield f"{selector}.exists(key, {label}{scope.place('nodeSelector')})"
+    yield f"[{TERMS}].exists(terms, {_any_of(_terms(MOST, scope))})"
 
 
-def _hints_of_gpu_nodes(names: _Names) -> str:
-    """Return a test of whether a privileged pod prefers GPU nodes or tolerates their taints."""
+def _hints_of_gpu_nodes(scope: _Scope) -> Iterator[str]:
+    """Yield a test of whether a privileged pod prefers GPU nodes or tolerates their taints."""
+    if not scope.needed & traits.TOLERATION:
+        return
     tests = _any_of((PRIVILEGED, f"container.{HOST_PROCESS}"))
     privileged = f"object.spec.{HOST_PROCESS}\n|| ({CONTAINERS}).exists(container, {tests})"
-    known = [*_is_label_of_gpu_nodes(names, "toleration.key")]
-    unknown = {key for key in names.taints if not _contains_one(key, traits.KEY_WORDS)}
+    known = [*_is_label_of_gpu_nodes(scope, "toleration.key")]
+    unknown = {key for key in scope.taints if not _contains_one(key, traits.KEY_WORDS)}
     known += _matches("toleration.key", unknown)
-    tests = _any_of(known) + names.place("tolerations")
+    tests = _any_of(known) + scope.place("tolerations")
     key = f"toleration.?key.hasValue() && ({tests})"
     hints = (
         f"{TOLERATIONS}.size() > {MOST['tolerations']}",
         f"{TOLERATIONS}.exists(toleration, {key})",
-        f"[{PREFERENCES}].exists(terms, {_any_of(_terms(MOST_PREFERRED, names))})",
+        f"[{PREFERENCES}].exists(terms, {_any_of(_terms(MOST_PREFERRED, scope))})",
     )
-    return f"({privileged}) && ({_any_of(hints)})"
+    yield f"({privileged}) && ({_any_of(hints)})"
 
 
-def _terms(most: Mapping[str, int], names: _Names) -> Iterator[str]:
+def _terms(most: Mapping[str, int], scope: _Scope) -> Iterator[str]:
     yield f"terms.size() > {most['terms']}"
     yield f"terms.map(term, {EXPRESSIONS}.size()).sum() > {most['expressions']}"
     values = "expression.?values.orValue([])"
     sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
     yield f"terms.map(term, {sizes}).sum() > {most['values']}"
     excludes = 'expression.operator in ["DoesNotExist", "NotIn"]'
-    is_label = _is_label(names, "expression.key", values, 'expression.operator != "In" || ')
-    requires = f"!({excludes}) && ({_any_of(is_label)}{names.place('nodeAffinity')})"
+    is_label = _is_label(scope, "expression.key", values, 'expression.operator != "In" || ')
+    requires = f"!({excludes}) && ({_any_of(is_label)}{scope.place('nodeAffinity')})"
     yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {requires}))"
 
 
-def _topology_keys(names: _Names) -> Iterator[str]:
+def _topology_keys(scope: _Scope) -> Iterator[str]:
     """Yield tests of whether a required spread or affinity to pods has a label of GPU nodes."""
+    if not scope.needed & NODE_TRAITS:
+        return
     yield f"{SPREADS}.size() > {MOST['topologySpreadConstraints']}"
     yield f"{NEAR}.size() > {MOST['podAffinity']}"
     spreads = f'{SPREADS}.filter(spread, spread.whenUnsatisfiable != "{SCHEDULE_ANYWAY}")'
     keys = f"({spreads}.map(spread, spread.topologyKey)\n  + {NEAR}.map(term, term.topologyKey))"
-    label = _any_of(_is_label_of_gpu_nodes(names, "key")) + names.place("nodeSelector")
+    label = _any_of(_is_label_of_gpu_nodes(scope, "key")) + scope.place("nodeSelector")
     yield f"{keys}.exists(key, {label})"
 
 
-def _is_label(names: _Names, key: str, values: str, extra_test: str = "") -> Iterator[str]:
+def _is_label(scope: _Scope, key: str, values: str, extra_test: str = "") -> Iterator[str]:
     """Yield tests of whether a condition on a node label asks for GPU nodes.
 
     `key` and `values` are CEL expressions: the label's key, and the list of values asked for. A
     label that other nodes have as well asks for GPU nodes by one of its values. `extra_test` is
     put in front of that test of the values; it must end with its operator.
     """
-    known, shared = _known_labels(names)
+    known, shared = _known_labels(scope)
     yield from _of_gpu_nodes(key, known.keys() - shared)
     by_values: dict[frozenset[str], set[str]] = {}
     for name in shared:
@@ -360,9 +446,9 @@ def _is_label(names: _Names, key: str, values: str, extra_test: str = "") -> Ite
         yield f"{_any_of(_matches(key, labels))} && ({prefix}{value})"
 
 
-def _is_label_of_gpu_nodes(names: _Names, key: str) -> Iterator[str]:
+def _is_label_of_gpu_nodes(scope: _Scope, key: str) -> Iterator[str]:
     """Yield tests of whether only GPU nodes have the label; `key` is a CEL expression."""
-    known, _ = _known_labels(names)
+    known, _ = _known_labels(scope)
     yield from _of_gpu_nodes(key, known.keys() - LABELS_OF_EVERY_NODE)
 
 
@@ -372,12 +458,12 @@ def _of_gpu_nodes(key: str, names: Collection[str]) -> Iterator[str]:
     yield from _matches(key, names)
 
 
-def _known_labels(names: _Names) -> tuple[dict[str, Collection[str]], set[str]]:
+def _known_labels(scope: _Scope) -> tuple[dict[str, Collection[str]], set[str]]:
     """Return the labels of GPU nodes with their values, and those that other nodes have as well.
 
     Labels that contain one of `KEY_WORDS` are left out, because those words have their own test.
     """
-    known = {n: v for n, v in names.node_labels.items() if not _contains_one(n, traits.KEY_WORDS)}
+    known = {n: v for n, v in scope.node_labels.items() if not _contains_one(n, traits.KEY_WORDS)}
     shared = {
         n
         for n, v in known.items()

@@ -5,7 +5,7 @@ It compares, in turn and in several short runs, of which the best one counts:
 - no webhook;
 - the baseline (`baseline.py`) as mutating and validating webhook, with a patch that fits;
 - gpuward as mutating and validating webhook;
-- the policies that `gpuward export vap` writes, which the API server evaluates itself;
+- the policies that `gpuward export vap map` writes, which the API server evaluates itself;
 - both.
 
 All processes share all CPUs. Needs wrk and the control plane of the tests (docs/testing.md).
@@ -32,6 +32,8 @@ from tests.testkit.admission.registered_webhook import by_url, create, registere
 from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from webhook.in_process.fixes import fix_objects
+from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.registration import RegistrationOptions
 
 ACCOUNT = "creator"
@@ -85,7 +87,7 @@ def admission_setups(
             register(server, server.name, plane.namespace())
         stack.callback(exports.remove)
         for name in ("policies", "both"):
-            namespace = exports.add(default_policy())
+            namespace = exports.add(default_policy(), ExportOptions(), policy_objects, fix_objects)
             exports.wait(namespace)
             if name == "both":
                 register(servers[-1], name, namespace)

@@ -19,6 +19,8 @@ from cluster.source.objects import (
     ENDPOINTS,
     GPU_CLUSTERS,
     MUTATING,
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
     NAMESPACES,
     NODES,
     PODS,
@@ -45,13 +47,14 @@ from rules.profile.profile import Profile
 OPTIONAL = frozenset(
     (
         *(SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS),
-        *(VALIDATING_POLICIES, VALIDATING_BINDINGS),
+        *(VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS),
     )
 )
 """What many clusters do not have: without any, nothing is wrong or unknown."""
 LISTED = (
     *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
     *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS, VALIDATING_POLICIES, VALIDATING_BINDINGS),
+    *(MUTATING_POLICIES, MUTATING_BINDINGS),
 )
 """What is listed, besides pods."""
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")

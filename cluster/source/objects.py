@@ -178,6 +178,15 @@ VALIDATING_BINDINGS = Resource(
     _REGISTRATION,
     is_namespaced=False,
 )
+MUTATING_POLICIES = Resource(
+    "mutatingadmissionpolicies", "MutatingAdmissionPolicy", _REGISTRATION, is_namespaced=False
+)
+MUTATING_BINDINGS = Resource(
+    "mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicyBinding",
+    _REGISTRATION,
+    is_namespaced=False,
+)
 
 
 # Whether labels match a label selector, as API servers decide it.

@@ -16,6 +16,7 @@ from rules.in_process.vocabulary import (
     resolve,
     selected_labels,
     shown_variable,
+    tolerates,
     variable_name,
 )
 from rules.placement.gpu_nodes import (
@@ -27,7 +28,7 @@ from rules.placement.gpu_nodes import (
     VALUES_HIDING_GPUS,
 )
 from rules.profile.platforms.cards import CARDS, MAX_NAME_CHARACTERS
-from rules.profile.profile import Profile, Taint
+from rules.profile.profile import Profile
 
 _NONE, _CERTAIN, _PERHAPS = "[]", '"certain"', '"perhaps"'
 _MODELS = sorted(card.model.lower() for card in CARDS)
@@ -141,29 +142,14 @@ def _visible_variable(prefixes: tuple[str, ...]) -> str:
 def _hinted_key(profile: Profile) -> str:
     labels = f"{PREFERRED_TERMS}.map(t, {selected_labels('t.?preference.?matchExpressions')})"
     preferred = f"{labels}.filter(found, found.size() > 0).map(found, found[0])"
-    tolerates = any_of(map(_tolerates, dict.fromkeys(profile.taints)))
+    of_taints = any_of(map(tolerates, dict.fromkeys(profile.taints)))
     known = (
         "t.key in variables.resources || variables.resourcePatterns"
         ".exists(p, t.key.startsWith(p.prefix) && t.key.matches(p.pattern))"
     )
-    meant = any_of((has_only_gpu_nodes("t.key"), f't.key.contains("gpu") && ({known})', tolerates))
+    meant = any_of((has_only_gpu_nodes("t.key"), f't.key.contains("gpu") && ({known})', of_taints))
     tolerated = f'$spec.?tolerations.orValue([]).filter(t, t.?key.orValue("") != "" && ({meant}))'
     return (
         f"[{preferred} + {tolerated}.map(t, t.key)]"
         '.map(found, found.size() > 0 ? string(found[0]) : "")[0]'
-    )
-
-
-def _tolerates(taint: Taint) -> str:
-    """`tolerates` of the toleration `t`, which has a key."""
-    operator, value = 't.?operator.orValue("")', 't.?value.orValue("")'
-    tests = [f'{operator} == "Exists"']
-    if taint.value is None:  # so it may be any
-        number = f'{value}.matches("^[+-]?[0-9]{{1,19}}$")'
-        tests += [f'{operator} in ["", "Equal"]', f'{operator} in ["Lt", "Gt"] && {number}']
-    else:  # no taint of a profile has a number, with which Lt and Gt compare
-        tests.append(f'{operator} in ["", "Equal"] && {value} == {cel(taint.value)}')
-    return (
-        f't.key == {cel(taint.key)} && t.?effect.orValue("") in ["", {cel(taint.effect)}]'
-        f" && ({any_of(tests)})"
     )

@@ -42,7 +42,7 @@ from rules.placement.gpu_nodes import (
     OTHER_ACCELERATORS,
     SCHEDULE_ANYWAY,
 )
-from rules.profile.profile import Component, Profile, VisibleDevices
+from rules.profile.profile import Component, Profile, Taint, VisibleDevices
 
 MAX_COUNTS = {
     "containers": 250,
@@ -69,7 +69,7 @@ _READABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
-_TERMS = (
+REQUIRED_TERMS = (
     "$spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
     ".?nodeSelectorTerms.orValue([])"
 )
@@ -234,14 +234,14 @@ def _too_large(profile: Profile) -> str:
             f" s.?prefix.orValue('').size() > {MAX_CHARACTERS['prefix']}))"
         ),
         f"$spec.?nodeSelector.orValue({{}}).size() > {MAX_COUNTS['node labels']}",
-        f"{_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
+        f"{REQUIRED_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
         f"{PREFERRED_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
         *(
             f"{terms}.map(t, {expressions}.orValue([])"
             ".map(x, x.?values.orValue([]).size() + 1).sum()).sum()"
             f" > {MAX_COUNTS['expressions of them']}"
             for terms, expressions in (
-                (_TERMS, "t.?matchExpressions"),
+                (REQUIRED_TERMS, "t.?matchExpressions"),
                 (PREFERRED_TERMS, "t.?preference.?matchExpressions"),
             )
         ),
@@ -615,7 +615,7 @@ def _is_daemon(*, workloads: bool) -> str:
 # Nodes: `rules.placement.gpu_nodes`.
 
 
-def _label_values(key: str) -> str:
+def label_values(key: str) -> str:
     """The values of the label `key` that mean a GPU node, in a list; empty if it is none."""
     return (
         f"({key} in variables.labels ? [variables.labels[{key}]]"
@@ -626,14 +626,14 @@ def _label_values(key: str) -> str:
 
 def _is_gpu_label(key: str, value: str) -> str:
     return (
-        f"[{_label_values(key)}].exists(f, f.size() > 0 && (f[0].values.size() == 0"
+        f"[{label_values(key)}].exists(f, f.size() > 0 && (f[0].values.size() == 0"
         f" || f[0].values.exists(r, {value}.matches(r))))"
     )
 
 
 def has_only_gpu_nodes(key: str) -> str:
     """`_has_only_gpu_nodes` of the CEL `key`."""
-    return f"!({key} in {cel(sorted(LABELS_OF_EVERY_NODE))}) && {_label_values(key)}.size() > 0"
+    return f"!({key} in {cel(sorted(LABELS_OF_EVERY_NODE))}) && {label_values(key)}.size() > 0"
 
 
 def selected_labels(expressions: str) -> str:
@@ -649,6 +649,22 @@ def selected_labels(expressions: str) -> str:
     return f"{expressions}.orValue([]).filter(x, {demand}).map(x, {text})"
 
 
+def tolerates(taint: Taint) -> str:
+    """`tolerates` of the toleration `t`."""
+    key, effect = 't.?key.orValue("")', 't.?effect.orValue("")'
+    operator, value = 't.?operator.orValue("")', 't.?value.orValue("")'
+    tests = [f'{operator} == "Exists"']
+    if taint.value is None:  # so it may be any
+        number = f'{value}.matches("^[+-]?[0-9]{{1,19}}$")'
+        tests += [f'{operator} in ["", "Equal"]', f'{operator} in ["Lt", "Gt"] && {number}']
+    else:  # no taint of a profile has a number, with which Lt and Gt compare
+        tests.append(f'{operator} in ["", "Equal"] && {value} == {cel(taint.value)}')
+    return (
+        f'{effect} in ["", {cel(taint.effect)}] && ({key} == {cel(taint.key)}'
+        f' ? ({any_of(tests)}) : {key} == "" && {operator} == "Exists")'
+    )
+
+
 def _node_label() -> str:
     """`gpu_node_label`: the label by which the pod selects GPU nodes; empty if it does not."""
     selector = "$spec.?nodeSelector.orValue({})"
@@ -658,7 +674,7 @@ def _node_label() -> str:
         f'.map(key, {selector}[key] == "" ? key : key + ": " + {selector}[key])'
     )
     terms = (
-        f"{_TERMS}.map(t, {selected_labels('t.?matchExpressions')})"
+        f"{REQUIRED_TERMS}.map(t, {selected_labels('t.?matchExpressions')})"
         ".filter(found, found.size() > 0).map(found, found[0])"
     )
     spread = f"s.whenUnsatisfiable != {cel(SCHEDULE_ANYWAY)}"
@@ -709,7 +725,12 @@ def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
 
 def sets_visible_devices(image: str) -> str:
     """`sets_visible_devices` of the CEL `image`."""
-    return f"({is_cuda_image(image)} || {_is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))})"
+    return f"({is_cuda_image(image)} || {is_image_for_any_maker(image)})"
+
+
+def is_image_for_any_maker(image: str) -> str:
+    """Whether the CEL `image` is no CUDA image and sets the variable all the same."""
+    return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
 
 
 def _is_image(image: str, test: str) -> str:

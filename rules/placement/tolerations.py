@@ -106,10 +106,10 @@ def misspelt_toleration(pod: Pod, taint: Taint) -> tuple[int, Mapping[str, Any]]
     has the taint's key, or one that differs only in case, punctuation, an `s` at the end of a word,
     or a missing `.com`.
     """
-    wanted = _words_of_key(taint.key)
+    wanted = words_of_key(taint.key)
     for index, toleration in pod.tolerations:
         key = as_text(toleration.get("key"))
-        if key and (key == taint.key or _words_of_key(key) == wanted):
+        if key and (key == taint.key or words_of_key(key) == wanted):
             return index, toleration
     return None
 
@@ -124,13 +124,14 @@ def misspelt_taint(profile: Profile, key: str) -> Taint | None:
     near = (
         t
         for t in profile.taints
-        if _words_of_key(t.key) == _words_of_key(key) or has_few_typos(1, key, t.key)
+        if words_of_key(t.key) == words_of_key(key) or has_few_typos(1, key, t.key)
     )
     return next(near, None)
 
 
 @cached_by_text
-def _words_of_key(key: str) -> list[str]:
+def words_of_key(key: str) -> list[str]:
+    """What of a taint's key is compared, so that only its spelling differs."""
     words = re.split(_SEPARATORS_PATTERN, key.lower())
     return [word.removesuffix("s") for word in words if word not in {"", "com"}]
 

@@ -1,4 +1,4 @@
-"""What `gpuward export vap` writes, as objects of the release."""
+"""What `gpuward export` writes, as objects of the release."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import minor_version
 from webhook.in_process.cli import main as export
+from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
-KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+KINDS = (
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+)
 NO_LABEL_POLICY = {"modeLabelPolicy": {"enabled": False}}
 # Before, an API server may crash while it compiles such policies: kubernetes#135757.
 FIRST_STABLE_MINOR = 36
@@ -29,7 +33,7 @@ FIRST_STABLE_MINOR = 36
 @pytest.fixture
 def exported(capsys: pytest.CaptureFixture[str]) -> str:
     """The output of the command."""
-    assert export(["vap"]) == 0
+    assert export(["vap", "map"]) == 0
     return capsys.readouterr().out
 
 
@@ -42,9 +46,10 @@ def test_they_are_what_was_exported_with_the_labels_of_the_release(
     helm: str, exported: str
 ) -> None:
     made = [one for kind in KINDS for one in of_kind(render(values(exported), helm=helm), kind)]
-    assert len(made) == 32
+    assert len(made) == 34
     by_name = {one["metadata"]["name"]: one for one in made}
-    for one in policy_objects(default_policy(), ExportOptions()):
+    policy, options = default_policy(), ExportOptions()
+    for one in (*policy_objects(policy, options), *fix_objects(policy, options)):
         found = by_name.pop(one["metadata"]["name"])
         assert found["spec"] == one["spec"]
         assert found["metadata"]["annotations"] == one["metadata"]["annotations"]
@@ -66,20 +71,20 @@ def test_without_an_export_there_are_none() -> None:
         "a: [",
     ],
 )
-@pytest.mark.parametrize("place", [1, 33])
+@pytest.mark.parametrize("place", [1, 35])
 def test_anything_else_is_refused(text: str, place: int, exported: str) -> None:
     given = f"{text}\n---\n{exported}" if place == 1 else f"{exported}---\n{text}\n"
     error = render_error(values(given))
-    assert f"inProcess.objects: document {place} is not of `gpuward export vap`" in error
+    assert f"inProcess.objects: document {place} is not of `gpuward export`" in error
 
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_they_refuse_a_bypass_without_the_webhook_and_go_with_the_release(
+def test_they_refuse_and_fix_without_the_webhook_and_go_with_the_release(
     chart_plane: ControlPlane, kubelet: Kubelet, helm: str, exported: str
 ) -> None:
     if minor_version(chart_plane) < FIRST_STABLE_MINOR:
         pytest.skip("an older API server may crash while it compiles policies")
-    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    registered = "/apis/admissionregistration.k8s.io/v1"
     bypass = pod(container(**variable("all")))
     with Installation(chart_plane, kubelet, helm) as installation:
         given = merge_values(SLOW_MACHINE, {"inProcess": {"objects": exported}})
@@ -95,9 +100,15 @@ def test_they_refuse_a_bypass_without_the_webhook_and_go_with_the_release(
             return answer.status == 403 and "gpuward-bypass-deny" in answer.body["message"]
 
         eventually(is_refused, what="the API server refuses the bypass")
+        # Beside a request, the policy that fixes pods removes the variable before others see it.
+        asking = pod(container(**variable("all"), resources={"limits": {"nvidia.com/gpu": "1"}}))
+        answer = chart_plane.request("POST", path, {**asking, "metadata": {"name": "asking"}})
+        assert answer.status == 201, answer.body
+        assert not answer.body["spec"]["containers"][0].get("env")
         installation.uninstall()
-        left = chart_plane.request("GET", policies).body["items"]
-        assert [one["metadata"]["name"] for one in left] == []
+        for kind in ("validatingadmissionpolicies", "mutatingadmissionpolicies"):
+            left = chart_plane.request("GET", f"{registered}/{kind}").body["items"]
+            assert [one["metadata"]["name"] for one in left] == []
         eventually(
             lambda: chart_plane.request("POST", path, body).status == 201, what="nothing refuses it"
         )

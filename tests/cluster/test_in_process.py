@@ -14,7 +14,6 @@ import yaml
 from policies.loading import default_policy, load_policy
 from policies.policy import Policy
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
-from rules.in_process.vocabulary import MAX_COUNTS
 from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.context import Context
 from tests.testkit.admission.in_process import (
@@ -28,6 +27,7 @@ from tests.testkit.admission.in_process import (
     observed,
     prepared,
 )
+from tests.testkit.admission.largest_pods import LARGEST
 from tests.testkit.admission.lint_admission_parity import pod_of, pods
 from tests.testkit.admission.random_pods import random_pod
 from tests.testkit.api_subjects import wrap_in_deployment
@@ -407,163 +407,6 @@ def test_no_rule_is_run_for_components(
     eventually(lambda: exports.submit_one(pod).status == FORBIDDEN)
     assert exports.submit_one(pod, DAEMON_SET_CONTROLLERS[0]).status < REFUSED
     api_server.request("DELETE", f"/api/v1/namespaces/{own}")
-
-
-def _many(number: int, **fields: Any) -> list[dict[str, Any]]:
-    return [
-        {key: value.format(n) if isinstance(value, str) else value for key, value in fields.items()}
-        for n in range(number)
-    ]
-
-
-# The API server adds a volume with the token of the account, and a mount of it to each container.
-LARGEST: dict[str, dict[str, Any]] = {
-    "variables": {
-        "containers": [
-            {
-                "name": "a",
-                "image": "x",
-                "env": _many(MAX_COUNTS["variables"], name="V{}_" + "x" * 240),
-            }
-        ]
-    },
-    "containers": {
-        "containers": [
-            {"name": f"c{n}", "image": "nvcr.io/nvidia/" + "x" * 200, "env": _many(6, name="V{}")}
-            for n in range(MAX_COUNTS["containers"])
-        ]
-    },
-    "GPU variables": {
-        "containers": [
-            {
-                "name": "a",
-                "image": "x",
-                "env": _many(
-                    MAX_COUNTS["GPU variables"],
-                    name="HABANA_VISIBLE_DEVICES_{}",
-                    value="," * (MAX_COUNTS["characters in values of GPU variables"] // 100),
-                ),
-            }
-        ]
-    },
-    "entries of envFrom": {
-        "containers": [
-            {
-                "name": "a",
-                "image": "x",
-                "envFrom": _many(
-                    MAX_COUNTS["entries of envFrom"], prefix="N", configMapRef={"name": "x" * 200}
-                ),
-            }
-        ]
-    },
-    "mounts of paths of the node": {
-        "volumes": _many(
-            MAX_COUNTS["mounts of paths of the node"],
-            name="v{}",
-            hostPath={"path": "/dev/dri/" + "x" * 480},
-        ),
-        "containers": [
-            {
-                "name": "a",
-                "image": "x",
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                "volumeMounts": _many(
-                    MAX_COUNTS["mounts of paths of the node"], name="v{}", mountPath="/m{}"
-                ),
-            }
-        ],
-    },
-    "mounts": {
-        "volumes": _many(
-            MAX_COUNTS["volumes"] - 1, name="v{}", persistentVolumeClaim={"claimName": "data"}
-        ),
-        "containers": [
-            {
-                "name": f"c{n}",
-                "image": "x",
-                "volumeMounts": _many(
-                    MAX_COUNTS["mounts"] // 10 - 1,
-                    name="v{}",
-                    mountPath="/mnt/" + "a/../" * 100 + "{}",
-                ),
-            }
-            for n in range(10)
-        ],
-    },
-    "mounts at paths of lists of devices": {
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
-        "containers": [
-            {
-                "name": "a",
-                "image": "x",
-                "volumeMounts": _many(
-                    MAX_COUNTS["mounts at paths of lists of devices"],
-                    name="v",
-                    mountPath="/var/run/nvidia-container-devices/" + "a/../" * 32 + "{}",
-                ),
-            }
-        ],
-    },
-    "resources": {
-        "containers": [
-            {
-                "name": f"c{n}",
-                "image": "x",
-                "resources": {"limits": {f"huawei.com/Ascend{'x' * 40}{i}": "1" for i in range(2)}},
-            }
-            for n in range(MAX_COUNTS["resources"] // 2)
-        ]
-    },
-    "node labels": {
-        "nodeSelector": {
-            f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MAX_COUNTS["node labels"])
-        }
-    },
-    "tolerations": {
-        # The API server adds two.
-        "tolerations": _many(
-            MAX_COUNTS["tolerations"] - 2, key="nvidia.com/" + "x" * 40 + "{}", operator="Exists"
-        ),
-        "affinity": {
-            "nodeAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {
-                        "weight": 1,
-                        "preference": {
-                            "matchExpressions": _many(
-                                MAX_COUNTS["expressions of them"]
-                                // MAX_COUNTS["terms of node affinity"],
-                                key="nvidia.com/gpu.deploy.{}",
-                                operator="DoesNotExist",
-                            )
-                        },
-                    }
-                ]
-                * MAX_COUNTS["terms of node affinity"]
-            }
-        },
-        "containers": [
-            {
-                "name": "a",
-                "image": "x",
-                "securityContext": {"privileged": True},
-                "env": [
-                    *_many(MAX_COUNTS["GPU variables"], name="CUDA_VISIBLE_DEVICES", value=""),
-                    *_many(
-                        MAX_COUNTS["variables"] - MAX_COUNTS["GPU variables"],
-                        name="CUDA_{}" + "x" * 200,
-                    ),
-                ],
-            }
-        ],
-    },
-    "annotations": {
-        "metadata": {
-            "annotations": {f"cdi.k8s.io/a{n}": "é" * 400 for n in range(MAX_COUNTS["annotations"])}
-        }
-    },
-}
 
 
 @pytest.mark.parametrize("what", LARGEST)

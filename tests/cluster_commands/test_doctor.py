@@ -53,6 +53,7 @@ EVERYTHING = (
     *NEEDED,
     *("resourceclaims", "deviceclasses", "clusterpolicies", "gpuclusters"),
     *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 )
 
 

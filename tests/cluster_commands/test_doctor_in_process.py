@@ -13,10 +13,12 @@ from policies.loading import default_policy, load_policy
 from tests.testkit.cluster_commands.doctor_rows import in_release, installed, recorded, rows
 from tests.testkit.cluster_commands.gpu_objects import Object
 from tests.testkit.policy_mistakes import POLICY_HEADER
+from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
 
 CHECK = "in process"
 OTHER_POLICY = POLICY_HEADER + "rules: {mig-admin-env: {action: warn}}\n"
+NO_FIX = POLICY_HEADER + "rules: {request-only: {fix: false}}\n"
 POLICY, BINDING = (
     "validatingadmissionpolicy/gpuward-bypass-deny",
     "validatingadmissionpolicybinding/gpuward-bypass-deny-in-mode-deny",
@@ -48,6 +50,18 @@ def test_an_export_as_it_was_written_is_ok() -> None:
     assert found(*objects) == {
         "exported policies": (State.OK, f"{len(objects)} objects, as gpuward exports them")
     }
+
+
+def test_fixes_as_they_were_written_are_ok_and_stale_ones_are_wrong() -> None:
+    """Whoever exported nothing that refuses misses nothing of it."""
+    fixes = [*fix_objects(default_policy(), ExportOptions())]
+    assert found(*fixes) == {"exported policies": (State.OK, "2 objects, as gpuward exports them")}
+    ((_, message),) = found(*fixes, policy=load_policy(NO_FIX, "a test")).values()
+    assert message == "it was made from another policy, or by another version of gpuward"
+    edited = copy.deepcopy(fixes)
+    edited[0]["spec"]["mutations"][0]["jsonPatch"]["expression"] = "[]"
+    ((state, message),) = found(*edited).values()
+    assert (state, message) == (State.WRONG, "its expressions were changed by hand")
 
 
 def _weaker(objects: dict[str, Object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,10 +18,18 @@ from rules.in_process.vocabulary import MAX_COUNTS
 from tests.testkit.paths import ROOT
 from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main
 from webhook.in_process.objects import ExportOptions, policy_objects
-from webhook.in_process.statements import exported_rules, left_out, reason_against
+from webhook.in_process.statements import (
+    exported_rules,
+    fixing_rules,
+    left_out,
+    reason_against,
+    reason_against_fix,
+)
 from webhook.registration import RegistrationOptions
 
 ISOLATION = [a for a in default_policy().rule_set().rules if a.rule.family in ISOLATION_FAMILIES]
+RULES = default_policy().rule_set().rules
+FIXING = fixing_rules(default_policy().rule_set())
 BYPASS = [a for a in ISOLATION if a.rule.family == "bypass"]
 
 
@@ -129,7 +138,10 @@ def test_the_match_conditions_are_of_pods_and_know_the_profiles_of_the_policy() 
     found = _match_conditions({"alternativeVariables": ["OUR_CARDS"]})
     assert len(found) == 4
     assert not any("workloads" in name for name in found)
-    assert all('"OUR_CARDS"' in text for text in found.values())
+    for name in ("gpuward-bypass-deny", "gpuward-bypass-warn"):
+        assert '"OUR_CARDS"' in found[name]
+    # Its rules are about privileged containers only.
+    assert "image" not in found["gpuward-security-deny"]
     assert not any("%" in text for text in found.values())
 
 
@@ -151,6 +163,59 @@ def test_explain_lists_every_rule_with_what_becomes_of_it(
     lines = capsys.readouterr().out.splitlines()
     assert any("visible-devices-env" in line and line.endswith("  exported") for line in lines)
     assert any("claim-layout" in line and "other objects than pods" in line for line in lines)
+
+
+def test_explain_says_of_each_fix_whether_it_is_exported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {request-only: {fix: false}}\n"
+    (tmp_path / "policy.yaml").write_text(text)
+    policy = str(tmp_path / "policy.yaml")
+    assert main(["map", "--explain", "--policy", policy]) == 0
+    found = {
+        name: fix
+        for name, _, fix in (
+            line.strip().partition("  ") for line in capsys.readouterr().out.splitlines()
+        )
+    }
+    assert found["visible-devices-env"].strip() == "fixed"
+    assert found["request-only"].strip() == "not fixed: the policy makes no fix of it"
+    assert "the profiles of the policy say nothing" in found["scheduler-name"]
+    assert found["privileged-gpu"].strip() == "not fixed: it is not written in CEL yet"
+    assert found["nodename-pinned"].strip() == "not fixed: it has no fix"
+
+
+def test_both_kinds_are_written_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vap", "map"]) == 0
+    both = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert len(both) == 34
+    assert main(["map"]) == 0
+    fixes = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [made["kind"] for made in fixes] == [
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+    ]
+    assert both[-2:] == fixes
+    assert max(len(json.dumps(made)) for made in fixes) < MAX_ANNOTATION_BYTES
+
+
+def test_a_policy_without_fixes_writes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rules = ", ".join(f"{rule.name}: {{fix: false}}" for rule in FIXING)
+    text = f"apiVersion: gpuward.io/v1\nkind: Policy\nrules: {{{rules}}}\n"
+    (tmp_path / "policy.yaml").write_text(text)
+    assert main(["map", "--policy", str(tmp_path / "policy.yaml")]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, "has nothing that can be exported" in captured.err) == ("", True)
+
+
+def test_the_page_names_what_is_fixed() -> None:
+    page = (ROOT / "docs/in-process.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Fixes")
+    section, _, _ = section.partition("\n## ")
+    named = set(re.findall("^\\| `([a-z-]+)` \\|", section, re.MULTILINE))
+    assert named == {active.rule.name for active in RULES if not reason_against_fix(active.rule)}
 
 
 def test_a_default_mode_below_the_minimum_is_wrong_usage(

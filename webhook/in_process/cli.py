@@ -5,25 +5,35 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from operator import itemgetter
 
 from kubeyaml.writing import write_yaml
 from policies.loading import PolicyError
 from policies.policy import Policy
-from rules.finding import Action
+from rules.engine.rule_set import ActiveRule
+from rules.finding import Action, FixScope
 from sources.policy_file import PolicyChoice
 from terminal import CommandParser, write_error
+from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
-from webhook.in_process.statements import left_out, reason_against
+from webhook.in_process.statements import (
+    fixing_rules,
+    left_out,
+    reason_against,
+    reason_against_fix,
+)
 from webhook.registration import MODES, RegistrationOptions
 
 _DESCRIPTION = """\
-Write the policy as ValidatingAdmissionPolicies with bindings, which API servers of Kubernetes 1.30
-and newer evaluate themselves, without the webhook. They refuse and warn; they fix nothing. Before
-1.36 API servers may crash while they compile any such policy: docs/in-process.md."""
+Write the policy as objects that API servers evaluate themselves, without the webhook:
+
+  vap   ValidatingAdmissionPolicies, which refuse and warn: Kubernetes 1.30 and newer. Before 1.36
+        API servers may crash while they compile any such policy: docs/in-process.md
+  map   a MutatingAdmissionPolicy, which fixes new pods in mode deny: Kubernetes 1.36 and newer"""
 _EPILOG = """\
-example:  gpuward export vap --policy gpuward.yaml | kubectl apply -f -
+examples: gpuward export vap --policy gpuward.yaml | kubectl apply -f -
+          gpuward export vap map --policy gpuward.yaml | kubectl apply -f -
 
 exit status: 0 written, 2 wrong usage, or a policy that cannot be used or is too large
 """
@@ -32,6 +42,8 @@ MAX_ANNOTATION_BYTES = 262_144
 """So large may all annotations of an object be together."""
 MAX_OBJECT_BYTES = 1_500_000
 """A little less than what etcd accepts by default."""
+
+_MAKERS = {"vap": policy_objects, "map": fix_objects}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -43,7 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "kind", choices=("vap",), help="what to write: `vap` is ValidatingAdmissionPolicies"
+        "kinds", choices=tuple(_MAKERS), nargs="+", metavar="KIND", help="vap, map, or both"
     )
     parser.add_argument(
         "--explain",
@@ -84,7 +96,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--failure-policy",
         choices=("Fail", "Ignore"),
         default="Fail",
-        help="what happens in mode deny to a pod that cannot be evaluated (default: Fail)",
+        help="what happens in mode deny to a pod that `vap` cannot evaluate (default: Fail). What "
+        "`map` cannot fix stays as it is",
     )
     return parser
 
@@ -99,7 +112,7 @@ def main(arguments: list[str]) -> int:
         write_error("gpuward", *str(error).split("\n"))
         return 2
     if options.explain:
-        sys.stdout.writelines(_explain(policy))
+        sys.stdout.writelines(_explain(policy, options.kinds))
         return 0
     registration = RegistrationOptions(
         default=Action[options.mode.upper()],
@@ -108,7 +121,11 @@ def main(arguments: list[str]) -> int:
     )
     if registration.default < registration.minimum:
         parser.error("--mode is weaker than --minimum-mode")
-    objects = [*policy_objects(policy, ExportOptions(registration, options.failure_policy))]
+    export_options = ExportOptions(registration, options.failure_policy)
+    objects = [made for kind in options.kinds for made in _MAKERS[kind](policy, export_options)]
+    if not objects:
+        write_error("gpuward export", "the policy has nothing that can be exported")
+        return 2
     sizes = {made["metadata"]["name"]: len(json.dumps(made).encode()) for made in objects}
     name, size = max(sizes.items(), key=itemgetter(1))
     if size > MAX_OBJECT_BYTES:
@@ -128,14 +145,30 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _explain(policy: Policy) -> Iterator[str]:
-    """A line for each rule that is not off."""
+def _explain(policy: Policy, kinds: Sequence[str]) -> Iterator[str]:
+    """A line for each rule that is not off, and each kind of object."""
     active = policy.rule_set().rules
+    fixing = {rule.name for rule in fixing_rules(policy.rule_set())}
     width = max(len(rule.rule.name) for rule in active)
     for family in dict.fromkeys(one.rule.family for one in active):
         yield f"{family}\n"
         for one in (one for one in active if one.rule.family == family):
-            reason, missing = reason_against(one.rule), left_out(one.rule)
-            text = f"not exported: {reason}" if reason else "exported"
-            text += f"; but {'; '.join(missing)}" if missing else ""
-            yield f"  {one.rule.name:<{width}}  {text}\n"
+            for kind in dict.fromkeys(kinds):
+                name = one.rule.name if kind == kinds[0] else ""
+                text = _export_of(one) if kind == "vap" else _fix_of(one, fixing)
+                yield f"  {name:<{width}}  {text}\n"
+
+
+def _export_of(active: ActiveRule) -> str:
+    reason, missing = reason_against(active.rule), left_out(active.rule)
+    text = f"not exported: {reason}" if reason else "exported"
+    return text + (f"; but {'; '.join(missing)}" if missing else "")
+
+
+def _fix_of(active: ActiveRule, fixing: Collection[str]) -> str:
+    if active.rule.name in fixing:
+        return "fixed"
+    of_policy = "the policy makes no fix of it"
+    if active.fix_scope is not FixScope.NONE:
+        of_policy = "the profiles of the policy say nothing for it"
+    return f"not fixed: {reason_against_fix(active.rule) or of_policy}"

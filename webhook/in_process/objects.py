@@ -27,6 +27,7 @@ from rules.in_process.vocabulary import (
 from webhook.in_process.statements import (
     ExceptionVariables,
     ExportedRule,
+    FixingRule,
     exported_rules,
     findings_at,
     left_out,
@@ -63,10 +64,13 @@ DIGEST_ANNOTATION = "gpuward.io/digest"
 
 def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     """Every object of the export, a policy before its bindings."""
-    for made in _objects(policy, options):
-        annotations = made["metadata"].setdefault("annotations", {})
-        annotations[DIGEST_ANNOTATION] = digest_of(made)
-        yield made
+    return map(with_digest, _objects(policy, options))
+
+
+def with_digest(made: dict[str, Any]) -> dict[str, Any]:
+    """The same object with its `digest_of` in an annotation."""
+    made["metadata"].setdefault("annotations", {})[DIGEST_ANNOTATION] = digest_of(made)
+    return made
 
 
 def digest_of(raw: Mapping[str, Any]) -> str:
@@ -75,7 +79,8 @@ def digest_of(raw: Mapping[str, Any]) -> str:
     Where it acts, and what it does if an expression fails, is a matter of options, and left out.
     """
     spec = as_object(raw.get("spec"))
-    fields = ("policyName", "validationActions", "matchConditions", "variables", "validations")
+    fields = ["policyName", "validationActions", "matchConditions", "variables"]
+    fields += ["validations", "mutations"]
     content = [(name, spec[name]) for name in fields if name in spec]
     return sha256_hex(json.dumps(content, sort_keys=True))[:32]
 
@@ -94,6 +99,9 @@ def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]
                 yield from _bindings(target, options)
 
 
+_VALIDATION = "variables.number == 0"
+
+
 class _Target(NamedTuple):
     """The name of a policy, the action of its findings, and whether it is about workloads."""
 
@@ -108,12 +116,13 @@ def _policy(
     found: Sequence[tuple[ExportedRule, str]],
     options: ExportOptions,
 ) -> dict[str, Any]:
+    message = _message(target.level)
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {
             "name": target.name,
-            "labels": _labels(),
+            "labels": labels(),
             "annotations": {"kubernetes.io/description": _description(policy, found, target)},
         },
         "spec": {
@@ -124,13 +133,15 @@ def _policy(
                 "objectSelector": {},
                 "resourceRules": list(_resource_rules(target)),
             },
-            **_match_conditions(target, policy, found),
-            "variables": [v._asdict() for v in _used(_variables(policy, found, target))],
+            **({} if target.workloads else match_conditions(policy, [r for r, _ in found])),
+            "variables": [
+                v._asdict() for v in used(_variables(policy, found, target), _VALIDATION, message)
+            ],
             "validations": [
                 {
-                    "expression": "variables.number == 0",
+                    "expression": _VALIDATION,
                     "message": "gpuward has found faults in this object",
-                    "messageExpression": _message(target.level),
+                    "messageExpression": message,
                     "reason": "Forbidden",
                 }
             ],
@@ -138,28 +149,32 @@ def _policy(
     }
 
 
-def _match_conditions(
-    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, str]]
-) -> dict[str, Any]:
-    """By which an API server evaluates no variables for a pod that has nothing to do with GPUs."""
+def match_conditions(policy: Policy, rules: Sequence[ExportedRule | FixingRule]) -> dict[str, Any]:
+    """By which an API server evaluates no variables for a pod that has nothing to do with GPUs.
+
+    There are none if one of `rules` is about every pod, or if the profile has too many names.
+    """
     built_in = (merged_profile([name]) for name in built_in_profiles())
     most = count_names(built_in) + MOST_OWN_NAMES
-    if target.workloads or count_names([policy.profile]) > most:
+    is_about_all = any(rule.active.options.get("every_container") for rule in rules)
+    if is_about_all or count_names([policy.profile]) > most:
         return {}
-    rules = [rule.active.rule for rule, _ in found]
-    expression = condition(rules, [policy.profile]).rstrip()
+    expression = condition([rule.active.rule for rule in rules], [policy.profile]).rstrip()
     return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression}]}
 
 
-def _used(variables: Iterable[Variable]) -> list[Variable]:
-    """Those that a validation needs, each after those that it uses."""
+def used(variables: Iterable[Variable], *expressions: str) -> list[Variable]:
+    """Those that `expressions` use, and those that they use, each after what it uses."""
     kept: list[Variable] = []
-    named = {"number", "introduced", "isTooLarge"}
+    named = {name for text in expressions for name in _USE.findall(text)}
     for variable in reversed([*variables]):
         if variable.name in named:
             kept.append(variable)
-            named.update(re.findall(r"\bvariables\.(\w+)", variable.expression))
+            named.update(_USE.findall(variable.expression))
     return kept[::-1]
+
+
+_USE = re.compile(r"\bvariables\.(\w+)")
 
 
 def _variables(
@@ -173,8 +188,8 @@ def _variables(
         yield from vocabulary(policy.profile, old=old, workloads=target.workloads)
         yield from evidence(policy.profile, old=old)
         for name, text in (
-            ("excused", _excused(policy, target)),
-            ("isSkipped", _skipped(policy, target)),
+            ("excused", excused(policy, workloads=target.workloads)),
+            ("isSkipped", skipped(policy, workloads=target.workloads)),
         ):
             yield Variable(variable_name(name, old=old), resolve(text, old=old))
         for name, text in ExceptionVariables(policy.exceptions).of_rules(r for r, _ in found):
@@ -204,21 +219,19 @@ def _variables(
     )
 
 
-def _excused(policy: Policy, target: _Target) -> str:
+def excused(policy: Policy, *, workloads: bool) -> str:
     """The rules that are not run for the pod of a component."""
     text = "[]"
-    for rules, test in reversed(list(components(policy.profile, workloads=target.workloads))):
+    for rules, test in reversed(list(components(policy.profile, workloads=workloads))):
         if rules:
             text = f"({test}) ? {cel(rules)} : {text}"
     return text
 
 
-def _skipped(policy: Policy, target: _Target) -> str:
+def skipped(policy: Policy, *, workloads: bool) -> str:
     """Whether no rule is run for the pod."""
-    tests = [
-        test for rules, test in components(policy.profile, workloads=target.workloads) if not rules
-    ]
-    first = is_made_by_controller() if target.workloads else is_mirror()
+    tests = [test for rules, test in components(policy.profile, workloads=workloads) if not rules]
+    first = is_made_by_controller() if workloads else is_mirror()
     return " || ".join(f"({test})" for test in (first, *tests))
 
 
@@ -266,7 +279,7 @@ def _bindings(target: _Target, options: ExportOptions) -> Iterator[dict[str, Any
         yield {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": f"{target.name}-in-mode-{mode.word}", "labels": _labels()},
+            "metadata": {"name": f"{target.name}-in-mode-{mode.word}", "labels": labels()},
             "spec": {
                 "policyName": target.name,
                 "validationActions": [_action(target, mode)],
@@ -288,14 +301,15 @@ def _action(target: _Target, mode: Action) -> str:
 
 def _resource_rules(target: _Target) -> Iterator[dict[str, Any]]:
     if not target.workloads:
-        yield _rule("", ["pods"], ["CREATE", "UPDATE"])
-        yield _rule("", ["pods/ephemeralcontainers"], ["UPDATE"])
+        yield resource_rule("", ["pods"], ["CREATE", "UPDATE"])
+        yield resource_rule("", ["pods/ephemeralcontainers"], ["UPDATE"])
         return
     for group, resources in BUILT_IN_WORKLOADS.items():
-        yield _rule(group, resources, ["CREATE", "UPDATE"])
+        yield resource_rule(group, resources, ["CREATE", "UPDATE"])
 
 
-def _labels() -> dict[str, str]:
+def labels() -> dict[str, str]:
+    """The labels of an object of the export."""
     return {
         "app.kubernetes.io/name": "gpuward",
         "app.kubernetes.io/component": "in-process",
@@ -303,7 +317,10 @@ def _labels() -> dict[str, str]:
     }
 
 
-def _rule(group: str, resources: Iterable[str], operations: Iterable[str]) -> dict[str, Any]:
+def resource_rule(
+    group: str, resources: Iterable[str], operations: Iterable[str]
+) -> dict[str, Any]:
+    """Which requests a policy is about."""
     return {
         "apiGroups": [group],
         "apiVersions": ["v1"],

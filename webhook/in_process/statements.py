@@ -1,4 +1,4 @@
-"""The rules of a policy in CEL: what each says at one action, and which cannot be said."""
+"""The rules of a policy in CEL: what each says at one action, and what it fixes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
-from rules.finding import Action, sha256_hex
+from rules.finding import Action, FixScope, sha256_hex
 from rules.gpu.components import FOR_AGENTS
+from rules.in_process.mutation import Mutation
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import matches_any
 from rules.objects.pod import Pod
@@ -16,6 +17,7 @@ from rules.rule import Rule, load_module
 
 NOT_ABOUT_PODS = "it is about other objects than pods"
 NOT_WRITTEN = "it is not written in CEL yet"
+NO_FIX = "it has no fix"
 
 
 class ExportedRule(NamedTuple):
@@ -61,6 +63,50 @@ def exported_rules(rules: RuleSet) -> list[ExportedRule]:
         for active in rules.rules
         if not reason_against(active.rule)
     ]
+
+
+class FixingRule(NamedTuple):
+    """A rule with its fixes in CEL, those that the policy makes."""
+
+    active: ActiveRule
+    mutations: tuple[Mutation, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the rule."""
+        return self.active.rule.name
+
+    def tests(self, mutation: Mutation, exceptions: ExceptionVariables) -> str:
+        """Whether `mutation` is made, as CEL."""
+        tests = [f"({mutation.where})"]
+        if self.active.fix_scope is not FixScope.ALL and mutation.is_safe != "true":
+            tests.append(f"({mutation.is_safe})")
+        if self.active.suppressible:
+            tests.insert(0, f"!({cel(self.name)} in $excused)")
+        if accepted := exceptions.accepts(self.name, mutation.each, mutation.where):
+            tests.append(f"!{accepted}")
+        return " && ".join(tests)
+
+
+def reason_against_fix(rule: Rule[Any]) -> str:
+    """Why the fix of `rule` is not exported; empty if it is."""
+    if hasattr(load_module(rule), "in_process_fix"):
+        return ""
+    if rule.subject is not Pod:
+        return NOT_ABOUT_PODS
+    return NOT_WRITTEN if "Fix safety" in rule.documentation else NO_FIX
+
+
+def fixing_rules(rules: RuleSet) -> list[FixingRule]:
+    """Those of `rules` whose fixes are made, and can be said in CEL, in their order."""
+    found = []
+    for active in rules.rules:
+        if active.fix_scope is FixScope.NONE or reason_against_fix(active.rule):
+            continue
+        mutations = load_module(active.rule).in_process_fix(active.options, rules.profile)
+        if mutations:
+            found.append(FixingRule(active, mutations))
+    return found
 
 
 def findings_at(
@@ -141,7 +187,7 @@ class ExceptionVariables:
     def __init__(self, exceptions: Sequence[PolicyException]) -> None:
         self._exceptions = exceptions
 
-    def of_rules(self, rules: Iterable[ExportedRule]) -> Iterator[tuple[str, str]]:
+    def of_rules(self, rules: Iterable[ExportedRule | FixingRule]) -> Iterator[tuple[str, str]]:
         """The variables that `findings_at` refers to: names, and texts in CEL."""
         groups = list(filter(None, dict.fromkeys(self._group(rule.name) for rule in rules)))
         for number in sorted({number for group in groups for number in group}):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from cluster.doctor.facts import Facts, by_name, why_missing
 from cluster.doctor.rows import Row, names, ok, wrong
 from cluster.source.objects import (
     CONFIG_MAPS,
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
     VALIDATING_BINDINGS,
     VALIDATING_POLICIES,
     Object,
@@ -19,6 +22,7 @@ from policies.loading import PolicyError, parse_policy
 from policies.policy import Policy
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
+from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import (
     DIGEST_ANNOTATION,
     ExportOptions,
@@ -27,29 +31,49 @@ from webhook.in_process.objects import (
 )
 
 _CHECK = "in process"
-_EXPORT = (
-    "export them again, with the options that were used before: "
-    "gpuward export vap --policy FILE | kubectl apply --server-side -f -"
+
+
+class _Kind(NamedTuple):
+    """One kind of export: what writes it, its resources, and how the command calls it."""
+
+    word: str
+    policies: Resource
+    bindings: Resource
+    make: Callable[[Policy, ExportOptions], Iterable[Mapping[str, Any]]]
+
+    @property
+    def remedy(self) -> str:
+        """How to write the objects again."""
+        return (
+            "export them again, with the options that were used before: "
+            f"gpuward export {self.word} --policy FILE | kubectl apply --server-side -f -"
+        )
+
+
+_KINDS = (
+    _Kind("vap", VALIDATING_POLICIES, VALIDATING_BINDINGS, policy_objects),
+    _Kind("map", MUTATING_POLICIES, MUTATING_BINDINGS, fix_objects),
 )
 
 
 def check_in_process(facts: Facts) -> Iterator[Row]:
     """A row for each exported object that is not as it was written, or one that all are."""
-    for resource in (VALIDATING_POLICIES, VALIDATING_BINDINGS):
-        if row := why_missing(facts, _CHECK, resource):
-            yield row
-            return
-    policies = _exported(facts, VALIDATING_POLICIES)
-    bindings = _exported(facts, VALIDATING_BINDINGS)
-    if not policies and not bindings:
-        return
-    faults = [
-        *_faults_of_policies(facts, policies, bindings),
-        *_faults_of_bindings(facts, bindings),
-    ]
+    for kind in _KINDS:
+        for resource in (kind.policies, kind.bindings):
+            if row := why_missing(facts, _CHECK, resource):
+                yield row
+                return
+    faults: list[Row] = []
+    number = 0
+    for kind in _KINDS:
+        policies, bindings = _exported(facts, kind.policies), _exported(facts, kind.bindings)
+        number += len(policies) + len(bindings)
+        if policies or bindings:
+            faults += _faults_of_policies(facts, kind, policies, bindings)
+            faults += _faults_of_bindings(facts, kind, bindings)
     yield from faults
-    if not faults:
-        what = f"{many(len(policies) + len(bindings), 'object')}, as gpuward exports them"
+    if number and not faults:
+        what = f"{many(number, 'object')}, as gpuward exports them"
         yield ok(_CHECK, "exported policies", what)
 
 
@@ -63,42 +87,42 @@ def _exported(facts: Facts, resource: Resource) -> Mapping[str, Object]:
 
 
 def _faults_of_policies(
-    facts: Facts, policies: Mapping[str, Object], bindings: Mapping[str, Object]
+    facts: Facts, kind: _Kind, policies: Mapping[str, Object], bindings: Mapping[str, Object]
 ) -> Iterator[Row]:
     bound = {as_text(as_object(item.get("spec")).get("policyName")) for item in bindings.values()}
-    expected = _expected_digests(facts)
+    expected = _expected_digests(facts, kind)
     for name, item in policies.items():
-        subject = f"{VALIDATING_POLICIES.kind.lower()}/{name}"
+        subject = f"{kind.policies.kind.lower()}/{name}"
         checked = as_object(as_object(item.get("status")).get("typeChecking"))
         if faulty := as_objects(checked.get("expressionWarnings")):
             message = (
                 f"the API server finds faults in the types of {many(len(faulty), 'expression')}"
             )
-            yield wrong(_CHECK, subject, message, _EXPORT)
+            yield wrong(_CHECK, subject, message, kind.remedy)
         if name not in bound:
-            yield wrong(_CHECK, subject, "no binding names it, so it has no effect", _EXPORT)
+            yield wrong(_CHECK, subject, "no binding names it, so it has no effect", kind.remedy)
         if _is_changed(item):
-            yield wrong(_CHECK, subject, "its expressions were changed by hand", _EXPORT)
+            yield wrong(_CHECK, subject, "its expressions were changed by hand", kind.remedy)
         elif expected and expected.get(name) != digest_of(item):
             message = "it was made from another policy, or by another version of gpuward"
-            yield wrong(_CHECK, subject, message, _EXPORT)
+            yield wrong(_CHECK, subject, message, kind.remedy)
     if missing := sorted(expected.keys() - policies.keys()):
         message = f"missing: {names(missing)}"
-        yield wrong(_CHECK, "exported policies", message, _EXPORT)
+        yield wrong(_CHECK, "exported policies", message, kind.remedy)
 
 
-def _faults_of_bindings(facts: Facts, bindings: Mapping[str, Object]) -> Iterator[Row]:
-    there = {name for name, _ in by_name(facts.objects(VALIDATING_POLICIES))}
+def _faults_of_bindings(facts: Facts, kind: _Kind, bindings: Mapping[str, Object]) -> Iterator[Row]:
+    there = {name for name, _ in by_name(facts.objects(kind.policies))}
     for name, item in bindings.items():
-        subject = f"{VALIDATING_BINDINGS.kind.lower()}/{name}"
+        subject = f"{kind.bindings.kind.lower()}/{name}"
         spec = as_object(item.get("spec"))
         if as_text(spec.get("policyName")) not in there:
-            yield wrong(_CHECK, subject, "its policy does not exist", _EXPORT)
+            yield wrong(_CHECK, subject, "its policy does not exist", kind.remedy)
         if _is_changed(item):
             actions = spec.get("validationActions")
             words = ", ".join(map(str, actions)) if isinstance(actions, list) else "none"
             message = f"its actions were changed by hand: {words}"
-            yield wrong(_CHECK, subject, message, _EXPORT)
+            yield wrong(_CHECK, subject, message, kind.remedy)
 
 
 def _is_changed(item: Object) -> bool:
@@ -106,15 +130,15 @@ def _is_changed(item: Object) -> bool:
     return annotations.get(DIGEST_ANNOTATION) != digest_of(item)
 
 
-def _expected_digests(facts: Facts) -> Mapping[str, str]:
+def _expected_digests(facts: Facts, kind: _Kind) -> Mapping[str, str]:
     """The digests of the policies that the policy in force makes, by name; empty if not known."""
     policy = _policy_in_force(facts)
     if policy is None:
         return {}
     return {
         made["metadata"]["name"]: made["metadata"]["annotations"][DIGEST_ANNOTATION]
-        for made in policy_objects(policy, ExportOptions())
-        if made["kind"] == VALIDATING_POLICIES.kind
+        for made in kind.make(policy, ExportOptions())
+        if made["kind"] == kind.policies.kind
     }
 
 

@@ -24,6 +24,9 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import display
 from rules.base.traits import GPU, GPU_VARIABLE
 from rules.gpu.devices import uses_device_plugin
@@ -35,7 +38,9 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.mutation import REMOVE, Mutation
 from rules.in_process.statement import Statement, cel
+from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 VISIBILITIES_WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
@@ -70,17 +75,24 @@ def _finding(container: Container, variable: str) -> Finding:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    words = cel([state.value for state in VISIBILITIES_WITHOUT_DEVICES])
-    where = f"v.isVisible && v.state in {words} && v.isForRequest && c.fromPlugin"
     message = (
         'c.text + " asks for a GPU and sets " + v.shown + "=" + v.shownValue'
         ' + ", which may hide it"'
     )
     return (
         Statement(
-            "variable", where, message, cel("remove the variable: the device plugin sets it")
+            "variable", _WHERE, message, cel("remove the variable: the device plugin sets it")
         ),
     )
+
+
+def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    return (Mutation("variable", _WHERE, REMOVE),)
+
+
+_STATES = cel([state.value for state in VISIBILITIES_WITHOUT_DEVICES])
+_WHERE = f"v.isVisible && v.state in {_STATES} && v.isForRequest && c.fromPlugin"
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, GPU))

@@ -53,6 +53,9 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/195
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
@@ -67,7 +70,11 @@ from rules.gpu.devices import (
 from rules.gpu.images import is_cuda_image, sets_visible_devices
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
 from rules.gpu.visibility_edits import hide_fix
+from rules.in_process.mutation import HIDE, Mutation
+from rules.in_process.vocabulary import is_cuda_image as is_cuda_image_in_cel
+from rules.in_process.vocabulary import is_image_for_any_maker, unknown_devices
 from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
+from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Templates of containers that get their GPUs from another object.
@@ -141,6 +148,29 @@ def _finding(container: Container, why: str, action: Action, *, safe: bool) -> F
 
 
 in_process = "it reports only what it fixes, and a policy of this kind fixes nothing"
+
+
+def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    every = bool(options.get("every_container"))
+    requested = "$containers.filter(x, x.first != '' || x.isTarget)"
+    only_init = 'x.role == "init" && x.raw.?restartPolicy.orValue("") != "Always"'
+    makes_visible = (
+        f"($isDaemon ? {is_cuda_image_in_cel('c.image', with_agents=False)} : c.hasCudaImage"
+        f" || {is_image_for_any_maker('c.image')})"
+    )
+    words = {
+        "isOnGpuNode": '$usesGpuRuntime || $requestsGpu || $nodeLabel != ""',
+        "isAgent": "$isDaemon && !$requestsGpu",
+        "onlyInitRequests": f"[{requested}].exists(l, l.size() > 0 && l.all(x, {only_init}))",
+    }
+    tests = [
+        "!$excludesNvidia && !c.fromPlugin && c.image != '' && c.isUnset && !c.looksLegacy",
+        *([] if every else [f"{unknown_devices()}.size() == 0"]),
+        *([] if every else [f"($isOnGpuNode || {makes_visible})"]),
+    ]
+    is_safe = "true" if every else f"!$onlyInitRequests && !($isAgent && !{makes_visible})"
+    return (Mutation("container", " && ".join(tests), HIDE, is_safe, words),)
 
 
 RULE = define_rule(

@@ -25,6 +25,9 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go` (`IsLegacy`)
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import describe_request, name_of_unknown_device, uses_device_plugin
@@ -37,15 +40,14 @@ from rules.gpu.visibility import (
     matching_prefixes,
 )
 from rules.gpu.visibility_edits import hide_fix
+from rules.in_process.mutation import HIDE, Mutation
 from rules.in_process.statement import Statement, cel
 from rules.in_process.vocabulary import (
     describe_request as describe,
 )
-from rules.in_process.vocabulary import (
-    has_prefix,
-    has_variable,
-)
+from rules.in_process.vocabulary import has_prefix, has_variable, unknown_devices
 from rules.placement.gpu_nodes import excludes_nvidia
+from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _EFFECT = ": NVIDIA's runtime may give it every GPU of the node"
@@ -94,21 +96,29 @@ def _finding(pod: Pod, container: Container) -> Finding:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    where = "!$excludesNvidia && c.looksLegacy && c.isUnset && !c.fromPlugin"
     without = cel(f" without NVIDIA_REQUIRE_CUDA or {NVIDIA_VISIBLE_DEVICES} and ")
     message = f" + {without} + {describe()} + {cel(_EFFECT)}"
     by_variable = f'c.text + " " + v.setting{message}'
     prefix = f" takes variables with a prefix that a key can complete to {CUDA_VERSION},"
     advice = cel(_ADVICE)
     return (
-        Statement("variable", f"v.name == {cel(CUDA_VERSION)} && {where}", by_variable, advice),
+        Statement("variable", f"v.name == {cel(CUDA_VERSION)} && {_WHERE}", by_variable, advice),
         Statement(
             "container",
-            f"!{has_variable(CUDA_VERSION)} && {has_prefix(CUDA_VERSION)} && {where}",
+            f"!{has_variable(CUDA_VERSION)} && {has_prefix(CUDA_VERSION)} && {_WHERE}",
             f"c.text + {cel(prefix)}{message}",
             advice,
         ),
     )
+
+
+def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    known = f"{unknown_devices()}.size() == 0"
+    return (Mutation("container", f"{_WHERE} && {known}", HIDE),)
+
+
+_WHERE = "!$excludesNvidia && c.looksLegacy && c.isUnset && !c.fromPlugin"
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

@@ -39,6 +39,9 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin/issues/61
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import describe_request, requests_gpu
@@ -58,6 +61,7 @@ from rules.gpu.visibility_edits import (
     remove_and_request_advice,
     visibility_fix,
 )
+from rules.in_process.mutation import Mutation, visibility_mutations
 from rules.in_process.statement import Statement, cel, concat, shown
 from rules.in_process.vocabulary import (
     advice_beside_request as advise_beside_request,
@@ -69,7 +73,7 @@ from rules.in_process.vocabulary import (
 from rules.in_process.vocabulary import (
     remove_and_request_advice as advise,
 )
-from rules.profile.profile import VisibleDevices
+from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
@@ -157,8 +161,15 @@ def in_process() -> tuple[Statement, ...]:
         f" : c.requestsGpu ? {advise_beside_request()}"
         f" : {advise(cel('remove the variable'), request, hidden)})"
     )
-    where = 'v.isVisible && v.state == "granted"'
-    return (Statement("variable", where, message, advice, is_beside_request()),)
+    return (Statement("variable", _WHERE, message, advice, is_beside_request()),)
+
+
+def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    return visibility_mutations(_WHERE)
+
+
+_WHERE = 'v.isVisible && v.state == "granted"'
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -30,6 +30,9 @@ References
 - NVIDIA container toolkit, `internal/config/image/cuda_image.go`
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
@@ -49,6 +52,7 @@ from rules.gpu.visibility_edits import (
     remove_and_request_advice,
     visibility_fix,
 )
+from rules.in_process.mutation import Mutation, visibility_mutations
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import (
     advice_beside_request as advise_beside_request,
@@ -63,7 +67,7 @@ from rules.in_process.vocabulary import (
 from rules.in_process.vocabulary import (
     remove_and_request_advice as advise,
 )
-from rules.profile.profile import VisibleDevices
+from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
@@ -130,8 +134,16 @@ def in_process() -> tuple[Statement, ...]:
         f" : c.requestsGpu ? {advise_beside_request()}"
         f" : {advise(cel('remove the variable'), request, hidden)})"
     )
-    where = f'v.isVisible && v.state == "reference" && !{is_of_platform()}'
-    return (Statement("variable", where, message, advice, is_beside_request()),)
+    return (Statement("variable", _where(), message, advice, is_beside_request()),)
+
+
+def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    return visibility_mutations(_where())
+
+
+def _where() -> str:
+    return f'v.isVisible && v.state == "reference" && !{is_of_platform()}'
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -27,10 +27,15 @@ References
 - https://github.com/kubeflow/trainer/pull/3602
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
 from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import Device, devices
+from rules.in_process.mutation import Mutation, add
+from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
@@ -77,6 +82,25 @@ def _finding(container: Container, device: Device, *, overlay: bool) -> Finding:
 
 
 in_process = "API servers refuse such pods and templates before they ask policies"
+
+
+def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL. API servers refuse pods after they have asked policies that change them."""
+    resources, limits = "c.raw.?resources", "c.raw.?resources.?limits"
+    requests = f"{resources}.?requests.orValue({{}})"
+    known = (
+        "(n in variables.resources || variables.resourcePatterns"
+        ".exists(p, n.startsWith(p.prefix) && n.matches(p.pattern)))"
+    )
+    whole = f"[quantity(string({requests}[n]))].exists(q, q.isInteger() && sign(q) >= 0)"
+    alone = f"{requests}.filter(n, {known} && !(n in {limits}.orValue({{}})) && {whole})"
+    create = add('at + "/resources/limits"', "{}")
+    path = 'at + "/resources/limits/" + jsonpatch.escapeKey(n)'
+    change = (
+        f"({limits}.hasValue() ? [] : [{create}])"
+        f" + {alone}.map(n, {add(path, f'string({requests}[n])')})"
+    )
+    return (Mutation("container", f"c.image != '' && {alone}.size() > 0", change),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,))

@@ -26,10 +26,14 @@ References
 - Why not in a DaemonSet: https://github.com/liangrog/admission-webhook-server/issues/3
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, append, display, put
 from rules.base.traits import GPU_RESOURCE
+from rules.in_process.mutation import Mutation, add, created, dynamic, is_about
+from rules.in_process.statement import cel
+from rules.in_process.vocabulary import PREFERRED_TERMS, REQUIRED_TERMS, label_values
 from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -42,7 +46,7 @@ from rules.placement.node_affinity import (
     referenced_label_keys,
     required_terms,
 )
-from rules.profile.profile import NodeAffinity
+from rules.profile.profile import NodeAffinity, Profile
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 PREFERENCE_WEIGHT = 1
@@ -94,6 +98,70 @@ def _preference(affinity: NodeAffinity) -> dict[str, Any]:
         "weight": PREFERENCE_WEIGHT,
         "preference": {"matchExpressions": [expression_for(affinity)]},
     }
+
+
+def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    known = [affinity for affinity in profile.affinities if not affinity.enforce]
+    if not known:
+        return ()
+
+    def wanted(values: Iterable[tuple[NodeAffinity, Any]]) -> str:
+        texts = (f"({is_about(affinity)} ? [{dynamic(v)}] : [])" for affinity, v in values)
+        return " + ".join(texts) or "[]"
+
+    words = {
+        "preferences": wanted((a, _preference(a)) for a in known if not a.required),
+        "requirements": wanted((a, expression_for(a)) for a in known if a.required),
+        "wantedKeys": wanted((a, a.key) for a in known),
+        "filledTerms": (
+            f"{REQUIRED_TERMS}.transformList(i, t, t.?matchExpressions.orValue([]).size() > 0"
+            " || t.?matchFields.orValue([]).size() > 0,"
+            ' {"index": dyn(string(i)), "term": dyn(t)})'
+        ),
+    }
+    where = (
+        "$mayBePlaced && $wantedKeys.size() > 0"
+        f" && !{_LABEL_KEYS}.exists(k, k in $wantedKeys || {label_values('k')}.size() > 0)"
+        f" && (!{_REQUIRED}.hasValue() || $filledTerms.size() > 0)"
+    )
+    return (Mutation("pod", where, _change(), words=words),)
+
+
+_NODE_AFFINITY = "$spec.?affinity.?nodeAffinity"
+_REQUIRED, _PREFERRED = (
+    f"{_NODE_AFFINITY}.?{REQUIRED_AFFINITY}",
+    f"{_NODE_AFFINITY}.?{PREFERRED_AFFINITY}",
+)
+_LABEL_KEYS = (
+    "($spec.?nodeSelector.orValue({}).map(k, string(k))"
+    f" + {REQUIRED_TERMS}.map(t, t.?matchExpressions.orValue([]).map(x, string(x.key))).flatten()"
+    f" + {PREFERRED_TERMS}.map(t, t.?preference.?matchExpressions.orValue([])"
+    ".map(x, string(x.key))).flatten())"
+)
+
+
+def _change() -> str:
+    """`_edits` in CEL."""
+    path = "/spec/affinity/nodeAffinity"
+    required, preferred = f"{path}/{REQUIRED_AFFINITY}", f"{path}/{PREFERRED_AFFINITY}"
+    whole = '{"nodeSelectorTerms": [{"matchExpressions": $requirements}]}'
+    at = f'{cel(required + "/nodeSelectorTerms/")} + f.index + "/matchExpressions"'
+    end = f'{at} + "/-"'
+    to_terms = (
+        f"$filledTerms.map(f, (f.term.?matchExpressions.hasValue() ? [] : [{add(at, '[]')}])"
+        f" + $requirements.map(r, {add(end, 'r')})).flatten()"
+    )
+    of_all = f"[{add(cel(required), whole)}]"
+    return " + ".join(
+        (
+            created("$spec.?affinity", "/spec/affinity", "{}"),
+            created(_NODE_AFFINITY, path, "{}"),
+            f"($preferences.size() == 0 ? [] : {created(_PREFERRED, preferred, '[]')})",
+            f"$preferences.map(p, {add(cel(preferred + '/-'), 'p')})",
+            f"($requirements.size() == 0 ? [] : {_REQUIRED}.hasValue() ? {to_terms} : {of_all})",
+        )
+    )
 
 
 RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))

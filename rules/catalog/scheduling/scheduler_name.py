@@ -33,10 +33,16 @@ References
 - https://github.com/Project-HAMi/HAMi/blob/master/pkg/scheduler/webhook.go
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
+from rules.in_process.mutation import Mutation, add, is_about, scheduler
+from rules.in_process.statement import any_of, cel
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
+from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
@@ -66,6 +72,21 @@ def check(pod: Pod, _context: Context) -> Findings:
         fix=Fix(f"set schedulerName: {name}", (put(path, name),), safe=True),
         action=Action.WARN if required else Action.AUDIT,
     )
+
+
+def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    tests: dict[str, list[str]] = {}
+    for each in profile.schedulers:
+        tests.setdefault(each.name, []).append(is_about(each))
+    names = " + ".join(f"({any_of(t)} ? [{cel(name)}] : [])" for name, t in tests.items())
+    default = cel(DEFAULT_SCHEDULER)
+    where = (
+        f"$mayNameScheduler && {scheduler()} == {default}"
+        f" && $schedulers.size() == 1 && $schedulers[0] != {default}"
+    )
+    change = f"[{add(cel('/spec/schedulerName'), '$schedulers[0]')}]"
+    return (Mutation("pod", where, change, words={"schedulers": names}),) if names else ()
 
 
 RULE = define_rule(

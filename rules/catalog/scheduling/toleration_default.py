@@ -27,8 +27,21 @@ References
 - Kubernetes, `plugin/pkg/admission/extendedresourcetoleration`
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import append, display
 from rules.base.traits import GPU_RESOURCE
+from rules.in_process.mutation import (
+    Mutation,
+    add,
+    created,
+    dynamic,
+    is_about,
+    is_near,
+    requests_any,
+)
+from rules.in_process.statement import any_of, cel
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.tolerations import (
     display_taint,
@@ -36,7 +49,7 @@ from rules.placement.tolerations import (
     toleration_for,
     untolerated_taints,
 )
-from rules.profile.profile import Taint
+from rules.profile.profile import Profile, Taint
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 
@@ -62,6 +75,31 @@ def _finding(pod: Pod, taint: Taint) -> Finding:
         help=f"add {{{lines}}} to the pod's tolerations",
         fix=Fix(f"tolerate {name}", (append(path, right),), safe=True),
     )
+
+
+def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    by_identity: dict[tuple[str, str, str], list[Taint]] = {}
+    for taint in profile.taints:
+        by_identity.setdefault((taint.key, taint.effect, taint.value or ""), []).append(taint)
+    tests = []
+    for identity in sorted(by_identity):
+        same = by_identity[identity]
+        meant = any_of(
+            f"{is_about(taint)} && !({requests_any(taint.tolerated_for)})" for taint in same
+        )
+        ours = f"({meant}) && !$tolerations.exists(t, {is_near(same[-1])})"
+        tests.append(f"({ours} ? [{dynamic(toleration_for(same[-1]))}] : [])")
+    words = {
+        "tolerations": "$spec.?tolerations.orValue([])",
+        "missingTolerations": " + ".join(tests),
+    }
+    change = (
+        f"{created('$spec.?tolerations', '/spec/tolerations', '[]')}"
+        f" + $missingTolerations.map(t, {add(cel('/spec/tolerations/-'), 't')})"
+    )
+    where = "$mayBePlaced && $missingTolerations.size() > 0"
+    return (Mutation("pod", where, change, words=words),) if tests else ()
 
 
 RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))

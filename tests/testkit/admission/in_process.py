@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from policies.policy import Policy
@@ -34,6 +34,8 @@ _GROUP = "/apis/admissionregistration.k8s.io/v1"
 _RESOURCES = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
 _POLICY = r"ValidatingAdmissionPolicy 'in-process-\d+-(?P<name>[\w-]+)' with binding '[^']*'"
 _DENIED = re.compile(rf"(?s){_POLICY} denied request: (?P<text>.*)$")
@@ -55,19 +57,27 @@ class Exports:
 
     def __init__(self, plane: Cluster) -> None:
         self._plane = plane
-        self._numbers = itertools.count(1)
+        self._numbers = count(1)
         for name in RUNTIME_CLASSES:
             made = {"metadata": {"name": name}, "handler": name}
             plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
         self._objects: list[tuple[str, str]] = []
 
-    def add(self, policy: Policy, options: ExportOptions = _DEFAULTS) -> str:
-        """The namespace in which API servers evaluate pods by `policy`, alone."""
+    def add(
+        self,
+        policy: Policy,
+        options: ExportOptions = _DEFAULTS,
+        *exports: Callable[[Policy, ExportOptions], Iterable[dict[str, Any]]],
+    ) -> str:
+        """The namespace in which API servers evaluate pods by `policy`, alone.
+
+        `exports` make its objects: by default those that refuse and warn.
+        """
         number = next(self._numbers)
         namespace = self._plane.namespace(
             {"gpuward.io/mode": "deny", "in-process-test": str(number)}
         )
-        for made in policy_objects(policy, options):
+        for made in chain.from_iterable(e(policy, options) for e in exports or [policy_objects]):
             renamed = _renamed(made, number)
             path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
             self._plane.create(path, renamed)

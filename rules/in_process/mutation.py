@@ -1,0 +1,155 @@
+"""What a fix of a rule says in CEL, and the words that such fixes share.
+
+A rule whose fix API servers can make themselves has a function `in_process_fix` beside its
+`in_process`; it takes the options of the rule. The words are those of statements and these:
+
+- `$places` are the containers: each has `c`, as in statements, and `at`, its JSON Pointer.
+- `$requested` has the names of the GPU resources that the pod requests.
+- `$mayBePlaced` is `placement_skip_reason(pod) is None`, `$mayNameScheduler` that of
+  `scheduler_skip_reason`.
+
+Policies that fix need Kubernetes 1.36, so they may use more functions than statements.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from rules.in_process.statement import any_of, cel
+from rules.in_process.vocabulary import REQUIRED_TERMS, Variable, matches_any, resolve, tolerates
+from rules.objects.pod import DEFAULT_SCHEDULER
+from rules.placement.tolerations import words_of_key
+from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint
+
+REMOVE: Literal["remove"] = "remove"
+"""The change that removes a variable."""
+HIDE: Literal["hide"] = "hide"
+"""The change that leaves a variable once, with the value that hides every device."""
+
+
+class Mutation(NamedTuple):
+    """A fix of one kind of finding. All texts are CEL.
+
+    - `each`: what is fixed, one after the other. `variable` sets the words `c` and `v`,
+      `container` sets `c` and `at`.
+    - `where`: whether the rule reports it and has a fix for it.
+    - `change`: for a variable `REMOVE` or `HIDE`; for a container `HIDE`, which is about
+      NVIDIA_VISIBLE_DEVICES, or a list of JSONPatch, as for a pod.
+    - `is_safe`: whether the fix is made by default.
+    - `words`: variables that these texts name as `$NAME`, each after those that it names.
+    """
+
+    each: Literal["pod", "container", "variable"]
+    where: str
+    change: str
+    is_safe: str = "true"
+    words: Mapping[str, str] = MappingProxyType({})
+
+
+InProcessFix: TypeAlias = Callable[[Mapping[str, Any], Profile], tuple[Mutation, ...]]
+"""Takes the options of the rule and the profile of the policy."""
+
+
+def mutation_words(profile: Profile) -> Iterator[Variable]:
+    """The variables of fixes; those of `vocabulary` come before them."""
+    number = "$spec.?initContainers.orValue([]).size()"
+    init, app = '"/spec/initContainers/" + string(i)', f'"/spec/containers/" + string(i - {number})'
+    known = sorted({DEFAULT_SCHEDULER, *profile.scheduler_names})
+    daemon = 'o.kind == "DaemonSet" && o.?controller.orValue(false)'
+    fields = "t.?matchFields.orValue([])"
+    pinned = f'{REQUIRED_TERMS}.exists(t, {fields}.exists(f, f.key == "metadata.name"))'
+    texts = {
+        "places": (
+            '$containers.transformList(i, c, {"c": dyn(c),'
+            f' "at": dyn(i < {number} ? {init} : {app})}})'
+        ),
+        "requested": "$requesting.map(k, k.devices.map(d, string(d.name))).flatten()",
+        "mayNameScheduler": '$spec.?nodeName.orValue("") == ""',
+        "mayBePlaced": (
+            f"$mayNameScheduler && !$metadata.?ownerReferences.orValue([]).exists(o, {daemon})"
+            f" && !{pinned} && $spec.?schedulingGates.orValue([]).size() == 0"
+            f" && {scheduler()} in {cel(known)}"
+        ),
+    }
+    for name, text in texts.items():
+        yield Variable(name, resolve(text, old=False))
+
+
+def scheduler() -> str:
+    """`Pod.scheduler`."""
+    default = cel(DEFAULT_SCHEDULER)
+    return f'[$spec.?schedulerName.orValue("")].map(t, t == "" ? {default} : t)[0]'
+
+
+def requests_any(patterns: Iterable[str]) -> str:
+    """Whether the pod requests a resource whose name matches one of `patterns`."""
+    return f"$requested.exists(n, {matches_any('n', patterns)})"
+
+
+def is_about(fact: Taint | NodeAffinity | Scheduler) -> str:
+    """Whether `matching_resource` finds one."""
+    annotations = fact.annotations if isinstance(fact, Scheduler) else ()
+    carried = (f"{cel(key)} in $annotations" for key in annotations)
+    return any_of((requests_any(fact.resources), *carried))
+
+
+def is_near(taint: Taint) -> str:
+    """Whether the toleration `t` tolerates `taint`, or `misspelt_toleration` takes it for one."""
+    words = cel(words_of_key(taint.key))
+    own = (
+        't.key.lowerAscii().findAll("[a-z0-9]+").filter(w, w != "com")'
+        '.map(w, w.endsWith("s") ? w.substring(0, w.size() - 1) : w)'
+    )
+    meant = f't.?key.orValue("") != "" && (t.key == {cel(taint.key)} || {own} == {words})'
+    return any_of((tolerates(taint), meant))
+
+
+def add(path: str, value: str) -> str:
+    """The operation that sets `path`, or appends to a list; both are CEL."""
+    return f'JSONPatch{{op: "add", path: {path}, value: {value}}}'
+
+
+def created(field: str, path: str, empty: str) -> str:
+    """Operations that create the object or list at `path`, unless the pod has the `field`.
+
+    `field` is an optional value in CEL, and `empty` is what is created.
+    """
+    return f"({field}.hasValue() ? [] : [{add(cel(path), empty)}])"
+
+
+def dynamic(value: Any) -> str:
+    """`value` as CEL whose parts may have different types."""
+    if isinstance(value, Mapping):
+        members = (f"{cel(key)}: dyn({dynamic(item)})" for key, item in value.items())
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(f"dyn({dynamic(item)})" for item in value) + "]"
+    return cel(value)
+
+
+MAX_WORDS = 100
+"""With more words in its command, no fix takes a variable from a container."""
+MAX_TEXT_CHARACTERS = 20_000
+"""The same for the characters in its command and in the values of its variables."""
+
+
+def visibility_mutations(where: str) -> tuple[Mutation, ...]:
+    """`visibility_fix` of the variables that `where` fits."""
+    from_plugin = "c.requestsGpu && c.fromPlugin"
+    is_safe = f"v.isForRequest && !{_is_referred_to()}"
+    return (
+        Mutation("variable", f"{where} && {from_plugin}", REMOVE, is_safe),
+        Mutation(
+            "variable", f"{where} && !({from_plugin})", HIDE, "c.requestsGpu && v.isForRequest"
+        ),
+    )
+
+
+def _is_referred_to() -> str:
+    """`_is_referred_to`; a container with too much to search counts as one that refers to it."""
+    reference = '"$(" + v.name + ")"'
+    words = "(c.raw.?command.orValue([]) + c.raw.?args.orValue([]))"
+    values = 'c.raw.?env.orValue([]).map(e, e.?value.orValue(""))'
+    long = f"{words}.size() > {MAX_WORDS}"
+    sizes = f"({words} + {values}).map(t, t.size()).sum() > {MAX_TEXT_CHARACTERS}"
+    return f"({long} || {sizes} || ({words} + {values}).exists(t, t.contains({reference})))"

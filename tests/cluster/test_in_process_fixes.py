@@ -1,0 +1,379 @@
+"""The exported fixes change pods as the rules do, on a real API server, whoever comes first."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from policies.loading import default_policy, load_policy
+from policies.policy import Policy
+from rules.engine.fixing import FixResult, fix
+from rules.engine.rule_set import RuleSet
+from rules.in_process.mutation import MAX_WORDS
+from rules.in_process.vocabulary import MAX_COUNTS
+from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
+from tests.testkit.admission.in_process import Exports, context_for, new_pod, prepared
+from tests.testkit.admission.largest_pods import LARGEST, many
+from tests.testkit.admission.lint_admission_parity import pod_of, pods
+from tests.testkit.admission.random_pods import random_pod
+from tests.testkit.cases import cases
+from tests.testkit.control_plane.build import Programs
+from tests.testkit.control_plane.client import Response
+from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.dry_runs import REFUSED, minor_version
+from webhook.in_process.fixes import fix_objects
+from webhook.in_process.objects import ExportOptions
+from webhook.in_process.statements import fixing_rules
+
+POLICY = default_policy()
+# Before, API servers do not serve these policies, or only if that is switched on.
+FIRST_MINOR = 36
+OPTIONS = ExportOptions()
+FIXING = [rule.name for rule in fixing_rules(POLICY.rule_set())]
+
+
+@pytest.fixture(scope="module")
+def api_server(
+    control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """One of its own: what other tests install answers as well."""
+    with ControlPlane(control_plane_programs, folder=tmp_path_factory.mktemp("fixes")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def exports(api_server: Cluster) -> Exports:
+    if minor_version(api_server) < FIRST_MINOR:
+        pytest.skip("an older API server does not change objects by policies")
+    return Exports(api_server)
+
+
+@pytest.fixture(scope="module")
+def fixing(exports: Exports) -> str:
+    """A namespace in which pods are fixed by the built-in policy."""
+    return _added(exports, POLICY)
+
+
+@pytest.fixture(scope="module")
+def plain(api_server: Cluster) -> str:
+    """A namespace in which they are not."""
+    return api_server.namespace()
+
+
+def _added(exports: Exports, policy: Policy) -> str:
+    namespace = exports.add(policy, OPTIONS, fix_objects)
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    probe = {"name": "a", "image": "x", "env": env, "resources": limits}
+    pod = new_pod(namespace, containers=[probe])
+
+    def acts() -> bool:
+        return not exports.submit_one(pod).body["spec"]["containers"][0].get("env")
+
+    eventually(acts, what="the fix of the policy")
+    return namespace
+
+
+def _result(answer: Response) -> Any:
+    """What a pod becomes, but for what differs from request to request; None if it is refused."""
+    if answer.status >= REFUSED:
+        return None
+    spec = answer.body["spec"]
+    by_text = lambda each: json.dumps(each, sort_keys=True)  # noqa: E731
+    return {**spec, "tolerations": sorted(spec.get("tolerations", []), key=by_text)}
+
+
+def _moved(pod: Any, namespace: str) -> Any:
+    return {**pod, "metadata": {**pod["metadata"], "namespace": namespace}}
+
+
+def _fix(pod: Any, rules: RuleSet) -> FixResult:
+    return fix(pod, rules, context_for(pod))
+
+
+class Comparison(NamedTuple):
+    """The pods that the policy changes otherwise than the rules, and what the rules have fixed.
+
+    `fixed` are the numbers of pods by rule; pods that the API server refuses do not count.
+    """
+
+    differences: dict[str, tuple[Any, Any]]
+    fixed: Counter[str]
+
+
+def _compare(
+    exports: Exports, given: Mapping[str, Any], rules: RuleSet, fixing: str, plain: str
+) -> Comparison:
+    own = rules.restricted_to(rule.name for rule in fixing_rules(rules))
+    fixes = {name: _fix(_moved(pod, fixing), own) for name, pod in given.items()}
+    by_policy = exports.submit((name, _moved(pod, fixing)) for name, pod in given.items())
+    by_rules = exports.submit((name, _moved(fixes[name].manifest, plain)) for name in given)
+    results = {name: (_result(by_rules[name]), _result(by_policy[name])) for name in given}
+    return Comparison(
+        {name: pair for name, pair in results.items() if pair[0] != pair[1]},
+        Counter(
+            rule
+            for name, (expected, _) in results.items()
+            if expected is not None
+            for rule in {finding.rule for finding in fixes[name].fixed}
+        ),
+    )
+
+
+def _pods_of_cases(namespace: str) -> dict[str, Any]:
+    given = pods((c.name, c.manifest) for c in cases() if "policy" not in c.circumstances)
+    made = {}
+    for number, (name, manifest) in enumerate(given.items()):
+        pod = prepared(pod_of(manifest), namespace, f"case-{number}")
+        pod["spec"]["automountServiceAccountToken"] = False  # its volume has a random name
+        made[name] = pod
+    return made
+
+
+def test_every_case_is_fixed_as_by_the_rules(exports: Exports, fixing: str, plain: str) -> None:
+    compared = _compare(exports, _pods_of_cases(fixing), POLICY.rule_set(), fixing, plain)
+    assert compared.differences == {}
+    expected = {rule.name for rule in fixing_rules(POLICY.rule_set())}
+    assert compared.fixed.keys() == expected
+    assert min(compared.fixed.values()) >= 3
+
+
+def _random_pods(namespace: str, number: int) -> dict[str, Any]:
+    made = {}
+    for seed in range(number):
+        given, choice = random_pod(seed), random.Random(seed)  # noqa: S311  # no secret
+        spec = given["spec"] | {"automountServiceAccountToken": False}
+        _place(spec, choice)
+        metadata = {"annotations": given["annotations"]}
+        made[str(seed)] = new_pod(namespace, f"random-{seed}", metadata=metadata, **spec)
+    return made
+
+
+_TOLERATIONS = (
+    {"key": "nvidia.com/gpu", "operator": "Exists"},
+    {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+    {"key": "nvidia.com/gpus", "operator": "Exists"},
+    {"key": "nvidia-gpu", "operator": "Exists"},
+    {"key": "example.com/gpus", "operator": "Gt", "value": "1"},
+    {"operator": "Exists"},
+    {"key": "zone", "operator": "Exists"},
+)
+_EXPRESSIONS = (
+    {"key": "example.com/pool", "operator": "In", "values": ["c"]},
+    {"key": "nvidia.com/gpu.product", "operator": "Exists"},
+    {"key": "zone", "operator": "In", "values": ["a"]},
+    {"key": "zone", "operator": "Exists"},
+)
+
+
+def _place(spec: dict[str, Any], choice: random.Random) -> None:
+    """Give `spec` tolerations, affinities, requests without limits and variables set twice."""
+    if choice.random() < 0.5:
+        spec["tolerations"] = choice.sample(_TOLERATIONS, choice.choice((1, 2)))
+    if choice.random() < 0.4:
+        terms: list[dict[str, Any]] = [{"matchExpressions": [choice.choice(_EXPRESSIONS)]}]
+        terms += choice.choice(([], [{}], [{"matchFields": [_ON_NODE]}]))
+        spec["affinity"] = {"nodeAffinity": {REQUIRED_AFFINITY: {"nodeSelectorTerms": terms}}}
+    if choice.random() < 0.3:
+        preference = {"matchExpressions": [choice.choice(_EXPRESSIONS)]}
+        node = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+        node[PREFERRED_AFFINITY] = [{"weight": 5, "preference": preference}]
+    if choice.random() < 0.1:
+        spec["schedulingGates"] = [{"name": "example.com/gate"}]
+    if choice.random() < 0.2:
+        spec["schedulerName"] = choice.choice(("default-scheduler", "hami-scheduler", "other"))
+    for container in spec["containers"]:
+        if choice.random() < 0.3:
+            amount = choice.choice(("1", "2", "0", "1k", "500m", "-1"))
+            container["resources"] = {"requests": {choice.choice(_RESOURCES): amount}}
+        if container.get("env") and choice.random() < 0.2:
+            container["env"] = [*container["env"], container["env"][0]]
+        if container.get("env") and choice.random() < 0.1:
+            name = container["env"][0]["name"]
+            container["args"] = ["--devices", f"$({name})"]
+
+
+_ON_NODE = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
+_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "nvidia.com/gpumem")
+
+
+def test_random_pods_are_fixed_as_by_the_rules(exports: Exports, fixing: str, plain: str) -> None:
+    given = _random_pods(fixing, 1_500)
+    compared = _compare(exports, given, POLICY.rule_set(), fixing, plain)
+    assert compared.differences == {}
+    assert min(compared.fixed[rule] for rule in FIXING) >= 3, compared.fixed
+
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "every fix": {"rules": {rule: {"fix": True} for rule in FIXING}},
+    "every container": {"voidEveryContainer": True},
+    "HAMi": {"profiles": ["hami"]},
+    "KAI": {"profiles": ["kai"]},
+    "Volcano": {"profiles": ["volcano"]},
+    "AMD on AKS": {"profiles": ["amd", "aks"]},
+    "GKE": {"profiles": ["gke"]},
+    "ACK": {"profiles": ["ack-registered"]},
+    "labels that are required": {
+        "profiles": [
+            {
+                "name": "ours",
+                "extends": ["nvidia"],
+                "affinities": [
+                    {
+                        "resources": ["nvidia.com/gpu", "nvidia.com/mig-*"],
+                        "key": "example.com/pool",
+                        "values": ["a", "b"],
+                        "required": True,
+                    },
+                    {"resources": ["nvidia.com/gpu"], "key": "example.com/fast", "values": []},
+                ],
+                "taints": [
+                    {"resources": ["nvidia.com/gpu"], "key": "example.com/gpus", "value": "yes"}
+                ],
+            }
+        ]
+    },
+    "exceptions": {
+        "exceptions": [
+            {
+                "rules": FIXING,
+                "reason": "a test",
+                "match": {"namespace": "test-*", "container": ["trainer", "worker*", "main"]},
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_fixes_as_by_the_rules(exports: Exports, plain: str, name: str) -> None:
+    text = {"apiVersion": "gpuward.io/v1", "kind": "Policy", **POLICIES[name]}
+    policy = load_policy(yaml.safe_dump(text), "a test")
+    fixing = _added(exports, policy)
+    given = _pods_of_cases(fixing) | _random_pods(fixing, 100)
+    compared = _compare(exports, given, policy.rule_set(), fixing, plain)
+    assert compared.differences == {}
+    assert sum(compared.fixed.values()) >= 100
+
+
+def _without_server_fields(answer: Response) -> Any:
+    """The pod of `answer` as a user could have written it."""
+    kept = ("name", "namespace", "annotations", "labels", "ownerReferences")
+    metadata = {k: v for k, v in answer.body["metadata"].items() if k in kept}
+    return {**answer.body, "metadata": metadata}
+
+
+def test_webhook_and_policy_make_the_same_pod_whoever_comes_first(
+    exports: Exports, fixing: str, plain: str
+) -> None:
+    rules = POLICY.rule_set()
+    given = _pods_of_cases(fixing) | _random_pods(fixing, 500)
+    by_rules = {name: _moved(_fix(pod, rules).manifest, plain) for name, pod in given.items()}
+    expected = exports.submit(by_rules.items())
+    # The policy after the webhook.
+    after = exports.submit((name, _moved(pod, fixing)) for name, pod in by_rules.items())
+    assert {n for n in given if _result(expected[n]) != _result(after[n])} == set()
+    # The webhook after the policy, as API servers call them.
+    first = exports.submit(given.items())
+    second = exports.submit(
+        (name, _moved(_fix(_without_server_fields(answer), rules).manifest, plain))
+        for name, answer in first.items()
+        if answer.status < REFUSED
+    )
+    # A pod that the policy does not repair, an API server refuses before it asks the rules.
+    assert {n for n in second if _result(expected[n]) != _result(second[n])} == set()
+    assert sum(_result(answer) is not None for answer in second.values()) >= 1_000
+
+
+_GPU = {"limits": {"nvidia.com/gpu": "1"}}
+_SHOWN = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+_OTHER_VARIABLES = MAX_COUNTS["variables"] - MAX_COUNTS["GPU variables"]
+# Each has the most of what a fix reads.
+LARGEST_TO_FIX: dict[str, dict[str, Any]] = {
+    "variables that are removed": {
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "resources": _GPU,
+                "args": ["x" * 100] * MAX_WORDS,
+                "env": [_SHOWN] * MAX_COUNTS["GPU variables"]
+                + many(
+                    MAX_COUNTS["variables"] - MAX_COUNTS["GPU variables"], name="V{}", value="x"
+                ),
+            }
+        ]
+    },
+    "variables that are hidden": {
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "resources": {"claims": [{"name": "gpu"}]},
+                "env": many(_OTHER_VARIABLES, name="V{}", value="x")
+                + [_SHOWN] * MAX_COUNTS["GPU variables"],
+            }
+        ],
+    },
+    "containers whose variable is removed": {
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "x",
+                "resources": _GPU,
+                "env": [_SHOWN],
+                "args": ["x" * 1000],
+            }
+            for n in range(MAX_COUNTS["GPU variables"])
+        ]
+    },
+    "tolerations that are compared": {
+        "tolerations": many(
+            MAX_COUNTS["tolerations"] - 2,
+            key="nvidia.com/gpu.{}." + "a-b." * 12 + "a",
+            operator="Exists",
+        ),
+        "containers": [{"name": "a", "image": "x", "resources": _GPU}],
+    },
+    "terms": {
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED_AFFINITY: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": many(4, key="zone-{}", operator="Exists")}
+                    ]
+                    * MAX_COUNTS["terms of node affinity"]
+                }
+            }
+        },
+        "containers": [{"name": "a", "image": "x", "resources": _GPU}],
+    },
+}
+
+
+@pytest.mark.parametrize("what", [*LARGEST, *LARGEST_TO_FIX])
+def test_the_largest_pod_is_fixed_within_the_budget(
+    exports: Exports, fixing: str, what: str
+) -> None:
+    """By a container whose fix is last."""
+    fields = copy.deepcopy((LARGEST | LARGEST_TO_FIX)[what])
+    cuda = {"name": "cuda", "image": "nvcr.io/nvidia/cuda:12.4.1-base"}
+    fields["containers"] = [*fields.get("containers", [])[:249], cuda]
+    fields["automountServiceAccountToken"] = False
+    answer = exports.submit_one(new_pod(fixing, **fields))
+    assert answer.status < REFUSED, answer.body
+    (last,) = (c for c in answer.body["spec"]["containers"] if c["name"] == "cuda")
+    assert last.get("env") == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    others = [c for c in answer.body["spec"]["containers"] if c["name"] != "cuda"]
+    assert not any(_SHOWN in container.get("env", []) for container in others)
