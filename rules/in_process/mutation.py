@@ -1,7 +1,4 @@
-"""What a fix of a rule says in CEL, and the words that such fixes share.
-
-A rule whose fix API servers can make themselves has a function `in_process_fix` beside its
-`in_process`; it takes the options of the rule. The words are those of statements and these:
+"""The words of fixes in CEL, beside those of statements.
 
 - `$places` are the containers: each has `c`, as in statements, and `at`, its JSON Pointer.
 - `$requested` has the names of the GPU resources that the pod requests.
@@ -11,43 +8,20 @@ A rule whose fix API servers can make themselves has a function `in_process_fix`
 Policies that fix need Kubernetes 1.36, so they may use more functions than statements.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator
 
-from rules.in_process.statement import any_of, cel
-from rules.in_process.vocabulary import REQUIRED_TERMS, Variable, matches_any, resolve, tolerates
+from rules.in_process.statement import HIDE, REMOVE, Mutation, any_of, cel
+from rules.in_process.vocabulary import (
+    PREFERRED_TERMS,
+    REQUIRED_TERMS,
+    Variable,
+    matches_any,
+    resolve,
+    tolerates,
+)
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.tolerations import words_of_key
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint
-
-REMOVE: Literal["remove"] = "remove"
-"""The change that removes a variable."""
-HIDE: Literal["hide"] = "hide"
-"""The change that leaves a variable once, with the value that hides every device."""
-
-
-class Mutation(NamedTuple):
-    """A fix of one kind of finding. All texts are CEL.
-
-    - `each`: what is fixed, one after the other. `variable` sets the words `c` and `v`,
-      `container` sets `c` and `at`.
-    - `where`: whether the rule reports it and has a fix for it.
-    - `change`: for a variable `REMOVE` or `HIDE`; for a container `HIDE`, which is about
-      NVIDIA_VISIBLE_DEVICES, or a list of JSONPatch, as for a pod.
-    - `is_safe`: whether the fix is made by default.
-    - `words`: variables that these texts name as `$NAME`, each after those that it names.
-    """
-
-    each: Literal["pod", "container", "variable"]
-    where: str
-    change: str
-    is_safe: str = "true"
-    words: Mapping[str, str] = MappingProxyType({})
-
-
-InProcessFix: TypeAlias = Callable[[Mapping[str, Any], Profile], tuple[Mutation, ...]]
-"""Takes the options of the rule and the profile of the policy."""
 
 
 def mutation_words(profile: Profile) -> Iterator[Variable]:
@@ -93,6 +67,15 @@ def is_about(fact: Taint | NodeAffinity | Scheduler) -> str:
     return any_of((requests_any(fact.resources), *carried))
 
 
+def label_keys() -> str:
+    """`referenced_label_keys`."""
+    keys = "matchExpressions.orValue([]).map(x, string(x.key))).flatten()"
+    return (
+        "($spec.?nodeSelector.orValue({}).map(k, string(k))"
+        f" + {REQUIRED_TERMS}.map(t, t.?{keys} + {PREFERRED_TERMS}.map(t, t.?preference.?{keys})"
+    )
+
+
 def is_near(taint: Taint) -> str:
     """Whether the toleration `t` tolerates `taint`, or `misspelt_toleration` takes it for one."""
     words = cel(words_of_key(taint.key))
@@ -102,29 +85,6 @@ def is_near(taint: Taint) -> str:
     )
     meant = f't.?key.orValue("") != "" && (t.key == {cel(taint.key)} || {own} == {words})'
     return any_of((tolerates(taint), meant))
-
-
-def add(path: str, value: str) -> str:
-    """The operation that sets `path`, or appends to a list; both are CEL."""
-    return f'JSONPatch{{op: "add", path: {path}, value: {value}}}'
-
-
-def created(field: str, path: str, empty: str) -> str:
-    """Operations that create the object or list at `path`, unless the pod has the `field`.
-
-    `field` is an optional value in CEL, and `empty` is what is created.
-    """
-    return f"({field}.hasValue() ? [] : [{add(cel(path), empty)}])"
-
-
-def dynamic(value: Any) -> str:
-    """`value` as CEL whose parts may have different types."""
-    if isinstance(value, Mapping):
-        members = (f"{cel(key)}: dyn({dynamic(item)})" for key, item in value.items())
-        return "{" + ", ".join(members) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(f"dyn({dynamic(item)})" for item in value) + "]"
-    return cel(value)
 
 
 MAX_WORDS = 100

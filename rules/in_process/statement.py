@@ -4,12 +4,17 @@ A rule that API servers can evaluate themselves has a function `in_process` that
 statements. They use the constants of the module, as `check` does, and the words of
 `rules.in_process.vocabulary`. Tests compare the two on a real API server, word for word. A rule
 that CEL cannot say has the reason in place of the function: `in_process = "why not"`.
+
+A rule whose fix API servers can make themselves has a function `in_process_fix`, which returns its
+mutations. It may also use the words of `rules.in_process.mutation`.
 """
 
 import json
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+from rules.profile.profile import Profile
 
 Subject: TypeAlias = Literal[
     "pod", "container", "variable", "annotation", "deviceList", "volume", "completed"
@@ -85,3 +90,55 @@ def shown(text: str, limit: int = 60) -> str:
         r""".map(t, "\"" + t.replace("\\", "\\\\").replace("\"", "\\\"") + "\"")"""
         f'.map(t, t.size() > {limit} ? t.substring(0, {limit - 4}) + "…\\"" : t)[0]'
     )
+
+
+REMOVE: Literal["remove"] = "remove"
+"""The change that removes a variable."""
+HIDE: Literal["hide"] = "hide"
+"""The change that leaves a variable once, with the value that hides every device."""
+
+
+class Mutation(NamedTuple):
+    """A fix of one kind of finding. All texts are CEL.
+
+    - `each`: what is fixed, one after the other. `variable` sets the words `c` and `v`,
+      `container` sets `c` and `at`.
+    - `where`: whether the rule reports it and has a fix for it.
+    - `change`: for a variable `REMOVE` or `HIDE`; for a container `HIDE`, which is about
+      NVIDIA_VISIBLE_DEVICES, or a list of JSONPatch, as for a pod.
+    - `is_safe`: whether the fix is made by default.
+    - `words`: variables that these texts name as `$NAME`, each after those that it names.
+    """
+
+    each: Literal["pod", "container", "variable"]
+    where: str
+    change: str
+    is_safe: str = "true"
+    words: Mapping[str, str] = MappingProxyType({})
+
+
+InProcessFix: TypeAlias = Callable[[Mapping[str, Any], Profile], tuple[Mutation, ...]]
+"""Takes the options of the rule and the profile of the policy."""
+
+
+def add(path: str, value: str) -> str:
+    """The operation that sets `path`, or appends to a list; both are CEL."""
+    return f'JSONPatch{{op: "add", path: {path}, value: {value}}}'
+
+
+def created(field: str, path: str, empty: str) -> str:
+    """Operations that create the object or list at `path`, unless the pod has the `field`.
+
+    `field` is an optional value in CEL, and `empty` is what is created.
+    """
+    return f"({field}.hasValue() ? [] : [{add(cel(path), empty)}])"
+
+
+def dynamic(value: Any) -> str:
+    """`value` as CEL whose parts may have different types."""
+    if isinstance(value, Mapping):
+        members = (f"{cel(key)}: dyn({dynamic(item)})" for key, item in value.items())
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(f"dyn({dynamic(item)})" for item in value) + "]"
+    return cel(value)

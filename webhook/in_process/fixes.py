@@ -9,8 +9,8 @@ from policies.policy import Policy
 from rules.finding import Action
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.evidence import evidence
-from rules.in_process.mutation import HIDE, REMOVE, add, mutation_words
-from rules.in_process.statement import cel
+from rules.in_process.mutation import mutation_words
+from rules.in_process.statement import HIDE, REMOVE, add, cel
 from rules.in_process.vocabulary import Variable, facts, resolve, vocabulary
 from rules.profile.profile import Profile
 from webhook.in_process.objects import (

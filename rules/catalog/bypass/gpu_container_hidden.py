@@ -38,8 +38,7 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.gpu.visibility_edits import remove_edits
-from rules.in_process.mutation import REMOVE, Mutation
-from rules.in_process.statement import Statement, cel
+from rules.in_process.statement import REMOVE, Mutation, Statement, cel
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 

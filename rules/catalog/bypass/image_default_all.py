@@ -70,9 +70,7 @@ from rules.gpu.devices import (
 from rules.gpu.images import is_cuda_image, sets_visible_devices
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
 from rules.gpu.visibility_edits import hide_fix
-from rules.in_process.mutation import HIDE, Mutation
-from rules.in_process.vocabulary import is_cuda_image as is_cuda_image_in_cel
-from rules.in_process.vocabulary import is_image_for_any_maker, unknown_devices
+from rules.in_process.statement import HIDE, Mutation
 from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
@@ -152,12 +150,14 @@ in_process = "it reports only what it fixes, and a policy of this kind fixes not
 
 def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
+    from rules.in_process import vocabulary  # noqa: PLC0415  # no linter needs it
+
     every = bool(options.get("every_container"))
     requested = "$containers.filter(x, x.first != '' || x.isTarget)"
     only_init = 'x.role == "init" && x.raw.?restartPolicy.orValue("") != "Always"'
     makes_visible = (
-        f"($isDaemon ? {is_cuda_image_in_cel('c.image', with_agents=False)} : c.hasCudaImage"
-        f" || {is_image_for_any_maker('c.image')})"
+        f"($isDaemon ? {vocabulary.is_cuda_image('c.image', with_agents=False)} : c.hasCudaImage"
+        f" || {vocabulary.is_image_for_any_maker('c.image')})"
     )
     words = {
         "isOnGpuNode": '$usesGpuRuntime || $requestsGpu || $nodeLabel != ""',
@@ -166,7 +166,7 @@ def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutat
     }
     tests = [
         "!$excludesNvidia && !c.fromPlugin && c.image != '' && c.isUnset && !c.looksLegacy",
-        *([] if every else [f"{unknown_devices()}.size() == 0"]),
+        *([] if every else [f"{vocabulary.unknown_devices()}.size() == 0"]),
         *([] if every else [f"($isOnGpuNode || {makes_visible})"]),
     ]
     is_safe = "true" if every else f"!$onlyInitRequests && !($isAgent && !{makes_visible})"

@@ -40,8 +40,7 @@ from rules.gpu.visibility import (
     matching_prefixes,
 )
 from rules.gpu.visibility_edits import hide_fix
-from rules.in_process.mutation import HIDE, Mutation
-from rules.in_process.statement import Statement, cel
+from rules.in_process.statement import HIDE, Mutation, Statement, cel
 from rules.in_process.vocabulary import (
     describe_request as describe,
 )

@@ -61,8 +61,8 @@ from rules.gpu.visibility_edits import (
     remove_and_request_advice,
     visibility_fix,
 )
-from rules.in_process.mutation import Mutation, visibility_mutations
-from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.mutation import visibility_mutations
+from rules.in_process.statement import Mutation, Statement, cel, concat, shown
 from rules.in_process.vocabulary import (
     advice_beside_request as advise_beside_request,
 )

@@ -34,7 +34,7 @@ from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
 from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import Device, devices
-from rules.in_process.mutation import Mutation, add
+from rules.in_process.statement import Mutation, add
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 

@@ -31,9 +31,7 @@ from typing import Any
 
 from rules.base.json_values import Edit, append, display, put
 from rules.base.traits import GPU_RESOURCE
-from rules.in_process.mutation import Mutation, add, created, dynamic, is_about
-from rules.in_process.statement import cel
-from rules.in_process.vocabulary import PREFERRED_TERMS, REQUIRED_TERMS, label_values
+from rules.in_process.statement import Mutation, add, cel, created, dynamic
 from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -102,12 +100,14 @@ def _preference(affinity: NodeAffinity) -> dict[str, Any]:
 
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
+    from rules.in_process import mutation, vocabulary  # noqa: PLC0415  # no linter needs them
+
     known = [affinity for affinity in profile.affinities if not affinity.enforce]
     if not known:
         return ()
 
     def wanted(values: Iterable[tuple[NodeAffinity, Any]]) -> str:
-        texts = (f"({is_about(affinity)} ? [{dynamic(v)}] : [])" for affinity, v in values)
+        texts = (f"({mutation.is_about(affinity)} ? [{dynamic(v)}] : [])" for affinity, v in values)
         return " + ".join(texts) or "[]"
 
     words = {
@@ -115,14 +115,15 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
         "requirements": wanted((a, expression_for(a)) for a in known if a.required),
         "wantedKeys": wanted((a, a.key) for a in known),
         "filledTerms": (
-            f"{REQUIRED_TERMS}.transformList(i, t, t.?matchExpressions.orValue([]).size() > 0"
-            " || t.?matchFields.orValue([]).size() > 0,"
+            f"{vocabulary.REQUIRED_TERMS}.transformList(i, t,"
+            " t.?matchExpressions.orValue([]).size() > 0 || t.?matchFields.orValue([]).size() > 0,"
             ' {"index": dyn(string(i)), "term": dyn(t)})'
         ),
     }
+    of_gpus = f"{vocabulary.label_values('k')}.size() > 0"
     where = (
         "$mayBePlaced && $wantedKeys.size() > 0"
-        f" && !{_LABEL_KEYS}.exists(k, k in $wantedKeys || {label_values('k')}.size() > 0)"
+        f" && !{mutation.label_keys()}.exists(k, k in $wantedKeys || {of_gpus})"
         f" && (!{_REQUIRED}.hasValue() || $filledTerms.size() > 0)"
     )
     return (Mutation("pod", where, _change(), words=words),)
@@ -132,12 +133,6 @@ _NODE_AFFINITY = "$spec.?affinity.?nodeAffinity"
 _REQUIRED, _PREFERRED = (
     f"{_NODE_AFFINITY}.?{REQUIRED_AFFINITY}",
     f"{_NODE_AFFINITY}.?{PREFERRED_AFFINITY}",
-)
-_LABEL_KEYS = (
-    "($spec.?nodeSelector.orValue({}).map(k, string(k))"
-    f" + {REQUIRED_TERMS}.map(t, t.?matchExpressions.orValue([]).map(x, string(x.key))).flatten()"
-    f" + {PREFERRED_TERMS}.map(t, t.?preference.?matchExpressions.orValue([])"
-    ".map(x, string(x.key))).flatten())"
 )
 
 

@@ -38,8 +38,7 @@ from typing import Any
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
-from rules.in_process.mutation import Mutation, add, is_about, scheduler
-from rules.in_process.statement import any_of, cel
+from rules.in_process.statement import Mutation, add, any_of, cel
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
 from rules.profile.profile import Profile
@@ -76,13 +75,15 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
+    from rules.in_process import mutation as words  # noqa: PLC0415  # no linter needs it
+
     tests: dict[str, list[str]] = {}
     for each in profile.schedulers:
-        tests.setdefault(each.name, []).append(is_about(each))
+        tests.setdefault(each.name, []).append(words.is_about(each))
     names = " + ".join(f"({any_of(t)} ? [{cel(name)}] : [])" for name, t in tests.items())
     default = cel(DEFAULT_SCHEDULER)
     where = (
-        f"$mayNameScheduler && {scheduler()} == {default}"
+        f"$mayNameScheduler && {words.scheduler()} == {default}"
         f" && $schedulers.size() == 1 && $schedulers[0] != {default}"
     )
     change = f"[{add(cel('/spec/schedulerName'), '$schedulers[0]')}]"

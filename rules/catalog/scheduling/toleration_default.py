@@ -32,16 +32,7 @@ from typing import Any
 
 from rules.base.json_values import append, display
 from rules.base.traits import GPU_RESOURCE
-from rules.in_process.mutation import (
-    Mutation,
-    add,
-    created,
-    dynamic,
-    is_about,
-    is_near,
-    requests_any,
-)
-from rules.in_process.statement import any_of, cel
+from rules.in_process.statement import Mutation, add, any_of, cel, created, dynamic
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.tolerations import (
     display_taint,
@@ -79,6 +70,8 @@ def _finding(pod: Pod, taint: Taint) -> Finding:
 
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
+    from rules.in_process import mutation as words  # noqa: PLC0415  # no linter needs it
+
     by_identity: dict[tuple[str, str, str], list[Taint]] = {}
     for taint in profile.taints:
         by_identity.setdefault((taint.key, taint.effect, taint.value or ""), []).append(taint)
@@ -86,11 +79,12 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     for identity in sorted(by_identity):
         same = by_identity[identity]
         meant = any_of(
-            f"{is_about(taint)} && !({requests_any(taint.tolerated_for)})" for taint in same
+            f"{words.is_about(taint)} && !({words.requests_any(taint.tolerated_for)})"
+            for taint in same
         )
-        ours = f"({meant}) && !$tolerations.exists(t, {is_near(same[-1])})"
+        ours = f"({meant}) && !$tolerations.exists(t, {words.is_near(same[-1])})"
         tests.append(f"({ours} ? [{dynamic(toleration_for(same[-1]))}] : [])")
-    words = {
+    variables = {
         "tolerations": "$spec.?tolerations.orValue([])",
         "missingTolerations": " + ".join(tests),
     }
@@ -99,7 +93,7 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
         f" + $missingTolerations.map(t, {add(cel('/spec/tolerations/-'), 't')})"
     )
     where = "$mayBePlaced && $missingTolerations.size() > 0"
-    return (Mutation("pod", where, change, words=words),) if tests else ()
+    return (Mutation("pod", where, change, words=variables),) if tests else ()
 
 
 RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))
