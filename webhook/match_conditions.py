@@ -56,7 +56,10 @@ COVERED = (
     traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
 )
 # What the condition of an exported policy can test besides.
-COVERED_IN_POLICIES = (traits.PRIVILEGED, traits.NODE_NAME)
+COVERED_IN_POLICIES = (
+    *(traits.PRIVILEGED, traits.NODE_NAME),
+    *(traits.HOST_NAMESPACE, traits.LD_VARIABLE),
+)
 # Those of COVERED for which a rule needs a GPU as well, if their test is not true.
 NOT_WITHOUT_A_GPU = (
     *(traits.NODE_CONSTRAINT, traits.NODE_SELECTION),
@@ -231,13 +234,14 @@ def _require_coverage(rule: Rule[Any], covered: int) -> None:
 def _containers(scope: _Scope) -> Iterator[str]:
     tests = [
         *chain(_resources(scope), _images(scope), _variables(scope), _mounts(scope)),
-        *chain(_gpu_programs(scope), _privileges(scope)),
+        *chain(_gpu_programs(scope), _loader_variables(scope), _privileges(scope)),
     ]
     if not tests:
         return
     yield f"containers.size() > {MOST['containers']}"
-    if scope.needed & traits.GPU_VARIABLE:
+    if scope.needed & (traits.GPU_VARIABLE | traits.LD_VARIABLE):
         yield f"containers.map(container, {ENV}.size()).sum() > {MOST['variables']}"
+    if scope.needed & traits.GPU_VARIABLE:
         yield f"containers.map(container, {ENV_FROM}.size()).sum() > {MOST['sources']}"
     if scope.needed & traits.DEVICE_LIST_MOUNT:
         yield f"containers.map(container, {MOUNTS}.size()).sum() > {MOST['mounts']}"
@@ -313,6 +317,11 @@ def _gpu_programs(scope: _Scope) -> Iterator[str]:
     yield f"{PRIVILEGED} && {lists}.exists(words, {command})"
 
 
+def _loader_variables(scope: _Scope) -> Iterator[str]:
+    if scope.needed & traits.LD_VARIABLE:
+        yield f"{ENV}.exists(variable, variable.name.startsWith({json.dumps(traits.LD_PREFIX)}))"
+
+
 def _privileges(scope: _Scope) -> Iterator[str]:
     if scope.needed & traits.PRIVILEGED:
         yield PRIVILEGED
@@ -325,6 +334,9 @@ def _fields(scope: _Scope) -> Iterator[str]:
         return
     if scope.needed & traits.PRIVILEGED:
         yield f"object.spec.{HOST_PROCESS}"
+    if scope.needed & traits.HOST_NAMESPACE:
+        yield "object.spec.?hostPID.orValue(false)"
+        yield "object.spec.?hostIPC.orValue(false)"
     if scope.needed & traits.NODE_NAME:
         yield 'object.spec.?nodeName.orValue("") != ""'
     if scope.needed & traits.EPHEMERAL_CONTAINER:

@@ -27,6 +27,7 @@ References
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
+from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -65,6 +66,28 @@ def check(pod: Pod, _context: Context) -> Findings:
                 containers=containers_of(group),
                 help=SHARED_MEMORY_ADVICE,
             )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    for_gpus = "the pod is for GPUs and "
+    of_fields = (
+        Statement(
+            "pod",
+            f"$spec.?{field}.orValue(false) && ($isForGpus)",
+            cel(f"{for_gpus}sets {field}: true, so it shares the {what} of its node"),
+            cel(advice),
+        )
+        for field, (what, advice) in SHARED_THINGS_AND_ADVICE.items()
+    )
+    message = concat(
+        cel(f"{for_gpus}its volume "),
+        'm.shownVolume + " is the " + m.shown',
+        cel(" of the node, so it shares the shared memory of its node"),
+    )
+    where = f"m.path in {cel(sorted(SHARED_MEMORY_PATHS))} && ($isForGpus)"
+    advice = cel(SHARED_MEMORY_ADVICE)
+    return (*of_fields, Statement("volume", where, message, advice, leaves_out=SUB_PATHS))
 
 
 RULE = define_rule(

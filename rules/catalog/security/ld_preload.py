@@ -33,6 +33,7 @@ from rules.base.json_values import display
 from rules.base.traits import GPU, LD_VARIABLE
 from rules.gpu.devices import requests_gpu
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 SEARCH_PATH_VARIABLE = "LD_LIBRARY_PATH"
@@ -81,6 +82,49 @@ def _finding(container: Container, variable: str, value: str | None) -> Finding:
         path = (*container.env_path(variable), "valueFrom")
     return Finding(
         path=path, key=variable, message=message, container=container, help=advice, fix=fix
+    )
+
+
+# Longer values count as such that depend on the process: to search them costs too much.
+_MAX_VALUE = 1_000
+# `_depends_on_process` of some entry of a value.
+_ENTRIES = {
+    "LD_PRELOAD": r"(?:^|[: \n])(?:\$|/proc/|[^/$: \n][^/: \n]*/)",
+    "LD_AUDIT": r"(?:^|[:\n])(?:\$|/proc/|[^/$:\n][^/:\n]*/)",
+    SEARCH_PATH_VARIABLE: r"(?:^|[:;\n])(?:/proc(?:[/:;\n]|$)|[^/$:;\n])",
+}
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    return tuple(map(_statement, SEPARATORS_BY_VARIABLE))
+
+
+def _statement(variable: str) -> Statement:
+    entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(variable)})"
+    last = f"[{entries}].filter(l, l.size() > 0).map(l, l[l.size() - 1])"
+    depends = f"t.size() > {_MAX_VALUE} || t.matches({cel(_ENTRIES[variable])})"
+    where = (
+        f"c.requestsGpu && {last}.exists(e, e.?valueFrom.hasValue()"
+        f" || [e.?value.orValue('')].exists(t, {depends}))"
+    )
+    setting = (
+        f"{last}.map(e, e.?valueFrom.hasValue() ? 'by reference'"
+        f" : 'to ' + {shown('e.?value.orValue(' + cel('') + ')')})[0]"
+    )
+    message = concat(
+        f'c.text + " holds a GPU and sets {variable} "',
+        setting,
+        cel(
+            ", by which an outdated container toolkit may run the container's own code on the node"
+        ),
+    )
+    return Statement(
+        "container",
+        where,
+        message,
+        cel(f"write absolute paths in {variable}, or remove it"),
+        leaves_out=f"a value of more than {_MAX_VALUE:,} characters counts as a relative path",
     )
 
 

@@ -36,6 +36,7 @@ from rules.gpu.volumes import (
     group_by_volume,
     host_mounts,
 )
+from rules.in_process.statement import Statement, cel, concat
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
@@ -85,6 +86,25 @@ def _volume_of_mps_directory(container: Container) -> str:
             if leads_there and len(mounted) > len(deepest):
                 found, deepest = as_text(mount.get("name")), mounted
     return found
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    below = " || ".join(f"(m.path + '/').startsWith({cel(path)})" for path in MPS_DIRECTORIES)
+    message = concat(
+        'c.text + " sees " + m.shown + " of the node through the volume " + m.shownVolume',
+        cel(
+            ", and with it the pipes of an MPS daemon, "
+            "which serves everybody who shares a GPU by it"
+        ),
+    )
+    advice = cel(
+        f"remove the volume and its mounts; for a share of a GPU, {REQUEST_IN_LIMITS_ADVICE}: "
+        "NVIDIA's device plugin mounts the rest"
+    )
+    where = f"!($isDaemon) && ({below})"
+    leaves_out = f"it does not read {MPS_VARIABLE}"
+    return (Statement("volume", where, message, advice, leaves_out=leaves_out),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))

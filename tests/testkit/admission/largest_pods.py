@@ -26,6 +26,21 @@ LARGEST: dict[str, dict[str, Any]] = {
             }
         ]
     },
+    "variables of the loader": {
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "x",
+                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                "env": [
+                    {"name": name, "value": "/a:" * 333}
+                    for name in ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
+                ],
+            }
+            for n in range(MAX_COUNTS["containers"])
+        ],
+    },
     "containers": {
         "containers": [
             {"name": f"c{n}", "image": "nvcr.io/nvidia/" + "x" * 200, "env": many(6, name="V{}")}
