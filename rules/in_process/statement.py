@@ -5,16 +5,15 @@ statements. They use the constants of the module, as `check` does, and the words
 `rules.in_process.vocabulary`. Tests compare the two on a real API server, word for word. A rule
 that CEL cannot say has the reason in place of the function: `in_process = "why not"`.
 
-A rule whose fix API servers can make themselves has a function `in_process_fix`, which returns its
-mutations. It may also use the words of `rules.in_process.mutation`.
+A rule whose fix API servers can make themselves has a function `in_process_fix`, which takes the
+options of the rule and the profile of the policy, and returns its mutations. It may also use the
+words of `rules.in_process.mutation`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
-
-from rules.profile.profile import Profile
 
 Subject: TypeAlias = Literal[
     "pod", "container", "variable", "annotation", "deviceList", "volume", "completed"
@@ -48,10 +47,6 @@ class Statement(NamedTuple):
     action: str = '"deny"'
     facts: Mapping[str, Any] = MappingProxyType({})
     leaves_out: str = ""
-
-
-InProcess: TypeAlias = Callable[[], tuple[Statement, ...]] | str
-"""The statements of a rule, or the reason why it has none."""
 
 
 def cel(value: Any) -> str:
@@ -115,10 +110,6 @@ class Mutation(NamedTuple):
     change: str
     is_safe: str = "true"
     words: Mapping[str, str] = MappingProxyType({})
-
-
-InProcessFix: TypeAlias = Callable[[Mapping[str, Any], Profile], tuple[Mutation, ...]]
-"""Takes the options of the rule and the profile of the policy."""
 
 
 def add(path: str, value: str) -> str:
