@@ -27,7 +27,12 @@ from jsonschema import Draft7Validator
 
 from policies.gpu_exceptions import gpu_exception_schema
 from policies.policy import SECURITY_FAMILIES
-from policies.profiles import ProfileError, built_in_profiles, merged_profile
+from policies.profiles import (
+    ProfileError,
+    built_in_profiles,
+    merged_built_in_profiles,
+    merged_profile,
+)
 from rules.all_rules import ALL_RULES
 from rules.catalog.index import CATALOG
 from rules.rule import Rule
@@ -101,8 +106,7 @@ def files() -> Iterator[tuple[Path, str]]:
 
 def match_condition(rules: Iterable[Rule[Any]] = CATALOG) -> str:
     """Return the match condition of the webhook's entries, with places for names of the values."""
-    profiles = [merged_profile([name]) for name in built_in_profiles()]
-    return condition(rules, profiles, has_places=True)
+    return condition(rules, merged_built_in_profiles(), has_places=True)
 
 
 def structural_schema(schema: Any) -> Any:

@@ -68,6 +68,8 @@ NOT_WITHOUT_A_GPU = (
 RESOURCE_TRAITS = traits.GPU_RESOURCE | traits.UNUSUAL_AMOUNT | traits.SHARE | traits.SEVERAL_GPUS
 # Those of resources by other names than that of NVIDIA's cards.
 OTHER_RESOURCE_TRAITS = traits.OTHER_GPU_RESOURCE | traits.UNKNOWN_RESOURCE
+# Those whose tests count what an exported policy counts.
+SIZED_TRAITS = traits.GPU_VARIABLE | traits.DEVICE_LIST_MOUNT | traits.HOST_PATH
 KEY_TRAITS = traits.GPU_ANNOTATION | traits.GPU_METADATA_KEY | traits.OLD_GPU_KEY
 NODE_TRAITS = traits.NODE_CONSTRAINT | traits.NODE_SELECTION
 # Options of rules that the condition allows for. With `every_container` a rule finds something in
@@ -92,6 +94,8 @@ MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
 # In `command` or `args` of one privileged container.
 MOST |= {"words": 4}
 LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256, "mount": 100, "word": 100}
+# Names of resources in the limits of all containers; only exported policies count them.
+MOST_RESOURCES = 100
 # How many names the profiles of a user may add to those of the built-in ones. With more, there is
 # no condition.
 MOST_OWN_NAMES = 50
@@ -113,6 +117,7 @@ NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED_AFFINITY}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
 MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
+VALUES = "expression.?values.orValue([])"
 
 
 class _Scope(NamedTuple):
@@ -136,15 +141,23 @@ class _Scope(NamedTuple):
 
 
 def condition(
-    catalog: Iterable[Rule[Any]], profiles: Iterable[Profile], *, has_places: bool = False
+    catalog: Iterable[Rule[Any]],
+    profiles: Iterable[Profile],
+    *,
+    has_places: bool = False,
+    with_large_pods: bool = False,
 ) -> str:
     """Return the condition for these rules and profiles as CEL text.
 
     With `has_places` it has places such as `%variables%`, where the chart inserts further names.
+    With `with_large_pods` it is also true for every pod that has more of something than MOST.
 
     Raises UncoveredError if the condition would not be true for every pod that a rule is about.
     """
-    scope = _scope(profiles, _needed(catalog, whole=has_places), has_places=has_places)
+    needed = _needed(catalog, whole=has_places)
+    if with_large_pods:
+        needed |= SIZED_TRAITS
+    scope = _scope(profiles, needed, has_places=has_places)
     containers = [*_containers(scope)]
     snippets = {
         "Other kinds than pods": ['request.resource.resource != "pods"'],
@@ -158,6 +171,7 @@ def condition(
         "Runtime classes": _runtime_class(scope),
         "Paths of the node": _volumes(scope),
         "Other fields": _fields(scope),
+        "More than is evaluated": _sizes() if with_large_pods else (),
     }
     tests = ((title, [*found]) for title, found in snippets.items())
     texts = (f"// {title}\n|| {_any_of(found)}\n" for title, found in tests if found)
@@ -180,11 +194,10 @@ def _needed(rules: Iterable[Rule[Any]], *, whole: bool) -> int:
     return sum(COVERED) if whole else needed
 
 
-def count_names(profiles: Iterable[Profile]) -> int:
-    """Return how many names the condition of these profiles has."""
-    scope = _scope(profiles, 0, has_places=False)
-    groups = (scope.annotations, scope.variables, scope.runtime_classes, scope.taints)
-    return sum(map(len, (*groups, scope.node_labels)))
+def count_own_names(profile: Profile, built_in: Iterable[Profile]) -> int:
+    """Return how many names `profile` adds to those of the `built_in` ones."""
+    own, known = (_scope(each, 0, has_places=False) for each in ((profile,), built_in))
+    return sum(len({*names} - {*others}) for names, others in zip(own[:5], known[:5], strict=True))
 
 
 class UncoveredError(ValueError):
@@ -343,6 +356,21 @@ def _fields(scope: _Scope) -> Iterator[str]:
         yield "object.spec.?ephemeralContainers.orValue([]).size() > 0"
 
 
+def _sizes() -> Iterator[str]:
+    """Yield tests of whether a pod has more of something than MOST that no trait is about.
+
+    Of what SIZED_TRAITS are about, their own tests say it.
+    """
+    resources = "container.?resources.?limits.orValue({}).size()"
+    many = f"containers.map(container, {resources}).sum() > {MOST_RESOURCES}"
+    yield f"[{CONTAINERS}].exists(containers, {many})"
+    yield f"object.metadata.?annotations.orValue({{}}).size() > {MOST['annotations']}"
+    yield f"object.spec.?nodeSelector.orValue({{}}).size() > {MOST['nodeSelector']}"
+    yield f"{TOLERATIONS}.size() > {MOST['tolerations']}"
+    for terms in (TERMS, PREFERENCES):
+        yield f"[{terms}].exists(terms, {_any_of(_sizes_of_terms(MOST))})"
+
+
 def _keys(field: str, scope: _Scope) -> Iterator[str]:
     """Yield tests of the keys in `field`; at an update, also of those that it removes."""
     if not scope.needed & KEY_TRAITS:
@@ -413,14 +441,17 @@ def _hints_of_gpu_nodes(scope: _Scope) -> Iterator[str]:
     yield f"({privileged}) && ({_any_of(hints)})"
 
 
-def _terms(most: Mapping[str, int], scope: _Scope) -> Iterator[str]:
+def _sizes_of_terms(most: Mapping[str, int]) -> Iterator[str]:
     yield f"terms.size() > {most['terms']}"
     yield f"terms.map(term, {EXPRESSIONS}.size()).sum() > {most['expressions']}"
-    values = "expression.?values.orValue([])"
-    sizes = f"{EXPRESSIONS}.map(expression, {values}.size()).sum()"
+    sizes = f"{EXPRESSIONS}.map(expression, {VALUES}.size()).sum()"
     yield f"terms.map(term, {sizes}).sum() > {most['values']}"
+
+
+def _terms(most: Mapping[str, int], scope: _Scope) -> Iterator[str]:
+    yield from _sizes_of_terms(most)
     excludes = 'expression.operator in ["DoesNotExist", "NotIn"]'
-    is_label = _is_label(scope, "expression.key", values, 'expression.operator != "In" || ')
+    is_label = _is_label(scope, "expression.key", VALUES, 'expression.operator != "In" || ')
     requires = f"!({excludes}) && ({_any_of(is_label)}{scope.place('nodeAffinity')})"
     yield f"terms.exists(term, {EXPRESSIONS}.exists(expression, {requires}))"
 

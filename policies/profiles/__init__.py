@@ -76,6 +76,12 @@ def merged_profile(
         raise ProfileError(str(error)) from error
 
 
+@cache
+def merged_built_in_profiles() -> tuple[Profile, ...]:
+    """Return what each built-in profile says if it is chosen alone."""
+    return tuple(merged_profile([name]) for name in built_in_profiles())
+
+
 class _ProfileResolver:
     """Resolves `extends` between profiles."""
 

@@ -76,7 +76,7 @@ def label_keys() -> str:
     )
 
 
-def is_near(taint: Taint) -> str:
+def is_meant_for(taint: Taint) -> str:
     """Whether the toleration `t` tolerates `taint`, or `misspelt_toleration` takes it for one."""
     words = cel(words_of_key(taint.key))
     own = (

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from policies.loading import default_policy
+from tests.testkit.admission.in_process import FIRST_MINOR
 from tests.testkit.admission.reviews import container, pod, variable
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
@@ -26,8 +27,6 @@ KINDS = (
     *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
 )
 NO_LABEL_POLICY = {"modeLabelPolicy": {"enabled": False}}
-# Before, an API server may crash while it compiles such policies: kubernetes#135757.
-FIRST_STABLE_MINOR = 36
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def test_anything_else_is_refused(text: str, place: int, exported: str) -> None:
 def test_they_refuse_and_fix_without_the_webhook_and_go_with_the_release(
     chart_plane: ControlPlane, kubelet: Kubelet, helm: str, exported: str
 ) -> None:
-    if minor_version(chart_plane) < FIRST_STABLE_MINOR:
+    if minor_version(chart_plane) < FIRST_MINOR:
         pytest.skip("an older API server may crash while it compiles policies")
     registered = "/apis/admissionregistration.k8s.io/v1"
     bypass = pod(container(**variable("all")))

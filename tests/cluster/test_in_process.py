@@ -25,6 +25,7 @@ from tests.testkit.admission.in_process import (
     expected,
     new_pod,
     observed,
+    own_exports,
     prepared,
 )
 from tests.testkit.admission.largest_pods import LARGEST
@@ -35,9 +36,8 @@ from tests.testkit.cases import TODAY, cases
 from tests.testkit.complete_manifests import TEMPLATES
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.dry_runs import REFUSED, minor_version
+from tests.testkit.dry_runs import REFUSED
 from webhook.in_process.objects import DIGEST_ANNOTATION, digest_of
 from webhook.in_process.statements import exported_rules
 
@@ -51,25 +51,19 @@ DIFFERENCES = {
     *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
 }
 FORBIDDEN = 403
-# Before, all policies write into one map of variables: kubernetes#135757.
-FIRST_STABLE_MINOR = 36
 
 
 @pytest.fixture(scope="module")
-def api_server(
+def exports(
     control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """One of its own: what other tests install answers as well."""
-    folder = tmp_path_factory.mktemp("exports")
-    with ControlPlane(control_plane_programs, folder=folder) as plane:
-        yield plane
+) -> Iterator[Exports]:
+    with own_exports(control_plane_programs, tmp_path_factory.mktemp("exports")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def exports(api_server: Cluster) -> Exports:
-    if minor_version(api_server) < FIRST_STABLE_MINOR:
-        pytest.skip("an older API server may crash while it compiles policies")
-    return Exports(api_server)
+def api_server(exports: Exports) -> Cluster:
+    return exports.plane
 
 
 @pytest.fixture(scope="module")

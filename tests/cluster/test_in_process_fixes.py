@@ -19,7 +19,13 @@ from rules.engine.rule_set import RuleSet
 from rules.in_process.mutation import MAX_WORDS
 from rules.in_process.vocabulary import MAX_COUNTS
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
-from tests.testkit.admission.in_process import Exports, context_for, new_pod, prepared
+from tests.testkit.admission.in_process import (
+    Exports,
+    context_for,
+    new_pod,
+    own_exports,
+    prepared,
+)
 from tests.testkit.admission.largest_pods import LARGEST, many
 from tests.testkit.admission.lint_admission_parity import pod_of, pods
 from tests.testkit.admission.random_pods import random_pod
@@ -27,34 +33,29 @@ from tests.testkit.cases import cases
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.dry_runs import REFUSED, minor_version
+from tests.testkit.dry_runs import REFUSED
 from webhook.in_process.fixes import fix_objects
-from webhook.in_process.objects import ExportOptions
+from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import fixing_rules
 
 POLICY = default_policy()
-# Before, API servers do not serve these policies, or only if that is switched on.
-FIRST_MINOR = 36
+FORBIDDEN = 403
 OPTIONS = ExportOptions()
 FIXING = [rule.name for rule in fixing_rules(POLICY.rule_set())]
 
 
 @pytest.fixture(scope="module")
-def api_server(
+def exports(
     control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """One of its own: what other tests install answers as well."""
-    with ControlPlane(control_plane_programs, folder=tmp_path_factory.mktemp("fixes")) as plane:
-        yield plane
+) -> Iterator[Exports]:
+    with own_exports(control_plane_programs, tmp_path_factory.mktemp("exports")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def exports(api_server: Cluster) -> Exports:
-    if minor_version(api_server) < FIRST_MINOR:
-        pytest.skip("an older API server does not change objects by policies")
-    return Exports(api_server)
+def api_server(exports: Exports) -> Cluster:
+    return exports.plane
 
 
 @pytest.fixture(scope="module")
@@ -377,3 +378,91 @@ def test_the_largest_pod_is_fixed_within_the_budget(
     assert last.get("env") == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
     others = [c for c in answer.body["spec"]["containers"] if c["name"] != "cuda"]
     assert not any(_SHOWN in container.get("env", []) for container in others)
+
+
+def test_a_pod_with_the_most_of_everything_is_fixed(exports: Exports, fixing: str) -> None:
+    """What makes an expression fail would be refused, and what is not fixed would get every GPU."""
+    cuda = {"image": "nvcr.io/nvidia/" + "x" * 200, "args": ["x" * 100] * MAX_WORDS}
+    of_each = {"env": many(5, name="CUDA_V{}", value="x" * 30), **cuda}
+    pod = new_pod(
+        fixing,
+        automountServiceAccountToken=False,
+        containers=[{"name": f"c{n}", **of_each} for n in range(MAX_COUNTS["containers"])],
+        tolerations=LARGEST_TO_FIX["tolerations that are compared"]["tolerations"],
+        affinity=LARGEST_TO_FIX["terms"]["affinity"],
+        metadata={"annotations": {f"example.com/a{n}": "a" for n in range(300)}},
+        nodeSelector={f"example.com/{n}": "x" for n in range(MAX_COUNTS["node labels"])},
+    )
+    answer = exports.submit_one(pod)
+    assert answer.status < REFUSED, answer.body
+    for container in answer.body["spec"]["containers"]:
+        assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container["env"]
+
+
+CUDA = {"name": "main", "image": "nvcr.io/nvidia/cuda:12.4.1-base"}
+PADDED: dict[str, dict[str, Any]] = {
+    "containers": {"containers": [{**CUDA, "name": f"c{n}"} for n in range(251)]},
+    "variables": {"containers": [{**CUDA, "env": many(1_501, name="V{}", value="x")}]},
+    "name of a variable": {"containers": [{**CUDA, "env": many(1, name="V" * 257)}]},
+    "envFrom": {
+        "containers": [{**CUDA, "envFrom": many(301, configMapRef={"name": "x"})}],
+    },
+    "resources": {
+        "containers": [
+            {**CUDA, "resources": {"limits": {f"example.com/r{n}": "1" for n in range(501)}}}
+        ]
+    },
+    "volumes": {"volumes": many(201, name="v{}", emptyDir={})},
+    "mounts": {
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "containers": [{**CUDA, "volumeMounts": many(301, name="v", mountPath="/m{}")}],
+    },
+    "annotations": {"metadata": {"annotations": {f"example.com/{n}": "a" for n in range(301)}}},
+    "node labels": {"nodeSelector": {f"example.com/{n}": "x" for n in range(101)}},
+    "tolerations": {"tolerations": many(201, key="example.com/{}", operator="Exists")},
+    "terms": {
+        "affinity": {
+            "nodeAffinity": {
+                REQUIRED_AFFINITY: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": many(1, key="zone", operator="Exists")}
+                    ]
+                    * 51
+                }
+            }
+        }
+    },
+    "preferences": {
+        "affinity": {
+            "nodeAffinity": {
+                PREFERRED_AFFINITY: [
+                    {
+                        "weight": 1,
+                        "preference": {
+                            "matchExpressions": many(201, key="zone{}", operator="Exists")
+                        },
+                    }
+                ]
+            }
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def fixing_and_refusing(exports: Exports) -> str:
+    namespace = exports.add(POLICY, OPTIONS, policy_objects, fix_objects)
+    exports.wait(namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("what", PADDED)
+def test_a_pod_that_is_too_large_to_be_fixed_is_refused(
+    exports: Exports, fixing_and_refusing: str, what: str
+) -> None:
+    """Else padding would give a container with a CUDA image every GPU of its node."""
+    pod = new_pod(fixing_and_refusing, **{"containers": [CUDA], **copy.deepcopy(PADDED[what])})
+    pod["spec"]["automountServiceAccountToken"] = False
+    answer = exports.submit_one(pod)
+    assert answer.status == FORBIDDEN, answer.body
+    assert "[too-large]" in answer.body["message"]

@@ -62,6 +62,10 @@ def test_fixes_as_they_were_written_are_ok_and_stale_ones_are_wrong() -> None:
     edited[0]["spec"]["mutations"][0]["jsonPatch"]["expression"] = "[]"
     ((state, message),) = found(*edited).values()
     assert (state, message) == (State.WRONG, "its expressions were changed by hand")
+    edited = copy.deepcopy(fixes)
+    edited[1]["spec"]["policyName"] = "another"
+    messages = {message for _, message in found(*edited).values()}
+    assert messages == {"it was changed by hand", "no binding names it, so it has no effect"}
 
 
 def _weaker(objects: dict[str, Object]) -> None:

@@ -96,8 +96,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--failure-policy",
         choices=("Fail", "Ignore"),
         default="Fail",
-        help="what happens in mode deny to a pod that `vap` cannot evaluate (default: Fail). What "
-        "`map` cannot fix stays as it is",
+        help="what happens in mode deny to a pod of which an expression fails (default: Fail)",
     )
     return parser
 

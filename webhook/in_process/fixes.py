@@ -44,12 +44,12 @@ def fix_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, An
     selectors = [s for mode, s in mode_selectors(options.registration) if mode is Action.DENY]
     if not rules or not selectors:
         return
-    yield with_digest(_policy(policy, rules))
+    yield with_digest(_policy(policy, rules, options))
     for selector in selectors:
         yield with_digest(_binding(selector))
 
 
-def _policy(policy: Policy, rules: Sequence[FixingRule]) -> dict[str, Any]:
+def _policy(policy: Policy, rules: Sequence[FixingRule], options: ExportOptions) -> dict[str, Any]:
     patch = resolve(_patch(rules, ExceptionVariables(policy.exceptions)), old=False)
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -60,8 +60,8 @@ def _policy(policy: Policy, rules: Sequence[FixingRule]) -> dict[str, Any]:
             "annotations": {"kubernetes.io/description": _description(policy, rules)},
         },
         "spec": {
-            # A pod that cannot be fixed is left as it is; what must not pass is refused elsewhere.
-            "failurePolicy": "Ignore",
+            # Of some pods only the fix keeps GPUs away: who makes it fail must not get them.
+            "failurePolicy": options.failure_policy,
             # What a webhook adds later is fixed too.
             "reinvocationPolicy": "IfNeeded",
             "matchConstraints": {

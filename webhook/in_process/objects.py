@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from policies.policy import Policy
-from policies.profiles import built_in_profiles, merged_profile
+from policies.profiles import merged_built_in_profiles
 from rules.base.json_values import as_object
 from rules.finding import Action, sha256_hex
 from rules.in_process.evidence import evidence
@@ -33,7 +33,7 @@ from webhook.in_process.statements import (
     left_out,
     reason_against,
 )
-from webhook.match_conditions import MOST_OWN_NAMES, condition, count_names
+from webhook.match_conditions import MOST_OWN_NAMES, condition, count_own_names
 from webhook.registration import BUILT_IN_WORKLOADS, RegistrationOptions, mode_selectors
 
 LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
@@ -51,7 +51,8 @@ class ExportOptions(NamedTuple):
     """How an export acts.
 
     - `registration`: the modes of namespaces and their labels, as for the webhook.
-    - `failure_policy`: what happens to a pod that cannot be evaluated, in namespaces in mode deny.
+    - `failure_policy`: what happens to a pod that cannot be evaluated or fixed, in namespaces in
+      mode deny.
     """
 
     registration: RegistrationOptions = RegistrationOptions()
@@ -87,6 +88,7 @@ def digest_of(raw: Mapping[str, Any]) -> str:
 
 def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
+    first = True
     for family in sorted({rule.active.rule.family for rule in rules}):
         members = [rule for rule in rules if rule.active.rule.family == family]
         for level in LEVELS:
@@ -94,7 +96,10 @@ def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]
             found = [(rule, text) for rule, text in texts if text]
             for workloads in (False, True) if found else ():
                 kind = "workloads-" if workloads else ""
-                target = _Target(f"gpuward-{family}-{kind}{level.word}", level, workloads)
+                refuses_large = first and level is Action.DENY and not workloads
+                first = first and not refuses_large
+                name = f"gpuward-{family}-{kind}{level.word}"
+                target = _Target(name, level, workloads, refuses_large)
                 yield _policy(target, policy, found, options)
                 yield from _bindings(target, options)
 
@@ -103,11 +108,15 @@ _VALIDATION = "variables.number == 0"
 
 
 class _Target(NamedTuple):
-    """The name of a policy, the action of its findings, and whether it is about workloads."""
+    """The name of a policy, the action of its findings, and whether it is about workloads.
+
+    The one that `refuses_large` pods is evaluated for every pod that is too large, whatever it is.
+    """
 
     name: str
     level: Action
     workloads: bool
+    refuses_large: bool
 
 
 def _policy(
@@ -133,7 +142,7 @@ def _policy(
                 "objectSelector": {},
                 "resourceRules": list(_resource_rules(target)),
             },
-            **({} if target.workloads else match_conditions(policy, [r for r, _ in found])),
+            **({} if target.workloads else _match_conditions(target, policy, found)),
             "variables": [
                 v._asdict() for v in used(_variables(policy, found, target), _VALIDATION, message)
             ],
@@ -149,18 +158,29 @@ def _policy(
     }
 
 
-def match_conditions(policy: Policy, rules: Sequence[ExportedRule | FixingRule]) -> dict[str, Any]:
+def _match_conditions(
+    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, str]]
+) -> dict[str, Any]:
+    # Nothing fixes a pod that is too large, and anything may be hidden in it.
+    rules = [rule for rule, _ in found]
+    return match_conditions(policy, rules, with_large_pods=target.refuses_large)
+
+
+def match_conditions(
+    policy: Policy, rules: Sequence[ExportedRule | FixingRule], *, with_large_pods: bool = False
+) -> dict[str, Any]:
     """By which an API server evaluates no variables for a pod that has nothing to do with GPUs.
 
     There are none if one of `rules` is about every pod, or if the profile has too many names.
     """
-    built_in = (merged_profile([name]) for name in built_in_profiles())
-    most = count_names(built_in) + MOST_OWN_NAMES
     is_about_all = any(rule.active.options.get("every_container") for rule in rules)
-    if is_about_all or count_names([policy.profile]) > most:
+    own = count_own_names(policy.profile, merged_built_in_profiles())
+    if is_about_all or own > MOST_OWN_NAMES:
         return {}
-    expression = condition([rule.active.rule for rule in rules], [policy.profile]).rstrip()
-    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression}]}
+    expression = condition(
+        [rule.active.rule for rule in rules], [policy.profile], with_large_pods=with_large_pods
+    )
+    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression.rstrip()}]}
 
 
 def used(variables: Iterable[Variable], *expressions: str) -> list[Variable]:

@@ -119,9 +119,9 @@ def _faults_of_bindings(facts: Facts, kind: _Kind, bindings: Mapping[str, Object
         if as_text(spec.get("policyName")) not in there:
             yield wrong(_CHECK, subject, "its policy does not exist", kind.remedy)
         if _is_changed(item):
-            actions = spec.get("validationActions")
-            words = ", ".join(map(str, actions)) if isinstance(actions, list) else "none"
-            message = f"its actions were changed by hand: {words}"
+            message = "it was changed by hand"
+            if isinstance(actions := spec.get("validationActions"), list):
+                message = f"its actions were changed by hand: {', '.join(map(str, actions))}"
             yield wrong(_CHECK, subject, message, kind.remedy)
 
 

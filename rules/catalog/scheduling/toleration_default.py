@@ -82,7 +82,7 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
             f"{words.is_about(taint)} && !({words.requests_any(taint.tolerated_for)})"
             for taint in same
         )
-        ours = f"({meant}) && !$tolerations.exists(t, {words.is_near(same[-1])})"
+        ours = f"({meant}) && !$tolerations.exists(t, {words.is_meant_for(same[-1])})"
         tests.append(f"({ours} ? [{dynamic(toleration_for(same[-1]))}] : [])")
     variables = {
         "tolerations": "$spec.?tolerations.orValue([])",

@@ -5,10 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from policies.policy import Policy
 from reports.findings import RULE_BY_NAME
@@ -19,10 +23,18 @@ from rules.finding import Action, Finding
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY
 from tests.testkit.complete_manifests import complete_manifest
+from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.dry_runs import RESOURCES, RUNTIME_CLASSES, THREADS, _impersonation_headers
+from tests.testkit.dry_runs import (
+    RESOURCES,
+    RUNTIME_CLASSES,
+    THREADS,
+    _impersonation_headers,
+    minor_version,
+)
 from webhook.admission.messages import message_with_help
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import exported_rules
@@ -52,11 +64,25 @@ class Said(NamedTuple):
     warned: frozenset[str]
 
 
+# Before, policies that change objects are off by default, and an API server may crash while it
+# compiles policies, as all write into one map of variables: kubernetes#135757.
+FIRST_MINOR = 36
+
+
+@contextmanager
+def own_exports(programs: Programs, folder: Path) -> Iterator[Exports]:
+    """On a control plane of their own, as what other tests install answers as well."""
+    with ControlPlane(programs, folder=folder) as plane:
+        if minor_version(plane) < FIRST_MINOR:
+            pytest.skip("an older API server may crash, and does not change objects by policies")
+        yield Exports(plane)
+
+
 class Exports:
     """Exports of several policies, each for a namespace of its own in mode deny."""
 
     def __init__(self, plane: Cluster) -> None:
-        self._plane = plane
+        self.plane = plane
         self._numbers = count(1)
         for name in RUNTIME_CLASSES:
             made = {"metadata": {"name": name}, "handler": name}
@@ -74,13 +100,13 @@ class Exports:
         `exports` make its objects: by default those that refuse and warn.
         """
         number = next(self._numbers)
-        namespace = self._plane.namespace(
+        namespace = self.plane.namespace(
             {"gpuward.io/mode": "deny", "in-process-test": str(number)}
         )
         for made in chain.from_iterable(e(policy, options) for e in exports or [policy_objects]):
             renamed = _renamed(made, number)
             path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
-            self._plane.create(path, renamed)
+            self.plane.create(path, renamed)
             self._objects.append((path, renamed["metadata"]["name"]))
         return namespace
 
@@ -91,7 +117,7 @@ class Exports:
         def checked() -> list[Any]:
             found = [
                 item
-                for item in self._plane.request("GET", path).body["items"]
+                for item in self.plane.request("GET", path).body["items"]
                 if item["metadata"]["name"].startswith("in-process-")
             ]
             return found if all("typeChecking" in i.get("status", {}) for i in found) else []
@@ -119,7 +145,7 @@ class Exports:
         headers = _impersonation_headers(manifest)
         if user:
             headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
-        return self._plane.request("POST", f"{path}?dryRun=All", manifest, headers)
+        return self.plane.request("POST", f"{path}?dryRun=All", manifest, headers)
 
     def wait(self, namespace: str) -> None:
         """Wait until API servers evaluate pods in `namespace`, by all policies."""
@@ -159,7 +185,7 @@ class Exports:
     def remove(self) -> None:
         """Delete the objects."""
         for path, name in self._objects:
-            self._plane.request("DELETE", f"{path}/{name}")
+            self.plane.request("DELETE", f"{path}/{name}")
 
 
 def new_pod(namespace: str, name: str = "subject", **fields: Any) -> Any:
