@@ -16,7 +16,18 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 Subject: TypeAlias = Literal[
-    "pod", "container", "variable", "annotation", "deviceList", "volume", "completed"
+    "pod",
+    "container",
+    "variable",
+    "device",
+    "deviceList",
+    "volume",
+    "completed",
+    "annotation",
+    "label",
+    "fraction",
+    "claim",
+    "expression",
 ]
 
 
@@ -28,14 +39,19 @@ class Statement(NamedTuple):
     """One kind of finding of a rule. All texts are CEL; the words in them are those that follow.
 
     - `each`: what is looked at, one after the other. `container` sets the word `c`. `variable` sets
-      `c` and `v`. `deviceList` sets `c` and `l`, a mount at a path of a list of devices.
-      `annotation` sets `a`, the key. `volume` sets `w`, a volume with a path of the node, and `c`
+      `c` and `v`. `device` sets `c` and `d`, a GPU resource in its limits, also one of which there
+      are zero. `deviceList` sets `c` and `l`, a mount at a path of a list of devices. `annotation`
+      and `label` set `a`, the key. `volume` sets `w`, a volume with a path of the node, and `c`
       and `m`, the first container and mount of it that `where` fits. `completed` sets `c` and `x`,
-      a variable that a prefix and a key may form.
+      a variable that a prefix and a key may form. `fraction` sets `f`, annotations of the profile
+      for a part of a card. `claim` sets `r`, a resource claim of the pod. `expression` sets `x`, an
+      expression of the required node affinity.
     - `where`: whether there is a finding.
     - `message` and `help`: those of the finding.
     - `facts`: constants that the texts name as `variables.NAME`, which is quicker than to repeat
-      them.
+      them. The options of the rule are such constants too; a list of patterns is one of regular
+      expressions.
+    - `words`: variables that the texts name as `$NAME`, each after those that it names.
     - `leaves_out`: how it differs from `check`, in a sentence without a dot.
     - `action`: the finding's own action as CEL of the text `deny`, `warn` or `audit`.
     """
@@ -46,6 +62,7 @@ class Statement(NamedTuple):
     help: str
     action: str = '"deny"'
     facts: Mapping[str, Any] = MappingProxyType({})
+    words: Mapping[str, str] = MappingProxyType({})
     leaves_out: str = ""
 
 

@@ -42,7 +42,7 @@ from rules.placement.gpu_nodes import (
     OTHER_ACCELERATORS,
     SCHEDULE_ANYWAY,
 )
-from rules.profile.profile import Component, Profile, Taint, VisibleDevices
+from rules.profile.profile import Component, Fraction, Profile, Resource, Taint, VisibleDevices
 
 MAX_COUNTS = {
     "containers": 250,
@@ -99,13 +99,19 @@ def facts(profile: Profile) -> Iterator[Variable]:
     alternatives = profile.alternative_variables
     yield Variable("runtimeClasses", cel(profile.runtime_classes or ("",)))
     yield Variable("alternatives", cel([n for n in alternatives if "*" not in n]))
-    yield Variable("alternativePatterns", cel([_regex(n) for n in alternatives if "*" in n]))
+    yield Variable("alternativePatterns", cel([regex_of(n) for n in alternatives if "*" in n]))
     chosen = sorted(profile.chosen_alternatives)
-    yield Variable("chosenPatterns", cel([_regex(n) for n in chosen if "*" in n]))
+    yield Variable("chosenPatterns", cel([regex_of(n) for n in chosen if "*" in n]))
     yield Variable("completed", cel(list(_completed(profile))))
     labels = {n: _label_facts(n, values) for n, values in profile.node_labels.items()}
     yield Variable("labels", cel({n: f for n, f in labels.items() if "*" not in n}))
     yield Variable("labelPatterns", cel([f for n, f in labels.items() if "*" in n]))
+    yield Variable(
+        "companions", cel({n: _companions(r, profile) for n, r in profile.resources.items()})
+    )
+    yield Variable("maxima", cel({n: r.maximum for n, r in profile.resources.items()}))
+    fractions = [_fraction_facts(fraction, profile) for fraction in profile.fractions]
+    yield Variable("fractions", cel(fractions or [{key: [""] for key in _FRACTION}]))
     references = [
         {"variable": r.variable, "key": r.key, "annotation": r.annotation}
         for r in profile.injected_references
@@ -143,6 +149,7 @@ def vocabulary(profile: Profile, *, old: bool = False, workloads: bool) -> Itera
         "withVariables": _with_variables(profile),
         "containers": _containers(),
         "requestsGpu": "$containers.exists(c, c.requestsGpu)",
+        "amounts": _amounts(),
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
         "isDaemon": _is_daemon(workloads=workloads),
         "usesGpuRuntime": '$spec.?runtimeClassName.orValue("") in variables.runtimeClasses',
@@ -182,7 +189,7 @@ def _matches(text: str, pattern: str) -> str:
         return "true"
     first, *middle, last = pattern.split("*")
     if middle:
-        return f"{text}.matches({cel(_regex(pattern))})"
+        return f"{text}.matches({cel(regex_of(pattern))})"
     tests = [f"{text}.startsWith({cel(first)})"] if first else []
     tests += [f"{text}.endsWith({cel(last)})"] if last else []
     if first and last:
@@ -194,7 +201,8 @@ def _stem(pattern: str) -> str:
     return pattern.partition("*")[0]
 
 
-def _regex(pattern: str) -> str:
+def regex_of(pattern: str) -> str:
+    """A regular expression that fits what `pattern` fits."""
     return f"(?s)^{'.*'.join(map(re.escape, pattern.split('*')))}$"
 
 
@@ -283,12 +291,47 @@ def _resource_facts(profile: Profile) -> Iterator[tuple[str, Mapping[str, str]]]
         yield (
             name,
             {
+                "name": name,
                 "vendor": resource.vendor,
+                "sharing": resource.sharing,
                 "part": "" if resource.unit == "device" else "part",
                 "exclusive": "exclusive" if resource.exclusive else "",
-                **({"pattern": _regex(name), "prefix": _stem(name)} if "*" in name else {}),
+                **({"pattern": regex_of(name), "prefix": _stem(name)} if "*" in name else {}),
             },
         )
+
+
+def _companions(resource: Resource, profile: Profile) -> Mapping[str, Sequence[str]]:
+    """Of the companions of `resource` the names and patterns; the first, and what it counts."""
+    names = [name for name in resource.companions if "*" not in name]
+    patterns = [regex_of(name) for name in resource.companions if "*" in name]
+    first = resource.companions[0] if resource.companions else ""
+    known = profile.resource(first)
+    counted = ": 1" if known is None or known.unit == "device" else ""
+    return {"names": names, "patterns": patterns, "first": [first], "counted": [counted]}
+
+
+_FRACTION = ("annotations", "portion", "memory", "cards", "excludes", "givers")
+
+
+def _fraction_facts(fraction: Fraction, profile: Profile) -> Mapping[str, Sequence[str]]:
+    """What is known of annotations for a part of a card; `givers` are the schedulers that obey."""
+    return {
+        "annotations": fraction.annotations,
+        "portion": [fraction.portion],
+        "memory": [fraction.memory],
+        "cards": [fraction.cards],
+        "excludes": fraction.excludes,
+        "givers": _givers(fraction, profile),
+    }
+
+
+def _givers(fraction: Fraction, profile: Profile) -> list[str]:
+    """The schedulers that give a fraction; empty if any does."""
+    givers = [
+        s for s in profile.schedulers if not set(s.annotations).isdisjoint(fraction.annotations)
+    ]
+    return sorted({name for s in givers for name in (s.name, *s.alternatives)})
 
 
 def _fraction_target(profile: Profile) -> str:
@@ -296,12 +339,9 @@ def _fraction_target(profile: Profile) -> str:
     text = '""'
     for fraction in reversed(profile.fractions):
         asks = any_of(f"{cel(key)} in $annotations" for key in fraction.annotations)
-        givers = [
-            s for s in profile.schedulers if not set(s.annotations).isdisjoint(fraction.annotations)
-        ]
-        names = sorted({name for s in givers for name in (s.name, *s.alternatives)})
+        names = _givers(fraction, profile)
         scheduler = f"$spec.?schedulerName.orValue({cel(DEFAULT_SCHEDULER)})"
-        given = f" && {scheduler} in {cel(names)}" if givers else ""
+        given = f" && {scheduler} in {cel(names)}" if names else ""
         first = '$base.filter(b, b.role == "app")[0].raw.name'
         target = first
         if fraction.target:
@@ -321,15 +361,33 @@ def _requesting() -> str:
         f' + {requests}.filter(n, n.contains("/") && {requests}[n] != "0"'
         f' && {limits}[?n].orValue("0") == "0")'
     )
-    found = (
-        "n in variables.resources ? [variables.resources[n]] : variables.resourcePatterns"
-        ".filter(p, n.startsWith(p.prefix) && n.matches(p.pattern))"
-    )
     return (
         '$tooLarge ? [] : $base.map(b, {"b": dyn(b), "devices": dyn('
         f"[{names}].map(names, names.map(n, {{"
-        f'"name": dyn(n), "facts": dyn({found})}}))[0].filter(d, d.facts.size() > 0)'
+        f'"name": dyn(n), "facts": dyn({_facts_of("n")})}}))[0].filter(d, d.facts.size() > 0)'
         ")})"
+    )
+
+
+def _amounts() -> str:
+    """For each container the GPU resources in its limits, each with its amount and its facts.
+
+    Zeros are among them. API servers demand a limit for each request, and that both are equal.
+    """
+    limits = "c.raw.?resources.?limits.orValue({})"
+    return (
+        f'$containers.map(c, {{"c": dyn(c), "devices": dyn({limits}.filter(n, n.contains("/"))'
+        f'.map(n, {{"name": dyn(string(n)), "text": dyn(string({limits}[n])),'
+        f' "facts": dyn({_facts_of("n")})}}).filter(d, d.facts.size() > 0))}})'
+    )
+
+
+def _facts_of(name: str) -> str:
+    """A list with the facts about the resource with the CEL `name`; empty if none is known."""
+    return (
+        f"({name} in variables.resources ? [variables.resources[{name}]]"
+        " : variables.resourcePatterns"
+        f".filter(p, {name}.startsWith(p.prefix) && {name}.matches(p.pattern)))"
     )
 
 
@@ -382,8 +440,8 @@ def _completed(profile: Profile) -> Iterator[Mapping[str, str]]:
 
 
 def _label_facts(name: str, values: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    pattern = {"pattern": [_regex(name)], "prefix": [_stem(name)]} if "*" in name else {}
-    return {**pattern, "values": list(map(_regex, values))}
+    pattern = {"pattern": [regex_of(name)], "prefix": [_stem(name)]} if "*" in name else {}
+    return {**pattern, "values": list(map(regex_of, values))}
 
 
 def _is_class(name: str) -> str:
@@ -397,7 +455,7 @@ def _variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Seq
     return {
         "name": [known.name],
         "prefix": [_stem(known.name)],
-        "pattern": [_regex(known.name)],
+        "pattern": [regex_of(known.name)],
         "maker": [known.maker],
         "vendors": known.vendors,
         "hides": known.hides,

@@ -32,7 +32,7 @@ _MEMORY_LABELS = (
 )
 _MEBIBYTES_PATTERN = r"([1-9][0-9]{0,7})(?:MiB)?"
 
-_MAX_DIGITS = 4
+MAX_DIGITS_OF_COUNT = 4
 
 MEBIBYTES_BY_UNIT = {"GiB": 1024, "MiB": 1}
 """How many MiB one is of a resource, by the unit that a profile gives for it."""
@@ -65,7 +65,7 @@ def card_memory_of_node(labels: Mapping[str, str]) -> CardMemory | None:
 def cards_of_share(pod: Pod) -> int:
     """Over how many cards ACK's scheduler spreads the memory of the pod, by its label."""
     text = as_text(pod.labels.get(GPU_COUNT))
-    is_count = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    is_count = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS_OF_COUNT
     return max(int(text), 1) if is_count else 1
 
 

@@ -87,12 +87,12 @@ def _differences(
     """
     differences, seen = {}, Counter[str]()
     rules = policy.rule_set()
-    for name, answer in exports.submit(pods.items()).items():
+    for name, (answer, completed) in exports.compare(pods).items():
         said = observed(answer)
-        if said is None:
+        if said is None or completed is None:
             seen["invalid"] += 1
             continue
-        engine = expected(pods[name], rules, context_for(pods[name]))
+        engine = expected(completed, rules, context_for(pods[name]))
         seen["denied" if said.denied else "warned" if said.warned else "clean"] += 1
         if not agree(engine, said):
             differences[name] = (engine, said)

@@ -201,9 +201,9 @@ def _variables(
     policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target
 ) -> Iterator[Variable]:
     yield from facts(policy.profile)
-    constants = (s.facts for rule, _ in found for s in rule.statements)
-    for name, value in {n: v for own in constants for n, v in own.items()}.items():
-        yield Variable(name, cel(value))
+    constants = (rule.constants for rule, _ in found)
+    for name, text in {n: v for own in constants for n, v in own.items()}.items():
+        yield Variable(name, text)
     for old in (False, True):
         yield from vocabulary(policy.profile, old=old, workloads=target.workloads)
         yield from evidence(policy.profile, old=old)
@@ -211,6 +211,9 @@ def _variables(
             ("excused", excused(policy, workloads=target.workloads)),
             ("isSkipped", skipped(policy, workloads=target.workloads)),
         ):
+            yield Variable(variable_name(name, old=old), resolve(text, old=old))
+        words = (rule.words for rule, _ in found)
+        for name, text in {n: v for own in words for n, v in own.items()}.items():
             yield Variable(variable_name(name, old=old), resolve(text, old=old))
         for name, text in ExceptionVariables(policy.exceptions).of_rules(r for r, _ in found):
             yield Variable(variable_name(name, old=old), resolve(text, old=old))

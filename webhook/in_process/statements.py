@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.engine.evaluation import ISOLATION_FAMILIES
@@ -10,7 +10,7 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope, sha256_hex
 from rules.gpu.components import FOR_AGENTS
 from rules.in_process.statement import Mutation, Statement, cel, concat
-from rules.in_process.vocabulary import matches_any
+from rules.in_process.vocabulary import REQUIRED_TERMS, matches_any, regex_of
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
 
@@ -35,6 +35,21 @@ class ExportedRule(NamedTuple):
         """The name of the variable with its findings."""
         first, *others = self.name.split("-")
         return first + "".join(word.capitalize() for word in others)
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """The constants that its statements name, in CEL."""
+        options = {
+            name: cel(list(map(regex_of, value)) if isinstance(value, tuple) else value)
+            for name, value in self.active.options.items()
+        }
+        facts = (item for statement in self.statements for item in statement.facts.items())
+        return options | {name: cel(value) for name, value in facts}
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The variables that its statements name."""
+        return dict(item for statement in self.statements for item in statement.words.items())
 
 
 def reason_against(rule: Rule[Any]) -> str:
@@ -152,6 +167,12 @@ def _volumes(superseding: ExportedRule, rule: ExportedRule) -> Iterator[str]:
 _LOOPS = {
     "pod": "[[0].filter(p, {where}).map(p, {text})]",
     "annotation": "[$annotations.filter(a, {where}).map(a, {text})]",
+    "label": "[$metadata.?labels.orValue({{}}).filter(a, {where}).map(a, {text})]",
+    "fraction": "[variables.fractions.filter(f, {where}).map(f, {text})]",
+    "claim": "[$spec.?resourceClaims.orValue([]).filter(r, {where}).map(r, {text})]",
+    "expression": f"{REQUIRED_TERMS}.map(t, t.?matchExpressions.orValue([])"
+    ".filter(x, {where}).map(x, {text}))",
+    "device": "$amounts.map(k, [k.c].map(c, k.devices.filter(d, {where}).map(d, {text}))[0])",
     "container": "$containers.map(c, [0].filter(p, {where}).map(p, {text}))",
     # The first mount of the volume in the first container that has one.
     "volume": "$hostVolumes.map(w, [$containers.map(c, c.mounts.filter(m, m.volume == w.name"
@@ -204,7 +225,7 @@ class ExceptionVariables:
         group = self._group(rule)
         if not group:
             return ""
-        if each in {"pod", "annotation"}:
+        if each in {"pod", "annotation", "label", "fraction", "claim", "expression"}:
             accepted = "$containers.all(x, x.name in names)"
         elif each == "volume":
             mounts = f"c.mounts.exists(m, m.volume == w.name && ({where}))"

@@ -18,8 +18,16 @@ References
 
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
+from rules.in_process.amounts import asks_for
+from rules.in_process.statement import Statement, cel, concat
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+FAULT = (
+    f"asks for {GPU_CORE}, and no container of the pod for {GPU_MEM}: ACK's scheduler does not "
+    "place a pod with computing power alone"
+)
+ADVICE = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -30,14 +38,12 @@ def check(pod: Pod, _context: Context) -> Findings:
     if any(_asks_for(container, GPU_MEM) for container in pod.containers):
         return
     for container in requesting:
-        message = (
-            f"{container} asks for {GPU_CORE}, and no container of the pod for {GPU_MEM}: "
-            "ACK's scheduler does not place a pod with computing power alone"
-        )
-        advice = f"write {GPU_MEM} (in GiB) beside it under resources.limits"
-        path = container.amount_path(GPU_CORE)
         yield Finding(
-            path=path, key=f"alone.{GPU_CORE}", message=message, container=container, help=advice
+            path=container.amount_path(GPU_CORE),
+            key=f"alone.{GPU_CORE}",
+            message=f"{container} {FAULT}",
+            container=container,
+            help=ADVICE,
         )
 
 
@@ -47,6 +53,19 @@ def _asks_for(container: Container, name: str) -> bool:
             amount = parse(amounts[name])
             return not isinstance(amount, Quantity) or amount.nano > 0
     return False
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    return (
+        Statement(
+            "container",
+            f"{asks_for(GPU_CORE)} && !$asksForGpuMem",
+            concat("c.text", cel(f" {FAULT}")),
+            cel(ADVICE),
+            words={"asksForGpuMem": f"$containers.exists(c, {asks_for(GPU_MEM)})"},
+        ),
+    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -24,6 +24,8 @@ import re
 from rules.base.json_values import display
 from rules.base.quantity import Placeholder, Quantity, parse
 from rules.base.traits import GPU_ANNOTATION, GPU_METADATA_KEY
+from rules.in_process.amounts import PLACEHOLDER
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.profile.profile import Fraction
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -31,6 +33,9 @@ _WHOLE_NUMBER_PATTERN = r"[0-9]{1,20}"
 # Digits with a decimal point or an exponent, as both of KAI's parsers read them.
 _DECIMAL_PATTERN = r"\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?"
 _MAX_CHARACTERS = 60
+PORTION_FAULT = "is not a part of a GPU: a number above 0 and below 1"
+PORTION_ADVICE = 'write a number such as "0.5", or ask for whole GPUs in resources.limits'
+NUMBER_FAULT, NUMBER_ADVICE = "is not a positive whole number", "write a number such as 2"
 NANO_OF_ONE = 10**9
 
 
@@ -48,16 +53,10 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _findings(pod: Pod, fraction: Fraction) -> Findings:
     portion, memory, cards = fraction.portion, fraction.memory, fraction.cards
     if portion in pod.annotations and not _is_valid_portion(pod.annotations[portion]):
-        what = "is not a part of a GPU: a number above 0 and below 1"
-        yield _finding(
-            pod,
-            portion,
-            what,
-            'write a number such as "0.5", or ask for whole GPUs in resources.limits',
-        )
+        yield _finding(pod, portion, PORTION_FAULT, PORTION_ADVICE)
     for key in (memory, cards):
         if key in pod.annotations and not _is_positive_number(pod.annotations[key]):
-            yield _finding(pod, key, "is not a positive whole number", "write a number such as 2")
+            yield _finding(pod, key, NUMBER_FAULT, NUMBER_ADVICE)
     requests = [key for key in (portion, memory) if key in pod.annotations]
     if len(requests) > 1:
         yield _finding(
@@ -116,6 +115,74 @@ def _is_positive_number(value: object) -> bool:
         return False
     is_number = bool(re.fullmatch(_WHOLE_NUMBER_PATTERN, value)) and int(value) > 0
     return is_number or isinstance(parse(value[:_MAX_CHARACTERS]), Placeholder)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    portion, memory, cards = "f.portion[0]", "f.memory[0]", "f.cards[0]"
+    requests = f"[{portion}, {memory}].filter(k, k in $annotations)"
+    scheduler = '[$spec.?schedulerName.orValue("")].map(t, t == "" ? "default-scheduler" : t)[0]'
+    obeyed = (
+        "(f.annotations.exists(k, k in $annotations)"
+        f" && (f.givers.size() == 0 || {scheduler} in f.givers))"
+    )
+
+    def said(where: str, annotation: str, what: str, advice: str) -> Statement:
+        value = shown(f"string($annotations[?{annotation}].orValue(''))")
+        message = concat(
+            cel("the annotation "), annotation, cel(": "), value, cel(" "), f"({what})"
+        )
+        return Statement("fraction", where, message, advice, f'({obeyed} ? "deny" : "warn")')
+
+    def is_wrong(key: str, right: str) -> str:
+        part = f"(v.size() > {_MAX_CHARACTERS} ? v.substring(0, {_MAX_CHARACTERS}) : v)"
+        placeholder = f"{part}.matches({cel(PLACEHOLDER)})"
+        return (
+            f"{key} in $annotations"
+            f" && [$annotations[{key}]].exists(v, !({right}) && !({placeholder}))"
+        )
+
+    def whole(text: str) -> str:
+        names = "f.excludes.filter(n, n in o.raw.?resources.?limits.orValue({}))"
+        found = f"$containers.map(o, {names}.map(n, {text})).filter(l, l.size() > 0)"
+        return f"{found}.map(l, l[0])"
+
+    is_portion = (
+        f"v.size() <= {_MAX_CHARACTERS} && v.matches({cel(f'^(?:{_DECIMAL_PATTERN})$')})"
+        ' && isQuantity(v) && quantity(v).isGreaterThan(quantity("0"))'
+        ' && quantity(v).isLessThan(quantity("1"))'
+    )
+    is_number = 'v.matches("^[0-9]{1,20}$") && !v.matches("^0+$")'
+    alternatives = 'f.annotations.join(" or ")'
+    return (
+        said(is_wrong(portion, is_portion), portion, cel(PORTION_FAULT), cel(PORTION_ADVICE)),
+        *(
+            said(is_wrong(key, is_number), key, cel(NUMBER_FAULT), cel(NUMBER_ADVICE))
+            for key in (memory, cards)
+        ),
+        said(
+            f"{requests}.size() > 1",
+            memory,
+            concat(cel("stands beside "), portion, cel(": only one of them can apply")),
+            concat(cel("remove "), portion, cel(" or "), memory),
+        ),
+        said(
+            f"{cards} in $annotations && !f.annotations.exists(k, k in $annotations)",
+            cards,
+            concat(cel("needs "), alternatives, cel(", which is missing")),
+            concat(cel("add "), "f.annotations[0]", cel(", or remove "), cards),
+        ),
+        said(
+            f"{requests}.size() > 0 && {whole('n')}.size() > 0",
+            f"{requests}[0]",
+            concat(
+                cel("stands beside "),
+                whole('string(n) + " of " + string(o.text)') + "[0]",
+                cel(": a pod gets a part or whole GPUs, not both"),
+            ),
+            concat(cel("remove the annotation or the limit of "), f"string({whole('n')}[0])"),
+        ),
+    )
 
 
 RULE = define_rule(

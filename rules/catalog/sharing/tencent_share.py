@@ -25,10 +25,17 @@ from collections.abc import Mapping
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
 from rules.gpu.devices import Device, devices
+from rules.in_process.amounts import asks_for, number_of
+from rules.in_process.statement import Statement, cel, concat
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CORE_RESOURCE, MEMORY_RESOURCE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
 CORES_PER_CARD = 100
+WHOLE_CARDS_FAULT = ", and more than one card must be whole cards"
+WHOLE_CARDS_ADVICE = f"write a multiple of {CORES_PER_CARD}, which is one card"
+MEMORY_FAULT = f", a part of a card, and for no {MEMORY_RESOURCE}"
+MEMORY_ADVICE = f"write {MEMORY_RESOURCE} (1 is 256 MiB) beside it under resources.limits"
+END = "the gpu-manager refuses it on the node"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -39,7 +46,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=container.amount_path(CORE_RESOURCE),
                 key=f"amounts.{CORE_RESOURCE}",
-                message=f"{container} asks for {fault}: the gpu-manager refuses it on the node",
+                message=f"{container} asks for {fault}: {END}",
                 container=container,
                 help=advice,
             )
@@ -53,15 +60,27 @@ def _core_fault_and_remedy(found: Mapping[str, Device]) -> tuple[str, str]:
         return "", ""
     cores = amount.value
     if cores > CORES_PER_CARD and cores % CORES_PER_CARD:
-        return f"{CORE_RESOURCE}: {cores}, and more than one card must be whole cards", (
-            f"write a multiple of {CORES_PER_CARD}, which is one card"
-        )
+        return f"{CORE_RESOURCE}: {cores}{WHOLE_CARDS_FAULT}", WHOLE_CARDS_ADVICE
     memory = found.get(MEMORY_RESOURCE)
     if cores < CORES_PER_CARD and not (memory and memory.is_requested):
-        return f"{CORE_RESOURCE}: {cores}, a part of a card, and for no {MEMORY_RESOURCE}", (
-            f"write {MEMORY_RESOURCE} (1 is 256 MiB) beside it under resources.limits"
-        )
+        return f"{CORE_RESOURCE}: {cores}{MEMORY_FAULT}", MEMORY_ADVICE
     return "", ""
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    one = CORES_PER_CARD
+    line = concat(cel(f" asks for {CORE_RESOURCE}: "), f"string({number_of(CORE_RESOURCE)})")
+
+    def said(where: str, fault: str, advice: str) -> Statement:
+        message = concat("c.text", line, cel(f"{fault}: {END}"))
+        where = f"{asks_for(CORE_RESOURCE)} && [{number_of(CORE_RESOURCE)}].exists(n, {where})"
+        return Statement("container", where, message, cel(advice))
+
+    return (
+        said(f"n > {one} && n % {one} != 0", WHOLE_CARDS_FAULT, WHOLE_CARDS_ADVICE),
+        said(f"n > 0 && n < {one} && !({asks_for(MEMORY_RESOURCE)})", MEMORY_FAULT, MEMORY_ADVICE),
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

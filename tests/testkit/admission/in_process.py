@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain, count
@@ -88,6 +88,7 @@ class Exports:
             made = {"metadata": {"name": name}, "handler": name}
             plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
         self._objects: list[tuple[str, str]] = []
+        self._namespace_without_policies = plane.namespace({})
 
     def add(
         self,
@@ -134,6 +135,15 @@ class Exports:
             given = dict(manifests)
             return dict(zip(given, pool.map(self.submit_one, given.values()), strict=True))
 
+    def compare(self, manifests: Mapping[str, Any]) -> dict[str, tuple[Response, Any]]:
+        """Of each manifest the answer, and what policies saw."""
+
+        def one(manifest: Any) -> tuple[Response, Any]:
+            return self.submit_one(manifest), self.completed(manifest)
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            return dict(zip(manifests, pool.map(one, manifests.values()), strict=True))
+
     def submit_one(self, manifest: Any, user: str = "") -> Response:
         """The answer to a dry run of a new pod or workload.
 
@@ -146,6 +156,20 @@ class Exports:
         if user:
             headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
         return self.plane.request("POST", f"{path}?dryRun=All", manifest, headers)
+
+    def completed(self, manifest: Any) -> Any:
+        """`manifest` as policies see it: with the defaults and amounts of the API server.
+
+        None if the API server refuses it.
+        """
+        metadata = manifest["metadata"]
+        plain = {**manifest, "metadata": {**metadata, "namespace": self._namespace_without_policies}}
+        answer = self.submit_one(plain)
+        if answer.status >= 300:
+            return None
+        made = answer.body
+        made["metadata"]["namespace"] = metadata["namespace"]
+        return made
 
     def wait(self, namespace: str) -> None:
         """Wait until API servers evaluate pods in `namespace`, by all policies."""
