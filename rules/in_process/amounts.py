@@ -5,9 +5,11 @@ that differs from its limit. So the limit alone is read.
 """
 
 from rules.in_process.statement import cel
+from rules.in_process.vocabulary import facts_of
 from rules.placement.node_labels import GPU_COUNT
 from rules.placement.selected_cards import MAX_DIGITS_OF_COUNT
 
+_LIMITS = "c.raw.?resources.?limits.orValue({})"
 PLACEHOLDER = r"\$[A-Za-z0-9_{(]|\{\{|^[A-Z][A-Z0-9_]*_[A-Z0-9_]*$|^<[^<>]*>$"
 """Fits a text that `rules.base.quantity.parse` takes for a placeholder."""
 
@@ -49,3 +51,13 @@ def cards_of_share() -> str:
         f'[$metadata.?labels[?{cel(GPU_COUNT)}].orValue("1")]'
         f".map(t, t.matches({digits}) && int(t) > 0 ? int(t) : 1)[0]"
     )
+
+
+def names_device(prefix: str) -> str:
+    """Whether a GPU resource in the limits, perhaps with the amount zero, begins with `prefix`."""
+    return f"({_LIMITS}.exists(n, n.startsWith({cel(prefix)}) && {facts_of('n')}.size() > 0))"
+
+
+def names_only_devices(prefix: str) -> str:
+    """Whether every GPU resource in the limits begins with `prefix`."""
+    return f"({_LIMITS}.all(n, n.startsWith({cel(prefix)}) || {facts_of('n')}.size() == 0))"

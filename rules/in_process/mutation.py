@@ -17,6 +17,7 @@ from rules.in_process.vocabulary import (
     Variable,
     matches_any,
     resolve,
+    scheduler,
     tolerates,
 )
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -47,12 +48,6 @@ def mutation_words(profile: Profile) -> Iterator[Variable]:
     }
     for name, text in texts.items():
         yield Variable(name, resolve(text, old=False))
-
-
-def scheduler() -> str:
-    """`Pod.scheduler`."""
-    default = cel(DEFAULT_SCHEDULER)
-    return f'[$spec.?schedulerName.orValue("")].map(t, t == "" ? {default} : t)[0]'
 
 
 def requests_any(patterns: Iterable[str]) -> str:

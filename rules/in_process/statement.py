@@ -23,8 +23,11 @@ Subject: TypeAlias = Literal[
     "deviceList",
     "volume",
     "completed",
+    "mount",
     "annotation",
     "label",
+    "changedAnnotation",
+    "changedLabel",
     "fraction",
     "claim",
     "expression",
@@ -38,20 +41,23 @@ SUB_PATHS = "a subPathExpr that refers to a variable counts as the whole volume"
 class Statement(NamedTuple):
     """One kind of finding of a rule. All texts are CEL; the words in them are those that follow.
 
-    - `each`: what is looked at, one after the other. `container` sets the word `c`. `variable` sets
-      `c` and `v`. `device` sets `c` and `d`, a GPU resource in its limits, also one of which there
-      are zero. `deviceList` sets `c` and `l`, a mount at a path of a list of devices. `annotation`
-      and `label` set `a`, the key. `volume` sets `w`, a volume with a path of the node, and `c`
-      and `m`, the first container and mount of it that `where` fits. `completed` sets `c` and `x`,
-      a variable that a prefix and a key may form. `fraction` sets `f`, annotations of the profile
-      for a part of a card. `claim` sets `r`, a resource claim of the pod. `expression` sets `x`, an
-      expression of the required node affinity.
+    - `each`: what is looked at, one after the other; it sets words:
+      `container`: `c`. `variable`: `c` and `v`. `device`: `c` and `d`, a GPU resource in its
+      limits, also one of which there are zero. `mount`: `c` and `m`. `deviceList`: `c` and `l`, a
+      mount at a path of a list of devices. `completed`: `c` and `x`, a variable that a prefix and a
+      key may form. `volume`: `w`, a volume with a path of the node, and `c` and `m`, the first
+      container and mount of it that `where` fits.
+      `annotation`, `label`: `a`, the key; `changedAnnotation`, `changedLabel`: one that an update
+      adds, changes or removes. `fraction`: `f`, annotations of the profile for a part of a card.
+      `claim`: `r`, a resource claim of the pod. `expression`: `x`, one of the required node
+      affinity.
     - `where`: whether there is a finding.
     - `message` and `help`: those of the finding.
     - `facts`: constants that the texts name as `variables.NAME`, which is quicker than to repeat
       them. The options of the rule are such constants too; a list of patterns is one of regular
       expressions.
     - `words`: variables that the texts name as `$NAME`, each after those that it names.
+    - `variables`: patterns of variables of containers that the texts read beside those about GPUs.
     - `leaves_out`: how it differs from `check`, in a sentence without a dot.
     - `action`: the finding's own action as CEL of the text `deny`, `warn` or `audit`.
     """
@@ -63,6 +69,7 @@ class Statement(NamedTuple):
     action: str = '"deny"'
     facts: Mapping[str, Any] = MappingProxyType({})
     words: Mapping[str, str] = MappingProxyType({})
+    variables: tuple[str, ...] = ()
     leaves_out: str = ""
 
 

@@ -120,11 +120,14 @@ def facts(profile: Profile) -> Iterator[Variable]:
     yield Variable("alternative", cel(_variable_facts(ALTERNATIVE_VARIABLE, profile)))
 
 
-def vocabulary(profile: Profile, *, old: bool = False, workloads: bool) -> Iterator[Variable]:
+def vocabulary(
+    profile: Profile, *, old: bool = False, workloads: bool, variables: Collection[str] = ()
+) -> Iterator[Variable]:
     """The variables that all statements use, each after those that it uses.
 
     With `old` they are about the object before an update, and their names begin with `old`. With
-    `workloads` the object is no pod but has the template of one.
+    `workloads` the object is no pod but has the template of one. `variables` are patterns of
+    variables of containers that statements read beside those about GPUs.
     """
     root = "oldObject" if old else "object"
     pod = "$template" if workloads else root
@@ -139,17 +142,18 @@ def vocabulary(profile: Profile, *, old: bool = False, workloads: bool) -> Itera
             '$spec.?volumes.orValue([]).filter(w, w.?hostPath.?path.orValue("") != "")'
             '.map(w, {"name": string(w.name), "path": string(w.hostPath.path)})'
         ),
-        "tooLarge": _too_large(profile),
+        "tooLarge": _too_large(profile, variables),
         "hostVolumes": _host_volumes(),
         "nodeLabel": _node_label(),
         "fractionTarget": _fraction_target(profile),
         "requesting": _requesting(),
         "excludesNvidia": _excludes_nvidia(),
         "described": _described(),
-        "withVariables": _with_variables(profile),
+        "withVariables": _with_variables(profile, variables),
         "containers": _containers(),
         "requestsGpu": "$containers.exists(c, c.requestsGpu)",
         "amounts": _amounts(),
+        "isNew": "false" if old else "true",
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
         "isDaemon": _is_daemon(workloads=workloads),
         "usesGpuRuntime": '$spec.?runtimeClassName.orValue("") in variables.runtimeClasses',
@@ -220,13 +224,14 @@ def _base() -> str:
     )
 
 
-def _too_large(profile: Profile) -> str:
+def _too_large(profile: Profile, variables: Collection[str]) -> str:
+    is_read = _is_gpu_variable(profile, variables)
     counts = {
         "variables": "b.raw.?env.orValue([]).size()",
-        "GPU variables": f"b.raw.?env.orValue([]).filter(e, {_is_gpu_variable(profile)}).size()",
+        "GPU variables": f"b.raw.?env.orValue([]).filter(e, {is_read}).size()",
         "entries of envFrom": "b.raw.?envFrom.orValue([]).size()",
         "characters in values of GPU variables": (
-            f"b.raw.?env.orValue([]).filter(e, {_is_gpu_variable(profile)})"
+            f"b.raw.?env.orValue([]).filter(e, {is_read})"
             '.map(e, [e.?value.orValue("").size()].map(n, n > 4096 ? 0 : n)[0]).sum()'
         ),
         "mounts": "b.raw.?volumeMounts.orValue([]).size()",
@@ -364,7 +369,7 @@ def _requesting() -> str:
     return (
         '$tooLarge ? [] : $base.map(b, {"b": dyn(b), "devices": dyn('
         f"[{names}].map(names, names.map(n, {{"
-        f'"name": dyn(n), "facts": dyn({_facts_of("n")})}}))[0].filter(d, d.facts.size() > 0)'
+        f'"name": dyn(n), "facts": dyn({facts_of("n")})}}))[0].filter(d, d.facts.size() > 0)'
         ")})"
     )
 
@@ -378,11 +383,11 @@ def _amounts() -> str:
     return (
         f'$containers.map(c, {{"c": dyn(c), "devices": dyn({limits}.filter(n, n.contains("/"))'
         f'.map(n, {{"name": dyn(string(n)), "text": dyn(string({limits}[n])),'
-        f' "facts": dyn({_facts_of("n")})}}).filter(d, d.facts.size() > 0))}})'
+        f' "facts": dyn({facts_of("n")})}}).filter(d, d.facts.size() > 0))}})'
     )
 
 
-def _facts_of(name: str) -> str:
+def facts_of(name: str) -> str:
     """A list with the facts about the resource with the CEL `name`; empty if none is known."""
     return (
         f"({name} in variables.resources ? [variables.resources[{name}]]"
@@ -468,8 +473,8 @@ def _variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Seq
     }
 
 
-def _is_gpu_variable(profile: Profile) -> str:
-    """Whether some rule reads the variable `e` of `env`."""
+def _is_gpu_variable(profile: Profile, variables: Collection[str]) -> str:
+    """Whether some rule reads the variable `e` of `env`, or it fits one of `variables`."""
     names = sorted(n for n in profile.visible_devices if "*" not in n)
     stems = {n.partition("*")[0] for n in profile.visible_devices if "*" in n}
     stems |= {n.partition("*")[0] for n in profile.alternative_variables if "*" in n}
@@ -480,11 +485,12 @@ def _is_gpu_variable(profile: Profile) -> str:
             f"e.name in {cel(exact)}",
             'e.name.startsWith("NVIDIA_")',
             *(f"e.name.startsWith({cel(stem)})" for stem in sorted(stems)),
+            *([matches_any("e.name", variables)] if variables else []),
         )
     )
 
 
-def _with_variables(profile: Profile) -> str:
+def _with_variables(profile: Profile, variables: Collection[str]) -> str:
     """The containers with their variables that have to do with GPUs, each once: the last entry."""
     fields = {name: f"c.{name}" for name in _DESCRIBED}
     fields |= {
@@ -496,7 +502,7 @@ def _with_variables(profile: Profile) -> str:
     members = ", ".join(f'"{name}": dyn({text})' for name, text in fields.items())
     return (
         "$described.map(c, [c.raw.?env.orValue([])"
-        f".filter(e, {_is_gpu_variable(profile)})].map(env, {{{members}}})[0])"
+        f".filter(e, {_is_gpu_variable(profile, variables)})].map(env, {{{members}}})[0])"
     )
 
 
@@ -705,6 +711,12 @@ def selected_labels(expressions: str) -> str:
         ' ? x.key + ": " + x.values[0] : x.key)'
     )
     return f"{expressions}.orValue([]).filter(x, {demand}).map(x, {text})"
+
+
+def scheduler() -> str:
+    """`Pod.scheduler`."""
+    default = cel(DEFAULT_SCHEDULER)
+    return f'[$spec.?schedulerName.orValue("")].map(t, t == "" ? {default} : t)[0]'
 
 
 def tolerates(taint: Taint) -> str:
@@ -928,12 +940,12 @@ def last_prefix(variable: str, within: str = "") -> str:
 
 
 def prefixes_of(variable: str, within: str = "") -> str:
-    """The entries of `envFrom` whose prefix and some key can form `variable`, if it has no `*`."""
+    """The entries of `envFrom` whose prefix and some key can form `variable`."""
     begins = f" && s.prefix.startsWith({cel(within)})" if within else ""
-    return (
-        f"c.prefixes.filter(s, s.prefix != {cel(variable)}"
-        f" && {cel(variable)}.startsWith(s.prefix){begins})"
-    )
+    stem, star, _ = variable.partition("*")
+    forms = [f"{cel(stem)}.startsWith(s.prefix)"]
+    forms += [f"s.prefix.startsWith({cel(stem)})"] if star else []
+    return f"c.prefixes.filter(s, s.prefix != {cel(variable)} && ({any_of(forms)}){begins})"
 
 
 def has_variable(name: str) -> str:
@@ -1018,16 +1030,18 @@ def is_platform_reference() -> str:
 
 
 def prefix_statement(
-    variable: str, effect: str, where: str, *, within: str = "", remedy: str = ""
+    variable: str, effect: str, where: str, *, within: str = "", remedy: str = "", subject: str = ""
 ) -> Statement:
-    """`prefix_findings` of the containers that `where` fits and whose `env` lacks `variable`."""
+    """`prefix_findings` of the containers that `where` fits; `subject` follows their names."""
+    name = variable.removesuffix("*")
     message = concat(
-        'c.text + " takes variables with the prefix "',
+        "c.text",
+        cel(f"{subject} takes variables with the prefix "),
         shown(f"string({last_prefix(variable, within)})"),
-        cel(f", which a key can complete to {variable}{effect}"),
+        cel(f", which a key can complete to {name}{effect}"),
     )
-    test = f"{has_prefix(variable, within)} && !{has_variable(variable)} && {where}"
-    advice = cel(f"choose a prefix that {variable} does not begin with{remedy}")
+    test = f"{has_prefix(variable, within)} && {where}"
+    advice = cel(f"choose a prefix that {name} does not begin with{remedy}")
     return Statement("container", test, message, advice)
 
 

@@ -204,10 +204,16 @@ def _variables(
     constants = (rule.constants for rule, _ in found)
     for name, text in {n: v for own in constants for n, v in own.items()}.items():
         yield Variable(name, text)
-    for old in (False, True):
-        yield from vocabulary(policy.profile, old=old, workloads=target.workloads)
+    yield Variable("isUpdate", 'request.operation == "UPDATE"')
+    read = {name: True for rule, _ in found for s in rule.statements for name in s.variables}
+    for old in (True, False):
+        yield from vocabulary(
+            policy.profile, old=old, workloads=target.workloads, variables=[*read]
+        )
         yield from evidence(policy.profile, old=old)
         for name, text in (
+            ("changedAnnotations", _changed("annotations", old=old)),
+            ("changedLabels", _changed("labels", old=old)),
             ("excused", excused(policy, workloads=target.workloads)),
             ("isSkipped", skipped(policy, workloads=target.workloads)),
         ):
@@ -222,7 +228,6 @@ def _variables(
         every = " + ".join(f"${rule.variable}" for rule, _ in found)
         text = f"$isSkipped || $tooLarge ? [] : {every}"
         yield Variable(variable_name("found", old=old), resolve(text, old=old))
-    yield Variable("isUpdate", 'request.operation == "UPDATE"')
     yield Variable(
         "isTooLarge",
         "!variables.isSkipped && variables.tooLarge"
@@ -239,6 +244,22 @@ def _variables(
     yield Variable(
         "number",
         "variables.isTooLarge ? 1 : variables.introduced.map(texts, texts.size()).sum()",
+    )
+
+
+def _changed(field: str, *, old: bool) -> str:
+    """The keys in `field` of the metadata that an update adds, changes or removes.
+
+    Of the object as it was, nothing is changed.
+    """
+    if old:
+        return "[]"
+    new, before = (
+        f"variables.{name}.?{field}.orValue({{}})" for name in ("metadata", "oldMetadata")
+    )
+    return (
+        f"!variables.isUpdate ? [] : {new}.filter(a, {before}[?a].orValue('') != {new}[a])"
+        f" + {before}.filter(a, !(a in {new}))"
     )
 
 

@@ -168,6 +168,10 @@ _LOOPS = {
     "pod": "[[0].filter(p, {where}).map(p, {text})]",
     "annotation": "[$annotations.filter(a, {where}).map(a, {text})]",
     "label": "[$metadata.?labels.orValue({{}}).filter(a, {where}).map(a, {text})]",
+    "changedAnnotation": "[$changedAnnotations.filter(a, {where}).map(a, {text})]",
+    "changedLabel": "[$changedLabels.filter(a, {where}).map(a, {text})]",
+    "mount": "$containers.map(c, c.raw.?volumeMounts.orValue([]).filter(m, {where})"
+    ".map(m, {text}))",
     "fraction": "[variables.fractions.filter(f, {where}).map(f, {text})]",
     "claim": "[$spec.?resourceClaims.orValue([]).filter(r, {where}).map(r, {text})]",
     "expression": f"{REQUIRED_TERMS}.map(t, t.?matchExpressions.orValue([])"
@@ -184,6 +188,10 @@ _LOOPS = {
     "variable": "$containers.map(c, c.variables.filter(v, {where}).map(v, {text}))",
     "deviceList": "$containers.map(c, c.deviceLists.filter(l, {where}).map(l, {text}))",
 }
+
+
+_ABOUT_PODS = frozenset({"pod", "annotation", "label", "changedAnnotation", "changedLabel"})
+_ABOUT_PODS |= {"fraction", "claim", "expression"}
 
 
 def _at_level(finding: str, rule: Action, wanted: Action) -> str:
@@ -225,7 +233,7 @@ class ExceptionVariables:
         group = self._group(rule)
         if not group:
             return ""
-        if each in {"pod", "annotation", "label", "fraction", "claim", "expression"}:
+        if each in _ABOUT_PODS:
             accepted = "$containers.all(x, x.name in names)"
         elif each == "volume":
             mounts = f"c.mounts.exists(m, m.volume == w.name && ({where}))"

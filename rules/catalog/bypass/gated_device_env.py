@@ -47,9 +47,7 @@ from rules.gpu.visibility import (
 )
 from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel
-from rules.in_process.vocabulary import (
-    prefix_statement,
-)
+from rules.in_process.vocabulary import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # Each variable with its devices, and the shortest prefix that no other variable of NVIDIA's toolkit
@@ -159,7 +157,8 @@ def _statements() -> Iterator[Statement]:
             advice,
             f'({is_certain} ? "deny" : "warn")',
         )
-        found = prefix_statement(variable, effect, where, within=own_prefix)
+        unset = f"!{has_variable(variable)} && {where}"
+        found = prefix_statement(variable, effect, unset, within=own_prefix)
         yield found._replace(action='"warn"')
 
 

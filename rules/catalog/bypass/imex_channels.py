@@ -33,7 +33,7 @@ from rules.base.traits import GPU_VARIABLE
 from rules.gpu.visibility import certainly_gets_no_gpu, describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel, concat
-from rules.in_process.vocabulary import prefix_statement
+from rules.in_process.vocabulary import has_variable, prefix_statement
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 VARIABLE = "NVIDIA_IMEX_CHANNELS"
@@ -71,7 +71,12 @@ def in_process() -> tuple[Statement, ...]:
     message = concat('c.text + " " + v.setting', cel(f": {EFFECT}"))
     return (
         Statement("variable", where, message, cel(f"remove the variable; {HELP}")),
-        prefix_statement(VARIABLE, f": {EFFECT}", "!c.hasNoDevice", remedy=f"; {HELP}"),
+        prefix_statement(
+            VARIABLE,
+            f": {EFFECT}",
+            f"!{has_variable(VARIABLE)} && !c.hasNoDevice",
+            remedy=f"; {HELP}",
+        ),
     )
 
 

@@ -31,7 +31,7 @@ from rules.base.traits import GPU_VARIABLE
 from rules.gpu.visibility import certainly_gets_no_gpu, describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel, concat
-from rules.in_process.vocabulary import prefix_statement
+from rules.in_process.vocabulary import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 POWER_VERBS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
@@ -81,7 +81,8 @@ def in_process() -> tuple[Statement, ...]:
         where = f'v.name == {cel(variable)} && (v.isReference || v.value != "") && !c.hasNoDevice'
         statements.append(Statement("variable", where, message, advice))
         where = "c.sysAdmin && !c.hasNoDevice"
-        statements.append(prefix_statement(variable, f": {_effect(variable)}", where))
+        unset = f"!{has_variable(variable)} && {where}"
+        statements.append(prefix_statement(variable, f": {_effect(variable)}", unset))
     return tuple(statements)
 
 

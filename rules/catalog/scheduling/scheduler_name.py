@@ -76,6 +76,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
     from rules.in_process import mutation as words  # noqa: PLC0415  # no linter needs it
+    from rules.in_process.vocabulary import scheduler  # noqa: PLC0415  # the same
 
     tests: dict[str, list[str]] = {}
     for each in profile.schedulers:
@@ -83,7 +84,7 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     names = " + ".join(f"({any_of(t)} ? [{cel(name)}] : [])" for name, t in tests.items())
     default = cel(DEFAULT_SCHEDULER)
     where = (
-        f"$mayNameScheduler && {words.scheduler()} == {default}"
+        f"$mayNameScheduler && {scheduler()} == {default}"
         f" && $schedulers.size() == 1 && $schedulers[0] != {default}"
     )
     change = f"[{add(cel('/spec/schedulerName'), '$schedulers[0]')}]"

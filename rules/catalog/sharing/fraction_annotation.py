@@ -26,6 +26,7 @@ from rules.base.quantity import Placeholder, Quantity, parse
 from rules.base.traits import GPU_ANNOTATION, GPU_METADATA_KEY
 from rules.in_process.amounts import PLACEHOLDER
 from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import scheduler
 from rules.profile.profile import Fraction
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -121,10 +122,9 @@ def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     portion, memory, cards = "f.portion[0]", "f.memory[0]", "f.cards[0]"
     requests = f"[{portion}, {memory}].filter(k, k in $annotations)"
-    scheduler = '[$spec.?schedulerName.orValue("")].map(t, t == "" ? "default-scheduler" : t)[0]'
     obeyed = (
         "(f.annotations.exists(k, k in $annotations)"
-        f" && (f.givers.size() == 0 || {scheduler} in f.givers))"
+        f" && (f.givers.size() == 0 || {scheduler()} in f.givers))"
     )
 
     def said(where: str, annotation: str, what: str, advice: str) -> Statement:

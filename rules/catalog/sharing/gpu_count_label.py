@@ -25,11 +25,22 @@ from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_METADATA_KEY, SHARE
 from rules.gpu.amounts import api_refuses_amounts
+from rules.in_process.amounts import limit_of, whole_number
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DIVIDED_RESOURCES = (GPU_MEM, GPU_CORE)
 MAX_DIGITS = 4
+NO_COUNT_FAULT = "it must be a whole number from 1 up, in quotes as every label"
+NO_MEMORY_FAULT = f"it has a meaning only where a container asks for {GPU_MEM}"
+DIVISION_FAULT = "it does not divide the "
+LABEL_ADVICE = "write the number of cards that share the container's GPU memory evenly"
+RESOURCE_FAULT = (
+    f" asks for {GPU_COUNT}, the name under which nodes state how many cards they have: no device "
+    "plugin serves it, so the container gets no GPU by it"
+)
+RESOURCE_ADVICE = f"ask for {GPU_MEM}; to spread it over two cards label the pod {GPU_COUNT}: '2'"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -38,27 +49,18 @@ def check(pod: Pod, _context: Context) -> Findings:
         message = (
             f"the pod label {GPU_COUNT} is {display(parse(pod.labels[GPU_COUNT]).text)}: {fault}"
         )
-        advice = "write the number of cards that share the container's GPU memory evenly"
         path = (*pod.metadata_path, "labels", GPU_COUNT)
-        yield Finding(path=path, key=f"labels.{GPU_COUNT}", message=message, help=advice)
+        yield Finding(path=path, key=f"labels.{GPU_COUNT}", message=message, help=LABEL_ADVICE)
     for container in pod.containers if not pod.layout.gpu_field else ():
         field = "limits" if GPU_COUNT in container.limits else "requests"
         if GPU_COUNT in getattr(container, field):
-            message = (
-                f"{container} asks for {GPU_COUNT}, the name under which nodes state "
-                "how many cards they have: no device plugin serves it, "
-                "so the container gets no GPU by it"
-            )
-            advice = (
-                f"ask for {GPU_MEM}; to spread it over two cards label the pod {GPU_COUNT}: '2'"
-            )
             path = (*container.resources_path, field, GPU_COUNT)
             yield Finding(
                 path=path,
                 key=f"{field}.{GPU_COUNT}",
-                message=message,
+                message=f"{container}{RESOURCE_FAULT}",
                 container=container,
-                help=advice,
+                help=RESOURCE_ADVICE,
                 api_refuses=api_refuses_amounts(GPU_COUNT, container.limits, container.requests),
             )
 
@@ -66,19 +68,51 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _fault(pod: Pod, value: object) -> str | None:
     count = as_text(value)
     if not (count.isascii() and count.isdigit() and len(count) <= MAX_DIGITS and int(count)):
-        return "it must be a whole number from 1 up, in quotes as every label"
+        return NO_COUNT_FAULT
     if not any(GPU_MEM in {**c.limits, **c.requests} for c in pod.containers):
-        return f"it has a meaning only where a container asks for {GPU_MEM}"
+        return NO_MEMORY_FAULT
     for container in pod.containers:
         for name in DIVIDED_RESOURCES:
             if _is_indivisible(container, name, int(count)):
-                return f"it does not divide the {name} of {container}"
+                return f"{DIVISION_FAULT}{name} of {container}"
     return None
 
 
 def _is_indivisible(container: Container, name: str, cards: int) -> bool:
     amount = parse(container.limits.get(name, container.requests.get(name)))
     return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    label = f"$metadata.?labels[?{cel(GPU_COUNT)}]"
+    digits = cel(f"^[0-9]{{1,{MAX_DIGITS}}}$")
+    names = cel(DIVIDED_RESOURCES)
+    amount = "o.raw.?resources.?limits[?n].orValue('0')"
+    indivisible = f"[{amount}].exists(t, {whole_number('t')} % int(k) != 0)"
+    wrong = (
+        f"$containers.map(o, {names}.filter(n, {indivisible})"
+        ".map(n, n + ' of ' + string(o.text))).filter(l, l.size() > 0)"
+    )
+    fault = (
+        f"(!k.matches({digits}) || int(k) == 0 ? {cel(NO_COUNT_FAULT)}"
+        f" : !$namesGpuMem ? {cel(NO_MEMORY_FAULT)}"
+        f" : [{wrong}].map(found, found.size() == 0 ? '' : {cel(DIVISION_FAULT)} + found[0][0])[0])"
+    )
+    message = concat(
+        cel(f"the pod label {GPU_COUNT} is "), shown(f"{label}.orValue('')"), '": "', "$cardsFault"
+    )
+    as_resource = f"{limit_of(GPU_COUNT)}.hasValue()"
+    words = {
+        "namesGpuMem": f"$containers.exists(c, {limit_of(GPU_MEM)}.hasValue())",
+        "cardsFault": f"{label}.hasValue() ? [{label}.orValue('')].map(k, {fault})[0] : ''",
+    }
+    return (
+        Statement("pod", "$cardsFault != ''", message, cel(LABEL_ADVICE), words=words),
+        Statement(
+            "container", as_resource, concat("c.text", cel(RESOURCE_FAULT)), cel(RESOURCE_ADVICE)
+        ),
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_METADATA_KEY | SHARE,))

@@ -115,10 +115,12 @@ def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
         if not cards and amount > PERCENT_OF_CARD and amount % PERCENT_OF_CARD:
             yield name, *NO_WHOLE_CARDS
         elif cards and amount % cards:
-            yield name, *(text.format(cards=cards) for text in NOT_DIVISIBLE)
+            fault, advice = (text.format(cards=cards) for text in NOT_DIVISIBLE)
+            yield name, fault, advice
         elif amount > PERCENT_OF_CARD * cards > 0:
             most = PERCENT_OF_CARD * cards
-            yield name, *(text.format(cards=cards, most=most) for text in TOO_MUCH)
+            fault, advice = (text.format(cards=cards, most=most) for text in TOO_MUCH)
+            yield name, fault, advice
 
 
 def in_process() -> tuple[Statement, ...]:

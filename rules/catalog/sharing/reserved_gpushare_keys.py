@@ -63,6 +63,7 @@ References
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
@@ -70,6 +71,8 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_METADATA_KEY, GPU_VARIABLE, OLD_GPU_KEY
 from rules.finding import sha256_hex
 from rules.gpu.allocation_keys import (
+    ALLOCATION_ANNOTATIONS,
+    ALLOCATION_LABELS,
     COUNTED_ANNOTATIONS,
     COUNTED_LABELS,
     KAI_GROUP,
@@ -82,6 +85,7 @@ from rules.gpu.allocation_keys import (
 from rules.gpu.devices import Device, devices, pod_requests_gpu
 from rules.gpu.visibility import prefix_findings
 from rules.gpu.visibility_edits import remove_edits
+from rules.in_process.statement import Statement, any_of, cel, concat, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -103,6 +107,28 @@ SYSTEM_USER_PREFIX = "system:"
 # Of TensorFusion, for emergencies: an annotation, or a label from which its workload gets one.
 TENSOR_FUSION_SWITCH = "tensor-fusion.ai/disable-features"
 LIMITING_FEATURES = frozenset({"gpu-limiter", "mem-manager"})
+RESERVED_KEY_FAULT = "is the scheduler's: it tells who holds which GPU"
+CREATE_ADVICE = "remove it: the scheduler writes its own"
+UPDATE_ADVICE = "leave it to the scheduler; the option `writers` names who may write it"
+SWITCH_FAULT = "is the administrator's: it switches off what keeps the GPU's sharers apart"
+RESERVATION_FAULT = (
+    'the label "{}: {}" is for pods of KAI itself: its scheduler does not count the GPUs of such a '
+    "pod, and gives them to others"
+).format(*RESERVATION_LABEL)
+RESERVATION_ADVICE = "choose another value"
+CHOSEN_GROUP_FAULT = (
+    f"the annotation {display(KAI_GROUP)} chooses the group by whose queue KAI counts the pod's "
+    "GPUs; KAI compares names alone, so the group may be one of another namespace"
+)
+CHOSEN_GROUP_ADVICE = "remove it, unless the group is the pod's own: KAI makes groups by itself"
+REMOVAL_FAULT = "is removed, although it tells the scheduler which GPU the pod holds"
+COUNT_FAULT = "changes, although the scheduler counts by it what the pod holds"
+PAYER_FAULT = "changes, although it says which queue or quota pays for the pod's GPUs"
+CHANGE_ADVICE = "leave it as it is while the pod exists; for another share, create another pod"
+DISABLING_FAULT = "the administrator's: it switches off what keeps the GPU's sharers apart"
+VARIABLE_FAULT = "the device plugin's: it tells which GPU the container holds"
+VARIABLE_ADVICE = "remove the variable"
+PREFIX_EFFECT = ", by which the device plugin tells cGPU what the container gets"
 RESERVED_TEST_BY_FIELD = {"annotations": is_allocation_annotation, "labels": is_allocation_label}
 
 
@@ -146,9 +172,8 @@ def _findings_of_reservation_label(pod: Pod) -> Findings:
         yield Finding(
             path=(*pod.metadata_path, "labels", label),
             key=f"labels.{label}={value}",
-            message=f'the label "{label}: {value}" is for pods of KAI itself: its scheduler does '
-            "not count the GPUs of such a pod, and gives them to others",
-            help="choose another value",
+            message=RESERVATION_FAULT,
+            help=RESERVATION_ADVICE,
         )
 
 
@@ -162,8 +187,7 @@ def _findings_of_switched_limits(pod: Pod) -> Findings:
             yield Finding(
                 path=path,
                 key=f"{field}.{TENSOR_FUSION_SWITCH}",
-                message=f"the {noun} {display(TENSOR_FUSION_SWITCH)} is the administrator's: it "
-                "switches off what keeps the GPU's sharers apart",
+                message=f"the {noun} {display(TENSOR_FUSION_SWITCH)} {SWITCH_FAULT}",
                 help=f"remove the {noun}",
                 fix=Fix(f"remove the {noun}", (remove(path),)),
             )
@@ -177,10 +201,8 @@ def _findings_of_chosen_group(pod: Pod, context: Context) -> Findings:
         yield Finding(
             path=(*pod.metadata_path, "annotations", KAI_GROUP),
             key=f"annotations.{KAI_GROUP}",
-            message=f"the annotation {display(KAI_GROUP)} chooses the group by whose queue "
-            "KAI counts the pod's GPUs; KAI compares names alone, so the group may be one of "
-            "another namespace",
-            help="remove it, unless the group is the pod's own: KAI makes groups by itself",
+            message=CHOSEN_GROUP_FAULT,
+            help=CHOSEN_GROUP_ADVICE,
             action=Action.AUDIT,
         )
 
@@ -193,22 +215,20 @@ def _findings_of_changed_keys(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield what an update does to keys by which a scheduler counts what the pod holds."""
     for field, key, _ in _reserved_keys(old):
         if key not in as_object(pod.metadata.get(field)):
-            fault = "is removed, although it tells the scheduler which GPU the pod holds"
-            yield _changed_key_finding(pod, field, key, fault)
+            yield _changed_key_finding(pod, field, key, REMOVAL_FAULT)
     if pod.scheduler == DEFAULT_SCHEDULER:
         return  # which knows no such annotations
-    fault = "changes, although the scheduler counts by it what the pod holds"
     before = as_object(old.get("annotations"))
     for key in sorted(COUNTED_ANNOTATIONS):
         if before.get(key) != pod.annotations.get(key):
-            yield _changed_key_finding(pod, "annotations", key, fault)
+            yield _changed_key_finding(pod, "annotations", key, COUNT_FAULT)
     yield from _findings_of_new_payer(pod, old)
     if not any(map(is_allocation_annotation, before)):
         return  # it holds no card
     labels = as_object(old.get("labels"))
     for key in sorted(COUNTED_LABELS):
         if labels.get(key) != pod.labels.get(key):
-            yield _changed_key_finding(pod, "labels", key, fault)
+            yield _changed_key_finding(pod, "labels", key, COUNT_FAULT)
 
 
 def _findings_of_new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
@@ -216,8 +236,7 @@ def _findings_of_new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
     if pod.scheduler in PAYER_KEY_BY_SCHEDULER and _asks_for_gpus(pod):
         field, key = PAYER_KEY_BY_SCHEDULER[pod.scheduler]
         if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
-            fault = "changes, although it says which queue or quota pays for the pod's GPUs"
-            yield _changed_key_finding(pod, field, key, fault)
+            yield _changed_key_finding(pod, field, key, PAYER_FAULT)
 
 
 _NOUN_BY_FIELD = {"annotations": "annotation", "labels": "label"}
@@ -229,7 +248,7 @@ def _changed_key_finding(pod: Pod, field: str, key: str, fault: str) -> Finding:
         path=(*path, key) if field in pod.metadata else path,
         key=f"{field}.{key} changed",
         message=f"the {_NOUN_BY_FIELD[field]} {display(key)} {fault}",
-        help="leave it as it is while the pod exists; for another share, create another pod",
+        help=CHANGE_ADVICE,
     )
 
 
@@ -239,7 +258,7 @@ def _findings_of_prefixes(container: Container) -> Findings:
     ):
         return
     subject = f"{container} asks for a share of a GPU and"
-    effect = ", by which the device plugin tells cGPU what the container gets"
+    effect = PREFIX_EFFECT
     for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
         found = prefix_findings(container, pattern, subject=subject, effect=effect, within=own)
         certain = list(found)
@@ -271,20 +290,18 @@ def _reserved_key_finding(pod: Pod, context: Context, field: str, key: str, valu
     path = (*pod.metadata_path, field, key)
     identity = f"{field}.{key}"
     noun = _NOUN_BY_FIELD[field]
-    message = f"the {noun} {display(key)} is the scheduler's: it tells who holds which GPU"
-    advice = "remove it: the scheduler writes its own"
+    message = f"the {noun} {display(key)} {RESERVED_KEY_FAULT}"
+    advice = CREATE_ADVICE
     if context.operation == "UPDATE" and pod.object.kind == "Pod":
         # A changed value is a new fault, so the value is part of the identity.
         identity += f"={sha256_hex(as_text(value))[:16]}"
-        advice = "leave it to the scheduler; the option `writers` names who may write it"
+        advice = UPDATE_ADVICE
     fix = Fix(f"remove the {noun}", (remove(path),))
     return Finding(path=path, key=identity, message=message, help=advice, fix=fix)
 
 
 def _finding(container: Container, variable: str) -> Finding:
-    what = "the device plugin's: it tells which GPU the container holds"
-    if variable == DISABLING_VARIABLE:
-        what = "the administrator's: it switches off what keeps the GPU's sharers apart"
+    what = DISABLING_FAULT if variable == DISABLING_VARIABLE else VARIABLE_FAULT
     message = f"{container} sets {variable}, which is {what}"
     path = container.env_path(variable)
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
@@ -293,9 +310,141 @@ def _finding(container: Container, variable: str) -> Finding:
         key=variable,
         message=message,
         container=container,
-        help="remove the variable",
+        help=VARIABLE_ADVICE,
         fix=fix,
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    from rules.in_process import vocabulary as words  # noqa: PLC0415  # no linter needs it
+
+    return (
+        *_key_statements(words),
+        *_changed_key_statements(words),
+        _variable_statement(),
+        *_prefix_statements(words),
+    )
+
+
+_IS_POD_UPDATE = '(variables.isUpdate && request.kind.kind == "Pod")'
+_ASKS_FOR_GPUS = (
+    f"($requestsGpu || $annotations.exists(k, k in {cel(sorted(COUNTED_ANNOTATIONS))}))"
+)
+_PATTERNS_BY_FIELD = {"annotations": ALLOCATION_ANNOTATIONS, "labels": ALLOCATION_LABELS}
+
+
+def _action_for_writer_in_cel() -> str:
+    user = "request.userInfo.username"
+    own = f"{cel(f'{SYSTEM_USER_PREFIX}serviceaccount:')} + request.namespace + ':'"
+    return (
+        f'(!{_IS_POD_UPDATE} ? "deny" : variables.writers.size() > 0'
+        f' ? (variables.writers.exists(p, {user}.matches(p)) ? "off" : "deny")'
+        f' : {user}.startsWith({own}) ? "warn"'
+        f' : {user}.startsWith({cel(SYSTEM_USER_PREFIX)}) ? "off" : "deny")'
+    )
+
+
+def _key_statements(words: ModuleType) -> Iterator[Statement]:
+    action = _action_for_writer_in_cel()
+    for field, noun in _NOUN_BY_FIELD.items():
+        values = f"$metadata.?{field}.orValue({{}})"
+        reserved = words.matches_any("a", _PATTERNS_BY_FIELD[field])
+        # Of an update only what it changes counts, whatever the message says.
+        is_new = f"(!{_IS_POD_UPDATE} || a in {_changed_keys(field)})"
+        yield Statement(
+            "annotation" if field == "annotations" else "label",
+            f"({reserved}) && {is_new}",
+            concat(cel(f"the {noun} "), shown("a"), cel(f" {RESERVED_KEY_FAULT}")),
+            f"({_IS_POD_UPDATE} ? {cel(UPDATE_ADVICE)} : {cel(CREATE_ADVICE)})",
+            action,
+        )
+        features = f"{values}[?{cel(TENSOR_FUSION_SWITCH)}].orValue('').split(',')"
+        yield Statement(
+            "pod",
+            f"{features}.exists(word, word.trim() in {cel(sorted(LIMITING_FEATURES))})",
+            cel(f"the {noun} {display(TENSOR_FUSION_SWITCH)} {SWITCH_FAULT}"),
+            cel(f"remove the {noun}"),
+            action,
+        )
+    label, value = RESERVATION_LABEL
+    yield Statement(
+        "pod",
+        f"$metadata.?labels[?{cel(label)}].orValue('') == {cel(value)} && $requestsGpu",
+        cel(RESERVATION_FAULT),
+        cel(RESERVATION_ADVICE),
+        action,
+    )
+    yield Statement(
+        "pod",
+        f"!variables.isUpdate && {words.scheduler()} == {cel(KAI_SCHEDULER)}"
+        f" && {cel(KAI_GROUP)} in $annotations && {_ASKS_FOR_GPUS}",
+        cel(CHOSEN_GROUP_FAULT),
+        cel(CHOSEN_GROUP_ADVICE),
+        '"audit"',
+    )
+
+
+def _changed_keys(field: str) -> str:
+    return f"$changed{field.title()}"
+
+
+def _changed_key_statements(words: ModuleType) -> Iterator[Statement]:
+    for field, noun in _NOUN_BY_FIELD.items():
+        reserved = words.matches_any("a", _PATTERNS_BY_FIELD[field])
+        removed = f"!(a in $metadata.?{field}.orValue({{}})) && ({reserved})"
+        yield _changed_key_statement(noun, removed, REMOVAL_FAULT)
+        payers = [
+            f"{words.scheduler()} == {cel(name)} && a == {cel(key)}"
+            for name, (where, key) in PAYER_KEY_BY_SCHEDULER.items()
+            if where == field
+        ]
+        paid = f"({any_of(payers)}) && {_ASKS_FOR_GPUS}"
+        counted = f"{words.scheduler()} != {cel(DEFAULT_SCHEDULER)}"
+        if field == "annotations":
+            counted += f" && a in {cel(sorted(COUNTED_ANNOTATIONS))}"
+        else:
+            holds = words.matches_any("k", ALLOCATION_ANNOTATIONS)
+            counted += f" && a in {cel(sorted(COUNTED_LABELS))}"
+            counted += f" && variables.oldAnnotations.exists(k, {holds})"
+        yield _changed_key_statement(noun, counted, COUNT_FAULT)
+        yield _changed_key_statement(noun, paid, PAYER_FAULT)
+
+
+def _changed_key_statement(noun: str, where: str, fault: str) -> Statement:
+    message = concat(cel(f"the {noun} "), shown("a"), cel(f" {fault}"))
+    return Statement(
+        "changedAnnotation" if noun == "annotation" else "changedLabel",
+        f"{_IS_POD_UPDATE} && {where}",
+        message,
+        cel(CHANGE_ADVICE),
+        _action_for_writer_in_cel(),
+    )
+
+
+def _variable_statement() -> Statement:
+    harmless = f"v.name == {cel(DISABLING_VARIABLE)} && !v.isReference"
+    harmless += f" && v.value in {cel(sorted(HARMLESS_VALUES))}"
+    what = f"(v.name == {cel(DISABLING_VARIABLE)} ? {cel(DISABLING_FAULT)} : {cel(VARIABLE_FAULT)})"
+    return Statement(
+        "variable",
+        f"v.name in {cel(sorted(RESERVED_VARIABLES))} && !({harmless})",
+        concat('c.text + " sets " + v.name + ", which is "', what),
+        cel(VARIABLE_ADVICE),
+        variables=tuple(sorted(RESERVED_VARIABLES)),
+    )
+
+
+def _prefix_statements(words: ModuleType) -> Iterator[Statement]:
+    of_aliyun = f"x.name.startsWith({cel(ALIYUN_PREFIX)})"
+    where = f'c.devices.exists(x, {of_aliyun} && x.facts[0].sharing == "share")'
+    subject = " asks for a share of a GPU and"
+    for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
+        yield words.prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=subject)
+        if (pattern, own) != VISIBLE_PATTERN_AND_PREFIX:
+            shorter = f"!({words.has_prefix(pattern, own)}) && {where}"
+            found = words.prefix_statement(pattern, PREFIX_EFFECT, shorter, subject=subject)
+            yield found._replace(action='"warn"')
 
 
 RULE = define_rule(

@@ -49,12 +49,18 @@ References
 - tkestack/gpu-manager, `pkg/types/types.go`, `pkg/services/allocator/nvidia/allocator.go`
 """
 
+from collections.abc import Iterator
+
 from rules.base.json_values import as_text, display
 from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.gpu.devices import devices, requests_share
 from rules.gpu.visibility import describe_setting, prefix_findings
 from rules.gpu.visibility_edits import remove_edits
 from rules.gpu.volumes import clean_path
+from rules.in_process.amounts import names_device, names_only_devices
+from rules.in_process.statement import Statement, any_of, cel, concat, shown
+from rules.in_process.vocabulary import clean_path as clean_path_in_cel
+from rules.in_process.vocabulary import prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 DISABLING_VARIABLE = "CUDA_DISABLE_CONTROL"
@@ -64,6 +70,16 @@ CACHE_VARIABLE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the li
 MPS_LIMIT_VARIABLES = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 MPS_DIRECTORY_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 OVERSUBSCRIBE_VARIABLE, PRIORITY_VARIABLE = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
+SWITCH_EFFECT = "which switches off the limits of the share"
+OTHER_ENTRY_EFFECT = "of which another entry switches off the limits of the share"
+PRESENCE_EFFECT = "whose mere presence switches off the limits of the share"
+LIMIT_EFFECT = "which replaces the limit that the sharing system sets"
+POLICY_EFFECT = "which may switch off the limit on GPU cores"
+PREFIX_EFFECT = ", by which the sharing system limits the share"
+VARIABLE_ADVICE = "remove the variable: the sharing system sets the limits from resources.limits"
+MOUNT_EFFECT = "where the sharing system mounts what limits the share"
+MOUNT_ADVICE = "mount the volume at another place"
+LOOSE_POLICIES = ("disable", "DISABLE")
 EFFECT_BY_VARIABLE = {
     **dict.fromkeys(
         MPS_LIMIT_VARIABLES, "which may replace the limit that the sharing system sets"
@@ -119,8 +135,7 @@ def _findings_of_prefixes(container: Container) -> Findings:
     for variable in (DISABLING_VARIABLE, *LIMIT_VARIABLES, CACHE_VARIABLE, *of_ascend):
         pattern = f"{variable}*" if variable in LIMIT_VARIABLES else variable
         subject = f"{container} asks for a share of a GPU and"
-        effect = ", by which the sharing system limits the share"
-        yield from prefix_findings(container, pattern, subject=subject, effect=effect)
+        yield from prefix_findings(container, pattern, subject=subject, effect=PREFIX_EFFECT)
 
 
 def _findings_of_mounts(container: Container) -> Findings:
@@ -146,10 +161,10 @@ def _findings_of_mounts(container: Container) -> Findings:
             key=f"mount.{path}",
             message=(
                 f"{container} asks for a share of a GPU and mounts a volume at {display(path)}, "
-                "where the sharing system mounts what limits the share"
+                f"{MOUNT_EFFECT}"
             ),
             container=container,
-            help="mount the volume at another place",
+            help=MOUNT_ADVICE,
             action=Action.DENY if covers else Action.WARN,
         )
 
@@ -165,8 +180,8 @@ def _effect(container: Container, variable: str) -> str:
         return _switch_effect(container)
     if variable == POLICY_VARIABLE:
         value = container.env_value(POLICY_VARIABLE)
-        loose = value in (None, "disable", "DISABLE") or "$(" in value
-        return "which may switch off the limit on GPU cores" if loose else ""
+        loose = value is None or value in LOOSE_POLICIES or "$(" in value
+        return POLICY_EFFECT if loose else ""
     if variable == PRIORITY_VARIABLE and PRIORITY_RESOURCE in container.limits:
         return ""
     if variable in EFFECT_BY_VARIABLE:
@@ -175,19 +190,19 @@ def _effect(container: Container, variable: str) -> str:
         variable in (*LIMIT_VARIABLES, *ASCEND_LIMIT_VARIABLES)
         or variable.rstrip("0123456789").rstrip("_") in LIMIT_VARIABLES
     )
-    return "which replaces the limit that the sharing system sets" if limit else ""
+    return LIMIT_EFFECT if limit else ""
 
 
 def _switch_effect(container: Container) -> str:
     if any(name.startswith(PREFIX_WHERE_PRESENCE_COUNTS) for name in devices(container)):
-        return "whose mere presence switches off the limits of the share"
+        return PRESENCE_EFFECT
     entries = [entry for _, entry in container.env_entries(DISABLING_VARIABLE)]
     switches = [
         e.get("valueFrom") is not None or str(e.get("value")) in TRUE_WORDS for e in entries
     ]
     if any(switches[:-1]) and not switches[-1]:  # the device plugin reads every entry of the pod
-        return "of which another entry switches off the limits of the share"
-    return "which switches off the limits of the share" if switches[-1] else ""
+        return OTHER_ENTRY_EFFECT
+    return SWITCH_EFFECT if switches[-1] else ""
 
 
 def _finding(container: Container, variable: str, effect: str) -> Finding:
@@ -197,10 +212,99 @@ def _finding(container: Container, variable: str, effect: str) -> Finding:
         key=variable,
         message=f"{container} asks for a share of a GPU and {setting}, {effect}",
         container=container,
-        help="remove the variable: the sharing system sets the limits from resources.limits",
+        help=VARIABLE_ADVICE,
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
         action=Action.WARN if variable in WARNED_VARIABLES else Action.DENY,
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    return (_variable_statement(), *_prefix_statements(), *_mount_statements())
+
+
+_WITH_SHARE = 'c.devices.exists(x, x.facts[0].sharing == "share")'
+_SUBJECT = " asks for a share of a GPU and"
+_LIMITS_OF_OTHERS = f"!{names_only_devices(ALIYUN_PREFIX)}"
+
+
+def _variable_statement() -> Statement:
+    asks_for_ascend = names_device(ASCEND_PREFIX)
+    entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(DISABLING_VARIABLE)})"
+    is_on = f"e.?valueFrom.hasValue() || e.?value.orValue('') in {cel(TRUE_WORDS)}"
+    is_last_on = f"(v.isReference || v.value in {cel(TRUE_WORDS)})"
+    switch = (
+        f"{names_device(PREFIX_WHERE_PRESENCE_COUNTS)} ? {cel(PRESENCE_EFFECT)}"
+        f" : {is_last_on} ? {cel(SWITCH_EFFECT)}"
+        f" : {entries}.exists(e, {is_on}) ? {cel(OTHER_ENTRY_EFFECT)} : ''"
+    )
+    is_loose = f"v.isReference || v.value in {cel(LOOSE_POLICIES)} || v.value.contains('$(')"
+    names = "|".join(LIMIT_VARIABLES)
+    numbered = cel(f"^({names})_*[0-9]*$")
+    effect = (
+        f"(v.name in {cel(ASCEND_LIMIT_VARIABLES)} && !{asks_for_ascend} ? ''"
+        f" : v.name == {cel(DISABLING_VARIABLE)} ? ({switch})"
+        f" : v.name == {cel(POLICY_VARIABLE)} ? ({is_loose} ? {cel(POLICY_EFFECT)} : '')"
+        f" : v.name == {cel(PRIORITY_VARIABLE)}"
+        f" && c.raw.?resources.?limits[?{cel(PRIORITY_RESOURCE)}].hasValue() ? ''"
+        f" : v.name in variables.effects ? variables.effects[v.name]"
+        f" : v.name in {cel(ASCEND_LIMIT_VARIABLES)} || v.name.matches({numbered})"
+        f" ? {cel(LIMIT_EFFECT)} : '')"
+    )
+    return Statement(
+        "variable",
+        f"{_WITH_SHARE} && {effect} != ''",
+        concat("c.text", cel(f"{_SUBJECT} "), "v.setting", '", "', effect),
+        cel(VARIABLE_ADVICE),
+        f"(v.name in {cel(sorted(WARNED_VARIABLES))} ? 'warn' : 'deny')".replace("'", '"'),
+        facts={"effects": EFFECT_BY_VARIABLE},
+        variables=(
+            *(*EFFECT_BY_VARIABLE, DISABLING_VARIABLE, POLICY_VARIABLE, PRIORITY_VARIABLE),
+            *(*ASCEND_LIMIT_VARIABLES, *(f"{name}*" for name in LIMIT_VARIABLES)),
+        ),
+    )
+
+
+def _prefix_statements() -> Iterator[Statement]:
+    limits = ((variable, f"{variable}*") for variable in LIMIT_VARIABLES)
+    patterns = {DISABLING_VARIABLE: DISABLING_VARIABLE, **dict(limits)}
+    patterns[CACHE_VARIABLE] = CACHE_VARIABLE
+    for variable in (*patterns, *ASCEND_LIMIT_VARIABLES):
+        of_ascend = variable in ASCEND_LIMIT_VARIABLES
+        where = f"{_WITH_SHARE} && {_LIMITS_OF_OTHERS}"
+        where += f" && {names_device(ASCEND_PREFIX)}" if of_ascend else ""
+        pattern = patterns.get(variable, variable)
+        yield prefix_statement(pattern, PREFIX_EFFECT, where, subject=_SUBJECT)
+
+
+def _mount_statements() -> Iterator[Statement]:
+    path = clean_path_in_cel("m.mountPath")
+    prefixes = {prefix: [""] for prefix in SHARING_DIRECTORY_PREFIXES}
+    for resource, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items():
+        prefixes |= {f"{directory}/": [resource] for directory in directories}
+    begins = any_of(
+        f"(t + '/').startsWith({cel(prefix)})"
+        + (f" && {names_device(resource)}" if resource else "")
+        for prefix, resources in prefixes.items()
+        for resource in resources
+    )
+    covers = f"m.mountPath.contains('..') || t == {cel(PRELOAD_FILE)} || {begins}"
+    is_above = f"t in {cel(DIRECTORIES_ABOVE)}"
+    message = concat(
+        "c.text",
+        cel(f"{_SUBJECT} mounts a volume at "),
+        shown(path),
+        cel(f", {MOUNT_EFFECT}"),
+    )
+    for action, test in (("deny", covers), ("warn", f"!({covers}) && {is_above}")):
+        yield Statement(
+            "mount",
+            f"{_WITH_SHARE} && {_LIMITS_OF_OTHERS} && [{path}].exists(t, {test})",
+            message,
+            cel(MOUNT_ADVICE),
+            cel(action),
+            leaves_out="a path with `..` counts as one where the sharing system mounts",
+        )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,))
