@@ -416,7 +416,7 @@ def _described() -> str:
         " && k.b.raw.name == $fractionTarget",
         "fromPlugin": '($fractionTarget != "" && k.b.role != "ephemeral"'
         f" && k.b.raw.name == $fractionTarget)"
-        f" || k.devices.exists(d, !({_is_class('d.name')}))",
+        f" || k.devices.exists(d, !({is_class('d.name')}))",
         "hasCudaImage": is_cuda_image('k.b.raw.?image.orValue("")'),
         "deviceLists": _device_lists(),
         "prefixes": 'k.b.raw.?envFrom.orValue([]).filter(s, s.?prefix.orValue("") != "")',
@@ -449,7 +449,8 @@ def _label_facts(name: str, values: Sequence[str]) -> Mapping[str, Sequence[str]
     return {**pattern, "values": list(map(regex_of, values))}
 
 
-def _is_class(name: str) -> str:
+def is_class(name: str) -> str:
+    """Whether the CEL `name` is that of a device class as a resource."""
     return f"{name}.startsWith({cel(DEVICE_CLASS_PREFIX)})"
 
 

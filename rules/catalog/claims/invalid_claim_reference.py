@@ -86,4 +86,7 @@ def _finding(path: Path, key: str, fault: str, advice: str, fix: Fix | None = No
     )
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(RESOURCE_CLAIMS_OF_POD,))

@@ -53,6 +53,9 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER,), needs_resources=True
 )

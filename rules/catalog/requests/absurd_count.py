@@ -33,11 +33,21 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
 from rules.gpu.devices import devices
+from rules.in_process.amounts import is_more_than
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.selected_cards import DeviceCount, selected_device_count
 from rules.profile.profile import Resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 DEVICE_UNIT = "device"
+NODE_FAULT = ": a node is expected to have at most "
+SHARE_FAULT = ": it is a part of each card, and a card has "
+UNIT_ADVICE, MOST_ADVICE = "write the number of GPUs without a unit", "write at most "
+SPREAD_ADVICE = (
+    ", and spread the work over several pods; where nodes have more devices, the administrator of "
+    "gpuward allows more (option max_devices)"
+)
+CARDS_ADVICE = ", and ask for more cards if one is not enough"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -56,7 +66,7 @@ def check(pod: Pod, context: Context) -> Findings:
             limit, advice = exceeded
             message = (
                 f"{container} asks for {display(f'{name}: {amount.text}')}"
-                f"{_value_of_amount_words(amount)}: {limit}"
+                f"{_value_of_amount_words(amount)}{limit}"
             )
             yield Finding(
                 path=container.amount_path(name),
@@ -74,16 +84,16 @@ def _exceeded_limit(
     if resource.unit != DEVICE_UNIT:
         if 1 <= resource.maximum < amount.value:
             return (
-                f"it is a part of each card, and a card has {resource.maximum}",
-                f"write at most {resource.maximum}, and ask for more cards if one is not enough",
+                f"{SHARE_FAULT}{resource.maximum}",
+                f"{MOST_ADVICE}{resource.maximum}{CARDS_ADVICE}",
             )
         return None
     if 1 <= max_devices < amount.value:
-        limit = f"a node is expected to have at most {max_devices} devices"
+        limit = f"{NODE_FAULT}{max_devices} devices"
         return limit, _advice(amount, max_devices)
     if selected and resource.sharing == "whole" and selected.max_devices < amount.value:
         return (
-            f"a node with {display(selected.label)} has {selected.max_devices}",
+            f": a node with {display(selected.label)} has {selected.max_devices}",
             f"ask for at most {selected.max_devices}, or select nodes with more",
         )
     return None
@@ -91,17 +101,48 @@ def _exceeded_limit(
 
 def _advice(amount: Quantity, maximum: int) -> str:
     if amount.suffix:
-        return "write the number of GPUs without a unit"
-    return (
-        f"write at most {maximum}, and spread the work over several pods; where nodes have more "
-        "devices, the administrator of gpuward allows more (option max_devices)"
-    )
+        return UNIT_ADVICE
+    return f"{MOST_ADVICE}{maximum}{SPREAD_ADVICE}"
 
 
 def _value_of_amount_words(amount: Quantity) -> str:
     if amount.overflows:
         return ", which is more than Kubernetes can count"
     return f", which is {amount.value}" if amount.suffix else ""
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    most = "variables.max_devices"
+    maximum = "variables.maxima[d.facts[0].name]"
+    overflows = 'quantity(d.text).isGreaterThan(quantity("9223372036854775807m"))'
+    value = (
+        f'({overflows} ? ", which is more than Kubernetes can count"'
+        ' : d.text.matches("[A-Za-z]") ? ", which is " + string(quantity(d.text).asInteger()) : "")'
+    )
+    line = shown('d.name + ": " + d.text')
+    count_advice = concat(cel(MOST_ADVICE), f"string({most})", cel(SPREAD_ADVICE))
+    return (
+        Statement(
+            "device",
+            f'd.facts[0].part == "" && {most} >= 1 && {is_more_than("d.text", most)}',
+            concat(
+                'c.text + " asks for "',
+                line,
+                value,
+                cel(NODE_FAULT),
+                f'string({most}) + " devices"',
+            ),
+            f'(d.text.matches("[A-Za-z]") ? {cel(UNIT_ADVICE)} : {count_advice})',
+            leaves_out="it does not know how many devices the nodes have that a pod selects",
+        ),
+        Statement(
+            "device",
+            f'd.facts[0].part != "" && {maximum} >= 1 && {is_more_than("d.text", maximum)}',
+            concat('c.text + " asks for "', line, value, cel(SHARE_FAULT), f"string({maximum})"),
+            concat(cel(MOST_ADVICE), f"string({maximum})", cel(CARDS_ADVICE)),
+        ),
+    )
 
 
 RULE = define_rule(

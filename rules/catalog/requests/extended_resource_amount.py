@@ -81,6 +81,9 @@ def _finding(pod: Pod, container: Container, name: str, field: str, fault: str) 
     )
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(
     check, action=Action.DENY, since="0.1", needs=(UNKNOWN_RESOURCE,), needs_resources=True
 )

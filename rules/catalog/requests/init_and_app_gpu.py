@@ -23,7 +23,14 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import devices, is_device_class
+from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import is_class
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+CONSEQUENCE = (
+    ": a kubelet that restarts ends such a pod, if it finds no free GPU for the init container"
+)
+ADVICE = "ask for it in the application alone, or do the work of the init container in its command"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -39,13 +46,9 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=container.amount_path(name),
                 key=f"init-and-app.{name}",
-                message=(
-                    f"{container} and the application ask for {display(name)}: a kubelet that "
-                    "restarts ends such a pod, if it finds no free GPU for the init container"
-                ),
+                message=(f"{container} and the application ask for {display(name)}{CONSEQUENCE}"),
                 container=container,
-                help="ask for it in the application alone, or do the work of the init container in "
-                "its command",
+                help=ADVICE,
             )
 
 
@@ -57,6 +60,20 @@ def _requested_gpu_resources(container: Container) -> set[str]:
     """The GPU resources that the container asks a device plugin for."""
     found = devices(container).items()
     return {name for name, each in found if each.is_requested and not is_device_class(name)}
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    is_sidecar = 'c.role == "init" && c.raw.?restartPolicy.orValue("") == "Always"'
+    names = f"c.devices.filter(d, !{is_class('d.name')}).map(d, string(d.name))"
+    later = f'$containers.filter(c, c.role == "app" || ({is_sidecar})).map(c, {names})'
+    where = (
+        f'c.role == "init" && !({is_sidecar}) && d.text != "0" && !{is_class("d.name")}'
+        " && $laterDevices.exists(names, d.name in names)"
+    )
+    message = concat('c.text + " and the application ask for "', shown("d.name"), cel(CONSEQUENCE))
+    words = {"laterDevices": f"{later}.filter(names, names.size() > 0)"}
+    return (Statement("device", where, message, cel(ADVICE), words=words),)
 
 
 RULE = define_rule(

@@ -22,7 +22,14 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import only_init_requests_gpu, request_of
+from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import is_class
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+CONSEQUENCE = (
+    ": the scheduler keeps it for the pod's whole life, and no container of the application gets it"
+)
+ADVICE_END = " in the container that works with the GPU as well"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -36,18 +43,32 @@ def check(pod: Pod, _context: Context) -> Findings:
         yield Finding(
             path=container.amount_path(name),
             key=f"init.{name}",
-            message=(
-                f"only {container} asks for {display(name)}: the scheduler keeps it for the "
-                "pod's whole life, and no container of the application gets it"
-            ),
+            message=(f"only {container} asks for {display(name)}{CONSEQUENCE}"),
             container=container,
-            help=f"ask for {display(name)} in the container that works with the GPU as well",
+            help=f"ask for {display(name)}{ADVICE_END}",
         )
 
 
 def _has_application(pod: Pod) -> bool:
     """Whether the pod has a container that is no init container: a patch may show init alone."""
     return any(container.role == "app" for container in pod.containers)
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    gets = '(c.first != "" || c.isTarget)'
+    is_init = 'c.role == "init" && c.raw.?restartPolicy.orValue("") != "Always"'
+    only_init = f"$containers.exists(c, {gets}) && $containers.all(c, !{gets} || ({is_init}))"
+    first = shown("string(c.first)")
+    return (
+        Statement(
+            "container",
+            f'$onlyInitRequestsGpu && c.first != "" && c.devices.exists(d, !{is_class("d.name")})',
+            concat('"only " + c.text + " asks for "', first, cel(CONSEQUENCE)),
+            concat(cel("ask for "), first, cel(ADVICE_END)),
+            words={"onlyInitRequestsGpu": only_init},
+        ),
+    )
 
 
 RULE = define_rule(

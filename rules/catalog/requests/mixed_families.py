@@ -25,12 +25,17 @@ from rules.base.json_values import display
 from rules.base.text_matching import matches_any
 from rules.base.traits import OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
 from rules.gpu.devices import Device, devices
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
 MAX_COMPARED_DEVICES = 50
 # "other" is what profiles say of devices of many makers.
 COMBINABLE_VENDORS = ("intel", "other")
+VENDORS_FAULT = ", devices of two vendors: hardly any node has both"
+VENDORS_ADVICE = "keep the one that the program is built for, and remove the other"
+MIX_FAULT = ": few nodes offer both shares and whole cards"
+MIX_ADVICE = "ask for whole cards or for shares, not for both; run the two in pods of their own"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -61,12 +66,13 @@ def _findings_of_several_vendors(container: Container) -> Findings:
         first = first or device
         if device.resource.vendor != first.resource.vendor:
             message = (
-                f"{container} asks for {display(first.name)} and {display(device.name)}, devices "
-                "of two vendors: hardly any node has both"
+                f"{container} asks for {display(first.name)} and {display(device.name)}"
+                f"{VENDORS_FAULT}"
             )
-            advice = "keep the one that the program is built for, and remove the other"
             path, key = container.amount_path(device.name), f"vendors.{device.name}"
-            yield Finding(path=path, key=key, message=message, container=container, help=advice)
+            yield Finding(
+                path=path, key=key, message=message, container=container, help=VENDORS_ADVICE
+            )
             return
 
 
@@ -78,13 +84,69 @@ def _exclude_each_other(share: Device, whole: Device) -> bool:
 
 def _finding(container: Container, share: Device, whole: Device) -> Finding:
     message = (
-        f"{container} asks for {display(share.name)} and the pod also for {display(whole.name)}: "
-        "few nodes offer both shares and whole cards"
+        f"{container} asks for {display(share.name)} and the pod also for {display(whole.name)}"
+        f"{MIX_FAULT}"
     )
-    advice = "ask for whole cards or for shares, not for both; run the two in pods of their own"
     path = container.amount_path(share.name)
     return Finding(
-        path=path, key=f"mixed.{share.name}", message=message, container=container, help=advice
+        path=path, key=f"mixed.{share.name}", message=message, container=container, help=MIX_ADVICE
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    wholes = 'd.facts[0].sharing == "whole"'
+    fields = (
+        '"name": string(d.name), "vendor": string(d.facts[0].vendor),'
+        ' "known": string(d.facts[0].name)'
+    )
+
+    def has(companions: str, name: str) -> str:
+        known = f"variables.companions[{companions}]"
+        return f"({name} in {known}.names || {known}.patterns.exists(p, {name}.matches(p)))"
+
+    excludes = (
+        f"w.vendor == d.facts[0].vendor && !{has('d.facts[0].name', 'w.name')}"
+        f" && !{has('w.known', 'd.name')}"
+    )
+    # The first container that has one, and its first name.
+    others = f"$wholeDevices.map(l, l.filter(w, {excludes}).map(w, w.name)).filter(l, l.size() > 0)"
+    mixed = concat(
+        'c.text + " asks for "',
+        shown("d.name"),
+        '" and the pod also for "',
+        shown(f"{others}[0].min()"),
+        cel(MIX_FAULT),
+    )
+    vendors = f"c.devices.filter(d, !(d.facts[0].vendor in {cel(COMBINABLE_VENDORS)}))"
+    first = f"[{vendors}.map(d, string(d.name))].filter(l, l.size() > 0).map(l, l.min())"
+    vendor = f"{vendors}.filter(d, d.name == first).map(d, d.facts[0].vendor)[0]"
+    other = f"{vendors}.filter(d, d.facts[0].vendor != {vendor}).map(d, string(d.name))"
+    several = concat(
+        'c.text + " asks for "',
+        shown("first"),
+        '" and "',
+        f"[{other}.min()].map(other, {shown('other')})[0]",
+        cel(VENDORS_FAULT),
+    )
+    words = {
+        "wholeDevices": f"$containers.map(c, c.devices.filter(d, {wholes}).map(d, {{{fields}}}))"
+    }
+    return (
+        Statement(
+            "device",
+            'd.text != "0" && d.facts[0].sharing == "share"'
+            f" && $wholeDevices.exists(l, l.exists(w, {excludes}))",
+            mixed,
+            cel(MIX_ADVICE),
+            words=words,
+        ),
+        Statement(
+            "container",
+            f"c.devices.size() > 1 && {first}.exists(first, {other}.size() > 0)",
+            f"{first}.map(first, {several})[0]",
+            cel(VENDORS_ADVICE),
+        ),
     )
 
 

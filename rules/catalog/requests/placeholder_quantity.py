@@ -41,6 +41,9 @@ def check(pod: Pod, _context: Context) -> Findings:
                 )
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(
     check, action=Action.AUDIT, since="0.1", needs=(UNUSUAL_AMOUNT,), needs_resources=True
 )

@@ -28,14 +28,22 @@ References
 - NVIDIA GPU operator, "Container Device Interface (CDI) and Node Resource Interface (NRI) Support"
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import requests_gpu
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, VOID_VALUE, Visibility, visibility
 from rules.gpu.visibility_edits import hide_fix
+from rules.in_process.statement import HIDE, Mutation, Statement, cel, concat
+from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 MODE_CDI, MODE_LEGACY = "nvidia-cdi", "nvidia-legacy"
+IN_RUNTIME_CLASS, IN_MODE = f"in the mode of the runtime class {MODE_CDI}", "in mode cdi"
+CONSEQUENCE = 'NVIDIA\'s container toolkit finds no device "none" and does not start it'
+ADVICE = f"set the variable to {VOID_VALUE}, which hides all GPUs in every mode"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -50,19 +58,42 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(container: Container, *, is_cdi: bool) -> Finding:
     value = display(container.env_value(NVIDIA_VISIBLE_DEVICES) or "")
-    where = f"in the mode of the runtime class {MODE_CDI}" if is_cdi else "in mode cdi"
     return Finding(
         path=container.env_value_path(NVIDIA_VISIBLE_DEVICES),
         key=NVIDIA_VISIBLE_DEVICES,
         message=(
-            f"{container} sets {NVIDIA_VISIBLE_DEVICES}={value}: {where}, "
-            'NVIDIA\'s container toolkit finds no device "none" and does not start it'
+            f"{container} sets {NVIDIA_VISIBLE_DEVICES}={value}: "
+            f"{IN_RUNTIME_CLASS if is_cdi else IN_MODE}, {CONSEQUENCE}"
         ),
         container=container,
-        help=f"set the variable to {VOID_VALUE}, which hides all GPUs in every mode",
+        help=ADVICE,
         fix=hide_fix(container),
         action=Action.WARN if is_cdi else Action.AUDIT,
     )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    runtime = '$spec.?runtimeClassName.orValue("")'
+    is_cdi = f"{runtime} == {cel(MODE_CDI)}"
+    where = (
+        f"{runtime} != {cel(MODE_LEGACY)} && v.name == {cel(NVIDIA_VISIBLE_DEVICES)}"
+        ' && v.state == "driver only" && !c.requestsGpu'
+    )
+    message = concat(
+        "c.text",
+        cel(f" sets {NVIDIA_VISIBLE_DEVICES}="),
+        "v.shownValue",
+        f"({is_cdi} ? {cel(f': {IN_RUNTIME_CLASS}, ')} : {cel(f': {IN_MODE}, ')})",
+        cel(CONSEQUENCE),
+    )
+    return (Statement("variable", where, message, cel(ADVICE), f'({is_cdi} ? "warn" : "audit")'),)
+
+
+def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    (statement,) = in_process()
+    return (Mutation("variable", statement.where, HIDE, "false"),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

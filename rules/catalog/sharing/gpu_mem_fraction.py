@@ -67,6 +67,9 @@ def _finding(container: Container, field: str, amount: Quantity) -> Finding:
     )
 
 
+in_process = "API servers refuse such pods and templates before they ask policies"
+
+
 RULE = define_rule(
     check,
     action=Action.DENY,
