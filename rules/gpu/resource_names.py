@@ -35,10 +35,10 @@ RIGHT_NAME_BY_MISTAKE = {
     wrong: right for right, texts in MISTAKES_BY_RIGHT_NAME.items() for wrong in texts.split()
 }
 # A number of GPUs in the name, where it belongs in the amount, or the index of a card.
-_COUNT_IN_NAME_PATTERN = r"((?:nvidia|amd)\.com/gpu)(?:-[0-9]{1,3}|0)"
+COUNT_IN_NAME_PATTERN = r"((?:nvidia|amd)\.com/gpu)(?:-[0-9]{1,3}|0)"
 # A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
 # the instance has besides, such as `.me`, `.me.all`, `.gfx` and `-me`; or the name of its shares.
-_MIG_PROFILE_PATTERN = (
+MIG_PROFILE_PATTERN = (
     r"nvidia\.com/mig[-_.]?(?:([0-9])c[-_.]?)?([0-9])g[-_.]?([0-9]{1,3})g(?:b|ib)?([.-][a-z.-]+)?"
 )
 # Names that differ from the right one by a few letters. Short names have too many real neighbours
@@ -101,21 +101,21 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
 
 
 # The compute slices that instances of MIG have, on any card (NVIDIA's MIG user guide).
-_MIG_SLICES = "12347"
-_MIG_RESOURCE_PATTERN = r"nvidia\.com/mig-(?:[0-9]c\.)?([0-9])g\.[0-9]{1,3}gb.*"
+MIG_SLICES = "12347"
+MIG_RESOURCE_PATTERN = r"nvidia\.com/mig-(?:[0-9]c\.)?([0-9])g\.[0-9]{1,3}gb.*"
 
 
 def has_impossible_mig_profile(name: str) -> bool:
     """Whether `name` is that of a MIG profile with as many compute slices as no card has."""
-    profile = re.fullmatch(_MIG_RESOURCE_PATTERN, name)
-    return profile is not None and profile[1] not in _MIG_SLICES
+    profile = re.fullmatch(MIG_RESOURCE_PATTERN, name)
+    return profile is not None and profile[1] not in MIG_SLICES
 
 
 def _correctly_formed_name(name: str) -> str:
     """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
-    if counted := re.fullmatch(_COUNT_IN_NAME_PATTERN, name):
+    if counted := re.fullmatch(COUNT_IN_NAME_PATTERN, name):
         return counted[1]
-    profile = re.fullmatch(_MIG_PROFILE_PATTERN, name, re.IGNORECASE)
+    profile = re.fullmatch(MIG_PROFILE_PATTERN, name, re.IGNORECASE)
     if profile is None:
         return ""
     compute, slices, memory, rest = profile.groups()

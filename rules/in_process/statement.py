@@ -24,6 +24,7 @@ Subject: TypeAlias = Literal[
     "volume",
     "completed",
     "mount",
+    "resource",
     "annotation",
     "label",
     "changedAnnotation",
@@ -43,7 +44,8 @@ class Statement(NamedTuple):
 
     - `each`: what is looked at, one after the other; it sets words:
       `container`: `c`. `variable`: `c` and `v`. `device`: `c` and `d`, a GPU resource in its
-      limits, also one of which there are zero. `mount`: `c` and `m`. `deviceList`: `c` and `l`, a
+      limits, also one of which there are zero. `resource`: `c` and `n`, the name of any limit.
+      `mount`: `c` and `m`. `deviceList`: `c` and `l`, a
       mount at a path of a list of devices. `completed`: `c` and `x`, a variable that a prefix and a
       key may form. `volume`: `w`, a volume with a path of the node, and `c` and `m`, the first
       container and mount of it that `where` fits.

@@ -42,7 +42,15 @@ from rules.placement.gpu_nodes import (
     OTHER_ACCELERATORS,
     SCHEDULE_ANYWAY,
 )
-from rules.profile.profile import Component, Fraction, Profile, Resource, Taint, VisibleDevices
+from rules.profile.profile import (
+    Component,
+    Fraction,
+    Profile,
+    Resource,
+    Scheduler,
+    Taint,
+    VisibleDevices,
+)
 
 MAX_COUNTS = {
     "containers": 250,
@@ -110,6 +118,8 @@ def facts(profile: Profile) -> Iterator[Variable]:
         "companions", cel({n: _companions(r, profile) for n, r in profile.resources.items()})
     )
     yield Variable("maxima", cel({n: r.maximum for n, r in profile.resources.items()}))
+    schedulers = [_scheduler_facts(scheduler) for scheduler in profile.schedulers]
+    yield Variable("schedulers", cel(schedulers or [{key: [""] for key in _SCHEDULER}]))
     fractions = [_fraction_facts(fraction, profile) for fraction in profile.fractions]
     yield Variable("fractions", cel(fractions or [{key: [""] for key in _FRACTION}]))
     references = [
@@ -328,6 +338,19 @@ def _fraction_facts(fraction: Fraction, profile: Profile) -> Mapping[str, Sequen
         "cards": [fraction.cards],
         "excludes": fraction.excludes,
         "givers": _givers(fraction, profile),
+    }
+
+
+_SCHEDULER = ("scheduler", "names", "patterns", "annotations")
+
+
+def _scheduler_facts(scheduler: Scheduler) -> Mapping[str, Sequence[str]]:
+    """The names of a scheduler, the names and patterns of what it places, and its annotations."""
+    return {
+        "scheduler": [scheduler.name, *scheduler.alternatives],
+        "names": [name for name in scheduler.resources if "*" not in name],
+        "patterns": [regex_of(name) for name in scheduler.resources if "*" in name],
+        "annotations": scheduler.annotations,
     }
 
 
@@ -804,10 +827,32 @@ def is_image_for_any_maker(image: str) -> str:
     return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
 
 
+def vendor_of_image(image: str) -> str:
+    """`vendor_of_image` of the CEL `image`."""
+    words = (
+        "[(t[3] == '' ? t[1] + '-' + t[2] : t[1]).replace('_', '-').replace('.', '-').split('-')]"
+    )
+    vendors = (
+        "('/' + t[0]).contains('/rocm/') || words.exists(w, w.startsWith('rocm')) ? 'amd'"
+        " : ('/' + t[0]).startsWith('/vault.habana.ai/') ? 'habana'"
+        " : ('/' + t[0]).contains('/neuron/') || 'neuronx' in words ? 'aws'"
+        " : ('/' + t[0]).contains('/ascend/') || 'ascend' in words ? 'huawei' : ''"
+    )
+    return (
+        f"({is_cuda_image(image)} ? 'nvidia' : {image}.size() > {MAX_REFERENCE} ? ''"
+        f" : {_parts(image)}.map(t, {words}.map(words, {vendors})[0])[0])"
+    )
+
+
 def _is_image(image: str, test: str) -> str:
-    """Whether `test` holds for the parts of the CEL `image`: path, name, tag, `pinned` or empty."""
+    """Whether `test` holds for the parts `t` of the CEL `image`."""
+    return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {test}))"
+
+
+def _parts(image: str) -> str:
+    """A list with the parts of the CEL `image`: path, name, tag, `pinned` or empty."""
     # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
-    parts = (
+    return (
         f"[string({image}).lowerAscii()].map(t, t == '' ? '-' : t)"
         ".map(t, t.substring(0, t.lastIndexOf('/') + 1).split('/')"
         ".map(s, s.matches(':[0-9]+$') ? s.substring(0, s.lastIndexOf(':')) : s).join('/')"
@@ -819,7 +864,6 @@ def _is_image(image: str, test: str) -> str:
         ".map(t, [t[0], t[1].contains(':') ? t[1].substring(0, t[1].indexOf(':')) : t[1],"
         " t[1].contains(':') ? t[1].substring(t[1].indexOf(':') + 1) : '', t[2]])"
     )
-    return f"({image}.size() <= {MAX_REFERENCE} && {parts}.exists(t, {test}))"
 
 
 def _is_image_of(names: Collection[str], test: str = "true") -> str:

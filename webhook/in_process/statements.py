@@ -170,6 +170,8 @@ _LOOPS = {
     "label": "[$metadata.?labels.orValue({{}}).filter(a, {where}).map(a, {text})]",
     "changedAnnotation": "[$changedAnnotations.filter(a, {where}).map(a, {text})]",
     "changedLabel": "[$changedLabels.filter(a, {where}).map(a, {text})]",
+    "resource": "$containers.map(c, c.raw.?resources.?limits.orValue({{}}).filter(n, {where})"
+    ".map(n, {text}))",
     "mount": "$containers.map(c, c.raw.?volumeMounts.orValue([]).filter(m, {where})"
     ".map(m, {text}))",
     "fraction": "[variables.fractions.filter(f, {where}).map(f, {text})]",

@@ -18,8 +18,13 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import RESOURCE_CLAIMS_OF_POD
 from rules.gpu.claims import CLAIMS_FIELD, declared_claims, used_claims
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+FAULT = "no container uses the resource claim "
+CONSEQUENCE = " of the pod: its devices are allocated, and stay idle"
+ADVICE = "add it to resources.claims of the container that needs it, or remove it"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -33,12 +38,24 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=(*pod.path, CLAIMS_FIELD, index, "name"),
                 key=f"{CLAIMS_FIELD}.{name}",
-                message=(
-                    f"no container uses the resource claim {display(name)} of the pod: its devices "
-                    "are allocated, and stay idle"
-                ),
-                help="add it to resources.claims of the container that needs it, or remove it",
+                message=f"{FAULT}{display(name)}{CONSEQUENCE}",
+                help=ADVICE,
             )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    names = "c.raw.?resources.?claims.orValue([]).map(k, string(k.name))"
+    message = concat(cel(FAULT), shown("string(r.name)"), cel(CONSEQUENCE))
+    return (
+        Statement(
+            "claim",
+            "!$usedClaims.exists(names, r.name in names)",
+            message,
+            cel(ADVICE),
+            words={"usedClaims": f"$containers.map(c, {names}).filter(l, l.size() > 0)"},
+        ),
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RESOURCE_CLAIMS_OF_POD,))

@@ -31,6 +31,7 @@ from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU
 from rules.gpu.devices import pod_requests_gpu
+from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
     PREFERRED_AFFINITY,
@@ -46,6 +47,8 @@ _OPERATORS_WITH_VALUES = frozenset({"In", "NotIn"})
 _OPERATORS_WITHOUT_VALUES = frozenset({"Exists", "DoesNotExist"})
 _NUMERIC_OPERATORS = frozenset({"Gt", "Lt"})
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+NO_INTEGER_FAULT = "which is no integer: no node matches it, and the pod stays Pending"
+INTEGER_ADVICE = "write an integer in the unit of the label, such as MiB for nvidia.com/gpu.memory"
 _INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
 _REFUSED_WORDS = "the API server refuses it"
 
@@ -70,9 +73,8 @@ def check(pod: Pod, _context: Context) -> Findings:
                 path=(*path, "values"),
                 key=f"nodeAffinity.{label}.values",
                 message=f"the node affinity for {display(label)} has {operator} {display(value)}, "
-                "which is no integer: no node matches it, and the pod stays Pending",
-                help="write an integer in the unit of the label, such as MiB for "
-                "nvidia.com/gpu.memory",
+                f"{NO_INTEGER_FAULT}",
+                help=INTEGER_ADVICE,
                 action=Action.WARN,
             )
 
@@ -152,6 +154,36 @@ def _non_integer_value(expression: Mapping[str, Any]) -> str:
         return ""
     value = as_text(values[0]) if len(values) == 1 else ""
     return "" if has_placeholder(value) or re.fullmatch(_INTEGER_PATTERN, value) else value
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    from rules.in_process.amounts import has_placeholder as has_placeholder_in_cel  # noqa: PLC0415  # no linter needs it
+
+    values = "x.?values.orValue([])"
+    integer = cel(f"^(?:{_INTEGER_PATTERN})$")
+    where = (
+        f"$requestsGpu && x.operator in {cel(sorted(_NUMERIC_OPERATORS))}"
+        f" && {values}.exists(t, t != '' && !t.matches({integer})"
+        f" && !{has_placeholder_in_cel('t')})"
+    )
+    message = concat(
+        cel("the node affinity for "),
+        shown("string(x.key)"),
+        '" has " + x.operator + " "',
+        shown(f"string({values}[0])"),
+        cel(f", {NO_INTEGER_FAULT}"),
+    )
+    return (
+        Statement(
+            "expression",
+            where,
+            message,
+            cel(INTEGER_ADVICE),
+            '"warn"',
+            leaves_out="API servers refuse everything else that it finds",
+        ),
+    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU,))

@@ -20,12 +20,16 @@ References
 
 from rules.base.traits import CUSTOM_SCHEDULER, GPU
 from rules.gpu.devices import pod_requests_gpu
+from rules.in_process.statement import Statement, cel
+from rules.in_process.vocabulary import scheduler
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 QUEUE_LABEL = "kai.scheduler/queue"
 # Before KAI was a project of its own.
 _FORMER_QUEUE_LABEL = "runai/queue"
 _SCHEDULER = "kai-scheduler"
+FAULT = f"{QUEUE_LABEL} is an annotation, which KAI ignores: the pod goes to the default queue"
+ADVICE = f"write the label {QUEUE_LABEL}"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -39,10 +43,23 @@ def check(pod: Pod, _context: Context) -> Findings:
         yield Finding(
             path=(*pod.metadata_path, "annotations", QUEUE_LABEL),
             key=f"annotations.{QUEUE_LABEL}",
-            message=f"{QUEUE_LABEL} is an annotation, which KAI ignores: "
-            "the pod goes to the default queue",
-            help=f"write the label {QUEUE_LABEL}",
+            message=FAULT,
+            help=ADVICE,
         )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    labels = cel((QUEUE_LABEL, _FORMER_QUEUE_LABEL))
+    lacks = " && ".join(
+        f"!$%s.?labels.orValue({{}}).exists(k, k in {labels})" % metadata
+        for metadata in ("metadata", "objectMetadata")
+    )
+    where = (
+        f"{scheduler()} == {cel(_SCHEDULER)} && $requestsGpu && {lacks}"
+        f" && {cel(QUEUE_LABEL)} in $annotations"
+    )
+    return (Statement("pod", where, cel(FAULT), cel(ADVICE)),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU))

@@ -20,9 +20,15 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
+from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.vocabulary import scheduler
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+NAMED_FAULT, NAME_ADVICE = "sets schedulerName: ", "write schedulerName: "
+OMIT_ADVICE = "leave schedulerName out"
+PLACED_FAULT, WHERE = "the default scheduler has placed it", " where the pod is made"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -39,18 +45,58 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not wanted or pod.scheduler in capable:
         return
     scheduler, reason = wanted[0]
-    advice = f"write schedulerName: {scheduler.name}"
+    advice = f"{NAME_ADVICE}{scheduler.name}"
     if scheduler.name == DEFAULT_SCHEDULER:
-        advice = "leave schedulerName out"
+        advice = OMIT_ADVICE
     names = " or ".join((scheduler.name, *scheduler.alternatives))
-    fault, where = f"sets schedulerName: {display(pod.scheduler)}", ""
+    fault, where = f"{NAMED_FAULT}{display(pod.scheduler)}", ""
     if is_default:
-        fault, where = "the default scheduler has placed it", " where the pod is made"
+        fault, where = PLACED_FAULT, WHERE
     yield Finding(
         path=(*pod.path, "schedulerName"),
         key="schedulerName",
         message=f"the pod asks for {display(reason)}, which {names} must place, and {fault}",
         help=f"{advice}{where}",
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    is_default = f"({scheduler()} == {cel(DEFAULT_SCHEDULER)})"
+    is_placed = (
+        'variables.isUpdate && request.kind.kind == "Pod" && $spec.?nodeName.orValue("") != ""'
+    )
+    matches = "d.name in s.names || s.patterns.exists(p, d.name.matches(p))"
+    resources = (
+        f"$containers.map(c, c.devices.filter(d, {matches}).map(d, string(d.name)))"
+        ".filter(l, l.size() > 0).map(l, l.min())"
+    )
+    annotations = "s.annotations.filter(k, k in $annotations)"
+    wanted = (
+        f'variables.schedulers.map(s, {{"names": s.scheduler,'
+        f' "reasons": {resources} + {annotations}}}).filter(s, s.reasons.size() > 0)'
+    )
+    first = "$wantedSchedulers[0]"
+    fault = f"({is_default} ? {cel(PLACED_FAULT)} : {cel(NAMED_FAULT)} + {shown(scheduler())})"
+    advice = (
+        f"({first}.names[0] == {cel(DEFAULT_SCHEDULER)} ? {cel(OMIT_ADVICE)}"
+        f" : {cel(NAME_ADVICE)} + {first}.names[0]) + ({is_default} ? {cel(WHERE)} : '')"
+    )
+    message = concat(
+        cel("the pod asks for "),
+        shown(f"string({first}.reasons[0])"),
+        f'", which " + {first}.names.join(" or ") + " must place, and "',
+        fault,
+    )
+    return (
+        Statement(
+            "pod",
+            f"(!{is_default} || ({is_placed})) && $wantedSchedulers.size() > 0"
+            f" && !$wantedSchedulers.exists(s, {scheduler()} in s.names)",
+            message,
+            advice,
+            words={"wantedSchedulers": wanted},
+        ),
     )
 
 
