@@ -94,6 +94,8 @@ ANNOTATION_WORDS = (
     *("bind-", "predicate-", "allocate", "assigned", "dsmlu", "mounts.n"),
     *("received-resource", "huawei.com/", "gas-", "tensor-fusion.ai/"),
 )
+# The same of labels.
+LABEL_WORDS = ("tensor-fusion.ai/",)
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
 # By these NVIDIA's toolkit decides whether an image is older than NVIDIA_VISIBLE_DEVICES.

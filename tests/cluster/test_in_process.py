@@ -190,7 +190,7 @@ def test_random_pods_are_judged_as_by_the_rules(
     made = {}
     for seed in range(block * 100, block * 100 + 100):
         random = random_pod(seed)
-        metadata = {"annotations": random["annotations"]}
+        metadata = {"annotations": random["annotations"], "labels": random["labels"]}
         name = f"random-{seed}"
         made[name] = new_pod(namespace, name, metadata=metadata, **random["spec"])
     differences, seen = _differences(exports, made)

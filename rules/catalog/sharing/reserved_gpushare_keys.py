@@ -331,7 +331,6 @@ _IS_POD_UPDATE = '(variables.isUpdate && request.kind.kind == "Pod")'
 _ASKS_FOR_GPUS = (
     f"($requestsGpu || $annotations.exists(k, k in {cel(sorted(COUNTED_ANNOTATIONS))}))"
 )
-_PATTERNS_BY_FIELD = {"annotations": ALLOCATION_ANNOTATIONS, "labels": ALLOCATION_LABELS}
 
 
 def _action_for_writer_in_cel() -> str:
@@ -347,17 +346,24 @@ def _action_for_writer_in_cel() -> str:
 
 def _key_statements(words: ModuleType) -> Iterator[Statement]:
     action = _action_for_writer_in_cel()
+    annotation, label = (
+        words.matches_any("k", patterns) for patterns in (ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS)
+    )
+    reserved = {
+        "reservedAnnotations": f"$annotations.filter(k, {annotation})",
+        "reservedLabels": f"$metadata.?labels.orValue({{}}).filter(k, {label})",
+    }
     for field, noun in _NOUN_BY_FIELD.items():
         values = f"$metadata.?{field}.orValue({{}})"
-        reserved = words.matches_any("a", _PATTERNS_BY_FIELD[field])
         # Of an update only what it changes counts, whatever the message says.
-        is_new = f"(!{_IS_POD_UPDATE} || a in {_changed_keys(field)})"
+        is_new = f"(!{_IS_POD_UPDATE} || a in $changed{field.title()})"
         yield Statement(
             "annotation" if field == "annotations" else "label",
-            f"({reserved}) && {is_new}",
+            f"a in $reserved{field.title()} && {is_new}",
             concat(cel(f"the {noun} "), shown("a"), cel(f" {RESERVED_KEY_FAULT}")),
             f"({_IS_POD_UPDATE} ? {cel(UPDATE_ADVICE)} : {cel(CREATE_ADVICE)})",
             action,
+            words=reserved,
         )
         features = f"{values}[?{cel(TENSOR_FUSION_SWITCH)}].orValue('').split(',')"
         yield Statement(
@@ -385,14 +391,10 @@ def _key_statements(words: ModuleType) -> Iterator[Statement]:
     )
 
 
-def _changed_keys(field: str) -> str:
-    return f"$changed{field.title()}"
-
-
 def _changed_key_statements(words: ModuleType) -> Iterator[Statement]:
     for field, noun in _NOUN_BY_FIELD.items():
-        reserved = words.matches_any("a", _PATTERNS_BY_FIELD[field])
-        removed = f"!(a in $metadata.?{field}.orValue({{}})) && ({reserved})"
+        removed = f"!(a in $metadata.?{field}.orValue({{}}))"
+        removed += f" && a in variables.oldReserved{field.title()}"
         yield _changed_key_statement(noun, removed, REMOVAL_FAULT)
         payers = [
             f"{words.scheduler()} == {cel(name)} && a == {cel(key)}"
@@ -404,9 +406,8 @@ def _changed_key_statements(words: ModuleType) -> Iterator[Statement]:
         if field == "annotations":
             counted += f" && a in {cel(sorted(COUNTED_ANNOTATIONS))}"
         else:
-            holds = words.matches_any("k", ALLOCATION_ANNOTATIONS)
             counted += f" && a in {cel(sorted(COUNTED_LABELS))}"
-            counted += f" && variables.oldAnnotations.exists(k, {holds})"
+            counted += " && variables.oldReservedAnnotations.size() > 0"
         yield _changed_key_statement(noun, counted, COUNT_FAULT)
         yield _changed_key_statement(noun, paid, PAYER_FAULT)
 

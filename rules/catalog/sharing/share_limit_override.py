@@ -59,8 +59,7 @@ from rules.gpu.visibility_edits import remove_edits
 from rules.gpu.volumes import clean_path
 from rules.in_process.amounts import names_device, names_only_devices
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
-from rules.in_process.vocabulary import clean_path as clean_path_in_cel
-from rules.in_process.vocabulary import prefix_statement
+from rules.in_process.vocabulary import prefix_statement, resolved_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 DISABLING_VARIABLE = "CUDA_DISABLE_CONTROL"
@@ -79,6 +78,8 @@ PREFIX_EFFECT = ", by which the sharing system limits the share"
 VARIABLE_ADVICE = "remove the variable: the sharing system sets the limits from resources.limits"
 MOUNT_EFFECT = "where the sharing system mounts what limits the share"
 MOUNT_ADVICE = "mount the volume at another place"
+MAX_PATH, MAX_PATH_TO_RESOLVE = 200, 64
+"""So many characters of the path of a mount do API servers read, and so many in which is `..`."""
 LOOSE_POLICIES = ("disable", "DISABLE")
 EFFECT_BY_VARIABLE = {
     **dict.fromkeys(
@@ -278,7 +279,11 @@ def _prefix_statements() -> Iterator[Statement]:
 
 
 def _mount_statements() -> Iterator[Statement]:
-    path = clean_path_in_cel("m.mountPath")
+    long = (
+        f"m.mountPath.size() > {MAX_PATH} || m.mountPath.contains('..')"
+        f" && m.mountPath.size() > {MAX_PATH_TO_RESOLVE}"
+    )
+    path = f"({long} ? {cel(PRELOAD_FILE)} : {resolved_path('m.mountPath', PRELOAD_FILE)})"
     prefixes = {prefix: [""] for prefix in SHARING_DIRECTORY_PREFIXES}
     for resource, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items():
         prefixes |= {f"{directory}/": [resource] for directory in directories}
@@ -288,7 +293,7 @@ def _mount_statements() -> Iterator[Statement]:
         for prefix, resources in prefixes.items()
         for resource in resources
     )
-    covers = f"m.mountPath.contains('..') || t == {cel(PRELOAD_FILE)} || {begins}"
+    covers = f"t == {cel(PRELOAD_FILE)} || {begins}"
     is_above = f"t in {cel(DIRECTORIES_ABOVE)}"
     message = concat(
         "c.text",
@@ -303,7 +308,8 @@ def _mount_statements() -> Iterator[Statement]:
             message,
             cel(MOUNT_ADVICE),
             cel(action),
-            leaves_out="a path with `..` counts as one where the sharing system mounts",
+            leaves_out=f"a path of more than {MAX_PATH} characters, or of more than "
+            f"{MAX_PATH_TO_RESOLVE} with `..`, counts as {PRELOAD_FILE}",
         )
 
 

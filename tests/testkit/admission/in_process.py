@@ -163,8 +163,8 @@ class Exports:
         None if the API server refuses it.
         """
         metadata = manifest["metadata"]
-        plain = {**manifest, "metadata": {**metadata, "namespace": self._namespace_without_policies}}
-        answer = self.submit_one(plain)
+        moved = {**metadata, "namespace": self._namespace_without_policies}
+        answer = self.submit_one({**manifest, "metadata": moved})
         if answer.status >= 300:
             return None
         made = answer.body

@@ -129,6 +129,76 @@ LARGEST: dict[str, dict[str, Any]] = {
             for n in range(MAX_COUNTS["resources"] // 2)
         ]
     },
+    "shares": {
+        "metadata": {
+            "annotations": {
+                f"hami.io/{n}-allocated": "a" * 400 for n in range(MAX_COUNTS["annotations"])
+            },
+            "labels": {"hami.io/webhook": "ignore", "aliyun.com/gpu-count": "3"},
+        },
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "rocm/" + "x-" * 100,
+                "resources": {
+                    "limits": {"aliyun.com/gpu-mem": "17179869185", "nvidia.com/gpumem": "7"}
+                },
+                "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0," * 500}],
+            }
+            for n in range(MAX_COUNTS["containers"])
+        ],
+    },
+    "mounts of shares": {
+        "automountServiceAccountToken": False,
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "x",
+                "resources": {"limits": {"huawei.com/Ascend910B-memory": "1"}},
+                "volumeMounts": many(
+                    MAX_COUNTS["mounts"] // 10, name="v", mountPath="/mnt/" + "a/" * 95 + "{}"
+                ),
+            }
+            for n in range(10)
+        ],
+    },
+    "shares of one container": {
+        "containers": [
+            {
+                "name": "a",
+                "image": "x",
+                "resources": {
+                    "limits": {
+                        f"cambricon.com/mlu{n}{kind}": "1"
+                        for n in range(MAX_COUNTS["resources"] // 2 - 1)
+                        for kind in (".smlu.vmemory", "")
+                    }
+                },
+            }
+        ],
+        "metadata": {"labels": {"hami.io/webhook": "ignore"}},
+    },
+    "variables and mounts of a share": {
+        "automountServiceAccountToken": False,
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "x",
+                "resources": {"limits": {"huawei.com/Ascend910B-memory": "1"}},
+                "env": many(
+                    MAX_COUNTS["GPU variables"] // 10,
+                    name="CUDA_DEVICE_MEMORY_LIMIT_{}",
+                    value="," * (MAX_COUNTS["characters in values of GPU variables"] // 100),
+                ),
+                "volumeMounts": many(
+                    MAX_COUNTS["mounts"] // 10, name="v", mountPath="/mnt/" + "a/../" * 11 + "{}"
+                ),
+            }
+            for n in range(10)
+        ],
+    },
     "node labels": {
         "nodeSelector": {
             f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MAX_COUNTS["node labels"])

@@ -11,6 +11,9 @@ _NAMES = (
     *("AWS_NEURON_VISIBLE_DEVICES", "DOCKER_RESOURCE_GPU", "DOCKER_RESOURCE_TIMEOUT"),
     *("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA", "NVIDIA_IMEX_CHANNELS", "NVIDIA_MOFED"),
     *("NVIDIA_NVSWITCH", "NVIDIA_GDS", "NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"),
+    *("CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT_0", "CUDA_DISABLE_CONTROL", "CGPU_DISABLE"),
+    *("GPU_CORE_UTILIZATION_POLICY", "CUDA_TASK_PRIORITY", "NPU_MEM_QUOTA", "CUDA_VISIBLE_DEVICES"),
+    *("ALIYUN_COM_GPU_MEM_IDX", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_DEVICE_MEMORY_LIMIT_x"),
 )
 _VALUES = (
     *(
@@ -36,17 +39,34 @@ _VALUES = (
         "a)b,void",
         "$(a$(b),void",
     ),
+    *("true", "0, 1", "1,GPU-a", "-1", "disable", "T"),
     *(",", " , ", "\u001cvoid", "\u00a0void", 'a"b\\c', "enabled", "x" * 70, "é", "all,0"),
 )
-_PREFIXES = ("NVIDIA_", "NVIDIA_VISIBLE_", "N", "DOCKER_", "DOCKER_RESOURCE_X", "H", "CUDA_", "Z_")
+_PREFIXES = (
+    *("NVIDIA_", "NVIDIA_VISIBLE_", "N", "DOCKER_", "DOCKER_RESOURCE_X", "H", "CUDA_", "Z_"),
+    *("ALIYUN_COM_GPU_", "CUDA_DEVICE_MEMORY_LIMIT_", "A"),
+)
 _RESOURCES = (
     *("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "google.com/tpu", "example.com/x"),
     *("nvidia.com/gpu.shared", "deviceclass.resource.kubernetes.io/gpu.nvidia.com", "rdma/hca"),
     *("gpu.intel.com/monitoring", "habana.ai/gaudi", "nvidia.com/a100", "huawei.com/Ascend910"),
+    *("aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage", "aliyun.com/gpu-count"),
+    *(
+        "nvidia.com/gpumem",
+        "nvidia.com/gpucores",
+        "volcano.sh/vgpu-memory",
+        "tencent.com/vcuda-core",
+    ),
+    *("koordinator.sh/gpu", "koordinator.sh/gpu.shared", "koordinator.sh/gpu-core"),
+    *("koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu-memory", "tencent.com/vcuda-memory"),
+    *("huawei.com/Ascend910B-memory", "huawei.com/npu-core", "nvidia.com/gpus", "nvidia.com/gpu-2"),
+    *("nvidia.com/MIG-1g5gb", "nvidia.com/mig-1c.2g.10gb.me", "nvidia.com/mig-9g.10gb", "amd/gpu"),
+    *("NVIDIA.com/GPU", "limits.nvidia.com/gpu"),
 )
 _IMAGES = (
     *("registry.example.com/app:1", "nvcr.io/nvidia/cuda:12", "NVCR.IO:443/nvidia/pytorch:24.01"),
     *("pytorch/pytorch", "pytorch/pytorch:2-cpu", "mirror.example.com/nvcr.io/nvidia/doca/x:1"),
+    *("rocm/pytorch:6", "vault.habana.ai/gaudi-docker/x:1", "a/neuron/b:1", "x:1-ascend-2"),
     *("vllm/vllm-openai@sha256:0", "rayproject/ray:2-gpu", "nvcr.io/nvidia/gpu-operator:1"),
 )
 _PATHS = (
@@ -60,6 +80,13 @@ _MOUNTS = (
     *("/var/run/nvidia-container-devices/all", "/var/run/nvidia-container-devices", "/mnt"),
     *("/var/run/../run/nvidia-container-devices/0", "/var/run/nvidia-container-devices/../x"),
     *("/var/run/nvidia-container-devicesvoid", "/var//run/./nvidia-container-devices/void/"),
+    *(
+        "/usr/local/vgpu/x",
+        "/usr/local/a/../vgpu",
+        "/etc",
+        "/etc/ld.so.preload",
+        "/etc/vcuda/a/./b",
+    ),
     *("/var/run/nvidia-container-devices/imex/3", "/var/run/nvidia-container-devices/cdi/a/b/c"),
 )
 _ANNOTATIONS = (
@@ -69,8 +96,18 @@ _ANNOTATIONS = (
         "nvidia.cdi.k8s.io",
         "nvidia.cdi.k8s.io/container.a",
     ),
-    *("nvidia.cdi.k8s.io/other", "example.com/a"),
+    *("nvidia.cdi.k8s.io/other", "example.com/a", "gpu-fraction", "gpu-memory", "pod-group-name"),
+    *("hami.io/vgpu-ids-new", "4pd.io/devices-to-allocate", "x/predicate-gpu-idx-0", "gas-ts"),
+    *("gpu-fraction-num-devices", "tensor-fusion.ai/disable-features", "kai.scheduler/queue"),
 )
+_LABELS = {
+    "aliyun.com/gpu-count": ("1", "2", "3", "0", "a", ""),
+    "runai-gpu-group": ("a",),
+    "app": ("kai-resource-reservation", "x"),
+    "ack.gpushare.placement": ("require-whole-device", "spread"),
+    "hami.io/webhook": ("ignore", "x"),
+    "tensor-fusion.ai/disable-features": ("gpu-limiter",),
+}
 _SELECTORS = (
     *(("nvidia.com/gpu.present", "true"), ("nvidia.com/gpu.present", "false"), ("zone", "a")),
     *(("cloud.google.com/gke-tpu-accelerator", "tpu-v5"), ("nvidia.com/gpu.product", "A100")),
@@ -103,8 +140,12 @@ def random_pod(seed: int) -> dict[str, Any]:
         spec["runtimeClassName"] = choice.choice(("nvidia", "kata", "gvisor"))
     if choice.random() < 0.15:
         spec["nodeName"] = "node-1"
-    annotations = {key: choice.choice(_VALUES) for key in _ANNOTATIONS if choice.random() < 0.15}
-    return {"spec": spec, "annotations": annotations}
+    if choice.random() < 0.15:
+        spec["schedulerName"] = choice.choice(("kai-scheduler", "volcano", "hami-scheduler"))
+    texts = (*_VALUES, "0.5", "1", "1.5", "0.0000000001", "2", "gpu-limiter, x")
+    annotations = {key: choice.choice(texts) for key in _ANNOTATIONS if choice.random() < 0.15}
+    labels = {key: choice.choice(known) for key, known in _LABELS.items() if choice.random() < 0.15}
+    return {"spec": spec, "annotations": annotations, "labels": labels}
 
 
 def _volume(choice: random.Random) -> dict[str, Any]:
@@ -139,8 +180,9 @@ def _container(choice: random.Random, name: str, volumes: list[Any]) -> dict[str
             for _ in range(2)
         ]
     if choice.random() < 0.5:
-        names = choice.sample(_RESOURCES, choice.choice((1, 1, 2)))
-        made["resources"] = {"limits": {n: choice.choice(("0", "1", "1", "2")) for n in names}}
+        names = choice.sample(_RESOURCES, choice.choice((1, 1, 2, 3)))
+        amounts = ("0", "1", "1", "2", "7", "20", "100", "150", "16k", "4Gi", "2E", "17179869185")
+        made["resources"] = {"limits": {n: choice.choice(amounts) for n in names}}
     if choice.random() < 0.2:
         added = choice.choice((["SYS_ADMIN"], ["CAP_ALL"], ["NET_ADMIN"]))
         made["securityContext"] = choice.choice(
