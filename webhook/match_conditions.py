@@ -382,8 +382,8 @@ def _keys(field: str, scope: _Scope) -> Iterator[str]:
     yield f"{keys}.size() > {most}"
     yield f"{is_update} && {old_keys}.size() > {most}"
     removed = f"({is_update} ? {old_keys}.filter(key, !(key in {keys})) : [])"
-    words = traits.KEY_WORDS
-    words += traits.ANNOTATION_WORDS if field == "annotations" else traits.LABEL_WORDS
+    more = traits.ANNOTATION_WORDS if field == "annotations" else traits.LABEL_WORDS
+    words = (*traits.KEY_WORDS, *more)
     has_word = f"[key.lowerAscii()].exists(lower, {_any_of(_contains('lower', words))})"
     tests = [f"key.size() > {LONGEST['key']}", has_word]
     own = ""

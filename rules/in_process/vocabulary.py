@@ -119,9 +119,9 @@ def facts(profile: Profile) -> Iterator[Variable]:
     )
     yield Variable("maxima", cel({n: r.maximum for n, r in profile.resources.items()}))
     schedulers = [_scheduler_facts(scheduler) for scheduler in profile.schedulers]
-    yield Variable("schedulers", cel(schedulers or [{key: [""] for key in _SCHEDULER}]))
+    yield Variable("schedulers", cel(schedulers or [dict.fromkeys(_SCHEDULER, _NOTHING)]))
     fractions = [_fraction_facts(fraction, profile) for fraction in profile.fractions]
-    yield Variable("fractions", cel(fractions or [{key: [""] for key in _FRACTION}]))
+    yield Variable("fractions", cel(fractions or [dict.fromkeys(_FRACTION, _NOTHING)]))
     references = [
         {"variable": r.variable, "key": r.key, "annotation": r.annotation}
         for r in profile.injected_references
@@ -131,21 +131,20 @@ def facts(profile: Profile) -> Iterator[Variable]:
 
 
 def vocabulary(
-    profile: Profile, *, old: bool = False, workloads: bool, variables: Collection[str] = ()
+    profile: Profile, *, old: bool = False, variables: Collection[str] = ()
 ) -> Iterator[Variable]:
     """The variables that all statements use, each after those that it uses.
 
-    With `old` they are about the object before an update, and their names begin with `old`. With
-    `workloads` the object is no pod but has the template of one. `variables` are patterns of
-    variables of containers that statements read beside those about GPUs.
+    With `old` they are about the object before an update, and their names begin with `old`. The
+    object is a pod, or a workload with the template of one. `variables` are patterns of variables
+    of containers that statements read beside those about GPUs.
     """
     root = "oldObject" if old else "object"
-    pod = "$template" if workloads else root
     texts = {
-        **({"template": _template(f"dyn({root})")} if workloads else {}),
+        "pod": _pod(f"dyn({root})"),
         "objectMetadata": f"{root}.metadata",
-        "metadata": f"{pod}.metadata",
-        "spec": f"{pod}.spec",
+        "metadata": "$pod.metadata",
+        "spec": "$pod.spec",
         "annotations": "$metadata.?annotations.orValue({})",
         "base": _base(),
         "hostPaths": (
@@ -165,18 +164,23 @@ def vocabulary(
         "amounts": _amounts(),
         "isNew": "false" if old else "true",
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
-        "isDaemon": _is_daemon(workloads=workloads),
+        "isDaemon": _is_daemon(),
         "usesGpuRuntime": '$spec.?runtimeClassName.orValue("") in variables.runtimeClasses',
     }
     for name, text in texts.items():
         yield Variable(variable_name(name, old=old), resolve(text, old=old))
 
 
-def _template(workload: str) -> str:
-    """The template of the pods of a built-in workload."""
+IS_POD = '(request.kind.kind == "Pod")'
+"""Whether the object is a pod; else it is a built-in workload."""
+
+
+def _pod(given: str) -> str:
+    """The pod, or the template of the pods of a built-in workload."""
     return (
-        f'request.kind.kind == "CronJob" ? {workload}.spec.jobTemplate.spec.template'
-        f' : request.kind.kind == "PodTemplate" ? {workload}.template : {workload}.spec.template'
+        f'{IS_POD} ? {given} : request.kind.kind == "CronJob"'
+        f" ? {given}.spec.jobTemplate.spec.template"
+        f' : request.kind.kind == "PodTemplate" ? {given}.template : {given}.spec.template'
     )
 
 
@@ -326,6 +330,8 @@ def _companions(resource: Resource, profile: Profile) -> Mapping[str, Sequence[s
     return {"names": names, "patterns": patterns, "first": [first], "counted": [counted]}
 
 
+# Of a list without an element an API server does not know the type, and this fits nothing.
+_NOTHING = ("^$",)
 _FRACTION = ("annotations", "portion", "memory", "cards", "excludes", "givers")
 
 
@@ -651,23 +657,23 @@ def is_made_by_controller() -> str:
     return "$objectMetadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"
 
 
-def components(profile: Profile, *, workloads: bool) -> Iterator[tuple[tuple[str, ...], str]]:
+def components(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
     """The rules that are not run for a component, none for all, and whether the pod is one.
 
     The first that holds decides: the components with the fewest rules come first.
     """
     for component in sorted(profile.components, key=lambda component: len(component.rules)):
-        yield component.rules, _is_component(component, workloads=workloads)
+        yield component.rules, _is_component(component)
 
 
-def _is_component(component: Component, *, workloads: bool) -> str:
+def _is_component(component: Component) -> str:
     account = (
         '[$spec.?serviceAccountName.orValue("")].map(t, t != "" ? t : "default")'
         f".exists(t, {matches_any('t', component.service_accounts)})"
     )
     creators = component.creators or DAEMON_SET_CONTROLLERS
     tests = [
-        _may_be_created(component) if workloads else f"{_USER} in {cel(creators)}",
+        f"{IS_POD} ? {_USER} in {cel(creators)} : ({_may_be_created(component)})",
         matches_any("request.namespace", component.namespaces),
         account,
     ]
@@ -691,13 +697,12 @@ def _may_be_created(component: Component) -> str:
     )
 
 
-def _is_daemon(*, workloads: bool) -> str:
+def _is_daemon() -> str:
     """`is_made_by_daemon_set`. Who will create the pods of a workload is not known."""
     owner = 'o.kind == "DaemonSet" && o.?controller.orValue(false)'
     is_owned = f"$metadata.?ownerReferences.orValue([]).exists(o, {owner})"
-    if workloads:
-        return f'request.kind.kind == "DaemonSet" || {is_owned}'
-    return f"{is_owned} && {_USER} in {cel(DAEMON_SET_CONTROLLERS)}"
+    of_pod = f"{is_owned} && {_USER} in {cel(DAEMON_SET_CONTROLLERS)}"
+    return f'{IS_POD} ? {of_pod} : request.kind.kind == "DaemonSet" || {is_owned}'
 
 
 # Nodes: `rules.placement.gpu_nodes`.
@@ -827,20 +832,18 @@ def is_image_for_any_maker(image: str) -> str:
     return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
 
 
-def vendor_of_image(image: str) -> str:
-    """`vendor_of_image` of the CEL `image`."""
-    words = (
-        "[(t[3] == '' ? t[1] + '-' + t[2] : t[1]).replace('_', '-').replace('.', '-').split('-')]"
-    )
+def vendor_of_image() -> str:
+    """`vendor_of_image` of the container `c`."""
+    words = "(t[3] == '' ? t[1] + '-' + t[2] : t[1]).replace('_', '-').replace('.', '-')"
     vendors = (
-        "('/' + t[0]).contains('/rocm/') || words.exists(w, w.startsWith('rocm')) ? 'amd'"
+        "('/' + t[0]).contains('/rocm/') || words.matches('(^|-)rocm') ? 'amd'"
         " : ('/' + t[0]).startsWith('/vault.habana.ai/') ? 'habana'"
-        " : ('/' + t[0]).contains('/neuron/') || 'neuronx' in words ? 'aws'"
-        " : ('/' + t[0]).contains('/ascend/') || 'ascend' in words ? 'huawei' : ''"
+        " : ('/' + t[0]).contains('/neuron/') || words.matches('(^|-)neuronx(-|$)') ? 'aws'"
+        " : ('/' + t[0]).contains('/ascend/') || words.matches('(^|-)ascend(-|$)') ? 'huawei' : ''"
     )
     return (
-        f"({is_cuda_image(image)} ? 'nvidia' : {image}.size() > {MAX_REFERENCE} ? ''"
-        f" : {_parts(image)}.map(t, {words}.map(words, {vendors})[0])[0])"
+        f"(c.hasCudaImage ? 'nvidia' : c.image.size() > {MAX_REFERENCE} ? ''"
+        f" : {_parts('c.image')}.map(t, [{words}].map(words, {vendors})[0])[0])"
     )
 
 

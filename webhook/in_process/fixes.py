@@ -108,13 +108,13 @@ def _description(policy: Policy, rules: Sequence[FixingRule]) -> str:
 def _variables(policy: Policy, rules: Sequence[FixingRule]) -> Iterator[Variable]:
     exceptions = ExceptionVariables(policy.exceptions)
     yield from facts(policy.profile)
-    yield from vocabulary(policy.profile, workloads=False)
+    yield from vocabulary(policy.profile)
     yield from evidence(policy.profile, old=False)
     yield from mutation_words(policy.profile)
     words = {n: t for rule in rules for each in rule.mutations for n, t in each.words.items()}
     texts = {
-        "excused": excused(policy, workloads=False),
-        "isSkipped": skipped(policy, workloads=False),
+        "excused": excused(policy),
+        "isSkipped": skipped(policy),
         **dict(exceptions.of_rules(rules)),
         **words,
         "edits": _edits(rules, exceptions, policy.profile),

@@ -14,6 +14,7 @@ from rules.finding import Action, sha256_hex
 from rules.in_process.evidence import evidence
 from rules.in_process.statement import cel
 from rules.in_process.vocabulary import (
+    IS_POD,
     MAX_COUNTS,
     Variable,
     components,
@@ -86,20 +87,26 @@ def digest_of(raw: Mapping[str, Any]) -> str:
     return sha256_hex(json.dumps(content, sort_keys=True))[:32]
 
 
+# What a policy of that name is about, beside the family of that name: each policy costs a request
+# as much as all words that it uses, and few rules of these families can be said.
+_FAMILIES = {"claims": "requests", "quota": "requests", "scheduling": "requests"}
+
+
 def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
+    groups: dict[str, list[ExportedRule]] = {}
+    for rule in rules:
+        family = rule.active.rule.family
+        groups.setdefault(_FAMILIES.get(family, family), []).append(rule)
     first = True
-    for family in sorted({rule.active.rule.family for rule in rules}):
-        members = [rule for rule in rules if rule.active.rule.family == family]
+    for group, members in sorted(groups.items()):
         for level in LEVELS:
             texts = ((rule, findings_at(rule, level, exceptions, rules)) for rule in members)
             found = [(rule, text) for rule, text in texts if text]
-            for workloads in (False, True) if found else ():
-                kind = "workloads-" if workloads else ""
-                refuses_large = first and level is Action.DENY and not workloads
+            if found:
+                refuses_large = first and level is Action.DENY
                 first = first and not refuses_large
-                name = f"gpuward-{family}-{kind}{level.word}"
-                target = _Target(name, level, workloads, refuses_large)
+                target = _Target(f"gpuward-{group}-{level.word}", level, refuses_large)
                 yield _policy(target, policy, found, options)
                 yield from _bindings(target, options)
 
@@ -108,14 +115,13 @@ _VALIDATION = "variables.number == 0"
 
 
 class _Target(NamedTuple):
-    """The name of a policy, the action of its findings, and whether it is about workloads.
+    """The name of a policy, and the action of its findings.
 
     The one that `refuses_large` pods is evaluated for every pod that is too large, whatever it is.
     """
 
     name: str
     level: Action
-    workloads: bool
     refuses_large: bool
 
 
@@ -140,9 +146,9 @@ def _policy(
                 "matchPolicy": "Equivalent",
                 "namespaceSelector": {},
                 "objectSelector": {},
-                "resourceRules": list(_resource_rules(target)),
+                "resourceRules": [*_POD_RULES, *_WORKLOAD_RULES],
             },
-            **({} if target.workloads else _match_conditions(target, policy, found)),
+            **_match_conditions(target, policy, found),
             "variables": [
                 v._asdict() for v in used(_variables(policy, found, target), _VALIDATION, message)
             ],
@@ -177,10 +183,12 @@ def match_conditions(
     own = count_own_names(policy.profile, merged_built_in_profiles())
     if is_about_all or own > MOST_OWN_NAMES:
         return {}
-    expression = condition(
+    text = condition(
         [rule.active.rule for rule in rules], [policy.profile], with_large_pods=with_large_pods
-    )
-    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression.rstrip()}]}
+    ).rstrip()
+    # It reads fields of pods.
+    expression = f'request.kind.kind != "Pod" || (\n{text}\n)'
+    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression}]}
 
 
 def used(variables: Iterable[Variable], *expressions: str) -> list[Variable]:
@@ -207,15 +215,13 @@ def _variables(
     yield Variable("isUpdate", 'request.operation == "UPDATE"')
     read = {name: True for rule, _ in found for s in rule.statements for name in s.variables}
     for old in (True, False):
-        yield from vocabulary(
-            policy.profile, old=old, workloads=target.workloads, variables=[*read]
-        )
+        yield from vocabulary(policy.profile, old=old, variables=[*read])
         yield from evidence(policy.profile, old=old)
         for name, text in (
             ("changedAnnotations", _changed("annotations", old=old)),
             ("changedLabels", _changed("labels", old=old)),
-            ("excused", excused(policy, workloads=target.workloads)),
-            ("isSkipped", skipped(policy, workloads=target.workloads)),
+            ("excused", excused(policy)),
+            ("isSkipped", skipped(policy)),
         ):
             yield Variable(variable_name(name, old=old), resolve(text, old=old))
         words = (rule.words for rule, _ in found)
@@ -230,9 +236,9 @@ def _variables(
         yield Variable(variable_name("found", old=old), resolve(text, old=old))
     yield Variable(
         "isTooLarge",
-        "!variables.isSkipped && variables.tooLarge"
+        f"{IS_POD} && !variables.isSkipped && variables.tooLarge"
         " && !(variables.isUpdate && variables.oldTooLarge)"
-        if target.level is Action.DENY and not target.workloads
+        if target.level is Action.DENY
         else "false",
     )
     # An update is about what it adds.
@@ -263,19 +269,19 @@ def _changed(field: str, *, old: bool) -> str:
     )
 
 
-def excused(policy: Policy, *, workloads: bool) -> str:
+def excused(policy: Policy) -> str:
     """The rules that are not run for the pod of a component."""
     text = "[]"
-    for rules, test in reversed(list(components(policy.profile, workloads=workloads))):
+    for rules, test in reversed(list(components(policy.profile))):
         if rules:
             text = f"({test}) ? {cel(rules)} : {text}"
     return text
 
 
-def skipped(policy: Policy, *, workloads: bool) -> str:
+def skipped(policy: Policy) -> str:
     """Whether no rule is run for the pod."""
-    tests = [test for rules, test in components(policy.profile, workloads=workloads) if not rules]
-    first = is_made_by_controller() if workloads else is_mirror()
+    tests = [test for rules, test in components(policy.profile) if not rules]
+    first = f"{IS_POD} ? {is_mirror()} : {is_made_by_controller()}"
     return " || ".join(f"({test})" for test in (first, *tests))
 
 
@@ -292,13 +298,12 @@ def _message(level: Action) -> str:
 
 def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target) -> str:
     """What the policy does, and what it leaves out."""
-    family = found[0][0].active.rule.family
+    families = {rule.active.rule.family: True for rule, _ in found}
     names = ", ".join(rule.name for rule, _ in found)
-    what, word = ("workloads" if target.workloads else "pods"), target.level.word
     missing = [
         f"{active.rule.name}: {reason}"
         for active in policy.rule_set().rules
-        if active.rule.family == family and (reason := reason_against(active.rule))
+        if active.rule.family in families and (reason := reason_against(active.rule))
     ]
     partly = [
         f"{rule.name}: {'; '.join(texts)}"
@@ -306,7 +311,7 @@ def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], targ
         if (texts := left_out(rule.active.rule))
     ]
     sentences = [
-        f"Rules of gpuward that refuse or warn about {what}, family {family}, action {word}:",
+        f"Rules of gpuward for the action {target.level.word} about pods and workloads:",
         f"{names}.",
         "Written by `gpuward export`; a change of the policy needs a new export.",
         "It fixes nothing, and knows no GpuExceptions.",
@@ -320,36 +325,39 @@ def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], targ
 
 def _bindings(target: _Target, options: ExportOptions) -> Iterator[dict[str, Any]]:
     for mode, selector in mode_selectors(options.registration):
-        yield {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": f"{target.name}-in-mode-{mode.word}", "labels": labels()},
-            "spec": {
-                "policyName": target.name,
-                "validationActions": [_action(target, mode)],
-                "matchResources": {
-                    "matchPolicy": "Equivalent",
-                    "namespaceSelector": selector,
-                    "objectSelector": {},
-                },
+        action, name = min(target.level, mode), f"{target.name}-in-mode-{mode.word}"
+        if action is Action.DENY:
+            yield _binding(name, target, action, selector, _POD_RULES)
+            # A workload is never refused: its pods are.
+            of_workloads = f"{name}-workloads"
+            yield _binding(of_workloads, target, Action.WARN, selector, _WORKLOAD_RULES)
+        else:
+            yield _binding(name, target, action, selector)
+
+
+def _binding(
+    name: str,
+    target: _Target,
+    action: Action,
+    selector: dict[str, Any],
+    rules: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    actions = {Action.DENY: "Deny", Action.WARN: "Warn", Action.AUDIT: "Audit"}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name, "labels": labels()},
+        "spec": {
+            "policyName": target.name,
+            "validationActions": [actions[action]],
+            "matchResources": {
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": selector,
+                "objectSelector": {},
+                **({"resourceRules": list(rules)} if rules else {}),
             },
-        }
-
-
-def _action(target: _Target, mode: Action) -> str:
-    # A workload is never refused: its pods are.
-    strongest = Action.WARN if target.workloads else Action.DENY
-    action = min(target.level, mode, strongest)
-    return {Action.DENY: "Deny", Action.WARN: "Warn", Action.AUDIT: "Audit"}[action]
-
-
-def _resource_rules(target: _Target) -> Iterator[dict[str, Any]]:
-    if not target.workloads:
-        yield resource_rule("", ["pods"], ["CREATE", "UPDATE"])
-        yield resource_rule("", ["pods/ephemeralcontainers"], ["UPDATE"])
-        return
-    for group, resources in BUILT_IN_WORKLOADS.items():
-        yield resource_rule(group, resources, ["CREATE", "UPDATE"])
+        },
+    }
 
 
 def labels() -> dict[str, str]:
@@ -372,3 +380,13 @@ def resource_rule(
         "resources": list(resources),
         "scope": "Namespaced",
     }
+
+
+_POD_RULES = (
+    resource_rule("", ["pods"], ["CREATE", "UPDATE"]),
+    resource_rule("", ["pods/ephemeralcontainers"], ["UPDATE"]),
+)
+_WORKLOAD_RULES = tuple(
+    resource_rule(group, resources, ["CREATE", "UPDATE"])
+    for group, resources in BUILT_IN_WORKLOADS.items()
+)

@@ -29,6 +29,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Nobody lists more: a longer value is something else.
 _MAX_CHARACTERS = 1024
+_MAX_READ = 64  # characters that API servers read
 WORD_FAULT, INDEX_FAULT = "is no word of CUDA", "is not one of them"
 UUID_FAULT, SEEN = "is one card, and the pod may get another", ": the program then sees "
 ADVICE = f"remove {_VARIABLE}, or count the container's GPUs from 0"
@@ -103,7 +104,10 @@ def in_process() -> tuple[Statement, ...]:
     )
     faults = f"l.map(n, {fault})"
     first = f'{faults}.map(t, t != "").indexOf(true)'
-    names = "t.split(',').map(n, n.trim())"
+    # No entry that is cut.
+    begin = f"t.substring(0, {_MAX_READ})"
+    read = f"(t.size() <= {_MAX_READ} ? t : {begin}.substring(0, {begin}.lastIndexOf(',') + 1))"
+    names = f"{read}.split(',').map(n, n.trim())"
 
     def with_entries(macro: str, text: str) -> str:
         end = "[0]" if macro == "map" else ""
@@ -124,7 +128,14 @@ def in_process() -> tuple[Statement, ...]:
     action = with_entries("map", f'({first} > 0 ? "audit" : "warn")')
     where = f"{is_read} && {with_entries('exists', f'{is_short} && {first} >= 0')}"
     return (
-        Statement("container", where, with_entries("map", message), cel(ADVICE), f"({action})"),
+        Statement(
+            "container",
+            where,
+            with_entries("map", message),
+            cel(ADVICE),
+            f"({action})",
+            leaves_out=f"it reads {_MAX_READ} characters of a list",
+        ),
     )
 
 

@@ -58,7 +58,7 @@ def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     from rules.in_process import vocabulary as words  # noqa: PLC0415  # no linter needs it
 
-    vendor = words.vendor_of_image("c.image")
+    vendor = words.vendor_of_image()
     message = concat(
         'c.text + " asks for "',
         shown("string(c.first)"),

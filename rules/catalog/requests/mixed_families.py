@@ -30,6 +30,7 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
 MAX_COMPARED_DEVICES = 50
+_MAX_COMPARED_IN_CEL = 10  # of each container
 # "other" is what profiles say of devices of many makers.
 COMBINABLE_VENDORS = ("intel", "other")
 VENDORS_FAULT = ", devices of two vendors: hardly any node has both"
@@ -121,7 +122,8 @@ def in_process() -> tuple[Statement, ...]:
     vendors = f"c.devices.filter(d, !(d.facts[0].vendor in {cel(COMBINABLE_VENDORS)}))"
     first = f"[{vendors}.map(d, string(d.name))].filter(l, l.size() > 0).map(l, l.min())"
     vendor = f"{vendors}.filter(d, d.name == first).map(d, d.facts[0].vendor)[0]"
-    other = f"{vendors}.filter(d, d.facts[0].vendor != {vendor}).map(d, string(d.name))"
+    others_of_first = f"{vendors}.filter(d, d.facts[0].vendor != first).map(d, string(d.name))"
+    other = f"[{vendor}].map(first, {others_of_first})[0]"
     several = concat(
         'c.text + " asks for "',
         shown("first"),
@@ -129,9 +131,9 @@ def in_process() -> tuple[Statement, ...]:
         f"[{other}.min()].map(other, {shown('other')})[0]",
         cel(VENDORS_FAULT),
     )
-    words = {
-        "wholeDevices": f"$containers.map(c, c.devices.filter(d, {wholes}).map(d, {{{fields}}}))"
-    }
+    indices = f"{cel(list(range(_MAX_COMPARED_IN_CEL)))}.filter(i, i < l.size())"
+    found = f"c.devices.filter(d, {wholes}).map(d, {{{fields}}})"
+    words = {"wholeDevices": f"$containers.map(c, [{found}].map(l, {indices}.map(i, l[i]))[0])"}
     return (
         Statement(
             "device",
@@ -140,6 +142,7 @@ def in_process() -> tuple[Statement, ...]:
             mixed,
             cel(MIX_ADVICE),
             words=words,
+            leaves_out=f"of the cards of a container it compares {_MAX_COMPARED_IN_CEL}",
         ),
         Statement(
             "container",
