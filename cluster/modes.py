@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
         policy = _policy(options, source)
         chosen = _chosen(source, options)
         own = [item for item in source.list(VALIDATING) if is_own(item)]
-        result = audit(source, policy, None, only_refused=True)
+        result = audit(source, policy, None, refused_by="webhook")
     except (PolicyError, SourceError, UsageError) as error:
         write_error("gpuward modes", *str(error).split("\n"))
         return 2

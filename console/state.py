@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cluster.api.errors import ForbiddenError
 from cluster.audit.audit import AuditResult, audit
+from cluster.audit.evaluation import Refuser
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
@@ -271,7 +272,8 @@ class ClusterState:
             done, found = self._audits.get(only_refused, (0.0, None))
             now = self._monotonic()
             if found is None or (self.is_live and now - done > AUDIT_SECONDS):
-                result = audit(self._reader, self.policy, None, only_refused=only_refused)
+                refused_by: Refuser | None = "webhook" if only_refused else None
+                result = audit(self._reader, self.policy, None, refused_by=refused_by)
                 result.results.policy = self.policy_file
                 found = Audit(result, _now())
                 self._audits[only_refused] = self._monotonic(), found

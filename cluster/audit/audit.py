@@ -11,6 +11,7 @@ from cluster.audit.evaluation import (
     Evaluated,
     ObjectEvaluator,
     PodRemarks,
+    Refuser,
 )
 from cluster.audit.facts import (
     CLUSTER_SCOPED,
@@ -73,15 +74,15 @@ def audit(
     policy: Policy,
     namespace: str | None,
     *,
-    only_refused: bool = False,
+    refused_by: Refuser | None = None,
     period: Period = ALWAYS,
 ) -> AuditResult:
     """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
 
-    With `only_refused`, only what mode `deny` would refuse counts, after what it would fix. Only
-    objects are evaluated that were created in the `period`.
+    With `refused_by`, only what that would refuse in mode `deny` counts. Only objects are evaluated
+    that were created in the `period`.
     """
-    return _Audit(source, policy, namespace, period, only_refused=only_refused).run()
+    return _Audit(source, policy, namespace, period, refused_by=refused_by).run()
 
 
 class _Audit:
@@ -94,10 +95,10 @@ class _Audit:
         namespace: str | None,
         period: Period,
         *,
-        only_refused: bool,
+        refused_by: Refuser | None,
     ) -> None:
         self._source, self._policy, self._namespace = source, policy, namespace
-        self._only_refused = only_refused
+        self._refused_by = refused_by
         self._today = datetime.datetime.now(tz=datetime.UTC).date()
         self._warnings: dict[str, None] = {}  # each once: files are read for each fact
         self._unread: list[SourceError] = []
@@ -105,7 +106,7 @@ class _Audit:
         self._identities: dict[ObjectRef, Identity] = {}
         applied = with_gpu_exceptions(policy, source, namespace, self._today, self._on_missing_fact)
         self._evaluator = ObjectEvaluator(
-            applied, self._today, only_refused=only_refused, period=period
+            applied, self._today, refused_by=refused_by, period=period
         )
 
     def run(self) -> AuditResult:
@@ -155,10 +156,10 @@ class _Audit:
         profile, on_missing = self._policy.rule_set().profile, self._on_missing_fact
         facts = read_facts(self._source, profile, self._namespace, on_missing, on_evaluated)
         self._evaluator.use(facts)
-        if self._only_refused and not facts.configurations:
+        if self._refused_by == "webhook" and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
         if names := self._concerned(facts.unexpectedly_not_sent()):
-            self._warnings[_not_sent(names, is_assumed=self._only_refused)] = None
+            self._warnings[_not_sent(names, is_assumed=self._refused_by is not None)] = None
         return facts
 
     def _concerned(self, names: list[str]) -> list[str]:
@@ -167,7 +168,7 @@ class _Audit:
 
     def _assumptions(self, facts: Facts) -> Iterator[Remark]:
         """What `--as deny` goes by, so that a reader can object."""
-        if self._only_refused and (names := self._concerned(facts.excluded())):
+        if self._refused_by and (names := self._concerned(facts.excluded())):
             what = (
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
             )
@@ -176,7 +177,7 @@ class _Audit:
 
     def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
         """How many errors are nobody's refusal, as the modes are now."""
-        if self._only_refused or not facts.configurations or facts.namespaces is None:
+        if self._refused_by or not facts.configurations or facts.namespaces is None:
             return  # the modes are not known, or not asked for
         modes: dict[str, str] = {}
         total = count = 0
@@ -194,7 +195,7 @@ class _Audit:
 
     def _on_missing_fact(self, error: SourceError) -> None:
         resource = error.resource if isinstance(error, ListError) else None
-        if resource == VALIDATING and not self._only_refused:
+        if resource == VALIDATING and not self._refused_by:
             return  # the labels of namespaces say nearly as much
         self._warnings[str(error)] = None
         self._unread.append(error)

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.clusters import Clusters, audit_clusters
+from cluster.audit.evaluation import REFUSERS
 from cluster.audit.period import ALWAYS, Period, duration, instant
 from cluster.audit.policy_reports import KINDS
 from cluster.service_options import STATUS_PORT, port, seconds_between
@@ -63,8 +64,9 @@ def make_parser() -> argparse.ArgumentParser:
     rules.add_argument(
         "--as",
         dest="mode",
-        choices=("deny",),
-        help="only what mode deny would refuse if it were created again, after its fixes",
+        choices=tuple(REFUSERS),
+        help="only what would be refused if it were created again: by the webhook in mode deny, "
+        "after its fixes, or by the policies of gpuward export vap in this mode",
     )
     times = made.add_argument_group("only what was created at a time, such as in an outage")
     since = times.add_mutually_exclusive_group()
@@ -149,11 +151,11 @@ def main(arguments: list[str]) -> int:
         option = "--publish" if options.publish else "--events"
         return _refuse(f"{option} writes into a cluster: leave --filename out")
     reduce_garbage_collection()
-    only_refused = options.mode == "deny"
+    refused_by = REFUSERS.get(options.mode)
     period = _period(options)
 
     def run(source: ObjectSource) -> AuditResult:
-        return audit(source, policy, options.namespace, only_refused=only_refused, period=period)
+        return audit(source, policy, options.namespace, refused_by=refused_by, period=period)
 
     results, last = audit_clusters(clusters, run)
     results.policy = policy_file

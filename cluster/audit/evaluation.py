@@ -6,7 +6,8 @@ import datetime
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from cluster.audit.facts import Facts, kind_of, namespace_of
 from cluster.audit.period import ALWAYS, Period
@@ -47,6 +48,12 @@ _EXCERPT = 120  # characters
 _UNMERGED = 20_000
 
 
+Refuser: TypeAlias = Literal["webhook", "policies"]
+"""Who refuses an object in mode `deny`: the webhook, after its fixes, or exported policies."""
+REFUSERS: Mapping[str, Refuser] = MappingProxyType({"deny": "webhook", "in-process": "policies"})
+"""By the word of the option `--as`."""
+
+
 class Evaluated(NamedTuple):
     """An object and what the rules found in it."""
 
@@ -58,11 +65,10 @@ class Evaluated(NamedTuple):
 class ObjectEvaluator:
     """Adds what the rules of `policy` say about objects to `results`.
 
-    Owners must come before what they own, such as Deployments before pods. With `only_refused`,
-    only what mode `deny` would refuse counts, after what it would fix. Objects that were created at
-    another time than the `period` only say who owns what. `incomplete` are the namespaces with
-    objects that were not evaluated in whole, or findings that are left out; empty for objects
-    without a namespace.
+    Owners must come before what they own, such as Deployments before pods. With `refused_by`, only
+    what that would refuse in mode `deny` counts. Objects that were created at another time than the
+    `period` only say who owns what. `incomplete` are the namespaces with objects that were not
+    evaluated in whole, or findings that are left out; empty for objects without a namespace.
     """
 
     def __init__(
@@ -70,7 +76,7 @@ class ObjectEvaluator:
         policy: Policy,
         today: datetime.date,
         *,
-        only_refused: bool = False,
+        refused_by: Refuser | None = None,
         period: Period = ALWAYS,
     ) -> None:
         self.results = Results()
@@ -78,7 +84,12 @@ class ObjectEvaluator:
         self._context = Context(today)
         self._facts = Facts()
         self._rules = policy.rule_set()
-        self._only_refused = only_refused
+        if refused_by == "policies":
+            from webhook.in_process.statements import exported_rules  # noqa: PLC0415  # loads CEL
+
+            exported = exported_rules(self._rules)
+            self._rules = self._rules.restricted_to(rule.name for rule in exported)
+        self._refused_by = refused_by
         self._period = period
         self._owners = Owners()
         self._merge_at = _UNMERGED
@@ -139,10 +150,12 @@ class ObjectEvaluator:
         results.other_objects += result.other_objects
         results.excepted += len(result.excepted)
         self._unread_parts(result, ref)
-        if not (self._only_refused and result.findings):
+        if not (self._refused_by and result.findings):
             return result.findings
         if not self._is_sent(raw):
             return []
+        if self._refused_by == "policies":
+            return [finding for finding in result.findings if finding.action is Action.DENY]
         after = fix(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
         refused = {f.identity for f in after.findings if f.action is Action.DENY}
         return [finding for finding in result.findings if finding.identity in refused]

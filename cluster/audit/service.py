@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from cluster.api.connection import Connection
 from cluster.api.errors import Object
 from cluster.audit.audit import AuditResult, audit
+from cluster.audit.evaluation import REFUSERS
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.sinks import findings_to_store, store_findings
 from cluster.control_loop import Controller, ControlLoop, StoppedError, run_loop
@@ -178,8 +179,8 @@ def _audit(
     """One audit by the policy as it is now."""
     policy = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load().policy
     source = ApiServerSource(connection, connection.wait)
-    only_refused = options.mode == "deny"
-    result = audit(source, policy, options.namespace, only_refused=only_refused)
+    refused_by = REFUSERS.get(options.mode)
+    result = audit(source, policy, options.namespace, refused_by=refused_by)
     for done in store_findings(
         connection,
         result,

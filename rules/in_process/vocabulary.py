@@ -347,13 +347,18 @@ def _fraction_facts(fraction: Fraction, profile: Profile) -> Mapping[str, Sequen
     }
 
 
-_SCHEDULER = ("scheduler", "names", "patterns", "annotations")
+_SCHEDULER = ("scheduler", "required", "names", "patterns", "annotations")
 
 
 def _scheduler_facts(scheduler: Scheduler) -> Mapping[str, Sequence[str]]:
-    """The names of a scheduler, the names and patterns of what it places, and its annotations."""
+    """The names of a scheduler, and the names and patterns of what it places, and its annotations.
+
+    `required` has one of these, if pods need this scheduler for them.
+    """
+    placed = scheduler.resources or scheduler.annotations
     return {
         "scheduler": [scheduler.name, *scheduler.alternatives],
+        "required": placed[:1] if scheduler.required else (),
         "names": [name for name in scheduler.resources if "*" not in name],
         "patterns": [regex_of(name) for name in scheduler.resources if "*" in name],
         "annotations": scheduler.annotations,

@@ -45,7 +45,7 @@ def test_they_are_what_was_exported_with_the_labels_of_the_release(
     helm: str, exported: str
 ) -> None:
     made = [one for kind in KINDS for one in of_kind(render(values(exported), helm=helm), kind)]
-    assert len(made) == 34
+    assert len(made) == 46
     by_name = {one["metadata"]["name"]: one for one in made}
     policy, options = default_policy(), ExportOptions()
     for one in (*policy_objects(policy, options), *fix_objects(policy, options)):
@@ -70,7 +70,7 @@ def test_without_an_export_there_are_none() -> None:
         "a: [",
     ],
 )
-@pytest.mark.parametrize("place", [1, 35])
+@pytest.mark.parametrize("place", [1, 47])
 def test_anything_else_is_refused(text: str, place: int, exported: str) -> None:
     given = f"{text}\n---\n{exported}" if place == 1 else f"{exported}---\n{text}\n"
     error = render_error(values(given))

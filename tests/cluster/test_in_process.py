@@ -48,9 +48,12 @@ EXPORTED = {rule.name for rule in exported_rules(RULES)}
 DIFFERENCES = {
     "mps-hostpath/by-variable",
     "device-hostpath/expanded-sub-path",
+    *(f"absurd-count/{n}" for n in ("count-label", "instance-type", "several-instance-types")),
+    "unknown-gpu-resource/a-slip-in-the-vendors-domain",
     *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
 }
 FORBIDDEN = 403
+CASES = [case for case in cases() if "policy" not in case.circumstances]
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +102,6 @@ def _differences(
     return differences, seen
 
 
-def test_api_servers_find_no_fault_in_the_types(exports: Exports, namespace: str) -> None:
-    assert namespace
-    assert exports.type_warnings() == {}
-
-
 def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namespace: str) -> None:
     """By the digest from which `gpuward doctor` sees changes."""
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -112,24 +110,24 @@ def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namesp
         for item in api_server.request("GET", path).body["items"]
         if item["metadata"]["name"].startswith("in-process-1-")
     ]
-    assert len(stored) == 8, namespace
+    assert len(stored) == 10, namespace
     for item in stored:
         assert item["metadata"]["annotations"][DIGEST_ANNOTATION] == digest_of(item)
 
 
 def test_every_case_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
-    given = pods((c.name, c.manifest) for c in cases() if "policy" not in c.circumstances)
+    given = pods((c.name, c.manifest) for c in CASES)
     names = {name: f"case-{number}" for number, name in enumerate(given)}
     made = {name: prepared(pod_of(given[name]), namespace, names[name]) for name in given}
     differences, seen = _differences(exports, made)
     assert differences.keys() == DIFFERENCES
     assert seen["denied"] >= 60
     assert seen["warned"] >= 80
-    assert seen["clean"] >= 500
+    assert seen["clean"] >= 400
 
 
 def test_every_workload_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
-    given = pods((c.name, c.manifest) for c in cases() if c.rule in EXPORTED)
+    given = pods((c.name, c.manifest) for c in CASES if c.rule in EXPORTED)
     made = {
         name: prepared(wrap_in_deployment(manifest), namespace, f"case-{number}")
         for number, (name, manifest) in enumerate(given.items())
@@ -183,6 +181,25 @@ def test_cases_with_a_policy_of_their_own_are_judged_by_it(exports: Exports) -> 
     assert seen["denied"] >= 1
 
 
+def test_what_is_only_recorded_is_judged_as_by_the_rules(exports: Exports) -> None:
+    """A rule whose action is audit, with another action: audit logs are not read here."""
+    rule = "scheduler-without-request"
+    off = {active.rule.name: {"action": "off"} for active in RULES.rules}
+    policy = _policy(profiles=["ack-registered"], rules={**off, rule: {"action": "deny"}})
+    own = exports.add(policy)
+    given = pods((case.name, case.manifest) for case in cases() if case.rule == rule)
+    made = {
+        name: prepared(pod_of(manifest), own, f"case-{number}")
+        for number, (name, manifest) in enumerate(given.items())
+    }
+    bad = made[f"{rule}/nodes"]
+    eventually(lambda: exports.submit_one(bad).status == FORBIDDEN, what="the policy")
+    differences, seen = _differences(exports, made, policy)
+    assert differences == {}
+    assert seen["denied"] >= 2
+    assert seen["clean"] >= 2
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_random_pods_are_judged_as_by_the_rules(
     exports: Exports, namespace: str, block: int
@@ -196,7 +213,6 @@ def test_random_pods_are_judged_as_by_the_rules(
     differences, seen = _differences(exports, made)
     assert differences == {}
     assert seen["denied"] >= 20
-    assert seen["clean"] >= 1
 
 
 def _stored(plane: Cluster, pod: Any) -> Any:
@@ -227,21 +243,100 @@ def test_an_update_is_about_what_it_adds(api_server: Cluster, namespace: str) ->
     assert _update(api_server, labelled).status < REFUSED
 
 
-def test_an_update_may_keep_what_was_there(api_server: Cluster, exports: Exports) -> None:
-    own = exports.add(POLICY)
-    namespaces = f"/api/v1/namespaces/{own}"
-    labels = api_server.request("GET", namespaces).body["metadata"]["labels"]
+def test_an_update_may_keep_what_was_there(
+    api_server: Cluster, exports: Exports, namespace: str
+) -> None:
     # The pod is made before the policies act.
-    merge = "application/merge-patch+json"
-    off = {"metadata": {"labels": {"gpuward.io/mode": "off"}}}
-    assert api_server.request("PATCH", namespaces, off, content_type=merge).status < REFUSED
+    own = exports.namespace_like(namespace, **{"gpuward.io/mode": "off"})
     bad = new_pod(own, "kept", metadata={"annotations": {"nvidia.cdi.k8s.io/pod": "a"}})
     old = _eventually_stored(api_server, bad)
-    on = {"metadata": {"labels": {"gpuward.io/mode": labels["gpuward.io/mode"]}}}
-    assert api_server.request("PATCH", namespaces, on, content_type=merge).status < REFUSED
+    on = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
+    merge = "application/merge-patch+json"
+    path = f"/api/v1/namespaces/{own}"
+    assert api_server.request("PATCH", path, on, content_type=merge).status < REFUSED
     exports.wait(own)
     new = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
     assert observed(_update(api_server, new)) == Said(frozenset(), frozenset())
+
+
+GROUP = "scheduling.k8s.io/group-name"
+# Annotations and labels before and after an update, and who makes it.
+UPDATES: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
+    ({"annotations": {"hami.io/vgpu-ids-new": "a"}}, {"annotations": {}}, ADMIN),
+    ({"annotations": {"hami.io/vgpu-ids-new": "a"}}, {"annotations": {"x": "y"}}, "own"),
+    ({}, {"annotations": {"hami.io/vgpu-ids-new": "b"}}, ADMIN),
+    ({}, {"annotations": {"hami.io/vgpu-ids-new": "b"}}, "own"),
+    ({}, {"annotations": {"hami.io/vgpu-ids-new": "b"}}, "system:serviceaccount:hami:hami"),
+    (
+        {"annotations": {"hami.io/vgpu-ids-new": "a"}},
+        {"annotations": {"hami.io/vgpu-ids-new": "b"}},
+        ADMIN,
+    ),
+    ({"annotations": {"gpu-fraction": "0.5"}}, {"annotations": {"gpu-fraction": "0.1"}}, ADMIN),
+    ({"labels": {"runai-gpu-group": "a"}}, {"labels": {}}, ADMIN),
+    ({"annotations": {GROUP: "a"}}, {"annotations": {GROUP: "b"}}, ADMIN),
+    (
+        {"annotations": {"tensor-fusion.ai/index": "1"}, "labels": {}},
+        {
+            "annotations": {"tensor-fusion.ai/index": "1"},
+            "labels": {"tensor-fusion.ai/component": "worker"},
+        },
+        ADMIN,
+    ),
+    ({}, {"labels": {"tensor-fusion.ai/disable-features": "gpu-limiter"}}, ADMIN),
+    ({}, {"labels": {"a": "b"}}, ADMIN),
+)
+
+
+def test_updates_of_what_schedulers_count_are_judged_as_by_the_rules(
+    api_server: Cluster, exports: Exports, namespace: str
+) -> None:
+    off = exports.namespace_like(namespace, **{"gpuward.io/mode": "off"})
+    seen = Counter[str]()
+    made = []
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "main", "image": "x", "resources": limits}
+    for number, (before, _, _) in enumerate(UPDATES):
+        pod = new_pod(off, f"p-{number}", metadata=before, containers=[container])
+        pod["spec"]["schedulerName"] = "volcano"
+        path = f"/api/v1/namespaces/{off}/pods"
+        made.append(_eventually_created(api_server, path, pod))
+    on = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
+    merge = "application/merge-patch+json"
+    path = f"/api/v1/namespaces/{off}"
+    assert api_server.request("PATCH", path, on, content_type=merge).status < REFUSED
+    exports.wait(off)
+    for old, (_, after, user) in zip(made, UPDATES, strict=True):
+        name = f"system:serviceaccount:{off}:default" if user == "own" else user
+        metadata = {k: v for k, v in old["metadata"].items() if k not in ("annotations", "labels")}
+        new = {**old, "metadata": {**metadata, **after}}
+        answer = exports.update_one(new, name)
+        said = observed(answer)
+        context = _update_context(old)._replace(user=name)
+        assert said is not None, answer.body
+        assert agree(expected(new, RULES, context, old), said), (after, user, said)
+        seen["denied" if said.denied else "warned" if said.warned else "clean"] += 1
+    assert seen == {"denied": 8, "warned": 2, "clean": 2}
+
+
+def test_a_made_up_owner_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "b"}
+    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    metadata = {"ownerReferences": [{**owner, "controller": True}]}
+    pod = new_pod(namespace, metadata=metadata, containers=[container])
+    for user, is_forged in (
+        (ADMIN, True),
+        (f"system:serviceaccount:{namespace}:default", True),
+        ("system:serviceaccount:kube-system:replicaset-controller", False),
+    ):
+        said = observed(exports.submit_one(pod, user))
+        context = context_for(pod)._replace(user=user)
+        assert said == expected(pod, RULES, context)
+        assert any("made-up-owner" in text for text in said.warned) == is_forged
+
+
+def _eventually_created(plane: Cluster, path: str, pod: Any) -> Any:
+    return eventually(lambda: plane.create(path, pod), what="a pod in a namespace in mode off")
 
 
 def _eventually_stored(plane: Cluster, pod: Any) -> Any:
@@ -277,17 +372,10 @@ def _bypass(namespace: str, **fields: Any) -> Any:
     return new_pod(namespace, containers=[container], **fields)
 
 
-def test_the_label_of_a_namespace_chooses_the_mode(api_server: Cluster, exports: Exports) -> None:
-    own = exports.add(POLICY)
-    exports.wait(own)
+def test_the_label_of_a_namespace_chooses_the_mode(exports: Exports, namespace: str) -> None:
     seen = {}
     for mode in ("deny", "warn", "audit", "off"):
-        other = api_server.namespace(
-            {
-                **api_server.request("GET", f"/api/v1/namespaces/{own}").body["metadata"]["labels"],
-                "gpuward.io/mode": mode,
-            }
-        )
+        other = exports.namespace_like(namespace, **{"gpuward.io/mode": mode})
         said = _settled(exports, _bypass(other), denied=mode == "deny", warned=mode == "warn")
         seen[mode] = (bool(said.denied), bool(said.warned))
     assert seen == {
@@ -367,7 +455,7 @@ def namespace_with_exceptions(exports: Exports) -> str:
 def test_exceptions_accept_what_they_accept_of_the_rules(
     exports: Exports, namespace_with_exceptions: str
 ) -> None:
-    given = pods((c.name, c.manifest) for c in cases() if c.rule in EXPORTED)
+    given = pods((c.name, c.manifest) for c in CASES if c.rule in EXPORTED)
     made = {
         name: prepared(pod_of(given[name]), namespace_with_exceptions, f"case-{number}")
         for number, name in enumerate(given)
@@ -436,3 +524,9 @@ def test_a_larger_pod_is_refused_with_the_bound(
     answer = exports.submit_one(new_pod(namespace, **fields))
     assert answer.status == FORBIDDEN, answer.body
     assert "[too-large]" in answer.body["message"]
+
+
+def test_api_servers_find_no_fault_in_the_types(exports: Exports, namespace: str) -> None:
+    # The last test of the module, as the controller needs minutes for all policies.
+    assert namespace
+    assert exports.type_warnings() == {}

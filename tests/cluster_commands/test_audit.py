@@ -271,14 +271,15 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     spared["metadata"]["namespace"] = "excluded"
     labels = {"gpuward.io/mode": "deny"}
     excluded = namespace | {"metadata": {"name": "excluded", "labels": labels}}
-    objects = [pod("passed"), fixable, namespace, system, labelled, spared, excluded]
+    removable = pod("removable", resources={"limits": {"nvidia.com/gpu": 1}})
+    objects = [pod("passed"), fixable, removable, namespace, system, labelled, spared, excluded]
     unknown = audit(objects, "--as", "deny")
     assert {f["name"] for f in unknown["findings"]} == {"passed", "spared"}
     assert unknown["remarks"][0]["message"].startswith("no webhook of gpuward is registered")
     options = RegistrationOptions(default=Action.WARN, excluded_namespaces=("excluded",))
     objects += configurations("gpuward", lambda path: {"url": f"https://x{path}"}, options)
     everything, refused = audit(objects), audit(objects, "--as", "deny")
-    names = {"passed", "fixable", "system", "spared"}
+    names = {"passed", "fixable", "removable", "system", "spared"}
     assert {f["name"] for f in everything["findings"]} == names
     assert {f["name"] for f in refused["findings"]} == {"passed"}
     assert {f["level"] for f in refused["findings"]} == {"error"}
@@ -288,6 +289,9 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     assert assumed["message"] == what
     assert remark["message"].startswith("namespace ml: 1 pod would be refused now: created before")
     assert remark["message"].endswith(": pod/passed")
+    # Exported policies fix nothing; the other pod API servers refuse before they ask them.
+    in_process = audit(objects, "--as", "in-process")
+    assert {f["name"] for f in in_process["findings"]} == {"passed", "removable"}
 
 
 def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
@@ -301,6 +305,8 @@ def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
     file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
     report = audit([limits], "--as", "deny", f"--policy={file}")
     assert [f["name"] for f in report["findings"]] == ["gives-gpus"]
+    # Which is not about pods.
+    assert audit([limits], "--as", "in-process", f"--policy={file}")["findings"] == []
 
 
 def test_the_mode_of_a_namespace_is_that_of_the_registered_webhook(audit: Audit) -> None:

@@ -77,7 +77,7 @@ def _edited(objects: dict[str, Object]) -> None:
 
 
 def _unbound(objects: dict[str, Object]) -> None:
-    for mode in ("deny", "warn", "audit"):
+    for mode in ("deny", "deny-workloads", "warn", "audit"):
         del objects[f"gpuward-bypass-deny-in-mode-{mode}"]
 
 

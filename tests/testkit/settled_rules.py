@@ -36,7 +36,7 @@ _ABOUT_THE_CATALOG = (
         "tests/policies/test_policy.py",
     ),
     *("tests/lint/test_corpus", "tests/webhook/test_decision", "tests/webhook/test_evaluator"),
-    "tests/cluster/test_match",
+    *("tests/cluster/test_match", "tests/cluster/test_in_process"),
     *("tests/cluster/test_patches", "tests/release/test_doc"),
 )
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from policies.loading import default_policy, load_policy
-from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.in_process.vocabulary import MAX_COUNTS
+from rules.objects.pod import Pod
 from tests.testkit.paths import ROOT
 from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main
 from webhook.in_process.objects import ExportOptions, policy_objects
@@ -27,25 +27,29 @@ from webhook.in_process.statements import (
 )
 from webhook.registration import RegistrationOptions
 
-ISOLATION = [a for a in default_policy().rule_set().rules if a.rule.family in ISOLATION_FAMILIES]
+ABOUT_PODS = [a for a in default_policy().rule_set().rules if a.rule.subject is Pod]
 RULES = default_policy().rule_set().rules
 FIXING = fixing_rules(default_policy().rule_set())
-BYPASS = [a for a in ISOLATION if a.rule.family == "bypass"]
 
 
-def test_every_rule_about_bypasses_is_exported_or_says_why_not() -> None:
-    undecided = [a.rule.name for a in BYPASS if "not written" in reason_against(a.rule)]
+def test_every_rule_about_pods_is_exported_or_says_why_not() -> None:
+    undecided = [a.rule.name for a in ABOUT_PODS if "not written" in reason_against(a.rule)]
     assert undecided == []
-    assert len([a for a in BYPASS if not reason_against(a.rule)]) >= 19
+    assert len([a for a in ABOUT_PODS if not reason_against(a.rule)]) >= 50
 
 
-@pytest.mark.parametrize("active", ISOLATION, ids=lambda active: active.rule.name)
+@pytest.mark.parametrize("active", ABOUT_PODS, ids=lambda active: active.rule.name)
 def test_the_page_says_what_is_exported_of_each_rule(active: ActiveRule) -> None:
-    reason = reason_against(active.rule)
-    text = f"not exported: {reason}" if reason else "exported"
-    text += "".join(f"; but {missing}" for missing in left_out(active.rule))
     page = (ROOT / "docs/in-process.md").read_text(encoding="utf-8")
-    assert f"| `{active.rule.name}` | {text} |" in page
+    name, missing = f"`{active.rule.name}`", "; ".join(left_out(active.rule))
+    if reason := reason_against(active.rule):
+        rows = [line for line in page.splitlines() if line.startswith(f"| {reason} | ")]
+        assert [name in row for row in rows] == [True]
+    elif missing:
+        assert f"| {name} | {missing} |" in page
+    else:
+        _, _, whole = page.partition("these are exported whole:")
+        assert name in whole.partition(".\n")[0]
 
 
 @pytest.mark.parametrize("number", [*MAX_COUNTS.values(), 256])
@@ -60,7 +64,7 @@ def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
 
     captured = capsys.readouterr()
     objects = list(yaml.safe_load_all(captured.out))
-    assert len(objects) == 32
+    assert len(objects) == 44
     assert max(len(json.dumps(made)) for made in objects) < MAX_ANNOTATION_BYTES
     assert captured.err == ""
 
@@ -91,7 +95,7 @@ def test_a_policy_that_is_too_large_for_apply_says_how_to_apply_it(
     assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
     captured = capsys.readouterr()
     assert "kubectl apply --server-side" in captured.err
-    assert len(list(yaml.safe_load_all(captured.out))) == 32
+    assert len(list(yaml.safe_load_all(captured.out))) == 44
 
 
 def test_a_policy_that_no_api_server_accepts_is_refused(
@@ -118,7 +122,7 @@ def test_the_bindings_are_for_the_modes_of_the_options() -> None:
     actions = {o["metadata"]["name"]: o["spec"]["validationActions"] for o in bindings}
     assert actions["gpuward-bypass-deny-in-mode-deny"] == ["Deny"]
     assert actions["gpuward-bypass-deny-in-mode-warn"] == ["Warn"]
-    assert actions["gpuward-bypass-workloads-deny-in-mode-deny"] == ["Warn"]
+    assert actions["gpuward-bypass-deny-in-mode-deny-workloads"] == ["Warn"]
     assert not any(name.endswith("-in-mode-audit") for name in actions)
 
 
@@ -136,8 +140,8 @@ def _match_conditions(profile: dict[str, object]) -> dict[str, str]:
 
 def test_the_match_conditions_are_of_pods_and_know_the_profiles_of_the_policy() -> None:
     found = _match_conditions({"alternativeVariables": ["OUR_CARDS"]})
-    assert len(found) == 4
-    assert not any("workloads" in name for name in found)
+    assert len(found) == 10
+    assert all(text.startswith('request.kind.kind != "Pod" || (') for text in found.values())
     for name in ("gpuward-bypass-deny", "gpuward-bypass-warn"):
         assert '"OUR_CARDS"' in found[name]
     # Its rules are about privileged containers only.
@@ -181,14 +185,14 @@ def test_explain_says_of_each_fix_whether_it_is_exported(
     assert found["visible-devices-env"].strip() == "fixed"
     assert found["request-only"].strip() == "not fixed: the policy makes no fix of it"
     assert "the profiles of the policy say nothing" in found["scheduler-name"]
-    assert found["privileged-gpu"].strip() == "not fixed: it is not written in CEL yet"
+    assert found["privileged-gpu"].strip() == "not fixed: only the webhook makes this fix"
     assert found["nodename-pinned"].strip() == "not fixed: it has no fix"
 
 
 def test_both_kinds_are_written_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vap", "map"]) == 0
     both = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert len(both) == 34
+    assert len(both) == 46
     assert main(["map"]) == 0
     fixes = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [made["kind"] for made in fixes] == [

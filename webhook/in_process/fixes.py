@@ -24,6 +24,7 @@ from webhook.in_process.objects import (
     with_digest,
 )
 from webhook.in_process.statements import (
+    ONLY_BY_WEBHOOK,
     ExceptionVariables,
     FixingRule,
     fixing_rules,
@@ -98,7 +99,7 @@ def _description(policy: Policy, rules: Sequence[FixingRule]) -> str:
     reasons = {
         active.rule.name: reason_against_fix(active.rule) for active in policy.rule_set().rules
     }
-    missing = [name for name, reason in reasons.items() if "not written" in reason]
+    missing = [name for name, reason in reasons.items() if reason == ONLY_BY_WEBHOOK]
     return (
         f"Rules of gpuward that fix new pods: {names}. Written by `gpuward export map`; a change "
         f"of the policy needs a new export. Not fixed: {', '.join(missing)}."

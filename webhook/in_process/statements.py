@@ -16,7 +16,7 @@ from rules.rule import Rule, load_module
 
 NOT_ABOUT_PODS = "it is about other objects than pods"
 NOT_WRITTEN = "it is not written in CEL yet"
-NO_FIX = "it has no fix"
+NO_FIX, ONLY_BY_WEBHOOK = "it has no fix", "only the webhook makes this fix"
 
 
 class ExportedRule(NamedTuple):
@@ -108,7 +108,7 @@ def reason_against_fix(rule: Rule[Any]) -> str:
         return ""
     if rule.subject is not Pod:
         return NOT_ABOUT_PODS
-    return NOT_WRITTEN if "Fix safety" in rule.documentation else NO_FIX
+    return ONLY_BY_WEBHOOK if "Fix safety" in rule.documentation else NO_FIX
 
 
 def fixing_rules(rules: RuleSet) -> list[FixingRule]:
@@ -117,8 +117,9 @@ def fixing_rules(rules: RuleSet) -> list[FixingRule]:
     for active in rules.rules:
         if active.fix_scope is FixScope.NONE or reason_against_fix(active.rule):
             continue
-        mutations = load_module(active.rule).in_process_fix(active.options, rules.profile)
-        if mutations:
+        made = load_module(active.rule).in_process_fix(active.options, rules.profile)
+        is_whole = active.fix_scope is FixScope.ALL
+        if mutations := tuple(each for each in made if is_whole or each.is_safe != "false"):
             found.append(FixingRule(active, mutations))
     return found
 

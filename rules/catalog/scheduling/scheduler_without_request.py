@@ -27,11 +27,19 @@ from rules.base.traits import (
     NODE_CONSTRAINT,
     PROFILE_SCHEDULERS,
     RUNTIME_CLASS,
+    SAMPLE_IMAGES,
 )
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
 from rules.gpu.images import is_cuda_image, is_gpu_sample
+from rules.in_process.statement import Statement, any_of, cel, concat, shown
+from rules.in_process.vocabulary import scheduler
 from rules.placement.gpu_nodes import gpu_node_label
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+LABEL_SIGN, IMAGE_SIGN = "selects nodes with the label ", "has the image "
+RUNTIME_SIGN = "has the runtime class "
+CONSEQUENCE = " and asks for no GPU: it gets none"
+ADVICE, ADVICE_END = "ask for what it places, such as ", ", or leave schedulerName out"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -47,21 +55,48 @@ def check(pod: Pod, _context: Context) -> Findings:
     yield Finding(
         path=(*pod.path, "schedulerName"),
         key="schedulerName.request",
-        message=f"the pod names {known.name}, {sign} and asks for no GPU: it gets none",
-        help=f"ask for what it places, such as {wanted}, or leave schedulerName out",
+        message=f"the pod names {known.name}, {sign}{CONSEQUENCE}",
+        help=f"{ADVICE}{wanted}{ADVICE_END}",
     )
 
 
 def _sign_of_gpus(pod: Pod) -> str:
     """What the pod has to do with GPUs; empty if it has nothing to do with them."""
     if label := gpu_node_label(pod):
-        return f"selects nodes with the label {display(label)}"
+        return f"{LABEL_SIGN}{display(label)}"
     if uses_gpu_runtime(pod):
-        return f"has the runtime class {display(pod.spec['runtimeClassName'])}"
+        return f"{RUNTIME_SIGN}{display(pod.spec['runtimeClassName'])}"
     for container in pod.containers:
         if is_cuda_image(container.image) or is_gpu_sample(container.image):
-            return f"has the image {display(container.image)}"
+            return f"{IMAGE_SIGN}{display(container.image)}"
     return ""
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    image = 'c.raw.?image.orValue("")'
+    samples = any_of(f"{image}.lowerAscii().contains({cel(words)})" for words in SAMPLE_IMAGES)
+    images = f"$containers.filter(c, c.hasCudaImage || {samples}).map(c, {shown(image)})"
+    runtime = shown("$spec.?runtimeClassName.orValue('')")
+    sign = (
+        f'($nodeLabel != "" ? {cel(LABEL_SIGN)} + {shown("$nodeLabel")}'
+        f" : $usesGpuRuntime ? {cel(RUNTIME_SIGN)} + {runtime}"
+        f' : [{images}].map(l, l.size() > 0 ? {cel(IMAGE_SIGN)} + l[0] : "")[0])'
+    )
+    known = (
+        f"variables.schedulers.filter(s, s.required.size() > 0 && s.scheduler[0] == {scheduler()})"
+    )
+    where = (
+        '$knownScheduler.size() > 0 && !$isDaemon && request.kind.kind != "PodTemplate"'
+        ' && !$requestsGpu && $signOfGpus != ""'
+    )
+    message = concat(
+        '"the pod names " + $knownScheduler[0].scheduler[0] + ", " + $signOfGpus',
+        cel(CONSEQUENCE),
+    )
+    advice = concat(cel(ADVICE), "$knownScheduler[0].required[0]", cel(ADVICE_END))
+    words = {"knownScheduler": known, "signOfGpus": sign}
+    return (Statement("pod", where, message, advice, words=words),)
 
 
 RULE = define_rule(
