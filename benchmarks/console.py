@@ -17,8 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from cluster.source.objects import NODES, PODS, Object
-from console.state import ClusterState
-from console.store import ObjectStore
+from console.state import ClusterState, ObjectStore
 from policies.loading import default_policy
 from tests.testkit.browser import browser
 from tests.testkit.console.server import serve

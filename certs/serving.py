@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from certs.clock import utc_now
 from certs.keypairs import (
     CERTIFICATE_FILE,
     KEY_FILE,
@@ -23,6 +22,7 @@ from certs.keypairs import (
     pem_bundle,
     validate_key_pair,
 )
+from certs.validity import utc_now
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of TLS 1.3 are authenticated
 

@@ -1,4 +1,4 @@
-"""Whether a certificate should have been replaced, and when it expires, in words."""
+"""When a certificate expires, whether it should have been replaced by then, and the time of day."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def expiry_text(end: datetime.datetime, now: datetime.datetime) -> str:
         ((u, s) for u, s in _SECONDS_BY_UNIT if seconds >= 2 * s), _SECONDS_BY_UNIT[-1]
     )
     return f"expires in {seconds // size} {unit}, at {end:%Y-%m-%d %H:%M} UTC"
+
+
+def utc_now() -> datetime.datetime:
+    """The time now, aware, in UTC."""
+    return datetime.datetime.now(tz=datetime.UTC)

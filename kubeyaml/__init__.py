@@ -3,7 +3,6 @@
 This package knows nothing of Kubernetes objects.
 """
 
-from kubeyaml.encoding import EncodingError, decode
 from kubeyaml.model import (
     Chunk,
     Document,
@@ -16,7 +15,7 @@ from kubeyaml.model import (
     YamlError,
     line_and_column,
 )
-from kubeyaml.reader import CachedReader, read, split
+from kubeyaml.reader import CachedReader, EncodingError, decode, read, split
 
 __all__ = [
     "CachedReader",

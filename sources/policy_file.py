@@ -170,7 +170,7 @@ def combined_policy(chain: list[PolicyOfFile]) -> FoundPolicy:
             raise PolicyError(f"{one.file}: {why}, {outermost.file}")
     policy, outer = _with_applied_settings(outermost), outermost.file
     if inner:
-        from policies.layers import LayerError, keep_protected  # noqa: PLC0415  # few repositories have several
+        from policies.policy import LayerError, keep_protected  # noqa: PLC0415  # few repositories have several
     for one in reversed(inner):
         try:
             policy = keep_protected(_with_applied_settings(one), policy, outer)

@@ -21,7 +21,7 @@ import yaml
 from kubeyaml.patch import patch
 from policies.bundles import bundle
 from policies.profiles import built_in_profiles
-from reports.examples import Example
+from reports.explain import Example
 from reports.findings import LEVEL_BY_ACTION
 from rules.all_rules import ALL_RULES
 from rules.finding import Action

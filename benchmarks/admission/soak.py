@@ -25,7 +25,7 @@ from benchmarks.admission.load import ALL_NEW, Client
 from benchmarks.admission.reviews import encoded, gpu_pod, large_gpu_pod, unrelated_pod
 from benchmarks.admission.servers import ServerProcess, create_certificate, gpuward_server
 from certs.authority import new_authority, sign_leaf
-from certs.clock import utc_now
+from certs.validity import utc_now
 
 ALLOWED_GROWTH = 1.1
 ROUND_SECONDS = 1  # for each kind of request

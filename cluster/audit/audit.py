@@ -1,10 +1,10 @@
-"""One audit: evaluate the objects of a cluster, or of files."""
+"""One audit: evaluate the objects of one or several clusters, or of files."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias
 
 from cluster.audit.evaluation import (
     AdminAccessRemarks,
@@ -32,6 +32,7 @@ from cluster.source.objects import (
     DiscoveryError,
     ListError,
     Object,
+    ObjectReader,
     ObjectSource,
     SourceError,
 )
@@ -238,3 +239,35 @@ def _hides_evaluated(error: SourceError) -> bool:
     if isinstance(error, ListError):
         return (error.resource.group, error.resource.kind) in EVALUATED_WITH_FACTS
     return False
+
+
+Clusters: TypeAlias = Mapping[str, Callable[[], ObjectReader]]
+"""What opens each cluster, by its context. The name of the only one may be empty."""
+
+
+def audit_clusters(
+    clusters: Clusters, audit: Callable[[ObjectSource], AuditResult]
+) -> tuple[Results, AuditResult | None]:
+    """Audit each cluster; the results of all, and what the audit of the only one has found.
+
+    What reports call a file is the context. One of several clusters that cannot be read is input
+    that was not evaluated.
+    """
+    together = Results()
+    result = None
+    for context, open_source in clusters.items():
+        try:
+            result = audit(open_source())
+        except SourceError as error:
+            together.not_evaluated.append(InputNotEvaluated(context, 0, 0, str(error)))
+            continue
+        together.add(_named(result.results, context) if context else result.results)
+    return together, result if len(clusters) == 1 else None
+
+
+def _named(results: Results, context: str) -> Results:
+    """The results, with the context where there was no name of a file."""
+    results.findings = [each._replace(file=context) for each in results.findings]
+    results.remarks = [each._replace(file=context) for each in results.remarks]
+    results.not_evaluated = [each._replace(file=context) for each in results.not_evaluated]
+    return results

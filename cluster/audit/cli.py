@@ -9,8 +9,7 @@ import time
 from functools import partial
 from importlib import import_module
 
-from cluster.audit.audit import AuditResult, audit
-from cluster.audit.clusters import Clusters, audit_clusters
+from cluster.audit.audit import AuditResult, Clusters, audit, audit_clusters
 from cluster.audit.evaluation import REFUSERS
 from cluster.audit.period import ALWAYS, Period, duration, instant
 from cluster.audit.policy_reports import KINDS

@@ -19,11 +19,10 @@ from cryptography import x509
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from certs.authority import service_names
-from certs.clock import utc_now
 from certs.keypairs import KeyPair, fingerprint, parse_certificates, pem_bundle
 from certs.rotation import Observation, RotationPolicy, SecretChange, SecretKind, next_change
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
-from certs.validity import expires_soon, expiry_text
+from certs.validity import expires_soon, expiry_text, utc_now
 from cluster.api.client import KubernetesCluster
 from cluster.api.connection import Connection
 from cluster.api.errors import (

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from cluster.doctor.facts import Facts, by_name, daemon_sets
 from cluster.doctor.rows import Row, names, not_known, ok, wrong
-from cluster.source.device_plugins import is_device_plugin
-from cluster.source.objects import NODES, matches
+from cluster.source.objects import NODES, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import image_name
 

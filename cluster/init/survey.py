@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from cluster.source.device_plugins import is_device_plugin
 from cluster.source.objects import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -24,6 +23,7 @@ from cluster.source.objects import (
     Object,
     ObjectSource,
     Resource,
+    is_device_plugin,
 )
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.profile import Profile, Taint

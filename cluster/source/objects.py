@@ -233,3 +233,15 @@ def list_readable(
         return
     except MissingRightError as error:
         on_missing_right(str(error))
+
+
+_FOLDER = "/var/lib/kubelet/device-plugins"
+
+
+def is_device_plugin(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod with this `spec` mounts the folder in which device plugins register."""
+    paths = (
+        as_text(as_object(volume.get("hostPath")).get("path"))
+        for _, volume in as_objects(spec.get("volumes"))
+    )
+    return any(path.rstrip("/") == _FOLDER for path in paths)

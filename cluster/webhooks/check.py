@@ -12,8 +12,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from certs.clock import utc_now
-from certs.validity import expires_soon, expiry_text
+from certs.validity import expires_soon, expiry_text, utc_now
 from cluster.api.errors import ClusterError, ConfigurationRef, Object
 from cluster.webhooks.comparison import Expectation, differences
 from cluster.webhooks.webhook_client import (

@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 from cryptography import x509
 
-from certs.clock import utc_now
-from certs.validity import expires_soon, expiry_text
+from certs.validity import expires_soon, expiry_text, utc_now
 from cluster.api.events import Reminders
 from cluster.control_loop import Controller
 from cluster.webhooks.webhook_client import Validity

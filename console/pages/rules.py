@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from policies.policy import Policy
-from reports.examples import Example, example_of
+from reports.explain import Example, example_of
 from reports.findings import LEVEL_BY_ACTION, RULE_BY_NAME
 from rules.all_rules import ALL_RULES
 from rules.finding import Action

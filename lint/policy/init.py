@@ -15,7 +15,7 @@ from policies.loading import POLICY_FILE
 from policies.policy import parse_catalog_version
 from policies.profiles import built_in_profiles
 from rules.catalog.index import CATALOG
-from sources.git.ignored import ignored_paths
+from sources.git.trees import ignored_paths
 from sources.paths import Exclusion, inputs
 from sources.sources import InputFile, Source, StandardInput, UsageError
 from terminal import printable

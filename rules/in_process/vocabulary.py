@@ -25,8 +25,13 @@ from rules.gpu.images import (
     OTHER_VENDORS_TAGS,
     WITHOUT_GPUS,
 )
-from rules.gpu.visibility import ALTERNATIVE_VARIABLE, CUDA_VERSION, NVIDIA_VISIBLE_DEVICES
-from rules.gpu.visibility_edits import DEBUGGER_LABEL, IN_EXEC
+from rules.gpu.visibility import (
+    ALTERNATIVE_VARIABLE,
+    CUDA_VERSION,
+    DEBUGGER_LABEL,
+    IN_EXEC,
+    NVIDIA_VISIBLE_DEVICES,
+)
 from rules.gpu.volumes import (
     DEVICE_LIST_PATH,
     DRIVER_ROOTS,

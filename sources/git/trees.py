@@ -1,4 +1,4 @@
-"""The files of a commit, or of the next one: their names, their contents, and copies on disk."""
+"""The files of a commit, or of the next one: names, contents and copies; and what Git ignores."""
 
 from __future__ import annotations
 
@@ -264,3 +264,27 @@ def _write_file(file: str, content: bytes) -> None:
     os.makedirs(os.path.dirname(file), exist_ok=True)
     with open(file, "xb") as out:  # there are no links in the folder
         out.write(content)
+
+
+# Folders that are ignored as a whole are one record, which ends with a slash.
+_LIST_IGNORED_COMMAND = (
+    "ls-files",
+    "-z",
+    "--others",
+    "--ignored",
+    "--exclude-standard",
+    "--directory",
+)
+
+
+def ignored_paths(folder: str) -> frozenset[str]:
+    """The files and folders in `folder` that the repository around it ignores, as normal paths.
+
+    They begin with `folder`. What is tracked is not ignored. Empty if `folder` itself is ignored.
+
+    Raises GitError.
+    """
+    records = {os.fsdecode(record) for record in git_records(*_LIST_IGNORED_COMMAND, folder=folder)}
+    if "./" in records:
+        return frozenset()
+    return frozenset(os.path.normpath(os.path.join(folder, record)) for record in records)

@@ -22,11 +22,11 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from structlog.testing import capture_logs
 
 from certs.authority import may_sign_for, new_authority, service_names, sign_leaf
-from certs.clock import utc_now
 from certs.keypairs import fingerprint, is_issued_by, pem_bundle
 from certs.rotation import Observation, next_change, renewal_time
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
+from certs.validity import utc_now
 from cluster.api.errors import ClusterError, ConflictError, Object
 from cluster.control_loop import LeaderElection, serve_status
 from cluster.controllers import certs_command

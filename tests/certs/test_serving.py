@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import new_authority, service_names, sign_leaf
-from certs.clock import utc_now
 from certs.keypairs import KeyPair, fingerprint, pem_bundle
 from certs.serving import ServingCertificate
+from certs.validity import utc_now
 from cluster.controllers.certs_command import main
 
 NAMES = service_names("gpuward", "gpuward-system")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports import explain
-from reports.examples import example_of
+from reports.explain import example_of
 from reports.findings import ACTION_BY_LEVEL
 from rules.all_rules import ALL_RULES
 from tests.testkit.lint_command import LintCommand

@@ -10,7 +10,7 @@ import pytest
 
 from sources.git import command as git_command
 from sources.git.command import GitError
-from sources.git.ignored import ignored_paths
+from sources.git.trees import ignored_paths
 from sources.paths import Exclusion, inputs
 
 if TYPE_CHECKING:

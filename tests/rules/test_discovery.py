@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rules.base.json_values import pointer, value_at
-from rules.gpu.visibility_edits import remove_edits
+from rules.gpu.visibility import remove_edits
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import Pod
 from rules.workloads.discovery import find_subjects

@@ -17,7 +17,6 @@ from cluster.doctor.facts import (
 from cluster.doctor.rows import Row, names, not_known, ok, wrong
 from cluster.gpus.claims import is_gpu_driver
 from cluster.gpus.usage import Usage, by_offer
-from cluster.source.device_plugins import is_device_plugin
 from cluster.source.objects import (
     CLAIMS,
     CLUSTER_POLICIES,
@@ -29,6 +28,7 @@ from cluster.source.objects import (
     VALIDATING,
     GetError,
     SourceError,
+    is_device_plugin,
     matches,
 )
 from kubeyaml import YamlError, read, split

@@ -9,8 +9,7 @@ from typing import Any
 from cluster.api.errors import ClusterError
 from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, why_missing
 from cluster.doctor.rows import Row, names, not_known, ok, wrong
-from cluster.source.device_plugins import is_device_plugin
-from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, matches
+from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import has_digest, image_name, image_tag
 from rules.profile.platforms.programs import (

@@ -31,7 +31,7 @@ from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility_edits import (
+from rules.gpu.visibility import (
     NODE_DEBUGGER_ADVICE,
     REQUEST_IN_LIMITS_ADVICE,
     is_node_debugger,

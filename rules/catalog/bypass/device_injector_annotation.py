@@ -48,7 +48,7 @@ from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
 from rules.gpu.volumes import (
     DEVICE_LIST_PATH,
     FOLDERS_ABOVE_DEVICES,

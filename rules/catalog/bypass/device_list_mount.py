@@ -31,8 +31,7 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import DEVICE_LIST_MOUNT
-from rules.gpu.visibility import VOID_VALUE
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE, remove_and_request_advice
+from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE, VOID_VALUE, remove_and_request_advice
 from rules.gpu.volumes import DEVICE_LIST_PATH, clean_path, host_path
 from rules.in_process.statement import Statement, cel, shown
 from rules.in_process.vocabulary import remove_and_request_advice as advise

@@ -29,8 +29,12 @@ from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, EPHEMERAL_CONTAINER
 from rules.gpu.devices import requests_gpu
 from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
-from rules.gpu.visibility_edits import hide_edits
+from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
+    hide_edits,
+    is_unset,
+    looks_like_legacy_image,
+)
 from rules.in_process.statement import Statement, cel, shown
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

@@ -43,9 +43,9 @@ from rules.gpu.visibility import (
     describe_setting,
     looks_like_legacy_image,
     prefix_findings,
+    remove_edits,
     visibility,
 )
-from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import Statement, cel
 from rules.in_process.vocabulary import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

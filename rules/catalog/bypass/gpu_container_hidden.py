@@ -34,10 +34,10 @@ from rules.gpu.visibility import (
     Visibility,
     display_variable,
     is_for_requested_gpu,
+    remove_edits,
     visibility,
     visible_variables,
 )
-from rules.gpu.visibility_edits import remove_edits
 from rules.in_process.statement import REMOVE, Mutation, Statement, cel
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

@@ -68,8 +68,7 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_cuda_image, sets_visible_devices
-from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, is_unset, looks_like_legacy_image
-from rules.gpu.visibility_edits import hide_fix
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, hide_fix, is_unset, looks_like_legacy_image
 from rules.in_process.statement import HIDE, Mutation
 from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
 from rules.profile.profile import Profile

@@ -35,11 +35,11 @@ from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA_VISIBLE_DEVICES,
     describe_setting,
+    hide_fix,
     is_unset,
     looks_like_legacy_image,
     matching_prefixes,
 )
-from rules.gpu.visibility_edits import hide_fix
 from rules.in_process.statement import HIDE, Mutation, Statement, cel
 from rules.in_process.vocabulary import (
     describe_request as describe,

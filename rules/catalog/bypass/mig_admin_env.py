@@ -28,8 +28,12 @@ References
 """
 
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.visibility import certainly_gets_no_gpu, describe_setting, prefix_findings
-from rules.gpu.visibility_edits import remove_edits
+from rules.gpu.visibility import (
+    certainly_gets_no_gpu,
+    describe_setting,
+    prefix_findings,
+    remove_edits,
+)
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

@@ -35,7 +35,7 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_METADATA_KEY
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
 from rules.in_process.statement import Statement, cel, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 

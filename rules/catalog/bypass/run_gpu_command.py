@@ -28,7 +28,7 @@ from rules.base.json_values import Path, display
 from rules.base.traits import HOST_PATH
 from rules.gpu.commands import MAX_COMMAND_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
-from rules.gpu.visibility_edits import remove_and_request_advice
+from rules.gpu.visibility import remove_and_request_advice
 from rules.gpu.volumes import host_mounts
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

@@ -21,7 +21,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import RUNTIME_CLASS
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
 from rules.in_process.statement import Statement, cel, shown
 from rules.inventory.inventory import RuntimeClass
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule

@@ -33,18 +33,16 @@ from rules.base.text_matching import matches
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
+    REQUEST_IN_LIMITS_ADVICE,
     Visibility,
     describe_setting,
     display_variable,
-    matching_prefixes,
-    visibility,
-    visible_variables,
-)
-from rules.gpu.visibility_edits import (
-    REQUEST_IN_LIMITS_ADVICE,
     hide_fix,
+    matching_prefixes,
     remove_and_request_advice,
     remove_edits,
+    visibility,
+    visible_variables,
 )
 from rules.in_process.statement import Statement, cel
 from rules.in_process.vocabulary import remove_and_request_advice as advise

@@ -51,12 +51,13 @@ from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
     Visibility,
     display_variable,
+    hide_edits,
+    hide_fix,
     is_for_requested_gpu,
     is_platform_config_map,
     is_unset,
     parse_visibility,
 )
-from rules.gpu.visibility_edits import hide_edits, hide_fix
 from rules.inventory.inventory import ConfigMap, Secret
 from rules.placement.gpu_nodes import excludes_nvidia
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

@@ -49,17 +49,15 @@ from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
     Visibility,
     action_beside_request,
+    advice_beside_request,
     display_variable,
+    hiding_value,
     message_about_foreign_variable,
+    remove_and_request_advice,
     request_of_other_maker,
     visibility,
-    visible_variables,
-)
-from rules.gpu.visibility_edits import (
-    advice_beside_request,
-    hiding_value,
-    remove_and_request_advice,
     visibility_fix,
+    visible_variables,
 )
 from rules.in_process.mutation import visibility_mutations
 from rules.in_process.statement import Mutation, Statement, cel, concat, shown

@@ -44,8 +44,7 @@ from rules.gpu.devices import (
     requests_gpu,
     uses_device_plugin,
 )
-from rules.gpu.visibility import matching_prefixes
-from rules.gpu.visibility_edits import hide_edits, hide_fix
+from rules.gpu.visibility import hide_edits, hide_fix, matching_prefixes
 from rules.in_process.statement import Statement, shown
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

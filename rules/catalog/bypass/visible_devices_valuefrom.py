@@ -38,19 +38,17 @@ from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
     action_beside_request,
+    advice_beside_request,
     display_variable,
+    hiding_value,
     is_platform_reference,
     message_about_foreign_variable,
     reference_kind,
+    remove_and_request_advice,
     request_of_other_maker,
     visibility,
-    visible_variables,
-)
-from rules.gpu.visibility_edits import (
-    advice_beside_request,
-    hiding_value,
-    remove_and_request_advice,
     visibility_fix,
+    visible_variables,
 )
 from rules.in_process.mutation import visibility_mutations
 from rules.in_process.statement import Mutation, Statement, cel, concat

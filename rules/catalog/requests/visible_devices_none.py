@@ -34,8 +34,13 @@ from typing import Any
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import requests_gpu
-from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, VOID_VALUE, Visibility, visibility
-from rules.gpu.visibility_edits import hide_fix
+from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
+    VOID_VALUE,
+    Visibility,
+    hide_fix,
+    visibility,
+)
 from rules.in_process.statement import HIDE, Mutation, Statement, cel, concat
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

@@ -32,7 +32,7 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU, LD_VARIABLE
 from rules.gpu.devices import requests_gpu
-from rules.gpu.visibility_edits import remove_edits
+from rules.gpu.visibility import remove_edits
 from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 

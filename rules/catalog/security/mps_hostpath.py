@@ -28,7 +28,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
-from rules.gpu.visibility_edits import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
 from rules.gpu.volumes import (
     MAX_PATH_CHARACTERS,
     clean_path,

@@ -55,7 +55,7 @@ from rules.base.traits import (
 from rules.gpu.commands import gpu_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
-from rules.gpu.visibility_edits import NODE_DEBUGGER_ADVICE, is_node_debugger
+from rules.gpu.visibility import NODE_DEBUGGER_ADVICE, is_node_debugger
 from rules.in_process.statement import Statement, cel, concat
 from rules.in_process.vocabulary import is_node_debugger as is_node_debugger_in_cel
 from rules.objects.container import is_host_process

@@ -83,8 +83,7 @@ from rules.gpu.allocation_keys import (
     is_allocation_label,
 )
 from rules.gpu.devices import Device, devices, pod_requests_gpu
-from rules.gpu.visibility import prefix_findings
-from rules.gpu.visibility_edits import remove_edits
+from rules.gpu.visibility import prefix_findings, remove_edits
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

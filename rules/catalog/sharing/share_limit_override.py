@@ -54,8 +54,7 @@ from collections.abc import Iterator
 from rules.base.json_values import as_text, display
 from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.gpu.devices import devices, requests_share
-from rules.gpu.visibility import describe_setting, prefix_findings
-from rules.gpu.visibility_edits import remove_edits
+from rules.gpu.visibility import describe_setting, prefix_findings, remove_edits
 from rules.gpu.volumes import clean_path
 from rules.in_process.amounts import names_device, names_only_devices
 from rules.in_process.statement import Statement, any_of, cel, concat, shown

@@ -30,9 +30,9 @@ from rules.gpu.visibility import (
     display_variable,
     is_for_requested_gpu,
     is_platform_reference,
+    remove_edits,
     visible_variables,
 )
-from rules.gpu.visibility_edits import remove_edits
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 

@@ -15,8 +15,7 @@ from cluster.source.files import FileSource
 from console.access import Access
 from console.cli import DEMO, take_demo_log
 from console.server import Console
-from console.state import FOLLOWED, ClusterState
-from console.store import ObjectStore
+from console.state import FOLLOWED, ClusterState, ObjectStore
 from policies.loading import default_policy
 
 HOSTS = frozenset({"localhost", "127.0.0.1"})
