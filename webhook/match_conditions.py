@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from rules.base import traits
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
 from rules.profile.profile import Profile
@@ -59,6 +60,7 @@ COVERED = (
 COVERED_IN_POLICIES = (
     *(traits.PRIVILEGED, traits.NODE_NAME),
     *(traits.HOST_NAMESPACE, traits.LD_VARIABLE),
+    *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD),
 )
 # Those of COVERED for which a rule needs a GPU as well, if their test is not true.
 NOT_WITHOUT_A_GPU = (
@@ -183,13 +185,15 @@ def _needed(rules: Iterable[Rule[Any]], *, whole: bool) -> int:
 
     Raises UncoveredError if it would not be true for every pod that a rule is about.
     """
-    covered, needed = sum(COVERED), 0
+    covered, needed, of_nodes = sum(COVERED), 0, sum(NOT_WITHOUT_A_GPU)
     if not whole:
         covered |= sum(COVERED_IN_POLICIES)
     for rule in rules:
         _require_coverage(rule, covered)
-        needed |= min((e for e in rule.needs if not e & ~covered), key=int.bit_count)
-    if needed & sum(NOT_WITHOUT_A_GPU):
+        # The entry whose tests are the fewest and the cheapest.
+        testable = (entry for entry in rule.needs if not entry & ~covered)
+        needed |= min(testable, key=lambda entry: (bool(entry & of_nodes), entry.bit_count()))
+    if needed & of_nodes:
         needed |= traits.GPU
     return sum(COVERED) if whole else needed
 
@@ -352,6 +356,12 @@ def _fields(scope: _Scope) -> Iterator[str]:
         yield "object.spec.?hostIPC.orValue(false)"
     if scope.needed & traits.NODE_NAME:
         yield 'object.spec.?nodeName.orValue("") != ""'
+    if scope.needed & traits.CUSTOM_SCHEDULER:
+        known = json.dumps(["", DEFAULT_SCHEDULER])
+        yield f'!(object.spec.?schedulerName.orValue("") in {known})'
+    if scope.needed & traits.RESERVING_POD:
+        label, value = map(json.dumps, traits.RESERVATION_LABEL)
+        yield f'object.metadata.?labels[?{label}].orValue("") == {value}'
     if scope.needed & traits.EPHEMERAL_CONTAINER:
         yield "object.spec.?ephemeralContainers.orValue([]).size() > 0"
 

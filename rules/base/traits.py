@@ -25,7 +25,7 @@ EPHEMERAL_CONTAINER = 1 << 10
 HOST_PATH = 1 << 11
 GPU_METADATA_KEY = 1 << 12  # an annotation or a label named after GPUs, or of a scheduler of GPUs
 NODE_CONSTRAINT = 1 << 13  # nodeSelector, affinity or a spread
-TOLERATION = 1 << 14  # one that is not Kubernetes' own
+TOLERATION = 1 << 14  # one that is not written as Kubernetes itself writes it
 RUNTIME_CLASS = 1 << 15
 NODE_NAME = 1 << 16
 CUSTOM_SCHEDULER = 1 << 17
@@ -67,6 +67,9 @@ DEVICE_CLASS = 1 << 49
 DEVICE_TAINT_RULE = 1 << 50
 DEVICE_PLUGIN_CONFIG = 1 << 51  # a ConfigMap with configurations of NVIDIA's device plugin
 GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
+# Of the pod again.
+OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLES
+RESERVING_POD = 1 << 54  # the RESERVATION_LABEL
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -96,8 +99,16 @@ ANNOTATION_WORDS = (
 )
 # The same of labels.
 LABEL_WORDS = ("tensor-fusion.ai/",)
+# By this label KAI's scheduler knows the pods of its own that keep a shared card from others, and
+# does not count their GPUs (kai-scheduler/KAI-Scheduler pkg/scheduler/api/node_info/node_info.go,
+# pkg/scheduler/conf/global_config.go).
+RESERVATION_LABEL = ("app", "kai-resource-reservation")
 # Looked for in names of variables, in upper case only.
 VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
+# What most GPU pods with such a variable have.
+ORDINARY_VARIABLES = frozenset(
+    {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES"}
+)
 # By these NVIDIA's toolkit decides whether an image is older than NVIDIA_VISIBLE_DEVICES.
 LEGACY_VARIABLES = ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA")
 LD_PREFIX = "LD_"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 
 from rules.base.caching import BoundedCache
-from rules.base.traits import PROGRAM_WORDS
+from rules.base.traits import PROGRAM_WORDS, RESERVATION_LABEL
 from rules.engine.traits import key_traits, traits_of_variable
-from rules.gpu.allocation_keys import KAI_GROUP, RESERVATION_LABEL
+from rules.gpu.allocation_keys import KAI_GROUP
 from rules.gpu.images import (
     image_name,
     image_tag,

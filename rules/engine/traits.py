@@ -45,7 +45,9 @@ from rules.base.traits import (
     NODE_SELECTION,
     NVIDIA_CARD,
     OLD_GPU_KEY,
+    ORDINARY_VARIABLES,
     OTHER_GPU_RESOURCE,
+    OTHER_GPU_VARIABLE,
     POD_FIELD_TRAITS,
     POD_RESOURCES,
     PRIVILEGED,
@@ -53,6 +55,8 @@ from rules.base.traits import (
     PROFILE_SCHEDULERS,
     QUOTA,
     REQUIRED_AFFINITY,
+    RESERVATION_LABEL,
+    RESERVING_POD,
     SEVERAL_GPUS,
     SHARE,
     TOLERATION,
@@ -154,8 +158,11 @@ def traits_of_variable(name: Any, profile: Profile) -> int:
     traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
     has_gpu_word = any(word in name for word in VARIABLE_WORDS)
     is_known = profile.visible_variable(name) is not None
-    if has_gpu_word or is_known or matches_any(profile.alternative_variables, name):
+    is_alternative = matches_any(profile.alternative_variables, name)
+    if has_gpu_word or is_known or is_alternative:
         traits |= GPU_VARIABLE
+        if is_alternative or name not in ORDINARY_VARIABLES:
+            traits |= OTHER_GPU_VARIABLE
     return profile.variable_traits.store(name, traits)
 
 
@@ -245,6 +252,14 @@ def store_traits(pod: Pod, traits: PodTraits) -> None:
         container.other_traits, container.devices = known[2:]
 
 
+# As the API server and the DaemonSet controller write them.
+_NATIVE_TOLERATIONS = (
+    {"key": "", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+    {"key": "", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "", "operator": "Exists", "effect": "NoSchedule"},
+)
+
+
 def _spec_traits(spec: Mapping[str, Any]) -> int:
     traits = 0
     for field in _POD_FIELDS_WITH_TRAITS.intersection(spec):
@@ -260,7 +275,8 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
     if scheduler and scheduler != DEFAULT_SCHEDULER:
         traits |= CUSTOM_SCHEDULER
     for _, toleration in as_objects(spec.get("tolerations")):
-        if not as_text(toleration.get("key")).startswith(NATIVE_TAINT_PREFIX):
+        is_native = as_text(toleration.get("key")).startswith(NATIVE_TAINT_PREFIX)
+        if not is_native or {**toleration, "key": ""} not in _NATIVE_TOLERATIONS:
             traits |= TOLERATION
     traits |= PRIVILEGED if is_host_process(spec) else 0
     for _, volume in as_objects(spec.get("volumes")):
@@ -291,10 +307,12 @@ def old_metadata_traits(metadata: Mapping[str, Any] | None) -> int:
 def _metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
     annotations = as_object(metadata.get("annotations"))
     traits = 0 if profile.request_annotations.isdisjoint(annotations) else GPU_ANNOTATION
-    for keys in (annotations, as_object(metadata.get("labels"))):
+    labels = as_object(metadata.get("labels"))
+    for keys in (annotations, labels):
         for key in keys:
             traits |= key_traits(key)
-    return traits
+    label, value = RESERVATION_LABEL
+    return traits | RESERVING_POD if labels.get(label) == value else traits
 
 
 @cached_by_text
@@ -323,7 +341,7 @@ def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
     traits = 0 if _MISPLACED_RESOURCE_FIELDS.isdisjoint(raw) else POD_RESOURCES
     sources = raw.get("envFrom")
     for _, source in as_objects(sources) if sources else ():
-        traits |= GPU_VARIABLE if source.get("prefix") else ENV_FROM
+        traits |= GPU_VARIABLE | OTHER_GPU_VARIABLE if source.get("prefix") else ENV_FROM
     mounts = raw.get("volumeMounts")
     for _, mount in as_objects(mounts) if mounts else ():
         if DEVICE_LIST_FOLDER in as_text(mount.get("mountPath")):

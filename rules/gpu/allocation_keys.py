@@ -82,10 +82,6 @@ COUNTED_ANNOTATIONS = frozenset(
 # The same of labels: by this one TensorFusion's scheduler lists the pods that hold cards
 # (internal/gpuallocator/gpuallocator.go).
 COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
-# By this label KAI's scheduler knows the pods of its own that keep a shared card from others, and
-# does not count their GPUs (pkg/scheduler/api/node_info/node_info.go,
-# pkg/scheduler/conf/global_config.go).
-RESERVATION_LABEL = ("app", "kai-resource-reservation")
 # By scheduler, the key that says which queue or quota pays for a pod: the group that is in a queue,
 # or the quota itself. KAI knows groups by their names alone, whatever the namespace, and a pod
 # without an owner may choose any (kai-scheduler/KAI-Scheduler

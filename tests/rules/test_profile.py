@@ -16,7 +16,7 @@ from policies.profiles import ProfileError, built_in_profiles, merged_profile
 from policies.validation import policy_schema
 from rules.base.caching import MAX_ENTRIES
 from rules.base.text_matching import matches, matches_any
-from rules.base.traits import GPU_VARIABLE
+from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.engine.traits import variable_traits
 from rules.gpu.claims import is_gpu_class
 from rules.inventory.inventory import EMPTY_INVENTORY
@@ -176,13 +176,13 @@ def test_odd_names_of_one_pod_make_no_later_pod_slow(monkeypatch: pytest.MonkeyP
     later = [*env("B", 100), {"name": "A_DEVICES"}, {"name": "C_DEVICES"}]
     variable_traits(env("B_ODD", MAX_ENTRIES), own)
     assert own.visible_variable("A_DEVICES") is known["A_DEVICES"], "a fact is never forgotten"
-    assert variable_traits(later, own) == GPU_VARIABLE
+    assert variable_traits(later, own) == GPU_VARIABLE | OTHER_GPU_VARIABLE
     compared: list[str] = []
     monkeypatch.setattr("rules.profile.profile.matches", lambda *texts: compared.append(texts[1]))
     monkeypatch.setattr(
         "rules.engine.traits.traits_of_variable", lambda name, _profile: compared.append(name)
     )
-    assert variable_traits(later, own) == GPU_VARIABLE
+    assert variable_traits(later, own) == GPU_VARIABLE | OTHER_GPU_VARIABLE
     assert len(own.visible_variables([entry["name"] for entry in later])) == len(later) - 1
     assert compared == [], "every name was met before"
 

@@ -35,7 +35,7 @@ References
 
 from collections.abc import Iterator
 
-from rules.base.traits import GPU_VARIABLE
+from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.devices import RDMA_PATTERN, requests_gpu
 from rules.gpu.visibility import (
     Visibility,
@@ -162,4 +162,4 @@ def _statements() -> Iterator[Statement]:
         yield found._replace(action='"warn"')
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

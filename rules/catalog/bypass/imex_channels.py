@@ -29,7 +29,7 @@ References
 - https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu
 """
 
-from rules.base.traits import GPU_VARIABLE
+from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.visibility import (
     certainly_gets_no_gpu,
     describe_setting,
@@ -84,4 +84,4 @@ def in_process() -> tuple[Statement, ...]:
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

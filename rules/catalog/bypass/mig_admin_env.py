@@ -27,7 +27,7 @@ References
   `internal/modifier/cdi.go` (`migCapsDevices`)
 """
 
-from rules.base.traits import GPU_VARIABLE
+from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.visibility import (
     certainly_gets_no_gpu,
     describe_setting,
@@ -90,4 +90,4 @@ def in_process() -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

@@ -30,7 +30,7 @@ References
 from collections.abc import Iterator
 
 from rules.base.text_matching import matches
-from rules.base.traits import GPU_VARIABLE
+from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
     REQUEST_IN_LIMITS_ADVICE,
@@ -127,4 +127,4 @@ def in_process() -> tuple[Statement, ...]:
     return (Statement("variable", where, message, advice, f'({is_certain} ? "deny" : "warn")'),)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

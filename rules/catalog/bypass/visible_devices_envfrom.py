@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display
-from rules.base.traits import GPU_VARIABLE
+from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.devices import (
     describe_request,
     name_of_unknown_device,
@@ -157,4 +157,4 @@ def in_process() -> tuple[Statement, ...]:
     return (Statement("completed", where, message, advice, action),)
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

@@ -29,7 +29,7 @@ from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.text_matching import has_placeholder
-from rules.base.traits import GPU
+from rules.base.traits import GPU, NODE_CONSTRAINT, TOLERATION
 from rules.gpu.devices import pod_requests_gpu
 from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_affinity import (
@@ -186,4 +186,6 @@ def in_process() -> tuple[Statement, ...]:
     )
 
 
-RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU,))
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU, TOLERATION | NODE_CONSTRAINT)
+)

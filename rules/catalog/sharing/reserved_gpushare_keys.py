@@ -68,7 +68,17 @@ from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
 from rules.base.text_matching import matches_any
-from rules.base.traits import ALIYUN_PREFIX, GPU, GPU_METADATA_KEY, GPU_VARIABLE, OLD_GPU_KEY
+from rules.base.traits import (
+    ALIYUN_PREFIX,
+    CUSTOM_SCHEDULER,
+    GPU,
+    GPU_METADATA_KEY,
+    GPU_VARIABLE,
+    OLD_GPU_KEY,
+    RESERVATION_LABEL,
+    RESERVING_POD,
+    SHARE,
+)
 from rules.finding import sha256_hex
 from rules.gpu.allocation_keys import (
     ALLOCATION_ANNOTATIONS,
@@ -78,7 +88,6 @@ from rules.gpu.allocation_keys import (
     KAI_GROUP,
     KAI_SCHEDULER,
     PAYER_KEY_BY_SCHEDULER,
-    RESERVATION_LABEL,
     is_allocation_annotation,
     is_allocation_label,
 )
@@ -451,6 +460,10 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(GPU_METADATA_KEY | GPU_VARIABLE | OLD_GPU_KEY | GPU,),
+    needs=(
+        # The last three are of what it says about a GPU pod without such keys and variables.
+        GPU_METADATA_KEY | GPU_VARIABLE | OLD_GPU_KEY | SHARE | CUSTOM_SCHEDULER | RESERVING_POD,
+        GPU_METADATA_KEY | GPU_VARIABLE | OLD_GPU_KEY | GPU,
+    ),
     options={"writers": ()},
 )
