@@ -25,12 +25,12 @@ def asks_for(name: str, container: str = "c") -> str:
 
 
 def number_of(name: str, container: str = "c") -> str:
-    """The limit of the resource `name` as a number; 0 if there is none or it has 64 bits."""
+    """The limit of the resource `name` as a number; 0 if there is none, or if it is too large."""
     return f"[{limit_of(name, container)}.orValue('0')].map(t, {whole_number('t')})[0]"
 
 
 def whole_number(amount: str) -> str:
-    """The CEL `amount` as a number; 0 if it has 64 bits."""
+    """The CEL `amount` as a number; 0 if it has more than 63 bits."""
     return f"(quantity({amount}).isInteger() ? quantity({amount}).asInteger() : 0)"
 
 

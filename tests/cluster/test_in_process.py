@@ -265,6 +265,7 @@ UPDATES: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
     ({"annotations": {"hami.io/vgpu-ids-new": "a"}}, {"annotations": {}}, ADMIN),
     ({"annotations": {"hami.io/vgpu-ids-new": "a"}}, {"annotations": {"x": "y"}}, "own"),
     ({}, {"annotations": {"hami.io/vgpu-ids-new": "b"}}, ADMIN),
+    ({}, {"annotations": {"hami.io/vgpu-ids-new": ""}}, ADMIN),
     ({}, {"annotations": {"hami.io/vgpu-ids-new": "b"}}, "own"),
     ({}, {"annotations": {"hami.io/vgpu-ids-new": "b"}}, "system:serviceaccount:hami:hami"),
     (
@@ -316,7 +317,7 @@ def test_updates_of_what_schedulers_count_are_judged_as_by_the_rules(
         assert said is not None, answer.body
         assert agree(expected(new, RULES, context, old), said), (after, user, said)
         seen["denied" if said.denied else "warned" if said.warned else "clean"] += 1
-    assert seen == {"denied": 8, "warned": 2, "clean": 2}
+    assert seen == {"denied": 9, "warned": 2, "clean": 2}
 
 
 def test_a_made_up_owner_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:

@@ -268,7 +268,7 @@ def _changed(field: str, *, old: bool) -> str:
         f"variables.{name}.?{field}.orValue({{}})" for name in ("metadata", "oldMetadata")
     )
     return (
-        f"!variables.isUpdate ? [] : {new}.filter(a, {before}[?a].orValue('') != {new}[a])"
+        f"!variables.isUpdate ? [] : {new}.filter(a, !(a in {before}) || {before}[a] != {new}[a])"
         f" + {before}.filter(a, !(a in {new}))"
     )
 

@@ -119,7 +119,7 @@ def in_process() -> tuple[Statement, ...]:
         shown(f"{known}.map(n, string(n)).min()"),
         cel(f" in its own {field}: {reason}"),
     )
-    leaves_out = "of the resources of a pod and of ephemeral containers API servers refuse them"
+    leaves_out = "API servers themselves refuse GPUs of a pod or of an ephemeral container"
     where = f"{known}.size() > 0"
     return (Statement("pod", where, message, cel(ADVICE), leaves_out=leaves_out),)
 

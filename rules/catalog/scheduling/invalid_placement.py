@@ -181,7 +181,7 @@ def in_process() -> tuple[Statement, ...]:
             message,
             cel(INTEGER_ADVICE),
             '"warn"',
-            leaves_out="API servers refuse everything else that it finds",
+            leaves_out="it finds values that are no integers; API servers refuse the rest",
         ),
     )
 

@@ -123,7 +123,7 @@ def in_process() -> tuple[Statement, ...]:
             with_numbers % f"({message})",
             with_numbers % f"({advice})",
             words={"cardsOfShare": cards_of_share_in_cel()},
-            leaves_out="a number of 64 bits counts as right",
+            leaves_out="an amount of more than 63 bits counts as right",
         ),
     )
 

@@ -130,7 +130,7 @@ def in_process() -> tuple[Statement, ...]:
         f".map(n, {cel(f': {GPU_MEM}: ')} + string(n))"
     )
     advice = concat(cel(ADVICE), f'{meant}.join("")')
-    leaves_out = "a number of 64 bits is shown as it is written"
+    leaves_out = "an amount of more than 63 bits is shown as it is written"
     where = is_more_than(amount, str(LEAST_BYTES - 1))
     return (Statement("container", where, message, advice, leaves_out=leaves_out),)
 

@@ -176,7 +176,7 @@ def _statement(name: str, where: str, fault: str, advice: str) -> Statement:
         f"{asks_for(name)} && {with_numbers('exists', where)}",
         with_numbers("map", message),
         with_numbers("map", advice),
-        leaves_out="a number of 64 bits counts as 0",
+        leaves_out="an amount of more than 63 bits counts as 0",
     )
 
 
