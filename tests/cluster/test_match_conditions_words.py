@@ -20,7 +20,7 @@ from rules.catalog.bypass import (
 )
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
-from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS
+from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
@@ -118,10 +118,14 @@ def keys() -> Iterator[tuple[str, Any]]:
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):
             annotations += fact.get("annotations", ())
     metadata_keys = [("annotations", key) for key in annotations]
-    metadata_keys += [("labels", key) for key in (GPU_COUNT, placement_label.PLACEMENT_LABEL)]
+    switch = reserved_gpushare_keys.TENSOR_FUSION_SWITCH
+    labels = [GPU_COUNT, placement_label.PLACEMENT_LABEL, switch]
+    labels += [pattern.replace("/*", "/x") for pattern in ALLOCATION_LABELS]
+    metadata_keys += [("labels", key) for key in labels]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
-        manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else "x"}
+        value = "gpu-limiter" if key == switch else "x"
+        manifest["metadata"][field] = {key: "/dev/nvidia0" if field == "annotations" else value}
         yield f"{field} {key}", manifest
 
 
