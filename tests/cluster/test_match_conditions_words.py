@@ -119,9 +119,9 @@ def keys() -> Iterator[tuple[str, Any]]:
             annotations += fact.get("annotations", ())
     metadata_keys = [("annotations", key) for key in annotations]
     switch = reserved_gpushare_keys.TENSOR_FUSION_SWITCH
-    labels = [GPU_COUNT, placement_label.PLACEMENT_LABEL, switch]
-    labels += [pattern.replace("/*", "/x") for pattern in ALLOCATION_LABELS]
-    metadata_keys += [("labels", key) for key in labels]
+    label_keys = [GPU_COUNT, placement_label.PLACEMENT_LABEL, switch]
+    label_keys += [pattern.replace("/*", "/x") for pattern in ALLOCATION_LABELS]
+    metadata_keys += [("labels", key) for key in label_keys]
     for field, key in metadata_keys:
         manifest = pod(container(**PRIVILEGED))
         value = "gpu-limiter" if key == switch else "x"
