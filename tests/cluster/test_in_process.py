@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import datetime
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from tests.testkit.complete_manifests import TEMPLATES
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.coverage.table import bypasses
 from tests.testkit.dry_runs import REFUSED
 from webhook.in_process.objects import DIGEST_ANNOTATION, digest_of
 from webhook.in_process.statements import exported_rules
@@ -53,6 +55,7 @@ DIFFERENCES = {
     *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
 }
 FORBIDDEN = 403
+NOBODY: Mapping[str, str] = MappingProxyType({})
 CASES = [case for case in cases() if "policy" not in case.circumstances]
 
 
@@ -82,20 +85,27 @@ def _policy(**keys: Any) -> Policy:
 
 
 def _differences(
-    exports: Exports, pods: dict[str, Any], policy: Policy = POLICY
+    exports: Exports,
+    pods: dict[str, Any],
+    policy: Policy = POLICY,
+    users: Mapping[str, str] = NOBODY,
 ) -> tuple[dict[str, tuple[Said, Said]], Counter[str]]:
     """The pods of which policy and engine differ, and how many were refused, warned about, clean.
 
-    Pods that the API server itself refuses are left out.
+    `users` create those that are not created by whom their owner implies. Pods that the API server
+    itself refuses are left out.
     """
     differences, seen = {}, Counter[str]()
     rules = policy.rule_set()
-    for name, (answer, completed) in exports.compare(pods).items():
+    for name, (answer, completed) in exports.compare(pods, users).items():
         said = observed(answer)
         if said is None or completed is None:
             seen["invalid"] += 1
             continue
-        engine = expected(completed, rules, context_for(pods[name]))
+        context = context_for(pods[name])
+        if pods[name]["kind"] == "Pod" and name in users:
+            context = context._replace(user=users[name])
+        engine = expected(completed, rules, context)
         seen["denied" if said.denied else "warned" if said.warned else "clean"] += 1
         if not agree(engine, said):
             differences[name] = (engine, said)
@@ -124,6 +134,25 @@ def test_every_case_is_judged_as_by_the_rules(exports: Exports, namespace: str) 
     assert seen["denied"] >= 60
     assert seen["warned"] >= 80
     assert seen["clean"] >= 400
+
+
+def test_every_known_bypass_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
+    """Those of docs/coverage.md, as Pods and as Deployments."""
+    made: dict[str, Any] = {}
+    users: dict[str, str] = {}
+    for number, bypass in enumerate(bypasses()):
+        for manifest in (bypass.pod, bypass.deployment):
+            name = f"{bypass.name}/{manifest['kind']}"
+            place = {"namespace": namespace, "name": f"bypass-{number}"}
+            made[name] = {**manifest, "metadata": {**manifest["metadata"], **place}}
+            if bypass.user:
+                users[name] = bypass.user
+    differences, seen = _differences(exports, made, users=users)
+    # As docs/in-process.md says of subPathExpr.
+    by_variable = "device-file-by-variable"
+    assert differences.keys() == {f"{by_variable}/Pod", f"{by_variable}/Deployment"}
+    assert seen["denied"] >= 50
+    assert seen["warned"] >= 100
 
 
 def test_every_workload_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:

@@ -158,14 +158,17 @@ class Exports:
             given = dict(manifests)
             return dict(zip(given, pool.map(self.submit_one, given.values()), strict=True))
 
-    def compare(self, manifests: Mapping[str, Any]) -> dict[str, tuple[Response, Any]]:
-        """Of each manifest the answer, and what policies saw."""
+    def compare(
+        self, manifests: Mapping[str, Any], users: Mapping[str, str]
+    ) -> dict[str, tuple[Response, Any]]:
+        """Of each manifest the answer, and what policies saw; by these users, if it has one."""
 
-        def one(manifest: Any) -> tuple[Response, Any]:
-            return self.submit_one(manifest), self.completed(manifest)
+        def one(name: str) -> tuple[Response, Any]:
+            manifest, user = manifests[name], users.get(name, "")
+            return self.submit_one(manifest, user), self.completed(manifest, user)
 
         with ThreadPoolExecutor(THREADS) as pool:
-            return dict(zip(manifests, pool.map(one, manifests.values()), strict=True))
+            return dict(zip(manifests, pool.map(one, manifests), strict=True))
 
     def submit_one(self, manifest: Any, user: str = "") -> Response:
         """The answer to a dry run of a new pod or workload.
@@ -184,14 +187,14 @@ class Exports:
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         return self.plane.request("PUT", f"{path}?dryRun=All", pod, _impersonating(user))
 
-    def completed(self, manifest: Any) -> Any:
+    def completed(self, manifest: Any, user: str) -> Any:
         """`manifest` as policies see it: with the defaults and amounts of the API server.
 
         None if the API server refuses it.
         """
         metadata = manifest["metadata"]
         moved = {**metadata, "namespace": self._namespace_without_policies}
-        answer = self.submit_one({**manifest, "metadata": moved})
+        answer = self.submit_one({**manifest, "metadata": moved}, user)
         if answer.status >= 300:
             return None
         made = answer.body
