@@ -85,9 +85,9 @@ def admission_setups(
 
         for server in servers:
             register(server, server.name, plane.namespace())
-        stack.callback(exports.remove)
         for name in ("policies", "both"):
             namespace = exports.add(default_policy(), ExportOptions(), policy_objects, fix_objects)
+            stack.callback(exports.remove, namespace)
             exports.wait(namespace)
             if name == "both":
                 register(servers[-1], name, namespace)

@@ -205,6 +205,7 @@ def test_cases_with_a_policy_of_their_own_are_judged_by_it(exports: Exports) -> 
             for number, (name, manifest) in enumerate(given.items())
         }
         differences, counted = _differences(exports, made, policy)
+        exports.remove(own)
         assert differences == {}
         seen += counted
     assert seen["denied"] >= 1
@@ -224,6 +225,7 @@ def test_what_is_only_recorded_is_judged_as_by_the_rules(exports: Exports) -> No
     bad = made[f"{rule}/nodes"]
     eventually(lambda: exports.submit_one(bad).status == FORBIDDEN, what="the policy")
     differences, seen = _differences(exports, made, policy)
+    exports.remove(own)
     assert differences == {}
     assert seen["denied"] >= 2
     assert seen["clean"] >= 2
@@ -457,6 +459,7 @@ def test_exceptions_accept_what_they_name_until_their_last_day(exports: Exports)
         pod = _bypass(named)
         pod["spec"]["containers"][0] |= {"name": container, "image": image}
         refused[container, image] = exports.submit_one(pod).status == FORBIDDEN
+    exports.remove(named)
     assert list(refused.values()) == [True, False, False, True]
 
 
@@ -476,10 +479,11 @@ def _policy_with_many_exceptions() -> Policy:
 
 
 @pytest.fixture(scope="module")
-def namespace_with_exceptions(exports: Exports) -> str:
+def namespace_with_exceptions(exports: Exports) -> Iterator[str]:
     added = exports.add(_policy_with_many_exceptions())
     exports.wait(added)
-    return added
+    yield added
+    exports.remove(added)
 
 
 def test_exceptions_accept_what_they_accept_of_the_rules(
@@ -558,5 +562,4 @@ def test_a_larger_pod_is_refused_with_the_bound(
 
 def test_api_servers_find_no_fault_in_the_types(exports: Exports, namespace: str) -> None:
     # The last test of the module, as the controller needs minutes for all policies.
-    assert namespace
-    assert exports.type_warnings() == {}
+    assert exports.type_warnings(namespace) == {}

@@ -105,7 +105,7 @@ class Exports:
         for name in RUNTIME_CLASSES:
             made = {"metadata": {"name": name}, "handler": name}
             plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
-        self._objects: list[tuple[str, str]] = []
+        self._paths: dict[str, list[str]] = {}
         self._namespace_without_policies = plane.namespace({})
 
     def add(
@@ -126,7 +126,7 @@ class Exports:
             renamed = _renamed(made, number)
             path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
             self.plane.create(path, renamed)
-            self._objects.append((path, renamed["metadata"]["name"]))
+            self._paths.setdefault(namespace, []).append(f"{path}/{renamed['metadata']['name']}")
         return namespace
 
     def namespace_like(self, namespace: str, **labels: str) -> str:
@@ -134,16 +134,15 @@ class Exports:
         answer = self.plane.request("GET", f"/api/v1/namespaces/{namespace}")
         return self.plane.namespace({**answer.body["metadata"]["labels"], **labels})
 
-    def type_warnings(self) -> dict[str, Any]:
-        """The warnings of the API server's type checks, by policy; waits for all checks."""
-        path = f"{_GROUP}/{_RESOURCES['ValidatingAdmissionPolicy']}"
+    def type_warnings(self, namespace: str) -> dict[str, Any]:
+        """The warnings of the API server's type checks of the policies of `namespace`.
+
+        Waits for all checks: the controller needs seconds of a processor for each policy.
+        """
+        paths = [path for path in self._paths[namespace] if "policies/" in path]
 
         def checked() -> list[Any]:
-            found = [
-                item
-                for item in self.plane.request("GET", path).body["items"]
-                if item["metadata"]["name"].startswith("in-process-")
-            ]
+            found = [self.plane.request("GET", path).body for path in paths]
             return found if all("typeChecking" in i.get("status", {}) for i in found) else []
 
         return {
@@ -232,10 +231,10 @@ class Exports:
 
         eventually(acts, what=f"what the policies say of {fields}")
 
-    def remove(self) -> None:
-        """Delete the objects."""
-        for path, name in self._objects:
-            self.plane.request("DELETE", f"{path}/{name}")
+    def remove(self, namespace: str) -> None:
+        """Delete the policies of `namespace`; what checks their types has less to do, too."""
+        for path in self._paths.pop(namespace):
+            self.plane.request("DELETE", path)
 
 
 def _impersonating(user: str) -> dict[str, str]:
