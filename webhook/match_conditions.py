@@ -60,7 +60,7 @@ COVERED = (
 COVERED_IN_POLICIES = (
     *(traits.PRIVILEGED, traits.NODE_NAME),
     *(traits.HOST_NAMESPACE, traits.LD_VARIABLE),
-    *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD),
+    *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD, traits.INIT_CONTAINER),
 )
 # Those of COVERED for which a rule needs a GPU as well, if their test is not true.
 NOT_WITHOUT_A_GPU = (
@@ -190,12 +190,20 @@ def _needed(rules: Iterable[Rule[Any]], *, whole: bool) -> int:
         covered |= sum(COVERED_IN_POLICIES)
     for rule in rules:
         _require_coverage(rule, covered)
-        # The entry whose tests are the fewest and the cheapest.
         testable = (entry for entry in rule.needs if not entry & ~covered)
-        needed |= min(testable, key=lambda entry: (bool(entry & of_nodes), entry.bit_count()))
+        needed |= min(testable, key=_price_of_entry)
     if needed & of_nodes:
         needed |= traits.GPU
     return sum(COVERED) if whole else needed
+
+
+def _price_of_entry(entry: int) -> tuple[bool, bool, int]:
+    """What an entry of `needs` costs: its tests, and that other pods are evaluated.
+
+    The names of nodes' labels are many. Of the other tests, the most pass that are about GPUs.
+    """
+    is_of_nodes, is_of_gpus = entry & sum(NOT_WITHOUT_A_GPU), entry & traits.GPU_RESOURCE
+    return bool(is_of_nodes), bool(is_of_gpus), entry.bit_count()
 
 
 def count_own_names(profile: Profile, built_in: Iterable[Profile]) -> int:
@@ -270,12 +278,18 @@ def _foreign(resources: str, ordinary: Collection[str]) -> str:
 
 
 def _resources(scope: _Scope) -> Iterator[str]:
-    ordinary = NATIVE_RESOURCES
-    if not scope.needed & RESOURCE_TRAITS:
-        ordinary |= {traits.NVIDIA_CARD}
-    if scope.needed & (RESOURCE_TRAITS | OTHER_RESOURCE_TRAITS):
-        yield _foreign("container.?resources.?limits", ordinary)
-        yield _foreign("container.?resources.?requests", ordinary)
+    fields = ("container.?resources.?limits", "container.?resources.?requests")
+    if scope.needed & traits.GPU_RESOURCE:
+        yield from (_foreign(field, NATIVE_RESOURCES) for field in fields)
+    elif scope.needed & (traits.UNUSUAL_AMOUNT | traits.SEVERAL_GPUS):
+        names = json.dumps(sorted(NATIVE_RESOURCES))
+        one_card = f'name == "{traits.NVIDIA_CARD}" && amounts[name] == "1"'
+        other = f"!(name in {names} || ({one_card}))"
+        for field in fields:
+            yield f"[{field}.orValue({{}})].exists(amounts, amounts.exists(name, {other}))"
+    elif scope.needed & (RESOURCE_TRAITS | OTHER_RESOURCE_TRAITS):
+        ordinary = NATIVE_RESOURCES | {traits.NVIDIA_CARD}
+        yield from (_foreign(field, ordinary) for field in fields)
     if scope.needed & traits.CLAIM_IN_CONTAINER:
         yield "container.?resources.?claims.hasValue()"
 
@@ -356,6 +370,8 @@ def _fields(scope: _Scope) -> Iterator[str]:
         yield "object.spec.?hostIPC.orValue(false)"
     if scope.needed & traits.NODE_NAME:
         yield 'object.spec.?nodeName.orValue("") != ""'
+    if scope.needed & traits.INIT_CONTAINER:
+        yield "object.spec.?initContainers.orValue([]).size() > 0"
     if scope.needed & traits.CUSTOM_SCHEDULER:
         known = json.dumps(["", DEFAULT_SCHEDULER])
         yield f'!(object.spec.?schedulerName.orValue("") in {known})'

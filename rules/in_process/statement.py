@@ -31,7 +31,6 @@ Subject: TypeAlias = Literal[
     "changedLabel",
     "fraction",
     "claim",
-    "expression",
 ]
 
 
@@ -51,8 +50,7 @@ class Statement(NamedTuple):
       fits.
       `annotation`, `label`: `a`, the key; `changedAnnotation`, `changedLabel`: one that an update
       adds, changes or removes. `fraction`: `f`, annotations of the profile for a part of a card.
-      `claim`: `r`, a resource claim of the pod. `expression`: `x`, one of the required node
-      affinity.
+      `claim`: `r`, a resource claim of the pod.
     - `where`: whether there is a finding.
     - `message` and `help`: those of the finding.
     - `facts`: constants that the texts name as `variables.NAME`, which is quicker than to repeat

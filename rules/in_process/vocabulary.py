@@ -842,21 +842,6 @@ def is_image_for_any_maker(image: str) -> str:
     return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
 
 
-def vendor_of_image() -> str:
-    """`vendor_of_image` of the container `c`."""
-    words = "(t[3] == '' ? t[1] + '-' + t[2] : t[1]).replace('_', '-').replace('.', '-')"
-    vendors = (
-        "('/' + t[0]).contains('/rocm/') || words.matches('(^|-)rocm') ? 'amd'"
-        " : ('/' + t[0]).startsWith('/vault.habana.ai/') ? 'habana'"
-        " : ('/' + t[0]).contains('/neuron/') || words.matches('(^|-)neuronx(-|$)') ? 'aws'"
-        " : ('/' + t[0]).contains('/ascend/') || words.matches('(^|-)ascend(-|$)') ? 'huawei' : ''"
-    )
-    return (
-        f"(c.hasCudaImage ? 'nvidia' : c.image.size() > {MAX_REFERENCE} ? ''"
-        f" : {_parts('c.image')}.map(t, [{words}].map(words, {vendors})[0])[0])"
-    )
-
-
 def _is_image(image: str, test: str) -> str:
     """Whether `test` holds for the parts `t` of the CEL `image`."""
     return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {test}))"

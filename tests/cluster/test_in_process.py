@@ -351,22 +351,6 @@ def test_updates_of_what_schedulers_count_are_judged_as_by_the_rules(
     assert seen == {"denied": 9, "warned": 2, "clean": 2}
 
 
-def test_a_made_up_owner_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "b"}
-    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    metadata = {"ownerReferences": [{**owner, "controller": True}]}
-    pod = new_pod(namespace, metadata=metadata, containers=[container])
-    for user, is_forged in (
-        (ADMIN, True),
-        (f"system:serviceaccount:{namespace}:default", True),
-        ("system:serviceaccount:kube-system:replicaset-controller", False),
-    ):
-        said = observed(exports.submit_one(pod, user))
-        context = context_for(pod)._replace(user=user)
-        assert said == expected(pod, RULES, context)
-        assert any("made-up-owner" in text for text in said.warned) == is_forged
-
-
 def _eventually_created(plane: Cluster, path: str, pod: Any) -> Any:
     return eventually(lambda: plane.create(path, pod), what="a pod in a namespace in mode off")
 

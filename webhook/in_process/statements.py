@@ -10,7 +10,7 @@ from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope, sha256_hex
 from rules.gpu.components import FOR_AGENTS
 from rules.in_process.statement import Mutation, Statement, cel, concat
-from rules.in_process.vocabulary import REQUIRED_TERMS, matches_any, regex_of
+from rules.in_process.vocabulary import matches_any, regex_of
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
 
@@ -177,8 +177,6 @@ _LOOPS = {
     ".map(m, {text}))",
     "fraction": "[variables.fractions.filter(f, {where}).map(f, {text})]",
     "claim": "[$spec.?resourceClaims.orValue([]).filter(r, {where}).map(r, {text})]",
-    "expression": f"{REQUIRED_TERMS}.map(t, t.?matchExpressions.orValue([])"
-    ".filter(x, {where}).map(x, {text}))",
     "device": "$amounts.map(k, [k.c].map(c, k.devices.filter(d, {where}).map(d, {text}))[0])",
     "container": "$containers.map(c, [0].filter(p, {where}).map(p, {text}))",
     # The first mount of the volume in the first container that has one.
@@ -194,7 +192,7 @@ _LOOPS = {
 
 
 _ABOUT_PODS = frozenset({"pod", "annotation", "label", "changedAnnotation", "changedLabel"})
-_ABOUT_PODS |= {"fraction", "claim", "expression"}
+_ABOUT_PODS |= {"fraction", "claim"}
 
 
 def _at_level(finding: str, rule: Action, wanted: Action) -> str:

@@ -20,7 +20,6 @@ from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.devices import request_of
 from rules.gpu.images import vendor_of_image
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
@@ -54,27 +53,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    from rules.in_process import vocabulary as words  # noqa: PLC0415  # no linter needs it
-
-    vendor = words.vendor_of_image()
-    message = concat(
-        'c.text + " asks for "',
-        shown("string(c.first)"),
-        '" and runs "',
-        shown("c.image", 120),
-        cel(", an image for "),
-        f"variables.cardsByVendor[{vendor}]",
-    )
-    advice = concat(cel(ADVICE), f"variables.cardsByVendor[{vendor}]")
-    where = (
-        f"c.vendors.size() > 0 && !c.hasClaims"
-        f" && c.vendors.all(x, x in {cel(sorted(_INCOMPATIBLE_VENDORS))})"
-        f' && [{vendor}].exists(t, t != "" && !(t in c.vendors))'
-    )
-    facts = {"cardsByVendor": _CARDS_BY_VENDOR}
-    return (Statement("container", where, message, advice, facts=facts),)
+in_process = "it concerns every GPU pod, and would cost each of them more than it finds"
 
 
 RULE = define_rule(

@@ -30,8 +30,6 @@ References
 from rules.base.json_values import as_object, display, rename
 from rules.base.traits import EPHEMERAL_CONTAINER, POD_RESOURCES
 from rules.gpu.devices import devices, misplaced_resources
-from rules.in_process.statement import Statement, cel, concat, shown
-from rules.in_process.vocabulary import facts_of
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
@@ -110,18 +108,7 @@ def _findings_in_pod_fields(pod: Pod) -> Findings:
                 yield Finding(path=path, key=key, message=message, help=ADVICE, api_refuses=refused)
 
 
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    known = f"$spec.?overhead.orValue({{}}).filter(n, {facts_of('n')}.size() > 0)"
-    field, reason = "overhead", POD_FIELDS_WITH_REASONS[-1][1]
-    message = concat(
-        cel("the pod asks for "),
-        shown(f"{known}.map(n, string(n)).min()"),
-        cel(f" in its own {field}: {reason}"),
-    )
-    leaves_out = "API servers themselves refuse GPUs of a pod or of an ephemeral container"
-    where = f"{known}.size() > 0"
-    return (Statement("pod", where, message, cel(ADVICE), leaves_out=leaves_out),)
+in_process = "API servers refuse such pods, and drop fields that they do not know"
 
 
 RULE = define_rule(

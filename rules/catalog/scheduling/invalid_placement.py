@@ -31,7 +31,6 @@ from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU, NODE_CONSTRAINT, TOLERATION
 from rules.gpu.devices import pod_requests_gpu
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
     PREFERRED_AFFINITY,
@@ -156,34 +155,7 @@ def _non_integer_value(expression: Mapping[str, Any]) -> str:
     return "" if has_placeholder(value) or re.fullmatch(_INTEGER_PATTERN, value) else value
 
 
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    from rules.in_process.amounts import has_placeholder as has_placeholder_in_cel  # noqa: PLC0415  # no linter needs it
-
-    values = "x.?values.orValue([])"
-    integer = cel(f"^(?:{_INTEGER_PATTERN})$")
-    where = (
-        f"$requestsGpu && x.operator in {cel(sorted(_NUMERIC_OPERATORS))}"
-        f" && {values}.exists(t, t != '' && !t.matches({integer})"
-        f" && !{has_placeholder_in_cel('t')})"
-    )
-    message = concat(
-        cel("the node affinity for "),
-        shown("string(x.key)"),
-        '" has " + x.operator + " "',
-        shown(f"string({values}[0])"),
-        cel(f", {NO_INTEGER_FAULT}"),
-    )
-    return (
-        Statement(
-            "expression",
-            where,
-            message,
-            cel(INTEGER_ADVICE),
-            '"warn"',
-            leaves_out="it finds values that are no integers; API servers refuse the rest",
-        ),
-    )
+in_process = "it concerns every GPU pod, and would cost each of them more than it finds"
 
 
 RULE = define_rule(
