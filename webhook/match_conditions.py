@@ -67,7 +67,6 @@ NOT_WITHOUT_A_GPU = (
     *(traits.NODE_CONSTRAINT, traits.NODE_SELECTION),
     *(traits.POD_RESOURCES, traits.TOLERATION),
 )
-RESOURCE_TRAITS = traits.GPU_RESOURCE | traits.UNUSUAL_AMOUNT | traits.SHARE | traits.SEVERAL_GPUS
 # Those of resources by other names than that of NVIDIA's cards.
 OTHER_RESOURCE_TRAITS = traits.OTHER_GPU_RESOURCE | traits.UNKNOWN_RESOURCE
 # Those whose tests count what an exported policy counts.
@@ -200,7 +199,7 @@ def _needed(rules: Iterable[Rule[Any]], *, whole: bool) -> int:
 def _price_of_entry(entry: int) -> tuple[bool, bool, int]:
     """What an entry of `needs` costs: its tests, and that other pods are evaluated.
 
-    The names of nodes' labels are many. Of the other tests, the most pass that are about GPUs.
+    Tests of the labels of nodes are long. A test of GPU resources lets in every GPU pod.
     """
     is_of_nodes, is_of_gpus = entry & sum(NOT_WITHOUT_A_GPU), entry & traits.GPU_RESOURCE
     return bool(is_of_nodes), bool(is_of_gpus), entry.bit_count()
@@ -282,12 +281,11 @@ def _resources(scope: _Scope) -> Iterator[str]:
     if scope.needed & traits.GPU_RESOURCE:
         yield from (_foreign(field, NATIVE_RESOURCES) for field in fields)
     elif scope.needed & (traits.UNUSUAL_AMOUNT | traits.SEVERAL_GPUS):
-        names = json.dumps(sorted(NATIVE_RESOURCES))
-        one_card = f'name == "{traits.NVIDIA_CARD}" && amounts[name] == "1"'
-        other = f"!(name in {names} || ({one_card}))"
-        for field in fields:
-            yield f"[{field}.orValue({{}})].exists(amounts, amounts.exists(name, {other}))"
-    elif scope.needed & (RESOURCE_TRAITS | OTHER_RESOURCE_TRAITS):
+        # One whole card, of which the request is the limit, is no unusual amount.
+        limit, request = (f'{field}[?"{traits.NVIDIA_CARD}"].orValue("")' for field in fields)
+        yield from (_foreign(field, NATIVE_RESOURCES | {traits.NVIDIA_CARD}) for field in fields)
+        yield f'!({limit} in ["", "1"]) || {request} != {limit}'
+    elif scope.needed & (traits.SHARE | OTHER_RESOURCE_TRAITS):
         ordinary = NATIVE_RESOURCES | {traits.NVIDIA_CARD}
         yield from (_foreign(field, ordinary) for field in fields)
     if scope.needed & traits.CLAIM_IN_CONTAINER:

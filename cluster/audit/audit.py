@@ -159,7 +159,8 @@ class _Audit:
         self._evaluator.use(facts)
         if self._refused_by == "webhook" and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
-        if names := self._concerned(facts.unexpectedly_not_sent()):
+        names = self._concerned(facts.unexpectedly_not_sent())
+        if names and self._refused_by != "policies":  # which are asked whatever is sent
             self._warnings[_not_sent(names, is_assumed=self._refused_by is not None)] = None
         return facts
 

@@ -252,14 +252,6 @@ def store_traits(pod: Pod, traits: PodTraits) -> None:
         container.other_traits, container.devices = known[2:]
 
 
-# As the API server and the DaemonSet controller write them.
-_NATIVE_TOLERATIONS = (
-    {"key": "", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-    {"key": "", "operator": "Exists", "effect": "NoExecute"},
-    {"key": "", "operator": "Exists", "effect": "NoSchedule"},
-)
-
-
 def _spec_traits(spec: Mapping[str, Any]) -> int:
     traits = 0
     for field in _POD_FIELDS_WITH_TRAITS.intersection(spec):
@@ -275,14 +267,28 @@ def _spec_traits(spec: Mapping[str, Any]) -> int:
     if scheduler and scheduler != DEFAULT_SCHEDULER:
         traits |= CUSTOM_SCHEDULER
     for _, toleration in as_objects(spec.get("tolerations")):
-        is_native = as_text(toleration.get("key")).startswith(NATIVE_TAINT_PREFIX)
-        if not is_native or {**toleration, "key": ""} not in _NATIVE_TOLERATIONS:
+        if not _is_native(toleration):
             traits |= TOLERATION
     traits |= PRIVILEGED if is_host_process(spec) else 0
     for _, volume in as_objects(spec.get("volumes")):
         if "hostPath" in volume:
             traits |= HOST_PATH
     return traits
+
+
+def _is_native(toleration: Mapping[str, Any]) -> bool:
+    """Whether it is one as the API server and the DaemonSet controller write them.
+
+    Nearly every pod has two.
+    """
+    if not as_text(toleration.get("key")).startswith(NATIVE_TAINT_PREFIX):
+        return False
+    effect = toleration.get("effect")
+    if toleration.get("operator") != "Exists" or "value" in toleration:
+        return False
+    return effect == "NoExecute" or (
+        effect == "NoSchedule" and "tolerationSeconds" not in toleration
+    )
 
 
 def _pod_spec_traits(pod: Pod) -> int:

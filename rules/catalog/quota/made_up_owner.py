@@ -32,12 +32,6 @@ KUBERNETES_OWNER_KINDS = frozenset(
     {"DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
 
-FAULT = (
-    " as its controller, and its user is no controller: a queue may count the pod as a part of "
-    "that, and then no quota counts its GPUs"
-)
-ADVICE = "remove the owner reference"
-
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield the owner that the user of the request cannot be."""
@@ -56,8 +50,10 @@ def check(pod: Pod, context: Context) -> Findings:
             yield Finding(
                 path=(*pod.metadata_path, FIELD, index),
                 key=f"{FIELD}.{kind}",
-                message=f"the pod names a {display(kind)}{FAULT}",
-                help=ADVICE,
+                message=f"the pod names a {display(kind)} as its controller, and its user is no "
+                "controller: a queue may count the pod as a part of that, and then no quota "
+                "counts its GPUs",
+                help="remove the owner reference",
             )
 
 

@@ -24,7 +24,6 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
 _INCOMPATIBLE_VENDORS = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})
-ADVICE = "run an image for the cards that it asks for, or ask for "
 _CARDS_BY_VENDOR = {
     "nvidia": "NVIDIA's GPUs",
     "amd": "AMD's GPUs",
@@ -49,7 +48,8 @@ def check(pod: Pod, _context: Context) -> Findings:
                 f"and runs {display(container.image, 120)}, an image for "
                 f"{_CARDS_BY_VENDOR[vendor]}",
                 container=container,
-                help=f"{ADVICE}{_CARDS_BY_VENDOR[vendor]}",
+                help="run an image for the cards that it asks for, "
+                f"or ask for {_CARDS_BY_VENDOR[vendor]}",
             )
 
 

@@ -122,8 +122,8 @@ def in_process() -> tuple[Statement, ...]:
     vendors = f"c.devices.filter(d, !(d.facts[0].vendor in {cel(COMBINABLE_VENDORS)}))"
     first = f"[{vendors}.map(d, string(d.name))].filter(l, l.size() > 0).map(l, l.min())"
     vendor = f"{vendors}.filter(d, d.name == first).map(d, d.facts[0].vendor)[0]"
-    others_of_first = f"{vendors}.filter(d, d.facts[0].vendor != first).map(d, string(d.name))"
-    other = f"[{vendor}].map(first, {others_of_first})[0]"
+    of_others = f"{vendors}.filter(d, d.facts[0].vendor != vendor).map(d, string(d.name))"
+    other = f"[{vendor}].map(vendor, {of_others})[0]"
     several = concat(
         'c.text + " asks for "',
         shown("first"),

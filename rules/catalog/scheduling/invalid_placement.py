@@ -46,8 +46,6 @@ _OPERATORS_WITH_VALUES = frozenset({"In", "NotIn"})
 _OPERATORS_WITHOUT_VALUES = frozenset({"Exists", "DoesNotExist"})
 _NUMERIC_OPERATORS = frozenset({"Gt", "Lt"})
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-NO_INTEGER_FAULT = "which is no integer: no node matches it, and the pod stays Pending"
-INTEGER_ADVICE = "write an integer in the unit of the label, such as MiB for nvidia.com/gpu.memory"
 _INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
 _REFUSED_WORDS = "the API server refuses it"
 
@@ -72,8 +70,9 @@ def check(pod: Pod, _context: Context) -> Findings:
                 path=(*path, "values"),
                 key=f"nodeAffinity.{label}.values",
                 message=f"the node affinity for {display(label)} has {operator} {display(value)}, "
-                f"{NO_INTEGER_FAULT}",
-                help=INTEGER_ADVICE,
+                "which is no integer: no node matches it, and the pod stays Pending",
+                help="write an integer in the unit of the label, such as MiB for "
+                "nvidia.com/gpu.memory",
                 action=Action.WARN,
             )
 

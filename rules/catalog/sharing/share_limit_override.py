@@ -256,7 +256,7 @@ def _variable_statement() -> Statement:
         f"{_WITH_SHARE} && {effect} != ''",
         concat("c.text", cel(f"{_SUBJECT} "), "v.setting", '", "', effect),
         cel(VARIABLE_ADVICE),
-        f"(v.name in {cel(sorted(WARNED_VARIABLES))} ? 'warn' : 'deny')".replace("'", '"'),
+        f'(v.name in {cel(sorted(WARNED_VARIABLES))} ? "warn" : "deny")',
         facts={"effects": EFFECT_BY_VARIABLE},
         variables=(
             *(*EFFECT_BY_VARIABLE, DISABLING_VARIABLE, POLICY_VARIABLE, PRIORITY_VARIABLE),
@@ -266,15 +266,13 @@ def _variable_statement() -> Statement:
 
 
 def _prefix_statements() -> Iterator[Statement]:
-    limits = ((variable, f"{variable}*") for variable in LIMIT_VARIABLES)
-    patterns = {DISABLING_VARIABLE: DISABLING_VARIABLE, **dict(limits)}
-    patterns[CACHE_VARIABLE] = CACHE_VARIABLE
-    for variable in (*patterns, *ASCEND_LIMIT_VARIABLES):
-        of_ascend = variable in ASCEND_LIMIT_VARIABLES
-        where = f"{_WITH_SHARE} && {_LIMITS_OF_OTHERS}"
-        where += f" && {names_device(ASCEND_PREFIX)}" if of_ascend else ""
-        pattern = patterns.get(variable, variable)
+    where = f"{_WITH_SHARE} && {_LIMITS_OF_OTHERS}"
+    limits = (f"{variable}*" for variable in LIMIT_VARIABLES)
+    for pattern in (DISABLING_VARIABLE, *limits, CACHE_VARIABLE):
         yield prefix_statement(pattern, PREFIX_EFFECT, where, subject=_SUBJECT)
+    where += f" && {names_device(ASCEND_PREFIX)}"
+    for variable in ASCEND_LIMIT_VARIABLES:
+        yield prefix_statement(variable, PREFIX_EFFECT, where, subject=_SUBJECT)
 
 
 def _mount_statements() -> Iterator[Statement]:
@@ -283,16 +281,13 @@ def _mount_statements() -> Iterator[Statement]:
         f" && m.mountPath.size() > {MAX_PATH_TO_RESOLVE}"
     )
     path = f"({long} ? {cel(PRELOAD_FILE)} : {resolved_path('m.mountPath', PRELOAD_FILE)})"
-    prefixes = {prefix: [""] for prefix in SHARING_DIRECTORY_PREFIXES}
-    for resource, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items():
-        prefixes |= {f"{directory}/": [resource] for directory in directories}
-    begins = any_of(
-        f"(t + '/').startsWith({cel(prefix)})"
-        + (f" && {names_device(resource)}" if resource else "")
-        for prefix, resources in prefixes.items()
-        for resource in resources
-    )
-    covers = f"t == {cel(PRELOAD_FILE)} || {begins}"
+    folders = [f"(t + '/').startsWith({cel(prefix)})" for prefix in SHARING_DIRECTORY_PREFIXES]
+    folders += [
+        f"(t + '/').startsWith({cel(f'{directory}/')}) && {names_device(prefix)}"
+        for prefix, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items()
+        for directory in directories
+    ]
+    covers = f"t == {cel(PRELOAD_FILE)} || {any_of(folders)}"
     is_above = f"t in {cel(DIRECTORIES_ABOVE)}"
     message = concat(
         "c.text",

@@ -15,6 +15,18 @@ def many(number: int, **fields: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _with_shares(path: str, **fields: Any) -> dict[str, Any]:
+    """A pod of ten containers with a share of a card, these fields, and many mounts at `path`."""
+    mounts = many(MAX_COUNTS["mounts"] // 10, name="v", mountPath=path)
+    resources = {"limits": {"huawei.com/Ascend910B-memory": "1"}}
+    container = {"image": "x", "resources": resources, "volumeMounts": mounts, **fields}
+    return {
+        "automountServiceAccountToken": False,
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+        "containers": [{"name": f"c{n}", **container} for n in range(10)],
+    }
+
+
 # The API server adds a volume with the token of the account, and a mount of it to each container.
 LARGEST: dict[str, dict[str, Any]] = {
     "variables": {
@@ -148,21 +160,7 @@ LARGEST: dict[str, dict[str, Any]] = {
             for n in range(MAX_COUNTS["containers"])
         ],
     },
-    "mounts of shares": {
-        "automountServiceAccountToken": False,
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
-        "containers": [
-            {
-                "name": f"c{n}",
-                "image": "x",
-                "resources": {"limits": {"huawei.com/Ascend910B-memory": "1"}},
-                "volumeMounts": many(
-                    MAX_COUNTS["mounts"] // 10, name="v", mountPath="/mnt/" + "a/" * 95 + "{}"
-                ),
-            }
-            for n in range(10)
-        ],
-    },
+    "mounts of shares": _with_shares("/mnt/" + "a/" * 95 + "{}"),
     "shares of one container": {
         "containers": [
             {
@@ -179,26 +177,14 @@ LARGEST: dict[str, dict[str, Any]] = {
         ],
         "metadata": {"labels": {"hami.io/webhook": "ignore"}},
     },
-    "variables and mounts of a share": {
-        "automountServiceAccountToken": False,
-        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
-        "containers": [
-            {
-                "name": f"c{n}",
-                "image": "x",
-                "resources": {"limits": {"huawei.com/Ascend910B-memory": "1"}},
-                "env": many(
-                    MAX_COUNTS["GPU variables"] // 10,
-                    name="CUDA_DEVICE_MEMORY_LIMIT_{}",
-                    value="," * (MAX_COUNTS["characters in values of GPU variables"] // 100),
-                ),
-                "volumeMounts": many(
-                    MAX_COUNTS["mounts"] // 10, name="v", mountPath="/mnt/" + "a/../" * 11 + "{}"
-                ),
-            }
-            for n in range(10)
-        ],
-    },
+    "variables and mounts of a share": _with_shares(
+        "/mnt/" + "a/../" * 11 + "{}",
+        env=many(
+            MAX_COUNTS["GPU variables"] // 10,
+            name="CUDA_DEVICE_MEMORY_LIMIT_{}",
+            value="," * (MAX_COUNTS["characters in values of GPU variables"] // 100),
+        ),
+    ),
     "node labels": {
         "nodeSelector": {
             f"nvidia.com/gpu.deploy.{n}": "x" * 60 for n in range(MAX_COUNTS["node labels"])
