@@ -81,8 +81,9 @@ def sets_visible_devices(image: str) -> bool:
     if is_cuda_image(image) or len(image) > MAX_REFERENCE:
         return is_cuda_image(image)
     path, name, tag, pinned = _path_name_tag_and_pin(image)
-    is_for_another = not pinned and any(maker in tag for maker in OTHER_VENDORS_TAGS)
-    return f"{path[:-1].rpartition('/')[2]}/{name}" in IMAGES_FOR_ANY_MAKER and not is_for_another
+    if f"{path[:-1].rpartition('/')[2]}/{name}" not in IMAGES_FOR_ANY_MAKER:
+        return False
+    return pinned or not any(maker in tag for maker in OTHER_VENDORS_TAGS)
 
 
 @cached_by_text
@@ -139,7 +140,8 @@ def has_digest(image: str) -> bool:
 @cached_by_text
 def is_gpu_sample(image: str) -> bool:
     """Whether `image` is one of ACK's samples for GPUs."""
-    return any(words in image.lower() for words in SAMPLE_IMAGES)
+    lower = image.lower()
+    return any(words in lower for words in SAMPLE_IMAGES)
 
 
 @cached_by_text

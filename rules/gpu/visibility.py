@@ -362,10 +362,11 @@ def _is_referred_to(container: Container, variable: str) -> bool:
 
     Without the variable the reference stays there as text.
     """
-    values = (entry.get("value") for _, entry in as_objects(container.raw.get("env")))
-    lists = (container.raw.get(field) for field in ("command", "args"))
-    words = (word for words in lists if isinstance(words, list) for word in words)
-    return any(f"$({variable})" in as_text(text) for text in (*values, *words))
+    raw, reference = container.raw, f"$({variable})"
+    texts = [entry.get("value") for _, entry in as_objects(raw.get("env"))]
+    for words in (raw.get("command"), raw.get("args")):
+        texts += words if isinstance(words, list) else ()
+    return any(isinstance(text, str) and reference in text for text in texts)
 
 
 def advice_beside_request(container: Container, variable: str) -> str:

@@ -238,6 +238,19 @@ def test_while_a_leaf_of_a_retired_authority_may_be_in_use_a_successor_waits() -
     assert next_change(state, published, START + 2 * DAY, POLICY)
 
 
+def test_a_retired_authority_is_trusted_through_the_last_second_of_its_leaves() -> None:
+    signer, retired = new_authority(NAMES, START), new_authority(NAMES, START)
+    leaf, end = sign_leaf(signer, NAMES, START), START + DAY
+    state = CertificateState(
+        signer=signer, leaf=leaf, retired=(retired.certificate,), retired_until=end
+    )
+    in_use = Observation(DAY, {"replica": fingerprint(leaf.certificate)})
+    assert next_change(state, in_use, end, POLICY) is None
+    change = next_change(state, in_use, end + MINUTE / 60, POLICY)
+    assert change is not None
+    assert change.state.retired == ()
+
+
 def test_a_successor_that_expired_before_its_turn_never_signs() -> None:
     signer = new_authority(NAMES, START)
     state = CertificateState(

@@ -152,6 +152,7 @@ def test_a_resource_that_must_not_be_listed_is_named_once_and_left_out() -> None
     assert "needs the right to list configmaps in all namespaces" in entry["error"]
     assert len(cluster.written().inventory) == 1
     assert b"gpuward_inventory_failures_total 2.0" in cluster.controller.metrics()
+    assert b"gpuward_inventory_listed_objects 1.0" in cluster.controller.metrics()
     cluster.missing["configmaps"] = NotServedError
     with capture_logs() as logs:
         cluster.controller.reconcile()

@@ -125,6 +125,20 @@ def test_every_command_has_a_parser() -> None:
         assert parser.prog == f"gpuward {name}"
 
 
+@pytest.mark.parametrize(
+    "name", ["baseline", "certs", "exceptions", "hook", "inventory", "policy", "webhooks"]
+)
+def test_a_command_that_has_commands_of_its_own_asks_for_one(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = parsers.command_parser(name)
+    assert parser is not None
+    with pytest.raises(SystemExit) as stopped:
+        parser.parse_args([])
+    assert stopped.value.code == 2
+    assert "required: COMMAND" in capsys.readouterr().err
+
+
 def test_completion_says_which_extra_it_needs() -> None:
     done = run_without("shtab", "completion", "bash")
     assert (done.returncode, "'gpuward[completion]'" in done.stderr) == (2, True)

@@ -45,6 +45,24 @@ def test_every_few_elements_of_a_list_take_a_step(spec: dict[str, Any]) -> None:
     assert steps(**spec) == steps() + 10
 
 
+def test_every_container_takes_a_step() -> None:
+    more = [{"name": f"more-{n}", "image": "example/x"} for n in range(10)]
+    assert steps(initContainers=more) == steps() + 10
+
+
+def test_the_values_of_a_workload_take_steps_in_its_pods_alone() -> None:
+    def of_deployment(**fields: Any) -> int:
+        pod = {"containers": [{"name": "main", "image": "example/x"}]}
+        spec = {"template": {"spec": pod}, **fields}
+        manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
+        found = find_subjects(manifest, PROFILE, "home")
+        (workload,) = [each for each in found if isinstance(each, KubernetesObject)]
+        return steps_of(workload)
+
+    assert of_deployment() == steps() + 1
+    assert of_deployment(selector={f"label-{n}": "x" for n in range(40)}) == of_deployment()
+
+
 def test_the_values_of_an_object_without_pods_take_steps() -> None:
     def of_node(labels: int) -> int:
         metadata = {"name": "x", "labels": {f"example.com/{n}": "x" for n in range(labels)}}

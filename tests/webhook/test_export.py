@@ -231,6 +231,19 @@ def test_a_default_mode_below_the_minimum_is_wrong_usage(
     assert "--mode is weaker" in capsys.readouterr().err
 
 
+def test_an_unknown_mode_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--mode", "--minimum-mode"):
+        with pytest.raises(SystemExit) as stopped:
+            main(["vap", option, "strict"])
+        assert stopped.value.code == 2
+        assert "invalid choice: 'strict'" in capsys.readouterr().err
+
+
+def test_every_object_has_the_annotation_by_which_the_chart_knows_it() -> None:
+    objects = list(policy_objects(default_policy(), ExportOptions()))
+    assert all("gpuward.io/digest" in each["metadata"]["annotations"] for each in objects)
+
+
 def test_a_missing_policy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vap", "--policy", "missing.yaml"]) == 2
     assert "missing.yaml" in capsys.readouterr().err
