@@ -27,6 +27,7 @@ _RUNTIME_CLASS_FIELD = "runtimeClassName"
 _VISIBLE_DEVICES = "VISIBLE_DEVICES"
 # It may be in a text as well: a program, a patch, or the values of a chart.
 _NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+_TELLING_KEYS = frozenset({_GPU_COUNT_KEY, _RUNTIME_CLASS_FIELD})
 _PRIVILEGED = "privileged"
 # A text of Argo's templates, which are pods. The search for pods reads JSON in it, and not YAML.
 _PATCH_FIELD = "podSpecPatch"
@@ -83,7 +84,9 @@ def _gpu_fields(
         if is_pod:
             pairs = [(k, v) for k, v in pairs if k == _PATCH_FIELD and (*node.path, k) not in pods]
         for key, value in pairs:
-            kind, name = _kind_and_name(key, value, node, profile)
+            kind, name = "", ""
+            if _may_tell(key, value):
+                kind, name = _kind_and_name(key, value, node, profile)
             if kind and kind not in seen:
                 seen.add(kind)
                 yield (*node.path, key), name, kind == _REQUEST_KIND
@@ -95,6 +98,13 @@ def _gpu_fields(
         waiting += [child for child in node.children() if child.key not in skipped][::-1]
     if privileged and seen:
         yield privileged, f"{_PRIVILEGED}: true", False
+
+
+def _may_tell(key: str | int, value: Any) -> bool:
+    """Whether `_kind_and_name` may find something, which takes longer to tell."""
+    if type(value) is str and _VISIBLE_DEVICES in value:
+        return True
+    return type(key) is str and ("/" in key or key in _TELLING_KEYS or _VISIBLE_DEVICES in key)
 
 
 def _kind_and_name(
