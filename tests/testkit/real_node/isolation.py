@@ -185,7 +185,9 @@ def inside(command: list[str]) -> int:
 
 def _mount(kind: str, folder: str, options: str = "") -> None:
     with_options = ["-o", options] if options else []
-    subprocess.run(["mount", "-t", kind, *with_options, kind, folder], check=True)
+    # Otherwise the first mount of all makes /run/mount on the machine, before it has its own /run.
+    command = ["mount", "--no-mtab", "-t", kind, *with_options, kind, folder]
+    subprocess.run(command, check=True)
 
 
 def _mount_control_groups() -> None:
