@@ -52,7 +52,7 @@ class Machine(NamedTuple):
 def machine() -> Machine:
     groups = Path("/sys/fs/cgroup")
     files = [*Path("/run").iterdir(), *Path("/var/lib").iterdir(), *Path("/dev").glob("nvidia*")]
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    commands = map(_command, Path("/proc").glob("[0-9]*/cmdline"))
     return Machine(
         Path("/proc/self/mountinfo").read_text(encoding="utf-8"),
         tuple(sorted(str(path) for path in groups.glob("**/gpuward-node-*"))),
@@ -60,6 +60,14 @@ def machine() -> Machine:
         Path("/proc/net/fib_trie").read_text(encoding="utf-8"),
         tuple(command.decode() for command in commands if b"sleep\x004242" in command),
     )
+
+
+def _command(path: Path) -> bytes:
+    """The command of a process; empty if it has ended meanwhile."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 @pytest.fixture(autouse=True)
