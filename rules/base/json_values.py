@@ -77,11 +77,7 @@ def pointer(path: Path) -> str:
     steps = list(map(str, path))
     plain = "/".join(("", *steps))
     if "~" in plain or plain.count("/") > len(path):
-        escaped = [
-            step.replace("~", "~0").replace("/", "~1") if "/" in step or "~" in step else step
-            for step in steps
-        ]
-        return "/".join(("", *escaped))
+        return "/".join(["", *[step.replace("~", "~0").replace("/", "~1") for step in steps]])
     return plain
 
 
@@ -107,9 +103,7 @@ def apply(document: Json, edits: Iterable[Edit]) -> tuple[Json, list[Operation]]
             working.rename(edit.path, edit.value)
         else:
             working.write(edit)
-    if len(removals) > 1:
-        removals.sort(key=_sort_key, reverse=True)
-    for edit in removals:
+    for edit in sorted(removals, key=_sort_key, reverse=True):
         working.remove(edit.path)
     return working.document, working.operations
 

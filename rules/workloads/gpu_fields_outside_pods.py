@@ -84,9 +84,8 @@ def _gpu_fields(
         if is_pod:
             pairs = [(k, v) for k, v in pairs if k == _PATCH_FIELD and (*node.path, k) not in pods]
         for key, value in pairs:
-            kind, name = "", ""
-            if _may_tell(key, value):
-                kind, name = _kind_and_name(key, value, node, profile)
+            may_tell = _may_tell(key, value)
+            kind, name = _kind_and_name(key, value, node, profile) if may_tell else ("", "")
             if kind and kind not in seen:
                 seen.add(kind)
                 yield (*node.path, key), name, kind == _REQUEST_KIND
@@ -101,10 +100,12 @@ def _gpu_fields(
 
 
 def _may_tell(key: str | int, value: Any) -> bool:
-    """Whether `_kind_and_name` may find something, which takes longer to tell."""
-    if type(value) is str and _VISIBLE_DEVICES in value:
+    """Whether `_kind_and_name`, which takes longer, may find something."""
+    if isinstance(value, str) and _VISIBLE_DEVICES in value:
         return True
-    return type(key) is str and ("/" in key or key in _TELLING_KEYS or _VISIBLE_DEVICES in key)
+    if not isinstance(key, str):
+        return False
+    return "/" in key or key in _TELLING_KEYS or _VISIBLE_DEVICES in key
 
 
 def _kind_and_name(

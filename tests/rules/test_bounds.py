@@ -50,7 +50,7 @@ def test_every_container_takes_a_step() -> None:
     assert steps(initContainers=more) == steps() + 10
 
 
-def test_the_values_of_a_workload_take_steps_in_its_pods_alone() -> None:
+def test_of_a_workload_only_its_pods_take_steps() -> None:
     def of_deployment(**fields: Any) -> int:
         pod = {"containers": [{"name": "main", "image": "example/x"}]}
         spec = {"template": {"spec": pod}, **fields}

@@ -67,6 +67,12 @@ _MEMORY = 8 << 20  # KiB
 _OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-m")
 
 
+def tests_on_api_server(fault: Fault) -> list[str]:
+    """The tests on an API server that concern `fault`."""
+    places = [place for place in ON_API_SERVER if fault.file.startswith(place)]
+    return [test for place in places for test in ON_API_SERVER[place]]
+
+
 class Copy:
     """A copy of the checkout, in which faults are put."""
 
@@ -92,12 +98,7 @@ class Copy:
         folder = next((name for name in FIRST if fault.file.startswith(f"{name}/")), None)
         patterns = [f"{self.folder}/tests/{name}.py" for name in FIRST.get(folder or "", [])]
         first = [found for pattern in patterns for found in sorted(glob(pattern))]
-        on_server = [
-            test
-            for place, tests in ON_API_SERVER.items()
-            for test in tests
-            if fault.file.startswith(place)
-        ]
+        on_server = tests_on_api_server(fault)
         try:
             if not all(self.passes(tests) for tests in (first, PACKAGES[package]) if tests):
                 return True
@@ -145,6 +146,9 @@ def main() -> None:
             found = copy.faults(package)
             chance = random.Random(arguments.seed)  # noqa: S311  # the same sample each time
             sample = sorted(chance.sample(found, min(arguments.sample, len(found))))
+            on_server = sorted({test for fault in sample for test in tests_on_api_server(fault)})
+            if on_server and not copy.passes(on_server, on_api_server=True):
+                sys.exit(f"{package}: without any fault, tests on an API server fail")
             noticed = 0
             for number, fault in enumerate(sample, 1):
                 is_noticed = copy.is_noticed(fault, package)
