@@ -209,7 +209,7 @@ class Linter:
         """What is wrong with an object that is in no file. The results count it."""
         result = check(manifest, self._rules, self.context)
         self.results.objects += 1
-        self.results.pods += result.pods
+        self.results.pods += len(result.pod_paths)
         self.results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions
         return result
@@ -315,7 +315,7 @@ class Linter:
         comments = item.comments if self.wanted is None else Suppressions([])
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += component_remarks(file, document, result)
-        results.remarks += unread_remarks(file, document, self._rules.profile)
+        results.remarks += unread_remarks(file, document, result, self._rules.profile)
 
     def _report_values(self, file: File, evaluator: Evaluator) -> None:
         """Report what is wrong in the values of a chart, unless a rendering shows it."""
@@ -329,7 +329,7 @@ class Linter:
 
     def _report_findings(self, file: File, item: EvaluatedDocument, evaluator: Evaluator) -> None:
         document, result, results = item.document, item.result, self.results
-        results.pods += result.pods
+        results.pods += len(result.pod_paths)
         results.components += result.components
         results.other_objects += result.other_objects
         results.suppressed += result.suppressed

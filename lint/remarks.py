@@ -41,15 +41,16 @@ def key_and_comment_remarks(
         yield Remark("warning", name, line, column, message)
 
 
-def unread_remarks(file: File, document: Document, profile: Profile) -> Iterator[Remark]:
+def unread_remarks(
+    file: File, document: Document, result: EvaluationResult, profile: Profile
+) -> Iterator[Remark]:
     """What tells of GPUs in a document where gpuward finds no pod."""
     why = (
         "where gpuward finds no pod: the pods that its controller makes are evaluated only at "
         "admission"
     )
-    yield from _remarks_about_fields(
-        file, document, gpu_fields_outside_pods(document.value, profile), why
-    )
+    fields = gpu_fields_outside_pods(document.value, profile, result.pod_paths)
+    yield from _remarks_about_fields(file, document, fields, why)
 
 
 def values_remarks(

@@ -145,7 +145,7 @@ class ObjectEvaluator:
     def _check(self, raw: Object, ref: ObjectRef) -> list[Finding]:
         result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))
         results = self.results
-        results.pods += result.pods
+        results.pods += len(result.pod_paths)
         results.components += result.components
         results.other_objects += result.other_objects
         results.excepted += len(result.excepted)

@@ -55,8 +55,8 @@ class EvaluationResult:
     - `failures`: bugs of gpuward.
     - `excepted`: the rule of each finding that an exception of the policy accepts.
     - `suppressed`: how many findings were suppressed.
-    - `pods`: how many pods the manifest holds; `components`: how many of them are components of
-      the GPU platform for which no rule is run.
+    - `pod_paths`: the `whole_path` of each pod that the manifest holds; `components`: how many of
+      them are components of the GPU platform for which no rule is run.
     - `excused`: for each component the path of its spec, and the rules that are not run; none if
       no rule is run.
     - `other_objects`: how many objects it holds that are no pods, and that rules are about.
@@ -69,7 +69,7 @@ class EvaluationResult:
         self.failures: list[RuleFailure] = []
         self.excepted: list[str] = []
         self.suppressed = 0
-        self.pods = 0
+        self.pod_paths: list[Path] = []
         self.components = 0
         self.excused: list[tuple[Path, tuple[str, ...]]] = []
         self.other_objects = 0
@@ -123,8 +123,8 @@ def _with_policy(
         if subject.layout.is_text:
             finding = finding._replace(path=subject.path)  # inside a text there are no fields
         if subject.layout.is_service:
-            service, below = subject.path[:-1], finding.path[len(subject.path) :]
-            finding = finding._replace(path=(*service, *path_in_service(subject.holder, below)))
+            below = path_in_service(subject.holder, finding.path[len(subject.path) :])
+            finding = finding._replace(path=(*subject.whole_path, *below))
     fixable = finding.has_fix(active.fix_scope, is_partial=is_partial)
     action = min(finding.action, active.action)
     return finding.with_rule(active.rule.name, subject, action, fixable=fixable)
@@ -239,7 +239,8 @@ class Evaluation:
             self._start_with_pod(*pod, status=as_object(manifest).get("status"))
 
     def _start_with_pod(self, spec: Any, metadata: Any, status: Any) -> None:
-        profile, self.result.pods = self._rule_set.profile, 1
+        profile = self._rule_set.profile
+        self.result.pod_paths.append(("spec",))
         traits = traits_of_raw_pod(spec, metadata, profile)
         all_traits = traits.all | self._common_traits
         if self._rule_set.relevant_rules(all_traits):
@@ -258,7 +259,7 @@ class Evaluation:
                 self.result.malformed_fields.append(subject)
                 continue
             if isinstance(subject, Pod):
-                self.result.pods += 1
+                self.result.pod_paths.append(subject.whole_path)
                 self._steps.take(STEPS_OF_A_POD + len(subject.path))
             elif not (isinstance(subject, KubernetesObject) and subject.pods):
                 self.result.other_objects += 1
@@ -323,7 +324,7 @@ class Evaluation:
             self._start(manifest)
             return
         self.result = EvaluationResult()
-        self.result.pods, self.result.components = previous.pods, previous.components
+        self.result.pod_paths, self.result.components = previous.pod_paths, previous.components
         self.result.other_objects, self.result.excused = previous.other_objects, previous.excused
         self._superseded = set()
         self._exceptions = self._exception_matcher()

@@ -106,6 +106,11 @@ class Pod:
                 forget_attributes(self, pod_attributes_kept(path[depth]))
 
     @property
+    def whole_path(self) -> Path:
+        """The path of the object that has all of the pod: of a service of Dynamo, the service."""
+        return self.path[:-1] if self.layout.is_service else self.path
+
+    @property
     def is_complete(self) -> bool:
         """Whether nothing else adds to the pod, so that something can be said to be missing."""
         return self.layout.is_whole and not self.is_partial

@@ -9,9 +9,8 @@ from typing import Any
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.text_matching import matches_any
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
-from rules.objects.pod import Pod
 from rules.profile.profile import Profile
-from rules.workloads.discovery import find_subjects, flatten_lists
+from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
 from rules.workloads.object_kinds import NODE_POOL_KINDS
 from rules.workloads.pod_search import JsonNode
@@ -33,70 +32,87 @@ _PRIVILEGED = "privileged"
 _PATCH_FIELD = "podSpecPatch"
 
 
-def gpu_fields_outside_pods(manifest: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+def gpu_fields_outside_pods(
+    manifest: Json, profile: Profile, pod_paths: Collection[Path]
+) -> Iterator[tuple[Path, str]]:
     """What tells of GPUs in custom resources outside of pods: its path, and what to call it.
 
-    The first of each kind in every object: the name of a GPU resource that is a key, a variable
-    that shows devices, a runtime class for GPUs; beside these, a field `privileged: true`.
+    `pod_paths` are those of all pods in `manifest`. The first of each kind in every object: the
+    name of a GPU resource that is a key, a variable that shows devices, a runtime class for GPUs;
+    beside these, a field `privileged: true`.
     """
+    pods = _PodPaths(pod_paths)
     for raw, base in flatten_lists(as_object(manifest), ()):
         group = group_of(raw)
         if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
             continue
         if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
             continue
-        found = list(_gpu_fields(raw, profile, ()))
-        if not found:
-            continue
-        subjects = find_subjects({**raw}, profile)
-        pods = frozenset(
-            _path_of_whole_pod(subject) for subject in subjects if isinstance(subject, Pod)
-        )
-        for path, name, is_request in _gpu_fields(raw, profile, pods) if pods else found:
-            if not (pods and is_request):  # such a kind may state sums of what its pods request
-                yield (*base, *path), name
-
-
-def _path_of_whole_pod(pod: Pod) -> Path:
-    """Where all that the pod is made of stands."""
-    return pod.path[:-1] if pod.layout.is_service else pod.path
+        fields, has_pods = _gpu_fields(raw, base, profile, pods)
+        for path, name, is_request in fields:
+            if not (has_pods and is_request):  # such a kind may state sums of what its pods request
+                yield path, name
 
 
 def gpu_fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
     """The same in the values of a chart, but for requests, which are as they should be."""
-    for path, name, is_request in _gpu_fields(as_object(values), profile, ()):
-        if not is_request:
-            yield path, name
+    fields, _ = _gpu_fields(as_object(values), (), profile, _PodPaths(()))
+    return ((path, name) for path, name, is_request in fields if not is_request)
+
+
+class _PodPaths:
+    """The paths of all pods of a manifest."""
+
+    def __init__(self, paths: Collection[Path]) -> None:
+        self._paths = frozenset(paths)
+        self._last_steps = frozenset(path[-1] for path in paths if path)
+
+    def has(self, base: Path, node: JsonNode) -> bool:
+        """Whether `node` of the object at `base` is a pod."""
+        # The path of a node is built for few of them.
+        may_be_pod = node.parent is None or node.key in self._last_steps
+        return may_be_pod and (*base, *node.path) in self._paths
+
+    def has_text(self, base: Path, holder: JsonNode, key: str | int) -> bool:
+        """Whether a pod is in the text of `holder` at `key`."""
+        return key == _PATCH_FIELD and (*base, *holder.path, key) in self._paths
 
 
 def _gpu_fields(
-    raw: Mapping[str, Any], profile: Profile, pods: Collection[Path]
-) -> Iterator[tuple[Path, str, bool]]:
-    """The path and the name of each, and whether it is a request; nothing inside of `pods`."""
+    raw: Mapping[str, Any], base: Path, profile: Profile, pods: _PodPaths
+) -> tuple[list[tuple[Path, str, bool]], bool]:
+    """The fields that tell of GPUs in the object `raw` at `base`, and whether it has pods.
+
+    Of each field the path, the name, and whether it is a request. Nothing inside of pods counts.
+    """
+    found: list[tuple[Path, str, bool]] = []
+    has_pods = False
     seen: set[str] = set()
     privileged: Path | None = None
     waiting = [JsonNode(raw)]
     while waiting:
         node = waiting.pop()
         held = node.value
-        pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
-        is_pod = bool(pods) and node.path in pods
-        if is_pod:
-            pairs = [(k, v) for k, v in pairs if k == _PATCH_FIELD and (*node.path, k) not in pods]
+        pairs = held.items() if isinstance(held, dict) else enumerate(held)
+        is_pod = pods.has(base, node)
+        has_pods = has_pods or is_pod
         for key, value in pairs:
-            may_tell = _may_tell(key, value)
-            kind, name = _kind_and_name(key, value, node, profile) if may_tell else ("", "")
-            if kind and kind not in seen:
-                seen.add(kind)
-                yield (*node.path, key), name, kind == _REQUEST_KIND
-            if key == _PRIVILEGED and value is True and privileged is None:
-                privileged = (*node.path, key)
-        if is_pod:
-            continue
-        skipped = _UNREAD_FIELDS if node.parent is None else frozenset[str]()
-        waiting += [child for child in node.children() if child.key not in skipped][::-1]
+            if pods.has_text(base, node, key):
+                has_pods = True
+            elif not is_pod or key == _PATCH_FIELD:
+                may_tell = _may_tell(key, value)
+                kind, name = _kind_and_name(key, value, node, profile) if may_tell else ("", "")
+                if kind and kind not in seen:
+                    seen.add(kind)
+                    found.append(((*base, *node.path, key), name, kind == _REQUEST_KIND))
+                if key == _PRIVILEGED and value is True and privileged is None:
+                    privileged = (*base, *node.path, key)
+        if not is_pod:
+            skipped = _UNREAD_FIELDS if node.parent is None else frozenset[str]()
+            waiting += [child for child in node.children() if child.key not in skipped][::-1]
     if privileged and seen:
-        yield privileged, f"{_PRIVILEGED}: true", False
+        found.append((privileged, f"{_PRIVILEGED}: true", False))
+    return found, has_pods
 
 
 def _may_tell(key: str | int, value: Any) -> bool:

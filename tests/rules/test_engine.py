@@ -242,7 +242,7 @@ def test_rules_about_whole_objects_run_on_their_kinds_and_on_workloads_with_gpus
     assert [f.path for f in result.findings] == [
         ("items", index, "metadata") for index in (0, 2, 4)
     ]
-    assert (result.pods, result.other_objects) == (4, 1)
+    assert (len(result.pod_paths), result.other_objects) == (4, 1)
 
 
 def test_a_rule_runs_only_on_pods_with_the_traits_that_it_needs() -> None:
@@ -698,7 +698,7 @@ def test_each_pod_of_a_list_is_evaluated_on_its_own() -> None:
     rule = active("r", find_field("a", fixable=True))
     result = run_check(manifest, rule)
     assert [finding.path[:2] for finding in result.findings] == [("items", 0), ("items", 3)]
-    assert result.pods == 3
+    assert len(result.pod_paths) == 3
     fixed: Any = run_fix(manifest, rule).manifest
     assert fixed["items"] == [pod({}), quota(), pod({}, name="q"), pod({})]
     assert fixed["items"][1] is manifest["items"][1]
@@ -716,7 +716,7 @@ def test_malformed_fields_are_reported_beside_findings() -> None:
 @pytest.mark.parametrize("manifest", [None, [], "text", 1, {}, {"kind": "Pod"}, {"kind": 1}])
 def test_a_manifest_without_a_pod_has_no_findings(manifest: Any) -> None:
     result = run_check(manifest, active("r", find_field("a")))
-    assert (result.findings, result.pods) == ([], 0)
+    assert (result.findings, len(result.pod_paths)) == ([], 0)
     assert run_fix(manifest, active("r", find_field("a", fixable=True))).manifest is manifest
 
 
@@ -750,7 +750,7 @@ def test_mirror_pods_and_components_are_not_evaluated(
     rules = rule_set(active("r", find_field("a", fixable=True)))
     context = CONTEXT._replace(user=user, operation="CREATE" if user else None)
     result = check(manifest, rules, context)
-    assert (result.pods, result.findings == []) == (1, is_skipped)
+    assert (len(result.pod_paths), result.findings == []) == (1, is_skipped)
     fixed = fix(manifest, rules, context)
     assert (fixed.manifest is manifest) is is_skipped
 

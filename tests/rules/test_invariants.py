@@ -310,7 +310,7 @@ def test_the_remaining_findings_are_those_of_the_fixed_manifest(case: Case) -> N
     after = case.check(fixed.manifest, rules)
     remaining = [(describe_finding(f), f.identity) for f in fixed.remaining.findings]
     assert remaining == [(describe_finding(f), f.identity) for f in after.findings]
-    assert fixed.remaining.pods == after.pods
+    assert fixed.remaining.pod_paths == after.pod_paths
 
 
 def suppress_about_half(finding: Finding, _rule: ActiveRule) -> bool:
