@@ -16,7 +16,6 @@ TAKEN, STARTING, STRANDED, FREE, UNAVAILABLE = (
     "free",
     "unavailable",
 )
-HEIGHT = 20
 _CARD = 22  # pixels
 _SHARED_CARD = 96
 _GAP = 3

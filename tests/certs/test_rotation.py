@@ -15,7 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from certs.authority import new_authority, sign_leaf
 from certs.keypairs import CertificateError, fingerprint, parse_certificates, validate_key_pair
+from certs.rotation import Observation, SecretKind, next_change
+from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from cluster.controllers.certificates import CertificateController
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
@@ -282,3 +285,31 @@ def test_certificates_stay_valid_for_three_years() -> None:
         assert len(stored.trusted) <= 2
         authorities.add(fingerprint(stored.signer.certificate))
     assert 5 <= len(authorities) <= 6
+
+
+IN_PLACE = Observation(published_for=HOUR, replicas={})
+"""All API servers have the bundle."""
+
+
+def test_an_authority_that_only_the_serving_secret_has_is_stored_before_that_is_written() -> None:
+    """Otherwise replicas that still serve its certificate fail when the new one is written."""
+    lost, restored = new_authority(POLICY.names, START), new_authority(POLICY.names, START)
+    served = CertificateState(signer=lost, leaf=sign_leaf(lost, POLICY.names, START))
+    backup = encode_authority(CertificateState(signer=restored))
+    change = next_change(decode(backup, encode_serving(served)), IN_PLACE, START, POLICY)
+    assert change
+    assert change.secret is SecretKind.AUTHORITY
+    assert change.state.retired == (lost.certificate,)
+    assert decode(encode_authority(change.state), {}).is_persisted
+
+
+def test_an_authority_that_is_replaced_is_trusted_beside_those_before_it() -> None:
+    first, second, third = (new_authority(POLICY.names, START) for _ in range(3))
+    leaf = sign_leaf(first, POLICY.names, START)
+    until = leaf.certificate.not_valid_after_utc
+    state = CertificateState(second, third, (first.certificate,), until, leaf)
+    change = next_change(state, IN_PLACE, START, POLICY)
+    assert change
+    assert (change.state.signer, change.state.successor) == (third, None)
+    assert change.state.retired == (first.certificate, second.certificate)
+    assert change.state.retired_until == until

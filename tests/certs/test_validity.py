@@ -37,6 +37,7 @@ def test_it_is_late_when_those_who_renew_in_time_have_renewed(
     ("seconds", "text"),
     [
         (13.5 * 86_400, "expires in 13 days, at 2030-01-01 00:00 UTC"),
+        (2 * 86_400, "expires in 2 days, at 2030-01-01 00:00 UTC"),
         (2 * 86_400 - 1, "expires in 47 hours, at 2030-01-01 00:00 UTC"),
         (7199, "expires in 119 minutes, at 2030-01-01 00:00 UTC"),
         (119, "expires in 119 seconds, at 2030-01-01 00:00 UTC"),
