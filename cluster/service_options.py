@@ -41,18 +41,18 @@ def port(text: str) -> int:
 
 def add_service_options(parser: argparse.ArgumentParser, interval: float, what: str) -> None:
     """Add the options; by default `interval` seconds are between two of `what`, a plural."""
-    parser.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
     parser.add_argument(
         "--status-port",
         metavar="PORT",
         type=port,
         default=STATUS_PORT,
-        help=f"Port of /healthz and /metrics. The default is {STATUS_PORT}.",
+        help=f"port of /healthz and /metrics; default: {STATUS_PORT}",
     )
     parser.add_argument(
         "--interval",
         metavar="SECONDS",
         type=seconds_between,
         default=interval,
-        help=f"Seconds between two {what}, at least 1. The default is {interval:g}.",
+        help=f"seconds between two {what}, at least 1; default: {interval:g}",
     )

@@ -29,7 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="gpuward completion",
         description="Print a script that completes the commands and options of gpuward.",
     )
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
     return parser
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gpuward import __version__
 from gpuward.commands import COMMANDS
-from gpuward.parsers import command_parser
+from gpuward.parsers import command_parser, subcommands
 from terminal import CommandParser
 
 _HELP_WIDTH = "78"  # columns of a manual page
@@ -42,19 +42,13 @@ def _manual_lines() -> Iterator[str]:
         if parser:
             yield f".SH GPUWARD {name.upper()}"
             yield from _help(parser)
-            for verb, inner in _subcommands(parser):
+            for verb, inner in subcommands(parser):
                 yield f'.SS "gpuward {name} {verb}"'
                 yield from _help(inner)
 
 
 def _help(parser: argparse.ArgumentParser) -> Iterator[str]:
     yield from (".nf", *map(_escaped, parser.format_help().splitlines()), ".fi")
-
-
-def _subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            yield from action.choices.items()
 
 
 def _escaped(line: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from importlib import import_module
 
 from gpuward.commands import COMMANDS
@@ -38,3 +39,18 @@ def command_parser(name: str) -> argparse.ArgumentParser | None:
     else:
         parser = loaded.make_parser()
     return parser
+
+
+def arguments_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a command that its help shows, but for `--help` and subcommands."""
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
+        is_other = isinstance(action, (argparse._HelpAction, argparse._SubParsersAction))  # noqa: SLF001
+        if not is_other and action.help != argparse.SUPPRESS:
+            yield action
+
+
+def subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """The name and the parser of each subcommand, such as `run` of `gpuward certs`."""
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            yield from action.choices.items()

@@ -232,7 +232,12 @@ def add_report_options(made: argparse._ArgumentGroup, views: Iterable[str] = ())
     made.add_argument(
         "--notes", action="store_true", help="show notes too: what admission sets by default"
     )
-    made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    made.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="whether to color text; default: auto, on a terminal",
+    )
 
 
 def _add_rule_options(made: argparse._ArgumentGroup) -> None:

@@ -14,7 +14,9 @@ from terminal import CommandParser
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = CommandParser(prog="gpuward rules", description="List the rules.")
-    parser.add_argument("--output", "-o", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--output", "-o", choices=("text", "json"), default="text", help="default: text"
+    )
     return parser
 
 

@@ -23,7 +23,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="gpuward explain",
         description="Say what a rule does and why, or which rules a family has.",
     )
-    parser.add_argument("rule", metavar="RULE")
+    parser.add_argument("rule", metavar="RULE", help="the name of a rule, or of a family of rules")
     return parser
 
 

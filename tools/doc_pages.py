@@ -1,7 +1,8 @@
 """Write pages of docs/ from the code and its data: `python -m tools.doc_pages`.
 
-These are `rules/`, `vendors/`, `profiles.md`, the cases in `compatibility.md`, and the tables in
-`coverage.md` and `proof.md`. It also writes `reports/examples.json` for `gpuward explain`.
+These are `rules/`, `vendors/`, `commands.md`, `profiles.md`, the cases in `compatibility.md`, and
+the tables in `coverage.md` and `proof.md`. It also writes `reports/examples.json` for
+`gpuward explain`.
 
 With `--check`, only report the files that are stale.
 """
@@ -28,7 +29,7 @@ from rules.finding import Action
 from rules.rule import Rule
 from tests.testkit.cases import Case, cases
 from tests.testkit.coverage import table
-from tools import proof_page, vendor_pages
+from tools import command_page, proof_page, vendor_pages
 from tools.generated_files import ROOT, write_or_compare
 
 DOCS = ROOT / "docs"
@@ -84,6 +85,7 @@ def pages(cases_of: Mapping[str, Sequence[Case]]) -> Iterator[tuple[str, str]]:
     for rule in ALL_RULES:
         yield f"rules/{rule.name}.md", "".join(_page(rule, cases_of[rule.name]))
     yield "rules/README.md", "".join(_index(cases_of))
+    yield "commands.md", command_page.page()
     yield "profiles.md", "".join(_profiles())
     yield from vendor_pages.pages()
     yield "compatibility.md", _compatibility()

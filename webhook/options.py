@@ -30,27 +30,27 @@ _NAMESPACE_PATTERN = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 MAX_NAMESPACE_CHARACTERS = 63
 _DEFAULT_SETTINGS, _DEFAULT_LIMITS = ServerSettings(), Limits()
 _ADDRESSES_AND_FILES = {
-    "--listen HOST:PORT": "Address for reviews, over TLS; no HOST means every address. "
-    f"The default is {_DEFAULT_SETTINGS.listen}, with --dev 127.0.0.1:8443.",
-    "--metrics-listen HOST:PORT": "Address for probes and metrics, without TLS. "
-    f"The default is {_DEFAULT_SETTINGS.metrics_listen}, with --dev a free port of 127.0.0.1.",
-    "--certificate DIR": "Folder with the certificate, tls.crt and tls.key; "
-    "newer versions are loaded when they appear.",
-    "--server-name NAME": "Name that the certificate must have, such as "
-    "gpuward.gpuward.svc; with --dev, the name by which the cluster reaches this machine.",
-    "--client-ca FILE": "Authorities (PEM): only callers with a certificate of theirs may connect.",
-    "--policy FILE": "The policy; it is reloaded when the file changes.",
-    "--fallback-policy FILE": "The policy to start with if that of --policy cannot be used.",
-    "--gpu-exceptions FILE": "Exceptions of owners of namespaces, as gpuward exceptions writes "
-    "them. Those that the policy allows apply; the file is reloaded when it changes.",
-    "--inventory FOLDER": "What is known of other objects, as gpuward inventory writes it; it is "
-    "reloaded when it changes.",
+    "--listen HOST:PORT": "address for reviews, over TLS; no HOST means every address; "
+    f"default: {_DEFAULT_SETTINGS.listen}, with --dev 127.0.0.1:8443",
+    "--metrics-listen HOST:PORT": "address for probes and metrics, without TLS; "
+    f"default: {_DEFAULT_SETTINGS.metrics_listen}, with --dev a free port of 127.0.0.1",
+    "--certificate DIR": "folder with the certificate, tls.crt and tls.key; "
+    "newer versions are loaded when they appear",
+    "--server-name NAME": "name that the certificate must have, such as "
+    "gpuward.gpuward.svc; with --dev, the name by which the cluster reaches this machine",
+    "--client-ca FILE": "authorities (PEM): only callers with a certificate of theirs may connect",
+    "--policy FILE": "the policy; it is reloaded when the file changes",
+    "--fallback-policy FILE": "the policy to start with if that of --policy cannot be used",
+    "--gpu-exceptions FILE": "exceptions of owners of namespaces, as gpuward exceptions writes "
+    "them; those that the policy allows apply; the file is reloaded when it changes",
+    "--inventory FOLDER": "what is known of other objects, as gpuward inventory writes it; it is "
+    "reloaded when it changes",
 }
 _FLAGS = {
-    "--log-user-names": "Log the names of users; by default the log has hashes of them.",
-    "--dev": "Serve on this machine with a temporary certificate and print how to call it.",
-    "--print-configuration": "With --dev, write the webhook configurations to standard output, "
-    "for `kubectl apply -f -`, and everything else to standard error.",
+    "--log-user-names": "log the names of users; by default the log has hashes of them",
+    "--dev": "serve on this machine with a temporary certificate and print how to call it",
+    "--print-configuration": "with --dev, write the webhook configurations to standard output, "
+    "for `kubectl apply -f -`, and everything else to standard error",
 }
 
 
@@ -71,8 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         default=[],
-        help="The GPU platform of the cluster, such as gke, instead of those that the policy "
-        "names; repeatable. The default is nvidia.",
+        help="the GPU platform of the cluster, such as gke, instead of those that the policy "
+        "names; repeatable; default: nvidia",
     )
     parser.add_argument(
         "--count-namespace",
@@ -80,7 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
         type=_namespace,
         action="append",
         default=[],
-        help="Also count the outcomes of rules in this namespace apart; repeatable.",
+        help="also count the outcomes of rules in this namespace apart; repeatable",
     )
     _add_limits(parser)
     _add_lifecycle_options(parser)
@@ -95,19 +95,19 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
             "--read-seconds",
             _number_at_least(float, 0.1),
             _DEFAULT_LIMITS.read_seconds,
-            "Seconds for a body to arrive; must be less than timeoutSeconds of the registration.",
+            "seconds for a body to arrive; must be less than timeoutSeconds of the registration",
         ),
         (
             "--max-in-flight",
             _number_at_least(int, 1),
             _DEFAULT_LIMITS.in_flight,
-            "Bodies read at once. Further requests get 429 and are retried after a second.",
+            "bodies read at once; further requests get 429 and are retried after a second",
         ),
         (
             "--max-connections",
             _number_at_least(int, 1),
             _DEFAULT_LIMITS.connections,
-            "Open connections. For a further one, that which is idle longest is closed.",
+            "open connections; for a further one, that which is idle longest is closed",
         ),
     ):
         parser.add_argument(
@@ -115,7 +115,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             type=kind,
             default=default,
-            help=f"{text} The default is {default:g}.",
+            help=f"{text}; default: {default:g}",
         )
 
 
@@ -124,20 +124,20 @@ def _add_lifecycle_options(parser: argparse.ArgumentParser) -> None:
         "--drain-seconds",
         metavar="N",
         type=_number_at_least(float, 0),
-        help="Seconds to go on answering after SIGTERM, until the cluster sends no more requests. "
-        f"The default is {_DEFAULT_SETTINGS.drain_seconds:g}, with --dev 0.",
+        help="seconds to go on answering after SIGTERM, until the cluster sends no more requests; "
+        f"default: {_DEFAULT_SETTINGS.drain_seconds:g}, with --dev 0",
     )
     parser.add_argument(
         "--log-level",
         choices=LEVELS,
         default="info",
-        help="The lowest level to log; decisions are info.",
+        help="the lowest level to log; decisions are info; default: info",
     )
     parser.add_argument(
         "--no-uvloop",
         dest="uvloop",
         action="store_false",
-        help="Use Python's own event loop even if uvloop is installed.",
+        help="use Python's own event loop even if uvloop is installed",
     )
 
 

@@ -22,38 +22,38 @@ _EPILOG = (
     "GPUWARD_CERTS_NAMESPACE, and so on. Only --kubeconfig has no variable."
 )
 _OBJECTS = {
-    "--namespace": "Namespace of the Service, the Secrets and the Lease.",
-    "--service": "Name of the Service that API servers call.",
-    "--headless-service": "Name of the headless Service with the addresses of all replicas.",
-    "--secret": "Name of the Secret with the serving certificate. The replicas mount it.",
-    "--ca-secret": "Name of the Secret with the CA and its key. No pod mounts it.",
-    "--lease": "Name of the Lease that elects one controller as the leader.",
-    "--mutating-configuration": "Names of the mutating webhook configurations whose "
-    "caBundle the controller writes, separated by commas.",
-    "--validating-configuration": "Names of the validating webhook configurations, likewise.",
-    "--expected-registration": "File with the webhook configurations that the release should have, "
-    "as the chart renders them. Without it, the configurations are not compared with anything.",
-    "--policy": "File with the policy of the webhook, to report it if that cannot be used.",
+    "--namespace": "namespace of the Service, the Secrets and the Lease",
+    "--service": "the Service that API servers call",
+    "--headless-service": "the headless Service with the addresses of all replicas",
+    "--secret": "the Secret with the serving certificate, which the replicas mount",
+    "--ca-secret": "the Secret with the CA and its key, which no pod mounts",
+    "--lease": "the Lease that elects one controller as the leader",
+    "--mutating-configuration": "the mutating webhook configurations whose caBundle the "
+    "controller writes, separated by commas",
+    "--validating-configuration": "the validating webhook configurations, likewise",
+    "--expected-registration": "the webhook configurations that the release should have, as the "
+    "chart renders them; without it, the configurations are not compared with anything",
+    "--policy": "the policy of the webhook, to report it if that cannot be used",
     "--also-trust": "CA certificates (PEM) to publish in caBundle beside those of gpuward, such as "
-    "those of a CA that is being replaced.",
+    "those of a CA that is being replaced",
 }
 _METAVARS = {"--also-trust": "PEM", "--expected-registration": "FILE", "--policy": "FILE"}
 _TIMES = {
-    "--ca-days": (365.0, "Lifetime of a CA in days."),
-    "--leaf-days": (90.0, "Lifetime of a serving certificate in days."),
+    "--ca-days": (365.0, "lifetime of a CA in days"),
+    "--leaf-days": (90.0, "lifetime of a serving certificate in days"),
     "--propagation-minutes": (
         10.0,
-        "Minutes for which a new CA is in caBundle before it signs, so that API servers know it.",
+        "minutes for which a new CA is in caBundle before it signs, so that API servers know it",
     ),
     "--settle-seconds": (
         180.0,
-        "Seconds for which a webhook configuration must differ before that is reported.",
+        "seconds for which a webhook configuration must differ before that is reported",
     ),
-    "--interval": (10.0, "Seconds between two reconciliations."),
+    "--interval": (10.0, "seconds between two reconciliations"),
 }
 _PORTS = {
-    "--serving-port": (10250, "Port on which the replicas serve the webhook."),
-    "--status-port": (STATUS_PORT, "Port on which this controller serves /healthz and /metrics."),
+    "--serving-port": (10250, "port on which the replicas serve the webhook"),
+    "--status-port": (STATUS_PORT, "port on which this controller serves /healthz and /metrics"),
 }
 
 
@@ -87,16 +87,13 @@ def make_parser() -> argparse.ArgumentParser:
         "until when.",
         epilog="exit status: 0 it would be served, 1 it would be refused, 2 wrong usage",
     )
-    check.add_argument(
-        "directory", metavar="DIRECTORY", help="The folder with tls.crt and tls.key."
-    )
+    check.add_argument("directory", metavar="DIRECTORY", help="the folder with tls.crt and tls.key")
     check.add_argument(
         "--name",
-        help="A DNS name or IP address that must be in the certificate, such as "
-        "gpuward.gpuward.svc.",
+        help="a DNS name or IP address that the certificate must have, such as gpuward.gpuward.svc",
     )
     check.add_argument(
-        "--client-ca", metavar="FILE", help="The CAs of client certificates (PEM), for mTLS."
+        "--client-ca", metavar="FILE", help="the CAs of client certificates (PEM), for mTLS"
     )
     check.set_defaults(perform=_check)
     return parser
@@ -108,20 +105,20 @@ def _add_objects(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--kubeconfig",
         metavar="FILE",
-        help="A kubeconfig file to use instead of the service account of the pod.",
+        help="a kubeconfig file to use instead of the service account of the pod",
     )
     _option(
         run,
         "--identity",
         metavar="NAME",
         default=socket.gethostname(),
-        help="Name of this process in the Lease. The default is the host name.",
+        help="name of this process in the Lease; default: the host name",
     )
 
 
 def _add_numbers(run: argparse.ArgumentParser) -> None:
     for name, (value, text) in _TIMES.items():
-        help_text = f"{text} The default is {value:g}."
+        help_text = f"{text}; default: {value:g}"
         _option(run, name, metavar="N", type=_positive, default=value, help=help_text)
     _option(
         run,
@@ -129,11 +126,11 @@ def _add_numbers(run: argparse.ArgumentParser) -> None:
         metavar="true|false",
         type=_boolean,
         default="false",
-        help="Whether to create a webhook configuration again that somebody has deleted, with "
-        "--expected-registration. The default is false.",
+        help="whether to create a webhook configuration again that somebody has deleted, with "
+        "--expected-registration; default: false",
     )
     for name, (number, text) in _PORTS.items():
-        help_text = f"{text} The default is {number}."
+        help_text = f"{text}; default: {number}"
         _option(run, name, metavar="PORT", type=port, default=number, help=help_text)
 
 

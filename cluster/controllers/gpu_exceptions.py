@@ -244,10 +244,10 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     for option, required, text in (
-        ("--namespace NAME", True, "The namespace of the ConfigMap."),
-        ("--config-map NAME", True, "The ConfigMap for the accepted GpuExceptions."),
-        ("--policy FILE", True, "The policy of the webhook."),
-        ("--fallback-policy FILE", False, "The policy to start with if the other is unusable."),
+        ("--namespace NAME", True, "the namespace of the ConfigMap"),
+        ("--config-map NAME", True, "the ConfigMap for the accepted GpuExceptions"),
+        ("--policy FILE", True, "the policy of the webhook"),
+        ("--fallback-policy FILE", False, "the policy to start with if the other is unusable"),
     ):
         flag, metavar = option.split()
         run.add_argument(flag, metavar=metavar, required=required, help=text)

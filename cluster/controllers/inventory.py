@@ -227,7 +227,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument(
-        "--namespace", metavar="NAME", required=True, help="The namespace of the ConfigMaps."
+        "--namespace", metavar="NAME", required=True, help="the namespace of the ConfigMaps"
     )
     run.add_argument(
         "--config-map",
@@ -235,26 +235,26 @@ def make_parser() -> argparse.ArgumentParser:
         required=True,
         dest="config_maps",
         action="append",
-        help=f"A ConfigMap for a part of the inventory; repeatable, at most {MAX_PARTS} times. "
-        "Each holds a megabyte.",
+        help="a ConfigMap for a part of the inventory, which holds a megabyte; repeatable, "
+        f"at most {MAX_PARTS} times",
     )
-    run.add_argument("--policy", metavar="FILE", required=True, help="The policy of the webhook.")
+    run.add_argument("--policy", metavar="FILE", required=True, help="the policy of the webhook")
     run.add_argument(
         "--fallback-policy",
         metavar="FILE",
-        help="The policy to start with if the other is unusable.",
+        help="the policy to start with if the other is unusable",
     )
     run.add_argument(
         "--read-config-maps",
         action="store_true",
-        help="List also the ConfigMaps of all namespaces, and keep those variables in them that "
-        "container runtimes read.",
+        help="list also the ConfigMaps of all namespaces, and keep those variables in them that "
+        "container runtimes read",
     )
     run.add_argument(
         "--read-nodes",
         action="store_true",
-        help="List also the Nodes, and say that these are all: for clusters in which no autoscaler "
-        "adds nodes of other kinds.",
+        help="list also the Nodes, and say that these are all: for clusters in which no autoscaler "
+        "adds nodes of other kinds",
     )
     add_service_options(run, 60.0, "lists")
     return parser

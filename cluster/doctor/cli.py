@@ -75,7 +75,12 @@ def make_parser() -> argparse.ArgumentParser:
         default="table",
         help="wide: what to do is a column, instead of a list below the table",
     )
-    made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    made.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="whether to color text; default: auto, on a terminal",
+    )
     made.add_argument(
         "--policy", metavar="FILE", help="a policy, whose profiles and rules are used"
     )

@@ -85,7 +85,12 @@ def make_parser() -> argparse.ArgumentParser:
         const=_SECONDS,
         help=f"show it again every {_SECONDS:g} seconds, or as many as given, until Ctrl-C",
     )
-    made.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    made.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="whether to color text; default: auto, on a terminal",
+    )
     made.add_argument(
         "--policy", metavar="FILE", help="a policy, whose profiles say which resources are GPUs"
     )

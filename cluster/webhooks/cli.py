@@ -49,25 +49,25 @@ def _add_check_options(parser: argparse.ArgumentParser) -> None:
         "--address",
         metavar="HOST:PORT",
         type=_address,
-        help="Address to connect to instead of the Service, as with kubectl port-forward.",
+        help="address to connect to instead of the Service, as with kubectl port-forward",
     )
     parser.add_argument(
         "--expected",
         metavar="FILE",
-        help="Also compare the configurations with those in this file, as the chart renders them; "
-        "`-` is standard input.",
+        help="also compare the configurations with those in this file, as the chart renders them; "
+        "- is standard input",
     )
     parser.add_argument(
         "--tls-only",
         action="store_true",
-        help="Only check the certificate: for servers that demand a client certificate.",
+        help="only check the certificate: for servers that demand a client certificate",
     )
     parser.add_argument(
         "--wait",
         metavar="SECONDS",
         type=seconds,
         default=0.0,
-        help="How long to retry until everything works. The default is 0.",
+        help="how long to retry until everything works; default: 0",
     )
 
 
@@ -161,30 +161,30 @@ def _add_watch_options(parser: argparse.ArgumentParser) -> None:
         "--expected",
         metavar="FILE",
         required=True,
-        help="The webhook configurations that this release should have, as the chart renders them.",
+        help="the webhook configurations that this release should have, as the chart renders them",
     )
     parser.add_argument(
         "--policy",
         metavar="FILE",
-        help="The policy of the webhook, to report also if that cannot be used.",
+        help="the policy of the webhook, to report also if that cannot be used",
     )
     parser.add_argument(
         "--replicas",
         metavar="HOST:PORT",
         type=_address,
-        help="A name with the addresses of all replicas, to report also if the certificate that "
-        "one of them serves expires soon.",
+        help="a name with the addresses of all replicas, to report also if the certificate that "
+        "one of them serves expires soon",
     )
     parser.add_argument(
         "--server-name",
         metavar="NAME",
-        help="The name to send to them. The default is the host of --replicas.",
+        help="the name to send to them; default: the host of --replicas",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="Create a configuration again that somebody has deleted. This needs the rights to "
-        "create and patch configurations of these names.",
+        help="create a configuration again that somebody has deleted, which needs the rights to "
+        "create and patch configurations of these names",
     )
     add_service_options(parser, 10.0, "comparisons")
     parser.add_argument(
@@ -192,8 +192,8 @@ def _add_watch_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=seconds,
         default=180.0,
-        help="Seconds for which a difference must persist before it is reported, so that an "
-        "upgrade is no change. The default is 180.",
+        help="seconds for which a difference must persist before it is reported, so that an "
+        "upgrade is no change; default: 180",
     )
 
 
@@ -352,9 +352,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--repair-binding",
         metavar="NAME",
         default="",
-        help="The ClusterRoleBinding by which gpuward may create deleted configurations again, "
-        "which is deleted first. The default is CONFIGURATION-repair, if the configuration names "
-        "that in its annotation gpuward.io/repair-binding.",
+        help="the ClusterRoleBinding by which gpuward may create deleted configurations again, "
+        "which is deleted first; default: CONFIGURATION-repair, if the configuration names that "
+        "in its annotation gpuward.io/repair-binding",
     )
     _add_check_options(check)
     return parser
@@ -367,14 +367,14 @@ def _add_configurations(command: argparse.ArgumentParser) -> None:
             metavar="NAME[,NAME]",
             type=_names,
             default=_NAME,
-            help=f"Names of the {option} webhook configurations. The default is gpuward.",
+            help=f"the {option} webhook configurations; default: gpuward",
         )
     _add_connection(command)
 
 
 def _add_connection(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--kubeconfig", metavar="FILE", help="The kubeconfig file to use.")
-    command.add_argument("--context", metavar="NAME", help="The context in it to use.")
+    command.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
+    command.add_argument("--context", metavar="NAME", help="the context in it to use")
 
 
 def _refs(options: argparse.Namespace) -> list[ConfigurationRef]:

@@ -50,7 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--manifest", metavar="FILE", help="a pod that does not exist yet; - for standard input"
     )
-    made.add_argument("--output", "-o", choices=("text", "json", "yaml"), default="text")
+    made.add_argument(
+        "--output", "-o", choices=("text", "json", "yaml"), default="text", help="default: text"
+    )
     add_options(made)
     return made
 

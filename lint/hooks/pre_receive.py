@@ -88,11 +88,30 @@ class Push(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--policy", metavar="FILE", help="the policy, a file of the server")
-    parser.add_argument("--profile", metavar="NAME", action="append", default=[])
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a profile to use instead of those that the policy names; repeatable",
+    )
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
-    parser.add_argument("--output", "-o", choices=("text", "concise"), default="text")
-    parser.add_argument("--fail-on", choices=("error", "warning", "note"), default="error")
+    parser.add_argument(
+        "--exclude",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="leave out files, or folders, whose path or name fits; repeatable",
+    )
+    parser.add_argument(
+        "--output", "-o", choices=("text", "concise"), default="text", help="default: text"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "note"),
+        default="error",
+        help="the level of findings for which a push is refused; default: error",
+    )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",

@@ -35,20 +35,20 @@ def add_command(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "file", metavar="FILE", help="The policy; with --config-map, also a ConfigMap with it."
+        "file", metavar="FILE", help="the policy; with --config-map, also a ConfigMap with it"
     )
     parser.add_argument(
         "--config-map",
         action="store_true",
-        help="FILE may be the chart's ConfigMap, as kubectl get -o yaml prints it. The webhook "
-        "itself cannot read that.",
+        help="FILE may be the chart's ConfigMap, as kubectl get -o yaml prints it; the webhook "
+        "itself cannot read that",
     )
     parser.add_argument(
         "--profile",
         metavar="NAME",
         action="append",
         default=[],
-        help="A profile to use instead of those that the policy names; repeatable.",
+        help="a profile to use instead of those that the policy names; repeatable",
     )
     parser.set_defaults(run=_run)
 

@@ -171,8 +171,16 @@ def add_command(commands: Commands) -> None:
         help="manifests: files, folders, globs, or - for standard input",
     )
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
-    parser.add_argument("--output", "-o", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--exclude",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="leave out files, or folders, whose path or name fits; repeatable",
+    )
+    parser.add_argument(
+        "--output", "-o", choices=("text", "json"), default="text", help="default: text"
+    )
     parser.set_defaults(run=_run)
 
 

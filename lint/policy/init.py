@@ -38,7 +38,13 @@ def add_command(commands: Commands) -> None:
         epilog=f"exit status: 0 written, 2 wrong usage, or there is a {POLICY_FILE} already",
     )
     parser.add_argument("paths", metavar="PATH", nargs="*", help="manifests; default: .")
-    parser.add_argument("--exclude", metavar="GLOB", action="append", default=[])
+    parser.add_argument(
+        "--exclude",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="leave out files, or folders, whose path or name fits; repeatable",
+    )
     parser.set_defaults(run=_run)
 
 

@@ -58,8 +58,16 @@ def add_command(commands: Commands) -> None:
         nargs="?",
         help="a policy, a ConfigMap with one, a manifest, or a folder",
     )
-    parser.add_argument("--output", "-o", choices=("text", "yaml", "json"), default="text")
-    parser.add_argument("--profile", metavar="NAME", action="append", default=[])
+    parser.add_argument(
+        "--output", "-o", choices=("text", "yaml", "json"), default="text", help="default: text"
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a profile to use instead of those that the policy names; repeatable",
+    )
     parser.set_defaults(run=_run)
 
 

@@ -55,7 +55,13 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--policy", metavar="FILE", help=f"the policy to test; default: the nearest {POLICY_FILE}"
     )
-    parser.add_argument("--profile", metavar="NAME", action="append", default=[])
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a profile to use instead of those that the policy names; repeatable",
+    )
     parser.add_argument(
         "--rule",
         metavar="RULE",

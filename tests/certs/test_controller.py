@@ -583,14 +583,6 @@ def test_outside_a_cluster_missing_credentials_are_reported(
     assert POLICY.propagation == 10 * MINUTE
 
 
-def test_every_option_is_explained_in_a_sentence() -> None:
-    (verbs,) = certs_command.make_parser()._subparsers._group_actions  # type: ignore[union-attr]  # noqa: SLF001
-    for parser in verbs.choices.values():  # type: ignore[union-attr]
-        for action in parser._actions[1:]:  # noqa: SLF001  # there is no other way
-            assert action.help.endswith("."), action
-            assert action.help[0].isupper(), action
-
-
 LOG = """
 from cluster.control_loop import log_as_json
 from cluster.controllers import certificates

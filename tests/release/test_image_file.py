@@ -83,7 +83,7 @@ def test_it_exposes_the_ports_that_gpuward_listens_on(
     with pytest.raises(SystemExit):
         certs.main(["run", "--help"])
     help_text = " ".join(capsys.readouterr().out.split())
-    assert f"serves /healthz and /metrics. The default is {ports.words[2]}." in help_text
+    assert f"serves /healthz and /metrics; default: {ports.words[2]} " in help_text
 
 
 def test_its_labels_describe_the_image(final_stage: Stage) -> None:

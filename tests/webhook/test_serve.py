@@ -18,11 +18,9 @@ import pytest
 import pytest_asyncio
 
 from gpuward import __version__
-from gpuward.__main__ import main
 from tests.testkit.admission.caller import REVIEW, TIMEOUT_SECONDS, Caller, Reply, request
 from tests.testkit.admission.server import ANY_PORT, wait_until, write_certificate
 from tests.testkit.paths import ROOT
-from webhook.options import make_parser
 
 SLOW_READS = ("--read-seconds", "3600")
 COMMAND = (sys.executable, "-m", "gpuward", "serve")
@@ -284,15 +282,6 @@ def test_an_address_in_use_is_explained(tmp_path: Path) -> None:
         address = f"127.0.0.1:{occupied.getsockname()[1]}"
         error = usage_error("--certificate", str(tmp_path), "--listen", address)
         assert error.endswith(f"\ngpuward: cannot listen on {address}: address already in use\n")
-
-
-def test_every_flag_is_explained_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["serve", "--help"])
-    assert "--max-in-flight" in capsys.readouterr().out
-    for action in make_parser()._actions[1:]:  # noqa: SLF001  # there is no other way
-        assert action.help
-        assert action.help.endswith(".")
 
 
 async def test_by_default_every_address_is_listened_on(start: Start) -> None:

@@ -23,14 +23,19 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "kubeyaml": ["tests/kubeyaml"],
     "certs": ["tests/certs"],
-    "cluster/controllers": ["tests/certs", "tests/gpu_exceptions", "tests/cluster_commands"],
+    "cluster/controllers": [
+        "tests/certs",
+        "tests/gpu_exceptions",
+        "tests/cluster_commands",
+        "tests/release/test_command_page.py",
+    ],
     "rules/engine": [
         "tests/rules",
         "tests/policies",
         "tests/webhook/test_decisions_about_releases.py",
         "tests/webhook/test_heavy_objects.py",
     ],
-    "webhook": ["tests/webhook", "tests/registration"],
+    "webhook": ["tests/webhook", "tests/registration", "tests/release/test_command_page.py"],
 }
 """Each package, and all the tests that concern it."""
 # Of the packages above, folders whose faults a few tests notice most often. They run first.
