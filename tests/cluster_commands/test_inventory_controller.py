@@ -203,6 +203,8 @@ def test_a_conflict_is_made_up_for_by_the_next_pass() -> None:
     cluster.controller.reconcile()
     assert not cluster.written().inventory
     assert cluster.controller.alive
+    cluster.now += 3600
+    assert not cluster.controller.alive
 
 
 def allocation(kind: str, name: str, **content: Any) -> Object:

@@ -137,6 +137,8 @@ def test_the_file_comes_before_the_conditions_and_both_are_written_once(
     assert cluster.reconcile() == []
     samples = cluster.samples()
     assert (samples["Accepted"], samples["NotAllowed"], samples["Ended"]) == (1, 1, 0)
+    metrics = cluster.controller.metrics()
+    assert b'gpuward_gpu_exception_objects{reason="Accepted"} 1.0' in metrics
 
 
 def test_a_changed_spec_gets_a_new_condition(cluster: FakeCluster) -> None:

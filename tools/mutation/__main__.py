@@ -20,6 +20,7 @@ from pathlib import Path
 from tools.mutation.faults import Fault, faults
 
 ROOT = Path(__file__).parents[2]
+COMMAND_LINE = ("tests/release/test_command_line.py", "tests/release/test_command_page.py")
 PACKAGES = {
     "kubeyaml": ["tests/kubeyaml"],
     "certs": ["tests/certs"],
@@ -27,7 +28,7 @@ PACKAGES = {
         "tests/certs",
         "tests/gpu_exceptions",
         "tests/cluster_commands",
-        "tests/release/test_command_page.py",
+        *COMMAND_LINE,
     ],
     "rules/engine": [
         "tests/rules",
@@ -35,7 +36,7 @@ PACKAGES = {
         "tests/webhook/test_decisions_about_releases.py",
         "tests/webhook/test_heavy_objects.py",
     ],
-    "webhook": ["tests/webhook", "tests/registration", "tests/release/test_command_page.py"],
+    "webhook": ["tests/webhook", "tests/registration", *COMMAND_LINE],
 }
 """Each package, and all the tests that concern it."""
 # Of the packages above, folders whose faults a few tests notice most often. They run first.
