@@ -102,6 +102,33 @@ def test_a_bypass_that_was_not_fixed_is_refused() -> None:
     assert ADMISSION.validate(image, old=image).allowed
 
 
+def test_an_update_may_bring_no_image_that_would_be_fixed_in_a_new_pod() -> None:
+    """Nothing can be fixed in a pod that exists."""
+    before = pod(container(), container("other"))
+    after = pod(container(image="nvcr.io/nvidia/pytorch:25.01-py3"), container("other"))
+    answer = ADMISSION.validate(after, old=before)
+    assert answer.message.startswith('gpuward [image-default-all] container "main" ')
+    assert answer.message.endswith("in new pods only: delete the pod, and create it anew")
+    (warning,) = Admission(mode=Action.WARN).validate(after, old=before).warnings
+    assert "would be refused" in warning
+    assert Admission(mode=Action.WARN).validate(after, old=before).allowed
+    # A pod that was created before gpuward keeps what it has, also with another version.
+    newer = pod(container(image="nvcr.io/nvidia/pytorch:25.02-py3"), container("other"))
+    assert ADMISSION.validate(newer, old=after).allowed
+    assert ADMISSION.validate(before, old=after).allowed
+    hidden = pod(container(**variable("void")), container("other"))
+    hidden["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/pytorch:25.01-py3"
+    assert ADMISSION.validate(hidden, old=pod(container(**variable("void")))).allowed
+
+
+def test_an_update_may_choose_gpu_nodes_for_a_pod_without_a_gpu() -> None:
+    """As Kueue does for a pod with a scheduling gate, which would wait for ever."""
+    gated = pod(container(), schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    chosen = pod(container(), nodeSelector={"nvidia.com/gpu.present": "true"})
+    assert ADMISSION.mutate(chosen).outcome == "fixed"
+    assert ADMISSION.validate(chosen, old=gated).allowed
+
+
 def test_a_fix_that_the_policy_turns_off_is_not_required() -> None:
     image = pod(container(image="nvcr.io/nvidia/pytorch:25.01-py3"))
     assert Admission("rules: {image-default-all: {fix: false}}").validate(image).allowed

@@ -221,7 +221,8 @@ class Decider:
         return self._workloads.decide(request)
 
     def _validate(self, request: AdmissionRequest) -> Decision:
-        mode, result = request.mode, evaluate_request(request, self.rules)
+        mode = request.mode
+        result = evaluate_request(request, self.rules, self._bypass_rules)
         if request.is_pod and request.old is None and mode is Action.DENY:
             result.findings = [self._escalate_unfixed(finding) for finding in result.findings]
         actions = POD_OUTCOMES[mode]

@@ -20,6 +20,7 @@ from webhook.admission.decision import (
     Outcome,
 )
 from webhook.admission.messages import (
+    NOT_FIXABLE_MESSAGE,
     denial_message,
     failure_warning,
     fix_warnings,
@@ -27,7 +28,11 @@ from webhook.admission.messages import (
     status_causes,
     warning_text,
 )
-from webhook.admission.request import AdmissionRequest, fixable_containers
+from webhook.admission.request import (
+    AdmissionRequest,
+    containers_with_new_image,
+    fixable_containers,
+)
 from webhook.admission.review import AdmissionReview
 
 # Whether a second `kubectl apply` of the same file would fail because a Pod was fixed.
@@ -213,8 +218,14 @@ def decide_within_bounds(
     return not_evaluated_decision(request.review, request.mode, reason)
 
 
-def evaluate_request(request: AdmissionRequest, rules: RuleSet) -> EvaluationResult:
-    """What the rules say about the object, or about what an update changes in it."""
+def evaluate_request(
+    request: AdmissionRequest, rules: RuleSet, fixed_in_new_pods: Collection[str] = ()
+) -> EvaluationResult:
+    """What the rules say about the object, or about what an update changes in it.
+
+    The action is deny for what a new image brings into a pod, if a rule of `fixed_in_new_pods`
+    would fix it in a new pod: an existing one cannot be fixed.
+    """
     context, steps = request.context, request.steps
     if request.mode is not Action.DENY and request.is_pod:
         # In mode deny the fixes would be made first, so what they remove is not reported.
@@ -225,6 +236,16 @@ def evaluate_request(request: AdmissionRequest, rules: RuleSet) -> EvaluationRes
     if request.old is not None and result.findings:
         before = check(request.old, rules, context._replace(old_metadata=None), steps=steps)
         result.findings = introduced_findings(result.findings, before.findings)
+        if request.is_pod:
+            known = frozenset(finding.identity for finding in before.findings)
+            names = containers_with_new_image(request)
+            for number, finding in enumerate(result.findings):
+                is_fixed_in_new_pods = finding.fixable and finding.rule in fixed_in_new_pods
+                is_new = finding.container_name in names and finding.identity not in known
+                if is_fixed_in_new_pods and is_new:
+                    advice = f"{finding.help}; {NOT_FIXABLE_MESSAGE}".strip("; ")
+                    denied = finding._replace(action=Action.DENY, help=advice)
+                    result.findings[number] = denied
     return result
 
 

@@ -17,6 +17,7 @@ from webhook.admission.decision import NO_TEXTS
 FIX_MISSING_MESSAGE = (
     "gpuward's fix is missing: another webhook changed the pod after it, or a call failed"
 )
+NOT_FIXABLE_MESSAGE = "gpuward fixes this in new pods only: delete the pod, and create it anew"
 MAX_WARNING_BYTES = 1000  # bytes
 MAX_WARNINGS_BYTES = 3500  # bytes, of all warnings together
 MAX_LISTED_FINDINGS = 20  # findings in a denial

@@ -12,6 +12,7 @@ from rules.finding import Action
 from rules.gpu.allocation_keys import is_allocation_label
 from rules.gpu.components import CONTROLLER_MANAGER
 from rules.inventory.inventory import Inventory
+from rules.objects.container import CONTAINER_LISTS
 from rules.profile.context import Context
 from webhook.admission.review import AdmissionReview
 
@@ -148,6 +149,19 @@ def fixable_containers(request: AdmissionRequest) -> frozenset[str] | None:
     if request.review.resource != "pods/ephemeralcontainers":
         return frozenset()
     return _ephemeral_names(request.object) - _ephemeral_names(request.old)
+
+
+def containers_with_new_image(request: AdmissionRequest) -> frozenset[str]:
+    """The names of the containers that an update of a pod gives another image."""
+    before = _images(request.old)
+    new = _images(request.object).items()
+    return frozenset(name for name, image in new if before.get(name, image) != image)
+
+
+def _images(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = as_object(pod.get("spec"))
+    listed = (as_objects(spec.get(field)) for field in CONTAINER_LISTS)
+    return {as_text(c.get("name")): c.get("image") for each in listed for _, c in each}
 
 
 def _ephemeral_names(pod: Mapping[str, Any]) -> frozenset[str]:
