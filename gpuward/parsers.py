@@ -54,3 +54,13 @@ def subcommands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse
     for action in parser._actions:  # noqa: SLF001  # argparse has no other way to ask
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             yield from action.choices.items()
+
+
+def subcommand_help(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The name of each subcommand, and what it does."""
+    return {
+        entry.dest: entry.help or ""
+        for action in parser._actions  # noqa: SLF001  # argparse has no other way to ask
+        if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+        for entry in action._choices_actions  # noqa: SLF001
+    }

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from structlog.testing import capture_logs
 
@@ -103,6 +104,15 @@ def test_an_authority_is_trusted_for_its_names_alone() -> None:
             store.build_server_verifier(x509.DNSName(name)).verify(foreign.certificate, [])
 
 
+def test_an_authority_with_an_extension_that_cannot_be_read_signs_nothing() -> None:
+    key, name = new_authority(NAMES, START).key, x509.Name([])
+    until, basic = START + DAY, x509.BasicConstraints(ca=True, path_length=0)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, START, until)
+    unreadable = x509.UnrecognizedExtension(ExtensionOID.NAME_CONSTRAINTS, b"nothing")
+    builder = builder.add_extension(basic, critical=True).add_extension(unreadable, critical=True)
+    assert not may_sign_for(builder.sign(key, hashes.SHA256()), NAMES)
+
+
 def test_renewal_is_due_before_two_thirds_of_the_lifetime_at_random_times() -> None:
     authority = new_authority(NAMES, START)
     leaves = [sign_leaf(authority, NAMES, START).certificate for _ in range(20)]
@@ -123,6 +133,15 @@ def test_a_leaf_is_renewed_without_waiting() -> None:
     assert first
     assert second
     assert first.certificate != second.certificate
+
+
+def test_a_pass_that_finds_nothing_to_do_reads_each_secret_once() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    cluster.read_secrets.clear()
+    running.reconcile()
+    assert cluster.read_secrets == [CONFIG.authority_secret, CONFIG.serving_secret]
     assert len(cluster.stored.trusted) == 1
 
 

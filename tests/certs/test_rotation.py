@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from certs.authority import new_authority, sign_leaf
 from certs.keypairs import CertificateError, fingerprint, parse_certificates, validate_key_pair
-from certs.rotation import Observation, SecretKind, next_change
+from certs.rotation import Observation, SecretKind, next_change, renewal_time
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from cluster.controllers.certificates import CertificateController
 from tests.testkit.certs.fake_cluster import (
@@ -301,6 +301,16 @@ def test_an_authority_that_only_the_serving_secret_has_is_stored_before_that_is_
     assert change.secret is SecretKind.AUTHORITY
     assert change.state.retired == (lost.certificate,)
     assert decode(encode_authority(change.state), {}).is_persisted
+
+
+def test_a_certificate_is_renewed_at_its_time() -> None:
+    authority = new_authority(POLICY.names, START)
+    leaf = sign_leaf(authority, POLICY.names, START)
+    state, due = CertificateState(authority, leaf=leaf), renewal_time(leaf.certificate)
+    assert next_change(state, IN_PLACE, due - SECOND, POLICY) is None
+    change = next_change(state, IN_PLACE, due, POLICY)
+    assert change
+    assert (change.secret, change.state.leaf != leaf) == (SecretKind.SERVING, True)
 
 
 def test_an_authority_that_is_replaced_is_trusted_beside_those_before_it() -> None:

@@ -319,6 +319,14 @@ def test_without_msgspec_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> N
     assert new_decision_cache(1, 1) is None
 
 
+def test_the_cache_has_room_for_a_thousand_templates() -> None:
+    cache, count = new_cache(max_bytes=MAX_CACHE_BYTES), 1_000
+    bodies = [encoded(pod(container(f"c{number}"))) for number in range(count)]
+    for body in (*bodies, *bodies):
+        cache.answer(DECIDER, TODAY, "/validate/deny", body)
+    assert (cache.hits, cache.misses) == (count, count)
+
+
 def test_a_whole_cache_takes_a_sixth_of_the_memory_that_the_server_may_take() -> None:
     assert MAX_CACHE_BYTES <= (100 << 20) / 6
 

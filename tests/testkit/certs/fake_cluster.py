@@ -73,6 +73,7 @@ class MemoryCluster:
         for configuration in CONFIGURATIONS:
             self.configure(configuration)
         self.writes: list[str] = []
+        self.read_secrets: list[str] = []
         self.crash: tuple[int, bool] | None = None
         self.refuse: str | None = None
         self.missing: str | None = None
@@ -88,6 +89,7 @@ class MemoryCluster:
         }
 
     def get_secret(self, name: str) -> Object:
+        self.read_secrets.append(name)
         return self._get("secrets", name)
 
     def update_secret(self, secret: Object) -> Object:
