@@ -16,10 +16,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from policies.loading import default_policy
 from tests.testkit.admission.caller import REVIEW
-from tests.testkit.admission.reviews import container, deployment, pod, review_body, variable
+from tests.testkit.admission.reviews import (
+    container,
+    deployment,
+    pod,
+    review_body,
+    variable,
+)
 from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
+from tests.testkit.cases import TODAY
 from webhook.admission.answer import Answer
+from webhook.admission.decider import Decider
 from webhook.admission.review import MalformedReviewError, decode_head
 from webhook.evaluator.evaluator import (
     MAX_WAITING_BYTES,
@@ -27,6 +36,12 @@ from webhook.evaluator.evaluator import (
     EvaluationTask,
     Evaluator,
     NotEvaluatedError,
+)
+from webhook.evaluator.worker import (
+    EvaluatorError,
+    answer_request,
+    parse_answer,
+    request_header,
 )
 from webhook.reload.policy import PolicyReloader
 
@@ -258,6 +273,21 @@ async def test_the_answer_is_sent_before_the_api_server_gives_up(
     before = time.monotonic()
     await answered(server, f"/validate/deny{query}")
     assert before + seconds <= deadlines[0] <= time.monotonic() + seconds
+
+
+def test_a_bug_in_the_process_is_reported_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: Any) -> Any:
+        raise KeyError
+
+    decider = Decider(default_policy())
+    header = json.loads(request_header("/validate/deny", TODAY, None))
+    with pytest.raises(EvaluatorError, match="RuntimeError"):
+        parse_answer(*answer_request(None, header, LARGE_REVIEW))
+    monkeypatch.setattr(decider, "validate", broken)
+    bug = parse_answer(*answer_request(decider, header, LARGE_REVIEW)).bug
+    assert bug
+    assert bug.error_type == "KeyError"
+    assert "broken" in bug.traceback[-1]
 
 
 async def test_a_process_that_is_gone_is_replaced(serve: Serve) -> None:

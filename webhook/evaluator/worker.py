@@ -52,7 +52,7 @@ def main(descriptor: int) -> None:
         if "policy" in header:
             decider = _policy_source(header["policy"]).decider()
         try:
-            reply, response = _answer_request(decider, header, body)
+            reply, response = answer_request(decider, header, body)
         except MemoryError:
             return
         connection.send_bytes(reply)
@@ -82,7 +82,7 @@ def _policy_source(fields: dict[str, Any]) -> PolicySource:
     )
 
 
-def _answer_request(
+def answer_request(
     decider: Decider | None, header: dict[str, Any], body: bytes
 ) -> tuple[bytes, bytes]:
     """The header and body of the reply; instead of an answer it may have an error."""
