@@ -116,7 +116,7 @@ def test_variables_about_gpus_have_a_limit() -> None:
         entries = [{"name": f"{name}{number}"} for number in range(variables)]
         containers = [{"env": entries[:100]}, {"env": entries[100:]}]
         manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
-        return oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
+        return oversized_reason({**manifest, "status": {}}, LARGE_OBJECT_BYTES + 1)
 
     assert not reason(MAX_GPU_VARIABLES)
     assert reason(MAX_GPU_VARIABLES + 1) == "its more than 10,000 variables about GPUs"
