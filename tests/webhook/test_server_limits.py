@@ -213,6 +213,21 @@ async def test_callers_that_only_connect_keep_nobody_out(serve: Serve) -> None:
     assert metrics("connections") == 3
 
 
+async def test_a_connection_that_is_closed_already_makes_no_room(serve: Serve) -> None:
+    server = await serve(connections=2, keep_alive_seconds=NEVER)
+    await (await server.connect()).close()
+    while (await server.metrics())("connections") != 0:
+        pass
+    first = await server.connect()
+    assert (await first.post("/mutate/deny")).status == 200
+    second = await server.connect()
+    assert (await second.post("/mutate/deny")).status == 200
+    third = await server.connect()
+    assert await first.closed()
+    for caller in (second, third):
+        assert (await caller.post("/mutate/deny")).status == 200
+
+
 async def test_a_connection_too_many_is_closed_if_no_other_is_idle(serve: Serve) -> None:
     server = await serve(connections=1, read_seconds=NEVER)
     busy = await server.connect()
