@@ -54,6 +54,7 @@ CUSTOM_WORKLOADS = {
     ),
     "leaderworkerset.x-k8s.io": ("leaderworkersets",),
     "nvidia.com": ("dynamocomponentdeployments", "dynamographdeployments"),
+    "ome.io": ("inferenceservices", "servingruntimes"),
     "ray.io": ("rayclusters", "rayjobs", "rayservices"),
     "serving.knative.dev": ("services",),
     "serving.kserve.io": ("inferenceservices", "llminferenceservices", "servingruntimes"),

@@ -101,6 +101,28 @@ _KFSERVING_PODS = (
         for below, layout in (((), _KSERVE_COMPONENT), (("custom",), _KFSERVING_CUSTOM))
     ),
 )
+# What serves a model on several nodes has a leader and workers beside, or in place of, the runner
+# (sgl-project/ome pkg/apis/ome/v1beta1/inference_service.go).
+_OME_POD = PodLayout(
+    container_lists=((("initContainers",), "init"), (("containers",), "app")),
+    single_containers=("runner",),
+    is_whole=False,
+)
+_OME_COMPONENT = (
+    ((), _OME_POD._replace(metadata_in_spec=True)),
+    (("leader",), _OME_POD),
+    (("worker",), _OME_POD),
+)
+_OME_RUNTIME = tuple(
+    (("spec", component, *path), layout)
+    for component in ("engineConfig", "decoderConfig", "routerConfig")
+    for path, layout in _OME_COMPONENT
+)
+_OME_SERVICE = tuple(
+    (("spec", component, *path), layout)
+    for component in ("engine", "decoder", "router")
+    for path, layout in _OME_COMPONENT
+)
 _SPARK = PodLayout(
     container_lists=((("initContainers",), "init"), (("sidecars",), "app")),
     is_container=True,
@@ -152,6 +174,9 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("argoproj.io", "CronWorkflow"): _with_prefix(("spec", "workflowSpec"), _ARGO_PODS),
     ("serving.kserve.io", "InferenceService"): _with_prefix(("spec",), _KSERVE_PODS),
     ("serving.kubeflow.org", "InferenceService"): _with_prefix(("spec",), _KFSERVING_PODS),
+    ("ome.io", "InferenceService"): _OME_SERVICE,
+    ("ome.io", "ServingRuntime"): _OME_RUNTIME,
+    ("ome.io", "ClusterServingRuntime"): _OME_RUNTIME,
     ("sparkoperator.k8s.io", "SparkApplication"): _with_prefix(("spec",), _SPARK_PODS),
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _with_prefix(
         ("spec", "template"), _SPARK_PODS

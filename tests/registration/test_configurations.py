@@ -111,6 +111,7 @@ def test_every_known_kind_with_pods_is_registered() -> None:
     assert built_in == {f"{kind.lower()}s" for kind in POD_TEMPLATE_PATHS if kind != "Pod"}
     # Cluster-scoped kinds belong to no namespace and so have no mode. A PodDefault is a patch of
     # pods that are created later.
-    unregistered = {"ClusterWorkflowTemplate", "ClusterTask", "PodDefault", "SidecarSet"}
+    unregistered = {"ClusterWorkflowTemplate", "ClusterTask", "ClusterServingRuntime"}
+    unregistered |= {"PodDefault", "SidecarSet"}
     for group, kind in CUSTOM_POD_LAYOUTS:
         assert kind in unregistered or f"{kind.lower()}s" in CUSTOM_WORKLOADS[group]
