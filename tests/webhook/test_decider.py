@@ -13,7 +13,7 @@ from policies.loading import default_policy
 from rules.base.traits import GPU
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
-from rules.finding import Action
+from rules.finding import Action, Finding
 from rules.inventory.inventory import EMPTY_INVENTORY
 from rules.rule import indexed_rule
 from tests.testkit.admission.reviews import (
@@ -28,7 +28,7 @@ from tests.testkit.admission.reviews import (
 )
 from tests.testkit.cases import TODAY, Case, cases
 from webhook.admission.decider import Decider
-from webhook.admission.decision import IGNORED_DECISION, RULE_OUTCOMES
+from webhook.admission.decision import IGNORED_DECISION, RULE_OUTCOMES, reasons_of
 from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 
@@ -787,3 +787,14 @@ def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> 
     assert [(f.rule, f.message, f.path) for f in at_admission] == [
         (f.rule, f.message, f.path) for f in in_a_file
     ]
+
+
+def test_reasons_have_a_bounded_number_and_length() -> None:
+    """They are made of names that tenants choose, and go into the log."""
+    short, long = "/" + "a" * 499, "/" + "a" * 500
+    paths = [short[1:], long[1:], *map(str, range(30))]
+    findings = [Finding(path=(path,), key="k", message="m") for path in paths]
+    decision = IGNORED_DECISION._replace(findings=findings)
+    reasons = reasons_of(decision, {})
+    assert len(reasons) == 20
+    assert [reason.path for reason in reasons[:3]] == [short, long[:499] + "…", "/0"]
