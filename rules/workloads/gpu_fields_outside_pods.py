@@ -26,7 +26,10 @@ _RUNTIME_CLASS_FIELD = "runtimeClassName"
 _VISIBLE_DEVICES = "VISIBLE_DEVICES"
 # It may be in a text as well: a program, a patch, or the values of a chart.
 _NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_TELLING_KEYS = frozenset({_GPU_COUNT_KEY, _RUNTIME_CLASS_FIELD})
+# KubeVirt's machines name the resource of each of their `gpus` in it.
+_DEVICE_NAME_FIELD = "deviceName"
+_GPUS_FIELD = "gpus"
+_TELLING_KEYS = frozenset({_GPU_COUNT_KEY, _RUNTIME_CLASS_FIELD, _DEVICE_NAME_FIELD})
 _PRIVILEGED = "privileged"
 # A text of Argo's templates, which are pods. The search for pods reads JSON in it, and not YAML.
 _PATCH_FIELD = "podSpecPatch"
@@ -131,6 +134,8 @@ def _kind_and_name(
     text, name = as_text(value), as_text(key)
     if _is_request(name, holder, profile):
         return _REQUEST_KIND, name
+    if key == _DEVICE_NAME_FIELD and holder.parent and holder.parent.key == _GPUS_FIELD:
+        return _REQUEST_KIND, text
     if key == _RUNTIME_CLASS_FIELD and text in profile.runtime_classes:
         return _RUNTIME_CLASS_FIELD, f"{_RUNTIME_CLASS_FIELD}: {text}"
     # Spark's settings have the name at their end: spark.executorEnv.NVIDIA_VISIBLE_DEVICES.

@@ -23,6 +23,11 @@ EVALUATED: dict[str, tuple[str, str, dict[str, Any]]] = {
         "NIMPipeline",
         {"services": [{"name": "a", "spec": {"env": [ALL], "resources": HALF}}]},
     ),
+    "OME": (
+        "ome.io/v1beta1",
+        "ClusterServingRuntime",
+        {"engineConfig": {"leader": {"runner": {"env": [ALL], "resources": HALF}}}},
+    ),
     "KFServing": (
         "serving.kubeflow.org/v1alpha2",
         "InferenceService",
@@ -77,6 +82,12 @@ UNREAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {"deploymentConfig": {"resources": {"gpu": "1", "gpuType": "nvidia.com/gpu"}}},
         "gpu",
     ),
+    "KubeVirt": (
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        {"domain": {"devices": {"gpus": [{"name": "a", "deviceName": "nvidia.com/GP102GL"}]}}},
+        "nvidia.com/GP102GL",
+    ),
     "a share": (
         "example.com/v1",
         "Model",
@@ -102,6 +113,11 @@ NO_REQUEST: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"capability": {"nvidia.com/gpu": 8}},
     ),
     "a name as value": ("example.com/v1", "Model", {"resource": "nvidia.com/gpu", "gpu": 1}),
+    "another device of a virtual machine": (
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        {"domain": {"devices": {"hostDevices": [{"deviceName": "example.com/nic"}]}}},
+    ),
     "a pod": (
         "example.com/v1",
         "Model",
