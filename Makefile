@@ -6,8 +6,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
-.PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-chart test-commands
-.PHONY: test-node test-node-1.34 test-oldest
+.PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
+.PHONY: test-commands test-node test-node-1.34 test-oldest
 .PHONY: control-plane container-runtime node-programs node plane proof check format docs cases bench
 .PHONY: bench-admission bench-end-to-end bench-resilience bench-console mutation clean
 
@@ -19,22 +19,32 @@ demo: .venv/.lint
 test-fast: .venv/.dev
 	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n 2 -m 'not control_plane and not slow' $(PYTEST)
 
-# All tests: those at a control plane in three parts, and all others, of which two run at once; then
+# All tests: those at a control plane in four parts, and all others, of which two run at once; then
 # those on a node.
 test: .venv/.dev control-plane
-	@$(MAKE) --no-print-directory --jobs=2 test-others test-cluster test-chart test-commands
+	@$(MAKE) --no-print-directory --jobs=2 \
+		test-others test-cluster test-lifecycle test-chart test-commands
 	@$(MAKE) --no-print-directory test-node
 	@$(BIN)/python -m coverage report --fail-under 98
 
 # pytest's status 5 says that PYTEST selected no test of this part, which is no failure.
 AT_CONTROL_PLANE = $(BIN)/python -m pytest -q -m 'control_plane and not real_node'
+# What makes pytest leave out all folders of tests/ but one.
 only = $(addprefix --ignore=,$(filter-out tests/$(1)/,$(wildcard tests/*/)))
 
 test-cluster: .venv/.dev
 	@$(AT_CONTROL_PLANE) $(call only,cluster) $(PYTEST) || test $$? -eq 5
 
+# The chart: what happens to a release, and the rest.
+LIFECYCLE = $(wildcard tests/chart/test_lifecycle*.py)
+test-lifecycle: only_lifecycle = $(filter-out $(LIFECYCLE),$(wildcard tests/chart/test_*.py))
+test-lifecycle: .venv/.dev
+	@$(AT_CONTROL_PLANE) $(call only,chart) $(addprefix --ignore=,$(only_lifecycle)) $(PYTEST) \
+		|| test $$? -eq 5
+
 test-chart: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call only,chart) $(PYTEST) || test $$? -eq 5
+	@$(AT_CONTROL_PLANE) $(call only,chart) $(addprefix --ignore=,$(LIFECYCLE)) $(PYTEST) \
+		|| test $$? -eq 5
 
 # The commands, and what else uses a control plane.
 test-commands: .venv/.dev
