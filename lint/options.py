@@ -33,13 +33,7 @@ def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     )
     add_policy_options(group)
     group.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    group.add_argument(
-        "--exclude",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="leave out files, or folders, whose path or name fits; repeatable",
-    )
+    add_exclude_option(group)
     group.add_argument(
         "--no-gitignore",
         action="store_true",
@@ -72,6 +66,28 @@ def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     )
     _add_rendering_options(made.add_argument_group("charts and kustomizations"))
     return group
+
+
+def add_exclude_option(made: argparse._ActionsContainer) -> None:
+    """Add the option that leaves files out."""
+    made.add_argument(
+        "--exclude",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="leave out files, or folders, whose path or name fits; repeatable",
+    )
+
+
+def add_profile_option(made: argparse._ActionsContainer) -> None:
+    """Add the option for the GPU platform to a command about one policy."""
+    made.add_argument(
+        "--profile",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a profile to use instead of those that the policy names; repeatable",
+    )
 
 
 def add_policy_options(group: argparse._ArgumentGroup) -> None:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import BinaryIO, NamedTuple, TextIO
 
 from lint.linter import Linter, reduce_garbage_collection
+from lint.options import add_exclude_option, add_profile_option
 from policies.loading import load_policy_file
 from policies.policy import Policy
 from reports.formats import ReportStyle, WriteReport
@@ -88,21 +89,9 @@ class Push(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--policy", metavar="FILE", help="the policy, a file of the server")
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a profile to use instead of those that the policy names; repeatable",
-    )
+    add_profile_option(parser)
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    parser.add_argument(
-        "--exclude",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="leave out files, or folders, whose path or name fits; repeatable",
-    )
+    add_exclude_option(parser)
     parser.add_argument(
         "--output", "-o", choices=("text", "concise"), default="text", help="default: text"
     )

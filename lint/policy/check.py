@@ -7,6 +7,7 @@ import datetime
 import sys
 from collections.abc import Iterator
 
+from lint.options import add_profile_option
 from lint.policy import Commands
 from policies.loading import (
     PolicyError,
@@ -43,13 +44,7 @@ def add_command(commands: Commands) -> None:
         help="FILE may be the chart's ConfigMap, as kubectl get -o yaml prints it; the webhook "
         "itself cannot read that",
     )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a profile to use instead of those that the policy names; repeatable",
-    )
+    add_profile_option(parser)
     parser.set_defaults(run=_run)
 
 

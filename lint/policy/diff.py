@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
 from lint.evaluation import Evaluator
+from lint.options import add_exclude_option
 from lint.policy import Commands
 from lint.suppressions import Suppressions
 from policies.loading import load_policy_or_config_map
@@ -171,13 +172,7 @@ def add_command(commands: Commands) -> None:
         help="manifests: files, folders, globs, or - for standard input",
     )
     parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
-    parser.add_argument(
-        "--exclude",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="leave out files, or folders, whose path or name fits; repeatable",
-    )
+    add_exclude_option(parser)
     parser.add_argument(
         "--output", "-o", choices=("text", "json"), default="text", help="default: text"
     )

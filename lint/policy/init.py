@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubeyaml.writing import write_yaml
+from lint.options import add_exclude_option
 from lint.policy import Commands
 from policies.loading import POLICY_FILE
 from policies.policy import parse_catalog_version
@@ -38,13 +39,7 @@ def add_command(commands: Commands) -> None:
         epilog=f"exit status: 0 written, 2 wrong usage, or there is a {POLICY_FILE} already",
     )
     parser.add_argument("paths", metavar="PATH", nargs="*", help="manifests; default: .")
-    parser.add_argument(
-        "--exclude",
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="leave out files, or folders, whose path or name fits; repeatable",
-    )
+    add_exclude_option(parser)
     parser.set_defaults(run=_run)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubeyaml import Document, line_and_column
 from kubeyaml.writing import write_yaml
+from lint.options import add_profile_option
 from lint.policy import Commands
 from policies.effective import EffectiveRule, effective_policy, effective_rules
 from policies.exceptions import as_patterns
@@ -61,13 +62,7 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--output", "-o", choices=("text", "yaml", "json"), default="text", help="default: text"
     )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a profile to use instead of those that the policy names; repeatable",
-    )
+    add_profile_option(parser)
     parser.set_defaults(run=_run)
 
 

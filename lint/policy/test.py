@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubeyaml.writing import write_yaml
+from lint.options import add_profile_option
 from lint.policy import Commands
 from policies.cases import (
     CIRCUMSTANCES_SUFFIX,
@@ -55,13 +56,7 @@ def add_command(commands: Commands) -> None:
     parser.add_argument(
         "--policy", metavar="FILE", help=f"the policy to test; default: the nearest {POLICY_FILE}"
     )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a profile to use instead of those that the policy names; repeatable",
-    )
+    add_profile_option(parser)
     parser.add_argument(
         "--rule",
         metavar="RULE",
