@@ -64,16 +64,17 @@ def fill_secret(installation: Installation, signer: KeyPair) -> None:
 
 
 def trusted_authorities(installation: Installation) -> set[x509.Certificate]:
-    """The authorities in the caBundle, once it is the same for all webhooks."""
-    # The two configurations are written one after the other: in between their bundles differ.
+    """The authorities in the caBundle, once they are the same for all webhooks."""
+    # The two configurations are written one after the other: in between they differ. While Helm
+    # removes the certificate controller, that still writes its own order of the same authorities.
 
-    def bundles() -> set[bytes]:
-        found = installation.ca_bundles()
-        assert len(found) == 1, f"{len(found)} different caBundles"
+    def authorities() -> set[frozenset[x509.Certificate]]:
+        found = {frozenset(parse_certificates(text)) for text in installation.ca_bundles()}
+        assert len(found) == 1, f"{len(found)} different sets of authorities"
         return found
 
-    (same,) = eventually(bundles, what="all caBundles are the same")
-    return set(parse_certificates(same))
+    (same,) = eventually(authorities, what="all webhooks trust the same authorities")
+    return set(same)
 
 
 def is_served(installation: Installation, mode: str) -> bool:
