@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from rules.base.caching import cached_property
 from rules.base.json_values import Path, apply, put, remove
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
@@ -91,6 +93,7 @@ def check_edits(case: Case) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_after_an_edit_a_view_knows_what_a_new_one_knows() -> None:
     ordinary = [case for case in cases() if well_formed_pod(case.manifest) is not None]
     assert sum(map(check_edits, ordinary)) > 1_000

@@ -147,6 +147,7 @@ async def test_others_are_answered_while_a_large_review_waits(serve: Serve) -> N
     assert not (await waiting)["allowed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [LARGE_REVIEW, LARGE_WORKLOAD], ids=["pod", "workload"])
 @pytest.mark.parametrize("mode", ["deny", "warn", "audit"])
 async def test_an_evaluation_beyond_its_time_is_ended_and_never_passed_in_silence(
