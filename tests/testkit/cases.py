@@ -136,7 +136,12 @@ class Case:
 
 
 def _load(file: Path) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        error.add_note(f"`make cases RULES={file.parent.name}` writes it")
+        raise
+    content: dict[str, Any] = yaml.load(text, yaml.CSafeLoader)
     return content
 
 

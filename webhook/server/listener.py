@@ -163,9 +163,8 @@ class Listener:
                 connection, _peer = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except (
-                OSError
-            ):  # no file descriptors or memory left: other connections must close first
+            except OSError:
+                # No file descriptors or memory are left: other connections must close first.
                 self._on_rejected("resources")
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self.start)
