@@ -4,8 +4,8 @@ API servers have refused by then what is no whole number, a request without a li
 that differs from its limit. So the limit alone is read.
 """
 
+from rules.in_process.requests import facts_of
 from rules.in_process.statement import cel
-from rules.in_process.vocabulary import facts_of
 from rules.placement.node_labels import GPU_COUNT
 from rules.placement.selected_cards import MAX_DIGITS_OF_COUNT
 

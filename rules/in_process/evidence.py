@@ -7,18 +7,11 @@ and the text `certain` or `perhaps`; an empty list if there is none.
 from collections.abc import Iterator
 
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
+from rules.in_process.images import is_cuda_image
+from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
 from rules.in_process.statement import any_of, cel, concat, shown
-from rules.in_process.vocabulary import (
-    PREFERRED_TERMS,
-    Variable,
-    has_only_gpu_nodes,
-    is_cuda_image,
-    resolve,
-    selected_labels,
-    shown_variable,
-    tolerates,
-    variable_name,
-)
+from rules.in_process.variables import shown_variable
+from rules.in_process.vocabulary import Variable, resolve, variable_name
 from rules.placement.gpu_nodes import (
     ACCELERATOR_WORD,
     DRIVER_VARIABLE_PREFIXES,

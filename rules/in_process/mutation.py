@@ -10,16 +10,10 @@ Policies that fix need Kubernetes 1.36, so they may use more functions than stat
 
 from collections.abc import Iterable, Iterator
 
+from rules.in_process.nodes import PREFERRED_TERMS, REQUIRED_TERMS, scheduler, tolerates
+from rules.in_process.patterns import matches_any
 from rules.in_process.statement import HIDE, REMOVE, Mutation, any_of, cel
-from rules.in_process.vocabulary import (
-    PREFERRED_TERMS,
-    REQUIRED_TERMS,
-    Variable,
-    matches_any,
-    resolve,
-    scheduler,
-    tolerates,
-)
+from rules.in_process.vocabulary import Variable, resolve
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.tolerations import words_of_key
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint

@@ -16,16 +16,10 @@ from policies.loading import default_policy, load_policy
 from policies.policy import Policy
 from rules.engine.fixing import FixResult, fix
 from rules.engine.rule_set import RuleSet
+from rules.in_process.bounds import MAX_COUNTS
 from rules.in_process.mutation import MAX_WORDS
-from rules.in_process.vocabulary import MAX_COUNTS
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
-from tests.testkit.admission.in_process import (
-    Exports,
-    context_for,
-    new_pod,
-    own_exports,
-    prepared,
-)
+from tests.testkit.admission.in_process import Exports, context_for, new_pod, own_exports, prepared
 from tests.testkit.admission.largest_pods import LARGEST, many
 from tests.testkit.admission.lint_admission_parity import pod_of, pods
 from tests.testkit.admission.random_pods import random_pod

@@ -13,7 +13,7 @@ import yaml
 from policies.loading import default_policy, load_policy
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
-from rules.in_process.vocabulary import MAX_COUNTS
+from rules.in_process.bounds import MAX_COUNTS
 from rules.objects.pod import Pod
 from tests.testkit.paths import ROOT
 from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main

@@ -11,20 +11,11 @@ from policies.policy import Policy
 from policies.profiles import merged_built_in_profiles
 from rules.base.json_values import as_object
 from rules.finding import Action, sha256_hex
+from rules.in_process.bounds import MAX_COUNTS
+from rules.in_process.components import IS_POD, components, is_made_by_controller, is_mirror
 from rules.in_process.evidence import evidence
 from rules.in_process.statement import cel
-from rules.in_process.vocabulary import (
-    IS_POD,
-    MAX_COUNTS,
-    Variable,
-    components,
-    facts,
-    is_made_by_controller,
-    is_mirror,
-    resolve,
-    variable_name,
-    vocabulary,
-)
+from rules.in_process.vocabulary import Variable, facts, resolve, variable_name, vocabulary
 from webhook.in_process.statements import (
     ExceptionVariables,
     ExportedRule,

@@ -9,8 +9,8 @@ from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope, sha256_hex
 from rules.gpu.components import FOR_AGENTS
+from rules.in_process.patterns import matches_any, regex_of
 from rules.in_process.statement import Mutation, Statement, cel, concat
-from rules.in_process.vocabulary import matches_any, regex_of
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
 

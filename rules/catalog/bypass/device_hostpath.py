@@ -47,13 +47,9 @@ from rules.gpu.volumes import (
     is_gpu_file,
     is_passthrough_file,
 )
+from rules.in_process.components import is_node_debugger as is_debugger
 from rules.in_process.statement import SUB_PATHS, Statement, cel
-from rules.in_process.vocabulary import (
-    is_node_debugger as is_debugger,
-)
-from rules.in_process.vocabulary import (
-    remove_and_request_advice as advise,
-)
+from rules.in_process.variables import remove_and_request_advice as advise
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

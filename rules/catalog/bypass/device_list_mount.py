@@ -34,7 +34,7 @@ from rules.base.traits import DEVICE_LIST_MOUNT
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE, VOID_VALUE, remove_and_request_advice
 from rules.gpu.volumes import DEVICE_LIST_PATH, clean_path, host_path
 from rules.in_process.statement import Statement, cel, shown
-from rules.in_process.vocabulary import remove_and_request_advice as advise
+from rules.in_process.variables import remove_and_request_advice as advise
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 NULL_DEVICE = "/dev/null"

@@ -47,7 +47,7 @@ from rules.gpu.visibility import (
     visibility,
 )
 from rules.in_process.statement import Statement, cel
-from rules.in_process.vocabulary import has_variable, prefix_statement
+from rules.in_process.variables import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # Each variable with its devices, and the shortest prefix that no other variable of NVIDIA's toolkit

@@ -149,14 +149,14 @@ in_process = "it reports only what it fixes, and a policy of this kind fixes not
 
 def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    from rules.in_process import vocabulary  # noqa: PLC0415  # no linter needs it
+    from rules.in_process import images, requests  # noqa: PLC0415  # no linter needs them
 
     every = bool(options.get("every_container"))
     requested = "$containers.filter(x, x.first != '' || x.isTarget)"
     only_init = 'x.role == "init" && x.raw.?restartPolicy.orValue("") != "Always"'
     makes_visible = (
-        f"($isDaemon ? {vocabulary.is_cuda_image('c.image', with_agents=False)} : c.hasCudaImage"
-        f" || {vocabulary.is_image_for_any_maker('c.image')})"
+        f"($isDaemon ? {images.is_cuda_image('c.image', with_agents=False)} : c.hasCudaImage"
+        f" || {images.is_image_for_any_maker('c.image')})"
     )
     words = {
         "isOnGpuNode": '$usesGpuRuntime || $requestsGpu || $nodeLabel != ""',
@@ -165,7 +165,7 @@ def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutat
     }
     tests = [
         "!$excludesNvidia && !c.fromPlugin && c.image != '' && c.isUnset && !c.looksLegacy",
-        *([] if every else [f"{vocabulary.unknown_devices()}.size() == 0"]),
+        *([] if every else [f"{requests.unknown_devices()}.size() == 0"]),
         *([] if every else [f"($isOnGpuNode || {makes_visible})"]),
     ]
     is_safe = "true" if every else f"!$onlyInitRequests && !($isAgent && !{makes_visible})"

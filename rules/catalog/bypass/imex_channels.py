@@ -37,7 +37,7 @@ from rules.gpu.visibility import (
     remove_edits,
 )
 from rules.in_process.statement import Statement, cel, concat
-from rules.in_process.vocabulary import has_variable, prefix_statement
+from rules.in_process.variables import has_variable, prefix_statement
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 VARIABLE = "NVIDIA_IMEX_CHANNELS"

@@ -40,11 +40,10 @@ from rules.gpu.visibility import (
     looks_like_legacy_image,
     matching_prefixes,
 )
+from rules.in_process.requests import describe_request as describe
+from rules.in_process.requests import unknown_devices
 from rules.in_process.statement import HIDE, Mutation, Statement, cel
-from rules.in_process.vocabulary import (
-    describe_request as describe,
-)
-from rules.in_process.vocabulary import has_prefix, has_variable, unknown_devices
+from rules.in_process.variables import has_prefix, has_variable
 from rules.placement.gpu_nodes import excludes_nvidia
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

@@ -30,10 +30,10 @@ from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import describe_request, name_of_unknown_device, uses_device_plugin
 from rules.gpu.images import sets_visible_devices
 from rules.gpu.visibility import is_unset, looks_like_legacy_image
+from rules.in_process.images import sets_visible_devices as sets_in_cel
+from rules.in_process.requests import describe_request as describe
+from rules.in_process.requests import unknown_devices
 from rules.in_process.statement import Statement, cel, concat, shown
-from rules.in_process.vocabulary import describe_request as describe
-from rules.in_process.vocabulary import sets_visible_devices as sets_in_cel
-from rules.in_process.vocabulary import unknown_devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "nodeName"

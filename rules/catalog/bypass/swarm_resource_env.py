@@ -45,7 +45,7 @@ from rules.gpu.visibility import (
     visible_variables,
 )
 from rules.in_process.statement import Statement, cel
-from rules.in_process.vocabulary import remove_and_request_advice as advise
+from rules.in_process.variables import remove_and_request_advice as advise
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 

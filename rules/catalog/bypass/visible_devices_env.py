@@ -61,16 +61,9 @@ from rules.gpu.visibility import (
 )
 from rules.in_process.mutation import visibility_mutations
 from rules.in_process.statement import Mutation, Statement, cel, concat, shown
-from rules.in_process.vocabulary import (
-    advice_beside_request as advise_beside_request,
-)
-from rules.in_process.vocabulary import (
-    foreign_message,
-    is_beside_request,
-)
-from rules.in_process.vocabulary import (
-    remove_and_request_advice as advise,
-)
+from rules.in_process.variables import advice_beside_request as advise_beside_request
+from rules.in_process.variables import foreign_message, is_beside_request
+from rules.in_process.variables import remove_and_request_advice as advise
 from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

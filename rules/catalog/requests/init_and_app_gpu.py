@@ -23,8 +23,8 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import devices, is_device_class
+from rules.in_process.requests import is_class
 from rules.in_process.statement import Statement, cel, concat, shown
-from rules.in_process.vocabulary import is_class
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 CONSEQUENCE = (

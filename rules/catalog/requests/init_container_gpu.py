@@ -22,8 +22,8 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import only_init_requests_gpu, request_of
+from rules.in_process.requests import is_class
 from rules.in_process.statement import Statement, cel, concat, shown
-from rules.in_process.vocabulary import is_class
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CONSEQUENCE = (

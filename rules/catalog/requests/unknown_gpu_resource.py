@@ -141,7 +141,7 @@ def in_process() -> tuple[Statement, ...]:
 
 def _right_name() -> str:
     """The name that is meant by the CEL `n`; empty if it is none that users are known to write."""
-    from rules.in_process.vocabulary import facts_of  # noqa: PLC0415  # no linter needs it
+    from rules.in_process.requests import facts_of  # noqa: PLC0415  # no linter needs it
 
     without_prefix = 'n.startsWith("limits.") ? n.substring(7) : string(n)'
     singular = 'n.endsWith("s") ? n.substring(0, n.size() - 1) : string(n)'

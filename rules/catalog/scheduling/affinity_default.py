@@ -103,7 +103,7 @@ in_process = "it reports only what it fixes, and a policy of this kind fixes not
 
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    from rules.in_process import mutation, vocabulary  # noqa: PLC0415  # no linter needs them
+    from rules.in_process import mutation, nodes  # noqa: PLC0415  # no linter needs them
 
     known = [affinity for affinity in profile.affinities if not affinity.enforce]
     if not known:
@@ -118,12 +118,12 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
         "requirements": wanted((a, expression_for(a)) for a in known if a.required),
         "wantedKeys": wanted((a, a.key) for a in known),
         "filledTerms": (
-            f"{vocabulary.REQUIRED_TERMS}.transformList(i, t,"
+            f"{nodes.REQUIRED_TERMS}.transformList(i, t,"
             " t.?matchExpressions.orValue([]).size() > 0 || t.?matchFields.orValue([]).size() > 0,"
             ' {"index": dyn(string(i)), "term": dyn(t)})'
         ),
     }
-    of_gpus = f"{vocabulary.label_values('k')}.size() > 0"
+    of_gpus = f"{nodes.label_values('k')}.size() > 0"
     where = (
         "$mayBePlaced && $wantedKeys.size() > 0"
         f" && !{mutation.label_keys()}.exists(k, k in $wantedKeys || {of_gpus})"

@@ -20,8 +20,8 @@ References
 
 from rules.base.traits import CUSTOM_SCHEDULER, GPU
 from rules.gpu.devices import pod_requests_gpu
+from rules.in_process.nodes import scheduler
 from rules.in_process.statement import Statement, cel
-from rules.in_process.vocabulary import scheduler
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 QUEUE_LABEL = "kai.scheduler/queue"

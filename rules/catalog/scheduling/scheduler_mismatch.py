@@ -20,8 +20,8 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
+from rules.in_process.nodes import scheduler
 from rules.in_process.statement import Statement, cel, concat, shown
-from rules.in_process.vocabulary import scheduler
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule

@@ -79,7 +79,7 @@ in_process = "it reports only what it fixes, and a policy of this kind fixes not
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
     from rules.in_process import mutation as words  # noqa: PLC0415  # no linter needs it
-    from rules.in_process.vocabulary import scheduler  # noqa: PLC0415  # the same
+    from rules.in_process.nodes import scheduler  # noqa: PLC0415  # the same
 
     tests: dict[str, list[str]] = {}
     for each in profile.schedulers:

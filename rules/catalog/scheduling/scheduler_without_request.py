@@ -31,8 +31,8 @@ from rules.base.traits import (
 )
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
 from rules.gpu.images import is_cuda_image, is_gpu_sample
+from rules.in_process.nodes import scheduler
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
-from rules.in_process.vocabulary import scheduler
 from rules.placement.gpu_nodes import gpu_node_label
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 

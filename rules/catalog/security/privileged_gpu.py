@@ -56,8 +56,8 @@ from rules.gpu.commands import gpu_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
 from rules.gpu.visibility import NODE_DEBUGGER_ADVICE, is_node_debugger
+from rules.in_process.components import is_node_debugger as is_node_debugger_in_cel
 from rules.in_process.statement import Statement, cel, concat
-from rules.in_process.vocabulary import is_node_debugger as is_node_debugger_in_cel
 from rules.objects.container import is_host_process
 from rules.placement.gpu_nodes import GPU_WORD, Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

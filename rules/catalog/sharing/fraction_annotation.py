@@ -25,8 +25,8 @@ from rules.base.json_values import display
 from rules.base.quantity import Placeholder, Quantity, parse
 from rules.base.traits import GPU_ANNOTATION, GPU_METADATA_KEY
 from rules.in_process.amounts import PLACEHOLDER
+from rules.in_process.nodes import scheduler
 from rules.in_process.statement import Statement, cel, concat, shown
-from rules.in_process.vocabulary import scheduler
 from rules.profile.profile import Fraction
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

@@ -63,7 +63,6 @@ References
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import ModuleType
 from typing import Any
 
 from rules.base.json_values import as_object, as_text, display, remove
@@ -325,13 +324,11 @@ def _finding(container: Container, variable: str) -> Finding:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    from rules.in_process import vocabulary as words  # noqa: PLC0415  # no linter needs it
-
     return (
-        *_key_statements(words),
-        *_changed_key_statements(words),
+        *_key_statements(),
+        *_changed_key_statements(),
         _variable_statement(),
-        *_prefix_statements(words),
+        *_prefix_statements(),
     )
 
 
@@ -352,10 +349,13 @@ def _action_for_writer_in_cel() -> str:
     )
 
 
-def _key_statements(words: ModuleType) -> Iterator[Statement]:
+def _key_statements() -> Iterator[Statement]:
+    from rules.in_process.nodes import scheduler  # noqa: PLC0415  # no linter needs it
+    from rules.in_process.patterns import matches_any  # noqa: PLC0415  # the same
+
     action = _action_for_writer_in_cel()
     annotation, label = (
-        words.matches_any("k", patterns) for patterns in (ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS)
+        matches_any("k", patterns) for patterns in (ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS)
     )
     reserved = {
         "reservedAnnotations": f"$annotations.filter(k, {annotation})",
@@ -391,7 +391,7 @@ def _key_statements(words: ModuleType) -> Iterator[Statement]:
     )
     yield Statement(
         "pod",
-        f"!variables.isUpdate && {words.scheduler()} == {cel(KAI_SCHEDULER)}"
+        f"!variables.isUpdate && {scheduler()} == {cel(KAI_SCHEDULER)}"
         f" && {cel(KAI_GROUP)} in $annotations && {_ASKS_FOR_GPUS}",
         cel(CHOSEN_GROUP_FAULT),
         cel(CHOSEN_GROUP_ADVICE),
@@ -399,18 +399,20 @@ def _key_statements(words: ModuleType) -> Iterator[Statement]:
     )
 
 
-def _changed_key_statements(words: ModuleType) -> Iterator[Statement]:
+def _changed_key_statements() -> Iterator[Statement]:
+    from rules.in_process.nodes import scheduler  # noqa: PLC0415  # no linter needs it
+
     for field, noun in _NOUN_BY_FIELD.items():
         removed = f"!(a in $metadata.?{field}.orValue({{}}))"
         removed += f" && a in variables.oldReserved{field.title()}"
         yield _changed_key_statement(noun, removed, REMOVAL_FAULT)
         payers = [
-            f"{words.scheduler()} == {cel(name)} && a == {cel(key)}"
+            f"{scheduler()} == {cel(name)} && a == {cel(key)}"
             for name, (where, key) in PAYER_KEY_BY_SCHEDULER.items()
             if where == field
         ]
         paid = f"({any_of(payers)}) && {_ASKS_FOR_GPUS}"
-        counted = f"{words.scheduler()} != {cel(DEFAULT_SCHEDULER)}"
+        counted = f"{scheduler()} != {cel(DEFAULT_SCHEDULER)}"
         if field == "annotations":
             counted += f" && a in {cel(sorted(COUNTED_ANNOTATIONS))}"
         else:
@@ -444,15 +446,17 @@ def _variable_statement() -> Statement:
     )
 
 
-def _prefix_statements(words: ModuleType) -> Iterator[Statement]:
+def _prefix_statements() -> Iterator[Statement]:
+    from rules.in_process.variables import has_prefix, prefix_statement  # noqa: PLC0415  # no linter needs it
+
     of_aliyun = f"x.name.startsWith({cel(ALIYUN_PREFIX)})"
     where = f'c.devices.exists(x, {of_aliyun} && x.facts[0].sharing == "share")'
     subject = " asks for a share of a GPU and"
     for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
-        yield words.prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=subject)
+        yield prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=subject)
         if (pattern, own) != VISIBLE_PATTERN_AND_PREFIX:
-            shorter = f"!({words.has_prefix(pattern, own)}) && {where}"
-            found = words.prefix_statement(pattern, PREFIX_EFFECT, shorter, subject=subject)
+            shorter = f"!({has_prefix(pattern, own)}) && {where}"
+            found = prefix_statement(pattern, PREFIX_EFFECT, shorter, subject=subject)
             yield found._replace(action='"warn"')
 
 

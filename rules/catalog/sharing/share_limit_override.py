@@ -58,7 +58,8 @@ from rules.gpu.visibility import describe_setting, prefix_findings, remove_edits
 from rules.gpu.volumes import clean_path
 from rules.in_process.amounts import names_device, names_only_devices
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
-from rules.in_process.vocabulary import prefix_statement, resolved_path
+from rules.in_process.variables import prefix_statement
+from rules.in_process.volumes import resolved_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 DISABLING_VARIABLE = "CUDA_DISABLE_CONTROL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rules.in_process.vocabulary import MAX_COUNTS
+from rules.in_process.bounds import MAX_COUNTS
 
 
 def many(number: int, **fields: Any) -> list[dict[str, Any]]:

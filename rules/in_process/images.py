@@ -1,0 +1,80 @@
+"""Twins of `rules.gpu.images`: what the name of an image shows, in CEL."""
+
+from collections.abc import Collection
+
+from rules.gpu.images import (
+    AGENTS,
+    CUDA_TAG_WORDS_BY_IMAGE,
+    FOLDERS_WITHOUT_GPUS,
+    IMAGES_FOR_ANY_MAKER,
+    MAX_REFERENCE,
+    NVIDIA_REGISTRIES,
+    OTHER_VENDORS_TAGS,
+    WITHOUT_GPUS,
+)
+from rules.in_process.statement import any_of, cel
+
+
+def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
+    """`is_cuda_image` of the CEL `image`; without NVIDIA's agents, if that is wanted."""
+    in_registry = any_of(f"t[0].contains({cel(r)})" for r in NVIDIA_REGISTRIES)
+    without = any_of(f"t[0].contains({cel(folder)})" for folder in FOLDERS_WITHOUT_GPUS)
+    lacks = (
+        f"(t[1] in {cel(sorted(WITHOUT_GPUS))}"
+        f" || (!(t[1].contains('cuda') || t[2].contains('cuda')) && ({without})))"
+    )
+    tags = (
+        "(t[3] != '' ? [t[2] == '' ? 'latest' : t[2], 'latest'] : [t[2] == '' ? 'latest' : t[2]])"
+    )
+    words = f"{cel(CUDA_TAG_WORDS_BY_IMAGE)}[o]"
+    known = _is_image_of(
+        CUDA_TAG_WORDS_BY_IMAGE,
+        f"({words}.size() == 0 || {words}.exists(s, {tags}.exists(tag, tag.contains(s))))",
+    )
+    is_agent = f"t[1] in {cel(sorted(AGENTS))}"
+    of_nvidia = f"{is_agent} || !{lacks}" if with_agents else f"!({is_agent}) && !{lacks}"
+    return _is_image(image, f"({in_registry}) ? ({of_nvidia}) : {known}")
+
+
+def sets_visible_devices(image: str) -> str:
+    """`sets_visible_devices` of the CEL `image`."""
+    return f"({is_cuda_image(image)} || {is_image_for_any_maker(image)})"
+
+
+def is_image_for_any_maker(image: str) -> str:
+    """Whether the CEL `image` is no CUDA image and sets the variable all the same."""
+    return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
+
+
+def _is_image(image: str, test: str) -> str:
+    """Whether `test` holds for the parts `t` of the CEL `image`."""
+    return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {test}))"
+
+
+def _parts(image: str) -> str:
+    """A list with the parts of the CEL `image`: path, name, tag, `pinned` or empty."""
+    # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
+    return (
+        f"[string({image}).lowerAscii()].map(t, t == '' ? '-' : t)"
+        ".map(t, t.substring(0, t.lastIndexOf('/') + 1).split('/')"
+        ".map(s, s.matches(':[0-9]+$') ? s.substring(0, s.lastIndexOf(':')) : s).join('/')"
+        " + t.substring(t.lastIndexOf('/') + 1))"
+        ".map(t, [t.indexOf('@') > 0 ? t.substring(0, t.indexOf('@')) : t,"
+        " t.contains('@') ? 'pinned' : ''])"
+        ".map(t, [t[0].substring(0, t[0].lastIndexOf('/') + 1),"
+        " t[0].substring(t[0].lastIndexOf('/') + 1), t[1]])"
+        ".map(t, [t[0], t[1].contains(':') ? t[1].substring(0, t[1].indexOf(':')) : t[1],"
+        " t[1].contains(':') ? t[1].substring(t[1].indexOf(':') + 1) : '', t[2]])"
+    )
+
+
+def _is_image_of(names: Collection[str], test: str = "true") -> str:
+    """Whether the parts `t` name one of `names`, no other maker's build of it, and fit `test`."""
+    owner = (
+        "[t[0].substring(0, t[0].size() > 0 ? t[0].size() - 1 : 0)]"
+        ".map(o, '/' + o).map(o, o.substring(o.lastIndexOf('/') + 1) + '/' + t[1])[0]"
+    )
+    return (
+        f"[{owner}].exists(o, o in {cel(sorted(names))} && !(t[3] == ''"
+        f" && {cel(OTHER_VENDORS_TAGS)}.exists(s, t[2].contains(s))) && {test})"
+    )

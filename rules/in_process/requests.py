@@ -1,0 +1,160 @@
+"""Twins of `rules.gpu.devices` and of the profile's schedulers: what containers request, in CEL."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA_PATTERN
+from rules.in_process.patterns import regex_of, stem_of
+from rules.in_process.statement import any_of, cel, shown
+from rules.objects.pod import DEFAULT_SCHEDULER
+from rules.profile.profile import Fraction, Profile, Resource, Scheduler
+
+
+def resource_facts(profile: Profile) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """What the profile says of each resource, by its name."""
+    for name, resource in profile.resources.items():
+        yield (
+            name,
+            {
+                "name": name,
+                "vendor": resource.vendor,
+                "sharing": resource.sharing,
+                "part": "" if resource.unit == "device" else "part",
+                "exclusive": "exclusive" if resource.exclusive else "",
+                **({"pattern": regex_of(name), "prefix": stem_of(name)} if "*" in name else {}),
+            },
+        )
+
+
+def companions(resource: Resource, profile: Profile) -> Mapping[str, Sequence[str]]:
+    """Of the companions of `resource` the names and patterns; the first, and what it counts."""
+    names = [name for name in resource.companions if "*" not in name]
+    patterns = [regex_of(name) for name in resource.companions if "*" in name]
+    first = resource.companions[0] if resource.companions else ""
+    known = profile.resource(first)
+    counted = ": 1" if known is None or known.unit == "device" else ""
+    return {"names": names, "patterns": patterns, "first": [first], "counted": [counted]}
+
+
+FRACTION_FIELDS = ("annotations", "portion", "memory", "cards", "excludes", "givers")
+
+
+def fraction_facts(fraction: Fraction, profile: Profile) -> Mapping[str, Sequence[str]]:
+    """What is known of annotations for a part of a card; `givers` are the schedulers that obey."""
+    return {
+        "annotations": fraction.annotations,
+        "portion": [fraction.portion],
+        "memory": [fraction.memory],
+        "cards": [fraction.cards],
+        "excludes": fraction.excludes,
+        "givers": _givers(fraction, profile),
+    }
+
+
+SCHEDULER_FIELDS = ("scheduler", "required", "names", "patterns", "annotations")
+
+
+def scheduler_facts(scheduler: Scheduler) -> Mapping[str, Sequence[str]]:
+    """The names of a scheduler, and the names and patterns of what it places, and its annotations.
+
+    `required` has one of these, if pods need this scheduler for them.
+    """
+    placed = scheduler.resources or scheduler.annotations
+    return {
+        "scheduler": [scheduler.name, *scheduler.alternatives],
+        "required": placed[:1] if scheduler.required else (),
+        "names": [name for name in scheduler.resources if "*" not in name],
+        "patterns": [regex_of(name) for name in scheduler.resources if "*" in name],
+        "annotations": scheduler.annotations,
+    }
+
+
+def _givers(fraction: Fraction, profile: Profile) -> list[str]:
+    """The schedulers that give a fraction; empty if any does."""
+    givers = [
+        s for s in profile.schedulers if not set(s.annotations).isdisjoint(fraction.annotations)
+    ]
+    return sorted({name for s in givers for name in (s.name, *s.alternatives)})
+
+
+def fraction_target(profile: Profile) -> str:
+    """`Pod._fraction_target`: the name of the container that annotations ask for; else empty."""
+    text = '""'
+    for fraction in reversed(profile.fractions):
+        asks = any_of(f"{cel(key)} in $annotations" for key in fraction.annotations)
+        names = _givers(fraction, profile)
+        scheduler = f"$spec.?schedulerName.orValue({cel(DEFAULT_SCHEDULER)})"
+        given = f" && {scheduler} in {cel(names)}" if names else ""
+        first = '$base.filter(b, b.role == "app")[0].raw.name'
+        target = first
+        if fraction.target:
+            name = f'$annotations[?{cel(fraction.target)}].orValue("")'
+            named = f'$base.exists(b, b.role != "ephemeral" && b.raw.name == {name})'
+            target = f"({named} ? {name} : {first})"
+        text = f"({asks}){given} ? {target} : ({text})"
+    return text
+
+
+def requesting() -> str:
+    """For each container the GPU resources that it requests, each with its facts."""
+    limits = "b.raw.?resources.?limits.orValue({})"
+    requests = "b.raw.?resources.?requests.orValue({})"
+    names = (
+        f'{limits}.filter(n, n.contains("/") && {limits}[n] != "0")'
+        f' + {requests}.filter(n, n.contains("/") && {requests}[n] != "0"'
+        f' && {limits}[?n].orValue("0") == "0")'
+    )
+    return (
+        '$tooLarge ? [] : $base.map(b, {"b": dyn(b), "devices": dyn('
+        f"[{names}].map(names, names.map(n, {{"
+        f'"name": dyn(n), "facts": dyn({facts_of("n")})}}))[0].filter(d, d.facts.size() > 0)'
+        ")})"
+    )
+
+
+def amounts() -> str:
+    """For each container the GPU resources in its limits, each with its amount and its facts.
+
+    Zeros are among them. API servers demand a limit for each request, and that both are equal.
+    """
+    limits = "c.raw.?resources.?limits.orValue({})"
+    return (
+        f'$containers.map(c, {{"c": dyn(c), "devices": dyn({limits}.filter(n, n.contains("/"))'
+        f'.map(n, {{"name": dyn(string(n)), "text": dyn(string({limits}[n])),'
+        f' "facts": dyn({facts_of("n")})}}).filter(d, d.facts.size() > 0))}})'
+    )
+
+
+def facts_of(name: str) -> str:
+    """A list with the facts about the resource with the CEL `name`; empty if none is known."""
+    return (
+        f"({name} in variables.resources ? [variables.resources[{name}]]"
+        " : variables.resourcePatterns"
+        f".filter(p, {name}.startsWith(p.prefix) && {name}.matches(p.pattern)))"
+    )
+
+
+def is_class(name: str) -> str:
+    """Whether the CEL `name` is that of a device class as a resource."""
+    return f"{name}.startsWith({cel(DEVICE_CLASS_PREFIX)})"
+
+
+def unknown_devices() -> str:
+    """The names that `name_of_unknown_device` of the container `c` chooses from."""
+    limits = "c.raw.?resources.?limits.orValue({})"
+    requests = "c.raw.?resources.?requests.orValue({})"
+    return (
+        f'({limits}.filter(n, {limits}[n] != "0") + {requests}.filter(n, {requests}[n] != "0"))'
+        '.filter(n, n.contains("/") && !(n in variables.resources)'
+        " && !variables.resourcePatterns.exists(p, n.startsWith(p.prefix) && n.matches(p.pattern))"
+        f" && !n.lowerAscii().matches({cel(RDMA_PATTERN.pattern)})"
+        f" && !n.lowerAscii().matches({cel(NO_GPU.pattern)})).map(n, string(n))"
+    )
+
+
+def describe_request() -> str:
+    """`describe_request` of the container `c`."""
+    first = shown("names.min()")
+    return (
+        f"(c.requestsGpu ? string(c.request) : [{unknown_devices()}].map(names, names.size() == 0"
+        f' ? "asks for no GPU" : "asks for " + {first} + " (perhaps a GPU)")[0])'
+    )
