@@ -89,7 +89,6 @@ def admission_setups(
             namespace = exports.add(default_policy(), ExportOptions(), policy_objects, fix_objects)
             stack.callback(exports.remove, namespace)
             exports.wait(namespace)
-            exports.type_warnings(namespace)  # the controller that checks types takes a core
             if name == "both":
                 register(servers[-1], name, namespace)
             else:
