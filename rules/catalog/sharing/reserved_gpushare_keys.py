@@ -447,16 +447,16 @@ def _variable_statement() -> Statement:
 
 
 def _prefix_statements() -> Iterator[Statement]:
-    from rules.in_process.variables import has_prefix, prefix_statement  # noqa: PLC0415  # no linter needs it
+    from rules.in_process import variables  # noqa: PLC0415  # no linter needs it
 
     of_aliyun = f"x.name.startsWith({cel(ALIYUN_PREFIX)})"
     where = f'c.devices.exists(x, {of_aliyun} && x.facts[0].sharing == "share")'
     subject = " asks for a share of a GPU and"
     for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
-        yield prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=subject)
+        yield variables.prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=subject)
         if (pattern, own) != VISIBLE_PATTERN_AND_PREFIX:
-            shorter = f"!({has_prefix(pattern, own)}) && {where}"
-            found = prefix_statement(pattern, PREFIX_EFFECT, shorter, subject=subject)
+            shorter = f"!({variables.has_prefix(pattern, own)}) && {where}"
+            found = variables.prefix_statement(pattern, PREFIX_EFFECT, shorter, subject=subject)
             yield found._replace(action='"warn"')
 
 
