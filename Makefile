@@ -14,10 +14,11 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
 
-# The tests that need no control plane and are not marked slow, on all cores. Nothing is built:
+# The tests that need no control plane and are not marked slow, on up to eight cores. Nothing is built:
 # without helm and promtool from an earlier `make test`, the tests that need them are skipped.
 test-fast: .venv/.dev
-	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto -m 'not control_plane and not slow' $(PYTEST)
+	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 \
+		-m 'not control_plane and not slow' $(PYTEST)
 
 # All tests: those at a control plane in four parts, and all others, of which two run at once; then
 # those on a node.

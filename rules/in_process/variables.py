@@ -24,7 +24,7 @@ def completed(profile: Profile) -> Iterator[Mapping[str, str]]:
         is_known = not is_alternative or name in profile.chosen_alternatives
         yield {
             "name": name,
-            "stem": name.partition("*")[0],
+            "stem": stem_of(name),
             "star": "*" if "*" in name else "",
             "alternative": "alternative" if is_alternative else "",
             "unknown": "unknown" if "*" in name and not is_known else "",
@@ -52,8 +52,8 @@ def variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Sequ
 def is_gpu_variable(profile: Profile, variables: Collection[str]) -> str:
     """Whether some rule reads the variable `e` of `env`, or it fits one of `variables`."""
     names = sorted(n for n in profile.visible_devices if "*" not in n)
-    stems = {n.partition("*")[0] for n in profile.visible_devices if "*" in n}
-    stems |= {n.partition("*")[0] for n in profile.alternative_variables if "*" in n}
+    stems = {stem_of(n) for n in profile.visible_devices if "*" in n}
+    stems |= {stem_of(n) for n in profile.alternative_variables if "*" in n}
     alternatives = [n for n in profile.alternative_variables if "*" not in n]
     exact = dict.fromkeys((*names, *alternatives, CUDA_VERSION), True)
     return any_of(

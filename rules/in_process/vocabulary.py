@@ -9,14 +9,11 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
-from rules.in_process.bounds import MAX_CHARACTERS, MAX_COUNTS
+from rules.in_process.bounds import too_large
 from rules.in_process.components import IS_POD, is_daemon
 from rules.in_process.images import is_cuda_image
 from rules.in_process.nodes import (
-    PREFERRED_TERMS,
-    REQUIRED_TERMS,
     excludes_nvidia,
     label_facts,
     node_label,
@@ -34,7 +31,7 @@ from rules.in_process.requests import (
     resource_facts,
     scheduler_facts,
 )
-from rules.in_process.statement import any_of, cel
+from rules.in_process.statement import cel
 from rules.in_process.variables import (
     completed,
     gpu_variables,
@@ -111,7 +108,7 @@ def vocabulary(
             '$spec.?volumes.orValue([]).filter(w, w.?hostPath.?path.orValue("") != "")'
             '.map(w, {"name": string(w.name), "path": string(w.hostPath.path)})'
         ),
-        "tooLarge": _too_large(profile, variables),
+        "tooLarge": too_large(is_gpu_variable(profile, variables)),
         "hostVolumes": host_volumes(),
         "nodeLabel": node_label(),
         "fractionTarget": fraction_target(profile),
@@ -160,71 +157,6 @@ def _base() -> str:
     return " + ".join(
         f'{field}.map(raw, {{"role": dyn("{role}"), "raw": dyn(raw)}})' for role, field in lists
     )
-
-
-def _too_large(profile: Profile, variables: Collection[str]) -> str:
-    """Whether there is more of anything than is read."""
-    is_read = is_gpu_variable(profile, variables)
-    counts = {
-        "variables": "b.raw.?env.orValue([]).size()",
-        "GPU variables": f"b.raw.?env.orValue([]).filter(e, {is_read}).size()",
-        "entries of envFrom": "b.raw.?envFrom.orValue([]).size()",
-        "characters in values of GPU variables": (
-            f"b.raw.?env.orValue([]).filter(e, {is_read})"
-            '.map(e, [e.?value.orValue("").size()].map(n, n > 4096 ? 0 : n)[0]).sum()'
-        ),
-        "mounts": "b.raw.?volumeMounts.orValue([]).size()",
-        "resources": "b.raw.?resources.?limits.orValue({}).size()",
-    }
-    tests = [
-        f"$base.size() > {MAX_COUNTS['containers']}",
-        *(f"$base.map(b, {count}).sum() > {MAX_COUNTS[name]}" for name, count in counts.items()),
-        f"$spec.?volumes.orValue([]).size() > {MAX_COUNTS['volumes']}",
-        *_too_many_paths(),
-        (
-            "$base.exists(b, b.raw.?envFrom.orValue([]).exists(s,"
-            f" s.?prefix.orValue('').size() > {MAX_CHARACTERS['prefix']}))"
-        ),
-        f"$spec.?nodeSelector.orValue({{}}).size() > {MAX_COUNTS['node labels']}",
-        f"{REQUIRED_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
-        f"{PREFERRED_TERMS}.size() > {MAX_COUNTS['terms of node affinity']}",
-        *(
-            f"{terms}.map(t, {expressions}.orValue([])"
-            ".map(x, x.?values.orValue([]).size() + 1).sum()).sum()"
-            f" > {MAX_COUNTS['expressions of them']}"
-            for terms, expressions in (
-                (REQUIRED_TERMS, "t.?matchExpressions"),
-                (PREFERRED_TERMS, "t.?preference.?matchExpressions"),
-            )
-        ),
-        f"$spec.?tolerations.orValue([]).size() > {MAX_COUNTS['tolerations']}",
-        f"$annotations.size() > {MAX_COUNTS['annotations']}",
-        (
-            "$base.exists(b, b.raw.?env.orValue([]).exists(e, "
-            f"e.name.size() > {MAX_CHARACTERS['name of a variable']}))"
-        ),
-    ]
-    return any_of(tests)
-
-
-def _too_many_paths() -> Iterator[str]:
-    mounted = "b.raw.?volumeMounts.orValue([]).filter(m, $hostPaths.exists(h, h.name == m.name))"
-    length = (
-        'm.?subPath.orValue("").size() + m.?subPathExpr.orValue("").size()'
-        " + $hostPaths.filter(h, h.name == m.name)[0].path.size()"
-    )
-    lists = (
-        "b.raw.?volumeMounts.orValue([])"
-        f".filter(m, m.mountPath.contains({cel(DEVICE_LIST_FOLDER)}))"
-    )
-    most = MAX_COUNTS["mounts at paths of lists of devices"]
-    yield f"$base.map(b, {lists}.size()).sum() > {most}"
-    characters = f"$base.map(b, {lists}.map(m, m.mountPath.size()).sum()).sum()"
-    yield f"{characters} > {MAX_COUNTS['characters in paths of such mounts']}"
-    most = MAX_COUNTS["characters in these paths"]
-    yield f"$hostPaths.map(h, h.path.size()).sum() > {most}"
-    yield f"$base.map(b, {mounted}.size()).sum() > {MAX_COUNTS['mounts of paths of the node']}"
-    yield f"$base.map(b, {mounted}.map(m, {length}).sum()).sum() > {most}"
 
 
 def _described() -> str:

@@ -11,7 +11,7 @@ from policies.policy import Policy
 from policies.profiles import merged_built_in_profiles
 from rules.base.json_values import as_object
 from rules.finding import Action, sha256_hex
-from rules.in_process.bounds import MAX_COUNTS
+from rules.in_process.bounds import MAX_CHARACTERS, MAX_COUNTS
 from rules.in_process.components import IS_POD, components, is_made_by_controller, is_mirror
 from rules.in_process.evidence import evidence
 from rules.in_process.statement import cel
@@ -35,7 +35,7 @@ MAX_MESSAGE_CHARACTERS = {Action.DENY: 4_500, Action.WARN: 2_500, Action.AUDIT: 
 _TOO_LARGE = (
     "[too-large] the API server does not evaluate this pod, because it has more than "
     + ", ".join(f"{number:,} {what}" for what, number in MAX_COUNTS.items())
-    + ", or a variable with a name or a prefix of more than 256 characters"
+    + f", or a variable with a name or a prefix of more than {MAX_CHARACTERS['prefix']} characters"
 )
 
 

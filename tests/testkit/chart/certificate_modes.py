@@ -64,9 +64,9 @@ def fill_secret(installation: Installation, signer: KeyPair) -> None:
 
 
 def trusted_authorities(installation: Installation) -> set[x509.Certificate]:
-    """The authorities in the caBundle, once they are the same for all webhooks."""
-    # The two configurations are written one after the other: in between they differ. While Helm
-    # removes the certificate controller, that still writes its own order of the same authorities.
+    """The authorities in the caBundle, once all webhooks trust the same."""
+    # The two configurations are written one after the other: in between they differ. Until Helm has
+    # removed the certificate controller, it may write the same authorities in another order.
 
     def authorities() -> set[frozenset[x509.Certificate]]:
         found = {frozenset(parse_certificates(text)) for text in installation.ca_bundles()}
