@@ -20,6 +20,7 @@ CA_LIFETIME = datetime.timedelta(days=365)
 LEAF_LIFETIME = datetime.timedelta(days=90)
 BACKDATING = datetime.timedelta(hours=1)  # for API servers whose clock is slow
 _ALL_NETWORKS = ("0.0.0.0/0", "::/0")
+_AUTHORITY_NAME, _LEAF_NAME = "gpuward webhook CA", "gpuward serving certificate"
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
@@ -36,7 +37,7 @@ def new_authority(
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     # No two CAs share a subject, so a verifier never picks the wrong one of a bundle.
-    subject = _x509_name(f"gpuward webhook CA {serial:x}"[:32])
+    subject = _x509_name(f"{_AUTHORITY_NAME} {serial:x}"[:32])
     builder = _certificate_builder(subject, subject, key, serial, now, now + lifetime)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(authority=True), critical=True)
@@ -55,7 +56,7 @@ def sign_leaf(
     key = ec.generate_private_key(ec.SECP256R1())
     not_after = min(now + lifetime, issuer.not_valid_after_utc)
     # The names are in the extension, because a common name is limited to 64 characters.
-    subject = _x509_name("gpuward serving certificate")
+    subject = _x509_name(_LEAF_NAME)
     serial = x509.random_serial_number()
     builder = _certificate_builder(subject, issuer.subject, key, serial, now, not_after)
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -83,6 +84,12 @@ def may_sign_for(authority: x509.Certificate, names: Sequence[str]) -> bool:
     return set(constraints.permitted_subtrees or ()) >= set(
         _name_constraints(names).permitted_subtrees or ()
     )
+
+
+def is_made_by_gpuward(certificate: x509.Certificate) -> bool:
+    """Whether `certificate` has the subject of a CA or of a serving certificate of this module."""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return any(str(name.value).startswith((_AUTHORITY_NAME, _LEAF_NAME)) for name in names)
 
 
 def _certificate_builder(

@@ -13,23 +13,32 @@ steps create the first certificate, and replace an authority that is lost, broke
 wait is skipped if no valid certificate is in use.
 
 The bundle contains signer, successor and retired authorities, so step 2 does not change it.
+
+Somebody may delete, empty or replace the Secrets at any time. So the bundle also contains the
+authorities that were published before, until no replica needs them any more: see `retained`.
 """
 
 from __future__ import annotations
 
 import datetime
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cryptography import x509
 
-from certs.authority import CA_LIFETIME, LEAF_LIFETIME, may_sign_for, new_authority, sign_leaf
+from certs.authority import (
+    CA_LIFETIME,
+    LEAF_LIFETIME,
+    is_made_by_gpuward,
+    may_sign_for,
+    new_authority,
+    sign_leaf,
+)
 from certs.keypairs import (
     CertificateError,
     KeyPair,
     certificate_names,
-    fingerprint,
     is_in_date,
     is_issued_by,
 )
@@ -56,8 +65,10 @@ class Observation(NamedTuple):
 
     It is measured by a monotonic clock and starts again when the process restarts.
     """
-    replicas: Mapping[str, str | None] | None
-    """For each address the fingerprint of its certificate, or None; None if not known."""
+    replicas: Mapping[str, x509.Certificate | None] | None
+    """For each address the certificate that it serves, or None; None if no address is known."""
+    trusted: Sequence[x509.Certificate] = ()
+    """The authorities in the bundle, also those that are not in the Secrets."""
 
 
 class SecretKind(enum.Enum):
@@ -97,6 +108,30 @@ def next_change(
         or _promote(state, observation, now, policy)
         or _sign(state, observation, now, policy)
         or _drop_retired(state, observation, now)
+    )
+
+
+def retained(
+    published: Iterable[x509.Certificate],
+    state: CertificateState,
+    replicas: Mapping[str, x509.Certificate | None] | None,
+) -> tuple[x509.Certificate, ...]:
+    """The `published` authorities that are not in `state`, and that replicas may still need.
+
+    An authority whose certificate a replica serves stays published, whoever has made it. One of
+    gpuward stays until every replica serves the newest certificate. All stay while it is not known
+    what replicas serve.
+    """
+    others = tuple(authority for authority in published if authority not in state.trusted)
+    if replicas is None:
+        return others
+    newest = state.leaf.certificate if state.leaf else None
+    are_current = all(served == newest for served in replicas.values())
+    return tuple(
+        authority
+        for authority in others
+        if (not are_current and is_made_by_gpuward(authority))
+        or any(served and is_issued_by(authority, served) for served in replicas.values())
     )
 
 
@@ -143,7 +178,8 @@ def _promote(
         return None
     # Skip the propagation wait if no valid certificate is in use.
     nothing_works = not (
-        _is_usable(state.signer, now, policy) or _is_any_leaf_in_use(state, now, policy)
+        _is_usable(state.signer, now, policy)
+        or _is_any_leaf_in_use(state, observation, now, policy)
     )
     may_switch = nothing_works or _is_propagated(observation, policy)
     if observation.published_for is None or not may_switch:
@@ -189,7 +225,7 @@ def _drop_retired(
         return None
     if not is_issued_by(signer.certificate, leaf.certificate):
         return None
-    if any(served != fingerprint(leaf.certificate) for served in observation.replicas.values()):
+    if any(served != leaf.certificate for served in observation.replicas.values()):
         return None
     if state.retired_until is not None and now <= state.retired_until:
         return None
@@ -215,11 +251,25 @@ def _is_leaf_valid(state: CertificateState, now: datetime.datetime, policy: Rota
 
 
 def _is_any_leaf_in_use(
-    state: CertificateState, now: datetime.datetime, policy: RotationPolicy
+    state: CertificateState,
+    observation: Observation,
+    now: datetime.datetime,
+    policy: RotationPolicy,
 ) -> bool:
-    """Whether a valid leaf may be in use: the stored one, or one of a retired authority."""
+    """Whether a valid leaf may be in use: the stored one, one of a retired authority, or another.
+
+    Another one is what a replica serves, if API servers accept it.
+    """
     retired = state.retired_until is not None and now <= state.retired_until
-    return retired or _is_leaf_valid(state, now, policy)
+    return (
+        retired
+        or _is_leaf_valid(state, now, policy)
+        or any(
+            served and is_in_date(served, now) and is_issued_by(authority, served)
+            for served in (observation.replicas or {}).values()
+            for authority in observation.trusted
+        )
+    )
 
 
 def _is_usable(authority: KeyPair | None, now: datetime.datetime, policy: RotationPolicy) -> bool:

@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from cryptography import x509
 
+from certs.authority import is_made_by_gpuward
 from certs.keypairs import (
     CERTIFICATE_FILE,
     KEY_FILE,
@@ -28,6 +29,17 @@ from certs.keypairs import (
 CA_FIELD, CA_KEY_FIELD = "ca.crt", "ca.key"
 NEXT_FIELD, NEXT_KEY_FIELD = "next.crt", "next.key"
 RETIRED_FIELD, RETIRED_UNTIL_FIELD = "retired.crt", "retired-until"
+
+AUTHORITY_FIELDS = frozenset(
+    (CA_FIELD, CA_KEY_FIELD, NEXT_FIELD, NEXT_KEY_FIELD, RETIRED_FIELD, RETIRED_UNTIL_FIELD)
+)
+SERVING_FIELDS = frozenset((CERTIFICATE_FILE, KEY_FILE, CA_FIELD))
+_MAX_SUBJECT_CHARACTERS = 200
+_MAX_NAMED_FIELDS = 3
+
+
+class ForeignSecretError(CertificateError):
+    """A Secret holds what gpuward has not made, and must not overwrite."""
 
 
 class CertificateState(NamedTuple):
@@ -51,6 +63,22 @@ class CertificateState(NamedTuple):
     def issuer(self) -> x509.Certificate | None:
         """The trusted authority that signed the leaf."""
         return _issuer_among(self.leaf, self.trusted)
+
+
+def refuse_foreign(data: Mapping[str, bytes], fields: Set[str]) -> None:
+    """Raise ForeignSecretError if the data of a Secret is not gpuward's.
+
+    It is foreign if it has a certificate of somebody else, or none of `fields`. What cannot be read
+    is no certificate.
+    """
+    if data and not data.keys() & fields:
+        found = ", ".join(sorted(data)[:_MAX_NAMED_FIELDS])
+        raise ForeignSecretError(f"its data is not that of a certificate: {found}")
+    for field in (CA_FIELD, NEXT_FIELD, CERTIFICATE_FILE):
+        for certificate in _certificates(data, field)[:1]:
+            if not is_made_by_gpuward(certificate):
+                subject = certificate.subject.rfc4514_string()[:_MAX_SUBJECT_CHARACTERS]
+                raise ForeignSecretError(f"{field} is not a certificate of gpuward: {subject!r}")
 
 
 def decode(authority: Mapping[str, bytes], serving: Mapping[str, bytes]) -> CertificateState:

@@ -9,6 +9,7 @@ something has changed, never what.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import random
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +30,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from structlog.typing import EventDict
 
-from cluster.api.errors import Cluster, ClusterError, ConflictError, Object
+from cluster.api.errors import ClusterError, ConflictError, Leases, Object
 from terminal import write_error
 
 _LEASE_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -38,6 +40,7 @@ _JITTER = 0.1  # of the time between two passes, so that controllers do not act 
 # each other must not keep an API server busy.
 _LEAST_SECONDS = 1.0
 _WATCH_RETRY_SECONDS = 30.0
+_MAX_REACTIONS = 10  # of a watch at once; after them one each second, for the same reason
 
 
 _log = structlog.get_logger("gpuward.watch")
@@ -103,6 +106,8 @@ class Controller(Collector, ABC):
             self.is_leader = self._leader is None or self._leader.acquire()
             if self.is_leader:
                 self._reconcile(lambda problem: problems.append(str(problem)))
+            else:
+                self._stand_by()
         except StoppedError:
             return True
         except ConflictError as error:
@@ -128,8 +133,16 @@ class Controller(Collector, ABC):
         self.failures += went_wrong
         return not went_wrong
 
+    def _stand_by(self) -> None:
+        """What a pass does while another process leads; nothing by default."""
+
     def _on_failure(self, error: Exception) -> None:
         """Forget what a pass that ended with `error` may have made wrong."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether this process has done its work once, or another one does it; True by default."""
+        return True
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; none by default."""
@@ -160,11 +173,13 @@ class Watch(NamedTuple):
     """A thread that waits for changes of `what`, so that a pass follows each at once.
 
     `changes` yields when it begins to watch, and when something may have changed. It ends now and
-    then, and raises ClusterError.
+    then, and raises ClusterError. `react` is what cannot wait for the pass that is under way. It
+    must be safe beside a pass, and may raise ClusterError: the pass makes up for it.
     """
 
     what: str
     changes: Callable[[], Iterator[None]]
+    react: Callable[[], object] = lambda: None
 
     def run(self, on_change: Callable[[], object], stop: threading.Event, log: Any) -> None:
         """Call `on_change` after each change until `stop` is set. Errors are logged as they begin.
@@ -172,10 +187,12 @@ class Watch(NamedTuple):
         Without a watch, changes are seen by the next regular pass.
         """
         problem = ""
+        recent = deque[float](maxlen=_MAX_REACTIONS)
         while not stop.is_set():
             try:
                 for _ in self.changes():
                     problem = ""
+                    self._react(recent)
                     on_change()
                 stop.wait(_LEAST_SECONDS)
             except ClusterError as error:
@@ -183,6 +200,15 @@ class Watch(NamedTuple):
                     log.warning("changes not watched", what=self.what, error=str(error))
                 problem = str(error)
                 stop.wait(_WATCH_RETRY_SECONDS)
+
+    def _react(self, recent: deque[float]) -> None:
+        """Call `react`, unless it has been called very often just now: `recent` has the times."""
+        now = time.monotonic()
+        if len(recent) == _MAX_REACTIONS and now - recent[0] < _MAX_REACTIONS * _LEAST_SECONDS:
+            return
+        recent.append(now)
+        with contextlib.suppress(ClusterError):
+            self.react()
 
 
 class ControlLoop(NamedTuple):
@@ -226,6 +252,11 @@ class ControlLoop(NamedTuple):
         """Whether no controller is stuck."""
         return all(controller.alive for controller in self.controllers)
 
+    @property
+    def ready(self) -> bool:
+        """Whether all controllers have done their work once."""
+        return all(controller.ready for controller in self.controllers)
+
     def metrics(self) -> bytes:
         """The metrics of all controllers in Prometheus' text format."""
         return _metrics(self.controllers)
@@ -241,7 +272,7 @@ def run_loop(
 ) -> int:
     """Run what `make` returns until SIGTERM or SIGINT; the exit status of `command`.
 
-    Serves /healthz and /metrics on `status_port` meanwhile, and logs as JSON. The status is
+    Serves /healthz, /readyz and /metrics on `status_port` meanwhile, and logs as JSON. The status is
     `failed`, with a line on standard error, if no API server or no port can be used.
     """
     log_as_json()
@@ -250,7 +281,12 @@ def run_loop(
         signal.signal(number, lambda *_: stop.set())
     try:
         loop = make()
-        server = serve_status(status_port, alive=lambda: loop.alive, metrics=loop.metrics)
+        server = serve_status(
+            status_port,
+            alive=lambda: loop.alive,
+            ready=lambda: loop.ready,
+            metrics=loop.metrics,
+        )
         loop.run(stop)
         server.shutdown()
         server.server_close()
@@ -273,15 +309,15 @@ class LeaderElection:
     Two run at once during a rolling update. A holder that does not know yet that it lost the Lease
     does no harm, because every write names the version that it read.
 
-    Competes for the Lease `name`, which the chart creates empty; `identity` must be unique.
+    Competes for the Lease `name`, which it creates if there is none; `identity` must be unique.
 
     `seconds` is how long a holder may be silent before another takes over. It is measured by
-    `monotonic` from the last renewal that was seen; clocks of machines are not compared.
+    `monotonic` from the last renewal that was seen; clocks of machines are not compared for it.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Leases,
         name: str,
         identity: str,
         *,
@@ -298,6 +334,8 @@ class LeaderElection:
         self._renewal: object = None
         self._renewal_seen_at = 0.0
         self._held_until = -math.inf
+        self.is_held_by_another = False
+        """Whether another holder was seen to renew the Lease, or has renewed it just now."""
 
     @property
     def held(self) -> bool:
@@ -307,14 +345,14 @@ class LeaderElection:
     def acquire(self) -> bool:
         """Take or renew the Lease; whether it is ours now. ClusterError if that is unknown."""
         requested_at = self._monotonic()
-        lease = self._cluster.get_lease(self._name)
+        lease = self._cluster.get_lease(self._name) or {"metadata": {"name": self._name}}
         spec = lease.get("spec") or {}
         if not self._free(spec):
             self._held_until = -math.inf
             return False
         lease["spec"] = self._renewed(spec)
         try:
-            self._cluster.update_lease(lease)
+            self._cluster.write_lease(lease)
         except ConflictError:
             self._held_until = -math.inf
             return False
@@ -328,20 +366,35 @@ class LeaderElection:
             return
         self._held_until = -math.inf
         lease = self._cluster.get_lease(self._name)
-        if lease.get("spec", {}).get("holderIdentity") == self._identity:
+        if lease and lease.get("spec", {}).get("holderIdentity") == self._identity:
             lease["spec"]["holderIdentity"] = ""
-            self._cluster.update_lease(lease)
+            self._cluster.write_lease(lease)
 
     def _free(self, spec: Object) -> bool:
         holder = spec.get("holderIdentity")
         if not holder or holder == self._identity:
+            self.is_held_by_another = False
             return True
         renewal = (holder, spec.get("renewTime"))
         if renewal != self._renewal:
+            self.is_held_by_another = self._renewal is not None or self._is_recent(renewal[1])
             self._renewal, self._renewal_seen_at = renewal, self._monotonic()
             return False
         silent_for = self._monotonic() - self._renewal_seen_at
         return silent_for > max(self._seconds, spec.get("leaseDurationSeconds") or 0)
+
+    def _is_recent(self, time: object) -> bool:
+        """Whether a renewal that was not seen is recent by the clock, which may be wrong.
+
+        So nothing but the first readiness depends on it.
+        """
+        try:
+            renewed_at = datetime.datetime.fromisoformat(str(time))
+        except ValueError:
+            return False
+        if renewed_at.tzinfo is None:
+            return False
+        return abs((self._clock() - renewed_at).total_seconds()) < self._seconds
 
     def _renewed(self, spec: Object) -> Object:
         now = self._clock().strftime(_LEASE_TIME)
@@ -358,9 +411,15 @@ class LeaderElection:
 
 
 def serve_status(
-    port: int, *, alive: Callable[[], bool], metrics: Callable[[], bytes]
+    port: int,
+    *,
+    alive: Callable[[], bool],
+    ready: Callable[[], bool],
+    metrics: Callable[[], bytes],
 ) -> ThreadingHTTPServer:
-    """Serve /healthz and /metrics on `port` of every address, in a thread, until `shutdown()`.
+    """Serve /healthz, /readyz and /metrics on `port` of every address, in a thread.
+
+    It ends with `shutdown()`.
 
     `metrics` returns Prometheus' text format. Raises OSError.
     """
@@ -372,6 +431,7 @@ def serve_status(
             """Answer a probe or a scrape."""
             responses: dict[str, Callable[[], tuple[int, bytes]]] = {
                 "/healthz": lambda: (200, b"ok\n") if alive() else (503, b"stuck\n"),
+                "/readyz": lambda: (200, b"ok\n") if ready() else (503, b"not ready\n"),
                 "/metrics": lambda: (200, metrics()),
             }
             code, body = responses.get(self.path, lambda: (404, b"not found\n"))()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from cluster.api.connection import Connection
 from cluster.api.errors import (
     ClusterError,
     ConfigurationRef,
+    ForbiddenError,
     MissingError,
+    NotCreatedError,
     Object,
-    RequiredObjectError,
     TooLargeError,
 )
 
@@ -40,23 +41,39 @@ class KubernetesConfigurations:
     def create(self, ref: ConfigurationRef, manifest: Object) -> None:
         """Create a webhook configuration that does not exist, as Helm would.
 
-        By server-side apply, because then the API server checks the right to create *this name*;
-        for a POST it knows none (seen). The field manager is that of Helm 4: with another one, the
-        next `helm upgrade` would conflict with it over each field that it changes. Raises
-        ConflictError if the configuration exists.
+        The field manager is that of Helm 4: with another one, the next `helm upgrade` would
+        conflict with it over each field that it changes. Raises ConflictError if the configuration
+        exists.
         """
-        path = f"{_configuration_path(ref)}?fieldManager={HELM_FIELD_MANAGER}"
+        self._create(_configuration_path(ref), manifest, HELM_FIELD_MANAGER)
+
+    def service_exists(self, namespace: str, name: str) -> bool:
+        """Whether there is such a Service."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(name, safe='')}"
+        return self._find(path) is not None
+
+    def _create(self, path: str, manifest: Object, manager: str) -> Object:
+        """Create the object at `path`, which has its name; ConflictError if there is one.
+
+        By server-side apply, because then the API server checks the right to create *this name*;
+        for a POST it knows none (seen).
+        """
         # No object has this version, so nothing that exists is changed.
         metadata = {**manifest["metadata"], "resourceVersion": "1"}
         content_type = "application/apply-patch+yaml"
-        self._request("PATCH", path, {**manifest, "metadata": metadata}, content_type)
+        body = {**manifest, "metadata": metadata}
+        return self._request("PATCH", f"{path}?fieldManager={manager}", body, content_type)
+
+    def _find(self, path: str) -> Object | None:
+        """The object at `path`; None if there is none."""
+        try:
+            return self._request("GET", path)
+        except MissingError:
+            return None
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         """A webhook configuration; None if it does not exist."""
-        try:
-            return self._request("GET", _configuration_path(ref))
-        except MissingError:
-            return None
+        return self._find(_configuration_path(ref))
 
     def delete_configuration(self, ref: ConfigurationRef, uid: str) -> Sequence[str]:
         """Delete a webhook configuration; returns the finalizers that keep it."""
@@ -76,6 +93,23 @@ class KubernetesConfigurations:
             self._request("DELETE", f"/apis/{group}/clusterrolebindings/{quote(name, safe='')}")
 
 
+class _Kind(NamedTuple):
+    """A kind of object with a namespace: the parts of its manifests, and of its path."""
+
+    api_version: str
+    name: str
+    resource: str
+
+    @property
+    def root(self) -> str:
+        """What paths begin with."""
+        return "apis" if "/" in self.api_version else "api"
+
+
+_SECRETS = _Kind("v1", "Secret", "secrets")
+_LEASES = _Kind("coordination.k8s.io/v1", "Lease", "leases")
+
+
 class KubernetesCluster(KubernetesConfigurations):
     """`Cluster` at a real API server, for the objects in `namespace`.
 
@@ -87,23 +121,27 @@ class KubernetesCluster(KubernetesConfigurations):
         super().__init__(Connection.in_cluster(kubeconfig))
         self._namespace = quote(namespace, safe="")
 
-    def get_secret(self, name: str) -> Object:
-        """The Secret `name` in the controller's namespace."""
-        return self._get_existing(self._namespaced("api/v1", "secrets", name))
+    def get_secret(self, name: str) -> Object | None:
+        """The Secret `name` in the controller's namespace; None if it does not exist."""
+        return self._find(self._namespaced(_SECRETS, name))
 
-    def update_secret(self, secret: Object) -> Object:
-        """Replace a Secret; returns what is stored now."""
-        name = secret["metadata"]["name"]
-        return self._request("PUT", self._namespaced("api/v1", "secrets", name), secret)
+    def write_secret(self, secret: Object) -> Object:
+        """Replace a Secret, or create it; returns what is stored now."""
+        return self._write(_SECRETS, secret)
 
-    def get_lease(self, name: str) -> Object:
-        """The Lease `name` in the controller's namespace."""
-        return self._get_existing(self._namespaced("apis/coordination.k8s.io/v1", "leases", name))
+    def secret_changes(self, name: str) -> Iterator[None]:
+        """Watch one Secret, which need not exist: see `Connection.changes`."""
+        query = urlencode({"fieldSelector": f"metadata.name={name}"})
+        resource = f"/api/v1/namespaces/{self._namespace}/secrets"
+        return self._connection.changes(f"{resource}?{query}")
 
-    def update_lease(self, lease: Object) -> Object:
-        """Replace a Lease; returns what is stored now."""
-        path = self._namespaced("apis/coordination.k8s.io/v1", "leases", lease["metadata"]["name"])
-        return self._request("PUT", path, lease)
+    def get_lease(self, name: str) -> Object | None:
+        """The Lease `name` in the controller's namespace; None if it does not exist."""
+        return self._find(self._namespaced(_LEASES, name))
+
+    def write_lease(self, lease: Object) -> Object:
+        """Replace a Lease, or create it; returns what is stored now."""
+        return self._write(_LEASES, lease)
 
     def write_bundle(
         self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
@@ -121,18 +159,20 @@ class KubernetesCluster(KubernetesConfigurations):
         path = f"{_configuration_path(ref)}?fieldManager={FIELD_MANAGER}"
         self._request("PATCH", path, edits, "application/json-patch+json")
 
-    def _namespaced(self, group: str, resource: str, name: str) -> str:
-        return f"/{group}/namespaces/{self._namespace}/{resource}/{quote(name, safe='')}"
-
-    def _get_existing(self, path: str) -> Object:
-        """An object that must exist already, because gpuward has no right to create it."""
+    def _write(self, kind: _Kind, item: Object) -> Object:
+        path = self._namespaced(kind, item["metadata"]["name"])
+        if "resourceVersion" in item["metadata"]:
+            return self._request("PUT", f"{path}?fieldManager={FIELD_MANAGER}", item)
+        manifest = {"apiVersion": kind.api_version, "kind": kind.name, **item}
         try:
-            return self._request("GET", path)
-        except MissingError as error:
-            why = (
-                "the Lease and both Secrets must exist beforehand: helm upgrade creates them again"
-            )
-            raise RequiredObjectError(f"{error}; {why}") from error
+            return self._create(path, manifest, FIELD_MANAGER)
+        except ForbiddenError as error:
+            text = f"the {kind.name} {item['metadata']['name']} does not exist: {error}"
+            raise NotCreatedError(text) from error
+
+    def _namespaced(self, kind: _Kind, name: str) -> str:
+        place = f"{self._namespace}/{kind.resource}/{quote(name, safe='')}"
+        return f"/{kind.root}/{kind.api_version}/namespaces/{place}"
 
 
 def _configuration_path(ref: ConfigurationRef) -> str:

@@ -33,24 +33,28 @@ class ConflictError(ClusterError):
     """Somebody else changed the object after we read it."""
 
 
-class Cluster(Protocol):
+class Leases(Protocol):
+    """The requests of a leader election, as those of `Cluster`."""
+
+    def get_lease(self, name: str) -> Object | None:
+        """The Lease `name` in the controller's namespace; None if it does not exist."""
+
+    def write_lease(self, lease: Object) -> Object:
+        """Replace a Lease, or create it; returns what is stored now."""
+
+
+class Cluster(Leases, Protocol):
     """The requests of the certificate controller.
 
     All methods raise ClusterError; those that write also raise ConflictError. What is written
-    must carry the resourceVersion that was read.
+    carries the resourceVersion that was read; without one it is created, and must not exist.
     """
 
-    def get_secret(self, name: str) -> Object:
-        """The Secret `name` in the controller's namespace."""
+    def get_secret(self, name: str) -> Object | None:
+        """The Secret `name` in the controller's namespace; None if it does not exist."""
 
-    def update_secret(self, secret: Object) -> Object:
-        """Replace a Secret; returns what is stored now."""
-
-    def get_lease(self, name: str) -> Object:
-        """The Lease `name` in the controller's namespace."""
-
-    def update_lease(self, lease: Object) -> Object:
-        """Replace a Lease; returns what is stored now."""
+    def write_secret(self, secret: Object) -> Object:
+        """Replace a Secret, or create it; returns what is stored now."""
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
         """A webhook configuration; None if it does not exist."""
@@ -78,16 +82,16 @@ class MissingError(ClusterError):
     """There is no such object, or no such resource."""
 
 
-class RequiredObjectError(ClusterError):
-    """An object does not exist that the chart creates, because gpuward has no right to."""
-
-
 class ForbiddenError(ClusterError):
     """The account lacks a right."""
 
 
 class NamespaceTerminatingError(ForbiddenError):
     """The namespace is being deleted: nothing can be created there any more."""
+
+
+class NotCreatedError(ForbiddenError):
+    """An object that gpuward needs does not exist, and the account may not create it."""
 
 
 class TooLargeError(ClusterError):

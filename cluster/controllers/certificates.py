@@ -1,13 +1,14 @@
 """The certificate controller: every ten seconds, compare the state with the goal and act.
 
-The controller keeps no state of its own: the Secrets hold all progress.
+The Secrets hold all progress, so the process can be stopped at any time. What it remembers is what
+somebody may take away: the data of the Secrets, and the authorities that it has published.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import binascii
+import contextlib
 import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +20,31 @@ from cryptography import x509
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from certs.authority import service_names
-from certs.keypairs import KeyPair, fingerprint, parse_certificates, pem_bundle
-from certs.rotation import Observation, RotationPolicy, SecretChange, SecretKind, next_change
-from certs.secrets import CertificateState, decode, encode_authority, encode_serving
+from certs.keypairs import (
+    CertificateError,
+    KeyPair,
+    fingerprint,
+    parse_certificates,
+    pem_bundle,
+)
+from certs.rotation import (
+    Observation,
+    RotationPolicy,
+    SecretChange,
+    SecretKind,
+    next_change,
+    retained,
+)
+from certs.secrets import (
+    AUTHORITY_FIELDS,
+    SERVING_FIELDS,
+    CertificateState,
+    ForeignSecretError,
+    decode,
+    encode_authority,
+    encode_serving,
+    refuse_foreign,
+)
 from certs.validity import expires_soon, expiry_text, utc_now
 from cluster.api.client import KubernetesCluster
 from cluster.api.connection import Connection
@@ -29,19 +52,34 @@ from cluster.api.errors import (
     Cluster,
     ConfigurationKind,
     ConfigurationRef,
+    NotCreatedError,
     Object,
-    RequiredObjectError,
 )
 from cluster.api.events import Reminders, event_sender
-from cluster.control_loop import Controller, ControlLoop, LeaderElection
+from cluster.control_loop import Controller, ControlLoop, LeaderElection, Watch
 from cluster.webhooks.served_certificates import served_certificates
 from cluster.webhooks.watch import make_policy_watch, make_watch, watch_changes
+
+
+class ServiceRef(NamedTuple):
+    """The Service of a webhook."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"service/{self.name} in {self.namespace}"
+
+
+class ForeignConfigurationError(Exception):
+    """A webhook configuration is not of this release."""
 
 
 class CaBundlePublisher:
     """Keeps the CA bundle in `configurations`, whatever others write there.
 
-    Configurations that do not exist are ignored.
+    Configurations that do not exist are ignored. Those with a webhook of another Service than
+    `service` are of another installation, and are never changed.
 
     `on_write` is called with each configuration that was written, and the names of its webhooks.
     """
@@ -50,39 +88,77 @@ class CaBundlePublisher:
         self,
         cluster: Cluster,
         configurations: Sequence[ConfigurationRef],
+        service: ServiceRef,
         monotonic: Callable[[], float],
         on_write: Callable[[ConfigurationRef, Sequence[str]], None],
     ) -> None:
         self._cluster = cluster
         self._configurations = configurations
+        self._service = service
         self._monotonic = monotonic
         self._on_write = on_write
         self._bundle = b""
         self._since = 0.0
 
-    def publish(self, bundle: bytes) -> datetime.timedelta | None:
-        """Write `bundle` (PEM) where it is missing; returns for how long it has been in place.
+    def read(self) -> dict[ConfigurationRef, Object]:
+        """The configurations as they are now. Raises ClusterError, ForeignConfigurationError."""
+        return {ref: found for ref in self._configurations if (found := self._read(ref))}
 
-        None for an empty bundle, which is never written. Raises ClusterError.
+    def trusted(self, found: Mapping[ConfigurationRef, Object]) -> list[x509.Certificate]:
+        """The authorities that were published last, and those in what `read` returned."""
+        bundles = {self._bundle}
+        for configuration in found.values():
+            for webhook in configuration.get("webhooks") or ():
+                bundles.add(_decode_base64(webhook.get("clientConfig", {}).get("caBundle")))
+        certificates: dict[x509.Certificate, None] = {}
+        for bundle in sorted(bundles):
+            with contextlib.suppress(CertificateError):  # of somebody else
+                certificates |= dict.fromkeys(parse_certificates(bundle))
+        return [*certificates]
+
+    def publish(
+        self, bundle: bytes, found: Mapping[ConfigurationRef, Object]
+    ) -> datetime.timedelta | None:
+        """Write `bundle` (PEM) where it is missing in what `read` returned.
+
+        Returns for how long it has been in place; None for an empty bundle, which is never written.
+        Raises ClusterError.
         """
         if not bundle:
             return None
-        text = base64.b64encode(bundle).decode("ascii")
-        written = [self._patch(configuration, text) for configuration in self._configurations]
-        if any(written) or bundle != self._bundle:
+        if bundle != self._bundle:
+            # Before it is written: `complete` must not undo it.
             self._bundle, self._since = bundle, self._monotonic()
+        text = base64.b64encode(bundle).decode("ascii")
+        written = [self._patch(ref, configuration, text) for ref, configuration in found.items()]
+        if any(written):
+            self._since = self._monotonic()
         return datetime.timedelta(seconds=self._monotonic() - self._since)
 
     def complete(self, ref: ConfigurationRef) -> None:
-        """Write the bundle that was published last to a configuration. Raises ClusterError."""
-        if self._bundle:
-            self._patch(ref, base64.b64encode(self._bundle).decode("ascii"))
+        """Write the bundle that was published last to a configuration, if there is one.
 
-    def _patch(self, ref: ConfigurationRef, bundle: str) -> bool:
-        """Write `bundle` (base64) to the webhooks that lack it; whether there were any."""
+        May be called beside a pass. Raises ClusterError, ForeignConfigurationError.
+        """
+        if self._bundle and (configuration := self._read(ref)):
+            self._patch(ref, configuration, base64.b64encode(self._bundle).decode("ascii"))
+
+    def forget(self) -> None:
+        """Forget what was published: another process publishes now."""
+        self._bundle = b""
+
+    def _read(self, ref: ConfigurationRef) -> Object | None:
         configuration = self._cluster.get_configuration(ref)
-        if configuration is None:
-            return False
+        for webhook in (configuration or {}).get("webhooks") or ():
+            called = webhook.get("clientConfig", {}).get("service") or {}
+            service = ServiceRef(called.get("namespace", ""), called.get("name", ""))
+            if called and service != self._service:
+                text = f"{ref.kind.value}/{ref.name} is of another installation: it calls {service}"
+                raise ForeignConfigurationError(f"{text}, and not {self._service}")
+        return configuration
+
+    def _patch(self, ref: ConfigurationRef, configuration: Object, bundle: str) -> bool:
+        """Write `bundle` (base64) to the webhooks that lack it; whether there were any."""
         webhooks = configuration.get("webhooks") or []
         indices = [
             index
@@ -116,10 +192,22 @@ _METRICS = (
 )
 _MAX_STEPS = 8  # of one reconciliation; the first certificate takes three
 _LEASE_INTERVALS = 4
+_REASONS = (
+    (NotCreatedError, "ObjectMissing"),
+    (ForeignConfigurationError, "ForeignObject"),
+    (ForeignSecretError, "ForeignObject"),
+)
+"""Of the Events about errors that only an administrator can end."""
 _log = structlog.get_logger("gpuward.certs")
 
-ServedCertificates = Callable[[], Mapping[str, str | None] | None]
-"""For each address the fingerprint of its certificate; None if no address is known."""
+ServedCertificates = Callable[[], Mapping[str, x509.Certificate | None] | None]
+"""For each address the certificate that it serves, or None; None if no address is known."""
+
+SECRET_LABELS = {
+    "app.kubernetes.io/part-of": "gpuward",
+    "app.kubernetes.io/managed-by": "gpuward-certs",
+}
+"""Labels of the Secrets that the controller creates."""
 
 
 class Clocks(NamedTuple):
@@ -139,6 +227,7 @@ class ControllerConfig(NamedTuple):
     authority_secret: str
     serving_secret: str
     lease: str
+    service: ServiceRef
     configurations: Sequence[ConfigurationRef]
     interval_seconds: float = 10.0
     also_trusted: Sequence[x509.Certificate] = ()
@@ -173,6 +262,7 @@ class CertificateController(Controller):
         super().__init__(
             _log,
             "reconciliation failed",
+            expected=(ForeignConfigurationError, ForeignSecretError),
             stale_seconds=_STALE_INTERVALS * config.interval_seconds,
             leader=self._election,
             monotonic=clocks.monotonic,
@@ -182,46 +272,95 @@ class CertificateController(Controller):
         self._policy = policy
         self._replicas = replicas
         self._publisher = CaBundlePublisher(
-            cluster, config.configurations, clocks.monotonic, self._on_write
+            cluster, config.configurations, config.service, clocks.monotonic, self._on_write
         )
         self._reminders = Reminders(send_event, _log, clocks.monotonic)
         self._state = CertificateState()
-        self._served: Mapping[str, str | None] | None = None
+        self._data: dict[SecretKind, Mapping[str, bytes]] = {}
+        self._served: Mapping[str, x509.Certificate | None] | None = None
+        self._has_worked = False
         self.published = 0
         """How many times a configuration lacked the CA bundle."""
 
-    def complete(self, ref: ConfigurationRef) -> None:
-        """Write the CA bundle to a new configuration, if this process has published one.
+    @property
+    def ready(self) -> bool:
+        """Whether a pass of this process has succeeded, or another process leads."""
+        return self._has_worked or self._election.is_held_by_another
 
-        The next pass does the same, but asks for more before. Raises ClusterError.
+    def complete(self, ref: ConfigurationRef) -> None:
+        """Write the CA bundle to a configuration, if this process leads and has published one.
+
+        The next pass does the same, but may have to wait for others. Raises ClusterError.
         """
-        self._publisher.complete(ref)
+        if self._election.held:
+            with contextlib.suppress(ForeignConfigurationError):  # the pass reports it
+                self._publisher.complete(ref)
+
+    def _stand_by(self) -> None:
+        """Forget what another process may change."""
+        self._publisher.forget()
+        self._data, self._served = {}, None
 
     def _reconcile(self, _report: object) -> None:
-        served = None
         for step in range(_MAX_STEPS):
-            secrets = {
-                SecretKind.AUTHORITY: self._cluster.get_secret(self._config.authority_secret),
-                SecretKind.SERVING: self._cluster.get_secret(self._config.serving_secret),
-            }
-            state = decode(_data(secrets[SecretKind.AUTHORITY]), _data(secrets[SecretKind.SERVING]))
-            self._state = state
-            trusted = pem_bundle((*state.trusted, *self._config.also_trusted))
-            published_for = self._publisher.publish(trusted)
+            secrets = self._read_secrets()
+            self._state = state = decode(
+                self._data[SecretKind.AUTHORITY], self._data[SecretKind.SERVING]
+            )
+            observation = self._publish(state)
             if step == 0:
                 # After caBundle is in order, because each address may take some seconds.
-                self._served = served = self._replicas()
-            observation = Observation(published_for, served)
+                self._served = self._replicas()
+                observation = self._publish(state)
             change = next_change(state, observation, self._clocks.now(), self._policy)
             if change is None or not self._election.held:
                 break
             self._write(change, secrets[change.secret])
+        self._has_worked = True
         self._reminders.update(self._expiries())
+
+    def _read_secrets(self) -> dict[SecretKind, Object]:
+        """The Secrets, after their data is in order; `_data` has it.
+
+        A Secret that somebody has deleted or emptied gets back what it had. What is not gpuward's
+        is left alone: then the bundle that is known is published, and the error is raised.
+        """
+        secrets: dict[SecretKind, Object] = {}
+        data: dict[SecretKind, Mapping[str, bytes]] = {}
+        for kind, name, fields in (
+            (SecretKind.AUTHORITY, self._config.authority_secret, AUTHORITY_FIELDS),
+            (SecretKind.SERVING, self._config.serving_secret, SERVING_FIELDS),
+        ):
+            secret = self._cluster.get_secret(name)
+            secrets[kind] = secret or {"metadata": {"name": name, "labels": SECRET_LABELS}}
+            data[kind] = _data(secrets[kind])
+            try:
+                refuse_foreign(data[kind], fields)
+            except ForeignSecretError as error:
+                self._publish(self._state)
+                raise ForeignSecretError(f"secret/{name} is left alone: {error}") from error
+        for kind, before in self._data.items():
+            if before and not data[kind] and self._election.held:
+                secrets[kind] = self._put(secrets[kind], before)
+                data[kind] = before
+                _log.warning("secret restored", secret=secrets[kind]["metadata"]["name"])
+        self._data = data
+        return secrets
+
+    def _publish(self, state: CertificateState) -> Observation:
+        """Publish the authorities of `state`, and those that replicas may still need."""
+        found = self._publisher.read()
+        others = retained(self._publisher.trusted(found), state, self._served)
+        trusted = (*state.trusted, *others)
+        bundle = pem_bundle((*trusted, *self._config.also_trusted))
+        published_for = self._publisher.publish(bundle, found)
+        return Observation(published_for, self._served, trusted)
 
     def _on_failure(self, error: Exception) -> None:
         problems = self._expiries()
-        if isinstance(error, RequiredObjectError):
-            problems["ObjectMissing"] = str(error)
+        for kind, reason in _REASONS:
+            if isinstance(error, kind):
+                problems[reason] = str(error)
         self._reminders.update(problems)
 
     def _expiries(self) -> dict[str, str]:
@@ -243,10 +382,15 @@ class CertificateController(Controller):
     def _write(self, change: SecretChange, secret: Object) -> None:
         serving = change.secret is SecretKind.SERVING
         data = encode_serving(change.state) if serving else encode_authority(change.state)
-        encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
-        self._cluster.update_secret({**secret, "data": encoded})
+        self._put(secret, data)
+        self._data[change.secret] = data
         name = secret["metadata"]["name"]
         _log.info("secret written", secret=name, why=change.reason, **_log_fields(change.state))
+
+    def _put(self, secret: Object, data: Mapping[str, bytes]) -> Object:
+        """Write `data` to a Secret, or create it; what is stored now."""
+        encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        return self._cluster.write_secret({**secret, "data": encoded})
 
     def _on_write(self, configuration: ConfigurationRef, webhooks: Sequence[str]) -> None:
         self.published += 1
@@ -266,7 +410,7 @@ class CertificateController(Controller):
 
     def _values(self) -> dict[str, float | None]:
         state, replicas = self._state, self._served
-        newest = fingerprint(state.leaf.certificate) if state.leaf else None
+        newest = state.leaf.certificate if state.leaf else None
         current = None
         if replicas is not None and newest is not None:
             current = sum(served == newest for served in replicas.values())
@@ -300,14 +444,17 @@ def _log_fields(state: CertificateState) -> dict[str, str | int]:
 
 
 def _data(secret: Object) -> dict[str, bytes]:
-    """The data of a Secret; a value that is not base64 counts as missing."""
-    data = {}
-    for name, text in (secret.get("data") or {}).items():
-        try:
-            data[name] = base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError, TypeError):
-            continue
-    return data
+    """The data of a Secret; a value that is empty or not base64 counts as missing."""
+    found = {name: _decode_base64(text) for name, text in (secret.get("data") or {}).items()}
+    return {name: content for name, content in found.items() if content}
+
+
+def _decode_base64(text: object) -> bytes:
+    """What `text` encodes; nothing if it is not base64."""
+    try:
+        return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except ValueError:
+        return b""
 
 
 def make_loop(options: argparse.Namespace) -> ControlLoop:
@@ -330,6 +477,7 @@ def make_loop(options: argparse.Namespace) -> ControlLoop:
         options.ca_secret,
         options.secret,
         options.lease,
+        ServiceRef(options.namespace, options.service),
         [
             ConfigurationRef(kind, name)
             for kind, text in names_by_kind
@@ -367,7 +515,11 @@ def make_loop(options: argparse.Namespace) -> ControlLoop:
         controllers.insert(0, watch)
     if options.policy:
         controllers.append(make_policy_watch(connection(), options.policy))
-    watches = watch_changes(cluster.changes, config.configurations)
+    watches = watch_changes(cluster.changes, config.configurations, certificates.complete)
+    watches += [
+        Watch(f"secret/{name}", partial(cluster.secret_changes, name))
+        for name in (config.authority_secret, config.serving_secret)
+    ]
     return ControlLoop(controllers, options.interval, watches=watches)
 
 

@@ -6,7 +6,6 @@ It opens a TLS connection to each replica, so it needs no permissions in the clu
 from __future__ import annotations
 
 import datetime
-import hashlib
 import socket
 import ssl
 import time
@@ -27,35 +26,14 @@ _STALE_SECONDS = 60.0
 _log = structlog.get_logger("gpuward.certs")
 
 
-def served_certificates(host: str, port: int, server_name: str) -> dict[str, str | None] | None:
-    """Return the SHA-256 of the certificate on `port` of each address of `host`.
+def served_certificates(
+    host: str, port: int, server_name: str
+) -> dict[str, x509.Certificate | None] | None:
+    """Return the certificate on `port` of each address of `host`.
 
     The value is None for an address that serves no certificate. Returns None if `host` has no
     address. `server_name` is the name that the client sends.
     """
-    found = _served(host, port, server_name)
-    if found is None:
-        return None
-    return {a: hashlib.sha256(der).hexdigest() if der else None for a, der in found.items()}
-
-
-def served_validities(host: str, port: int, server_name: str) -> dict[str, Validity]:
-    """Return the validity of the certificate on `port` of each address of `host` that serves one.
-
-    `server_name` is the name that the client sends.
-    """
-    found = _served(host, port, server_name) or {}
-    parsed = {a: x509.load_der_x509_certificate(der) for a, der in found.items() if der}
-    return {address: validity_in(certificate) for address, certificate in parsed.items()}
-
-
-def validity_in(certificate: x509.Certificate) -> Validity:
-    """From when until when a certificate is valid."""
-    return Validity(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
-
-
-def _served(host: str, port: int, server_name: str) -> dict[str, bytes | None] | None:
-    """The certificate of each address, in DER form; None if there is no address."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
@@ -68,7 +46,21 @@ def _served(host: str, port: int, server_name: str) -> dict[str, bytes | None] |
         return dict(zip(addresses, found, strict=True))
 
 
-def _certificate(address: str, port: int, server_name: str) -> bytes | None:
+def served_validities(host: str, port: int, server_name: str) -> dict[str, Validity]:
+    """Return the validity of the certificate on `port` of each address of `host` that serves one.
+
+    `server_name` is the name that the client sends.
+    """
+    found = served_certificates(host, port, server_name) or {}
+    return {address: validity_in(served) for address, served in found.items() if served}
+
+
+def validity_in(certificate: x509.Certificate) -> Validity:
+    """From when until when a certificate is valid."""
+    return Validity(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+
+
+def _certificate(address: str, port: int, server_name: str) -> x509.Certificate | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # The connection only reads the certificate and sends no data, so it need not verify anything.
     context.check_hostname = False
@@ -80,8 +72,9 @@ def _certificate(address: str, port: int, server_name: str) -> bytes | None:
             socket.create_connection((address, port), timeout=_TIMEOUT_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname=server_name) as connection,
         ):
-            return connection.getpeercert(binary_form=True)
-    except OSError:
+            der = connection.getpeercert(binary_form=True)
+            return x509.load_der_x509_certificate(der) if der else None
+    except (OSError, ValueError):  # nobody answers, or with what is no certificate
         return None
 
 

@@ -216,13 +216,18 @@ def make_watch(
 
 
 def watch_changes(
-    changes: Callable[[ConfigurationRef], Iterator[None]], refs: Iterable[ConfigurationRef]
+    changes: Callable[[ConfigurationRef], Iterator[None]],
+    refs: Iterable[ConfigurationRef],
+    react: Callable[[ConfigurationRef], object] = lambda _: None,
 ) -> list[Watch]:
     """What wakes a loop as soon as somebody writes or deletes one of the configurations.
 
-    `changes` watches one, as `KubernetesConfigurations.changes` does.
+    `changes` watches one, as `KubernetesConfigurations.changes` does; `react` is that of `Watch`.
     """
-    return [Watch(f"{ref.kind.value}/{ref.name}", partial(changes, ref)) for ref in refs]
+    return [
+        Watch(f"{ref.kind.value}/{ref.name}", partial(changes, ref), partial(react, ref))
+        for ref in refs
+    ]
 
 
 def _log_fields(ref: ConfigurationRef) -> dict[str, str]:

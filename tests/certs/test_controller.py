@@ -18,13 +18,14 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from structlog.testing import capture_logs
 
 from certs.authority import may_sign_for, new_authority, service_names, sign_leaf
-from certs.keypairs import fingerprint, is_issued_by, pem_bundle
-from certs.rotation import Observation, next_change, renewal_time
+from certs.keypairs import KeyPair, fingerprint, is_issued_by, parse_certificates, pem_bundle
+from certs.rotation import Observation, next_change, renewal_time, retained
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
 from certs.validity import utc_now
@@ -211,27 +212,43 @@ def test_no_key_in_the_log(log: list[Any]) -> None:
     assert "BEGIN" not in str(log)
 
 
+def make_publisher(cluster: MemoryCluster, time: FakeTime) -> CaBundlePublisher:
+    return CaBundlePublisher(
+        cluster, CONFIGURATIONS, CONFIG.service, time.monotonic, lambda *_: None
+    )
+
+
 def test_the_wait_restarts_when_a_bundle_had_to_be_written_again() -> None:
     cluster, time = MemoryCluster(), FakeTime()
-    publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
+    publisher = make_publisher(cluster, time)
     text = pem_bundle([new_authority(NAMES, START).certificate])
-    assert publisher.publish(b"") is None
-    assert publisher.publish(text) == datetime.timedelta()
+    assert publisher.publish(b"", publisher.read()) is None
+    assert publisher.publish(text, publisher.read()) == datetime.timedelta()
     time.passed += 9 * MINUTE
-    assert publisher.publish(text) == 9 * MINUTE
+    assert publisher.publish(text, publisher.read()) == 9 * MINUTE
     cluster.configure(CONFIGURATIONS[1])
-    assert publisher.publish(text) == datetime.timedelta()
+    assert publisher.publish(text, publisher.read()) == datetime.timedelta()
     assert {cluster.published(c) for c in CONFIGURATIONS} == {text}
+
+
+def test_the_wait_restarts_for_another_bundle_that_is_in_place_already() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    publisher, other = make_publisher(cluster, time), make_publisher(cluster, time)
+    first, second = (pem_bundle([new_authority(NAMES, START).certificate]) for _ in range(2))
+    publisher.publish(first, publisher.read())
+    time.passed += 9 * MINUTE
+    other.publish(second, other.read())
+    assert publisher.publish(second, publisher.read()) == datetime.timedelta()
 
 
 def test_the_wait_goes_on_while_a_configuration_does_not_exist() -> None:
     cluster, time = MemoryCluster(), FakeTime()
     del cluster.objects[CONFIGURATIONS[1].kind.value, CONFIGURATIONS[1].name]
-    publisher = CaBundlePublisher(cluster, CONFIGURATIONS, time.monotonic, lambda *_: None)
+    publisher = make_publisher(cluster, time)
     text = pem_bundle([new_authority(NAMES, START).certificate])
-    publisher.publish(text)
+    publisher.publish(text, publisher.read())
     time.passed += 9 * MINUTE
-    assert publisher.publish(text) == 9 * MINUTE
+    assert publisher.publish(text, publisher.read()) == 9 * MINUTE
 
 
 def test_an_authority_for_other_names_is_replaced() -> None:
@@ -263,7 +280,7 @@ def test_a_retired_authority_is_trusted_through_the_last_second_of_its_leaves() 
     state = CertificateState(
         signer=signer, leaf=leaf, retired=(retired.certificate,), retired_until=end
     )
-    in_use = Observation(DAY, {"replica": fingerprint(leaf.certificate)})
+    in_use = Observation(DAY, {"replica": leaf.certificate})
     assert next_change(state, in_use, end, POLICY) is None
     change = next_change(state, in_use, end + MINUTE / 60, POLICY)
     assert change is not None
@@ -287,7 +304,7 @@ def test_a_conflict_is_no_failure(log: list[Any]) -> None:
     def refuse(secret: Object) -> Object:
         raise ConflictError(f"{secret['metadata']['name']} was changed meanwhile")
 
-    cluster.update_secret = refuse  # type: ignore[method-assign]
+    cluster.write_secret = refuse  # type: ignore[method-assign]
     assert running.reconcile()
     assert (log[-1]["log_level"], log[-1]["event"]) == ("info", "conflict")
     assert b"gpuward_certs_reconciliation_failures_total 0" in running.metrics()
@@ -359,19 +376,19 @@ def test_an_authority_that_expires_is_reported() -> None:
     assert events == ["CertificateExpires", "AuthorityExpires"]
 
 
-@pytest.mark.parametrize("kind", ["secrets", "leases"])
-def test_an_object_of_the_chart_that_is_missing_is_reported(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [("secrets", CONFIG.authority_secret), ("leases", CONFIG.lease)]
+)
+def test_an_object_that_may_not_be_created_is_reported(kind: str, name: str) -> None:
     cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
     running = controller(cluster, time, send_event=lambda *event: events.append(event))
-    running.reconcile()
-    cluster.missing = kind
+    cluster.not_created = kind
     assert not running.reconcile()
-    assert events == [("ObjectMissing", f"{kind} not found")]
-    cluster.missing = None
+    assert events == [("ObjectMissing", f"{name} does not exist")]
+    assert not running.ready
+    cluster.not_created = None
     assert running.reconcile()
-    cluster.missing = kind
-    running.reconcile()
-    assert len(events) == 2, "it is another disappearance"
+    assert running.ready
 
 
 def test_an_event_that_cannot_be_created_ends_no_pass(log: list[Any]) -> None:
@@ -380,8 +397,7 @@ def test_an_event_that_cannot_be_created_ends_no_pass(log: list[Any]) -> None:
 
     cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time, send_event=refuse)
-    running.reconcile()
-    cluster.missing = "secrets"
+    cluster.not_created = "secrets"
     running.reconcile()
     assert [line["error"] for line in log if line["event"] == "event not created"] == [
         "403 forbidden"
@@ -394,7 +410,7 @@ def test_the_bundle_is_written_before_replicas_are_asked() -> None:
     cluster = MemoryCluster()
     seen: list[bytes] = []
 
-    def replicas() -> dict[str, str | None]:
+    def replicas() -> dict[str, x509.Certificate | None]:
         seen.append(cluster.published())
         return {}
 
@@ -417,6 +433,211 @@ def test_a_new_configuration_gets_the_bundle_without_a_pass() -> None:
     cluster.configure(CONFIGURATIONS[0])
     running.complete(CONFIGURATIONS[0])
     assert cluster.published() == published != b""
+
+
+def test_a_secret_that_is_deleted_or_emptied_gets_back_what_it_had(log: list[Any]) -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    before = {n: cluster.data(n) for n in (CONFIG.authority_secret, CONFIG.serving_secret)}
+    cluster.delete(CONFIG.authority_secret)
+    cluster.put_data(CONFIG.serving_secret, tls_crt=None, tls_key=None, ca_crt=None)
+    running.reconcile()
+    assert {name: cluster.data(name) for name in before} == before
+    restored = [entry["secret"] for entry in log if entry["event"] == "secret restored"]
+    assert restored == [*before]
+
+
+def test_what_another_leader_may_have_changed_is_not_restored() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    one, two = (controller(cluster, time, name) for name in ("one", "two"))
+    one.reconcile()
+    old = cluster.stored.signer
+    time.passed += MINUTE
+    two.reconcile()
+    time.passed += MINUTE
+    two.reconcile()
+    assert two.is_leader
+    one.reconcile()
+    assert not one.is_leader
+    time.passed += MINUTE
+    one.reconcile()
+    cluster.delete(CONFIG.authority_secret)
+    cluster.delete(CONFIG.serving_secret)
+    time.passed += MINUTE
+    one.reconcile()
+    assert one.is_leader
+    assert cluster.stored.signer != old
+
+
+def test_an_authority_stays_published_while_a_replica_serves_a_certificate_of_it() -> None:
+    """Whatever becomes of the Secrets: here a backup takes the place of both."""
+    cluster, time = MemoryCluster(), FakeTime()
+    other = MemoryCluster()
+    controller(other, time).reconcile()
+    backup, serves = other.stored, list[x509.Certificate | None]()
+    running = controller(cluster, time, replicas=lambda: {"10.0.0.1": serves[-1]})
+    serves.append(None)
+    running.reconcile()
+    assert (before := cluster.stored).leaf
+    assert before.signer
+    assert backup.leaf
+    assert backup.signer
+    serves.append(before.leaf.certificate)
+    cluster.objects |= {k: v for k, v in other.objects.items() if k[0] == "secrets"}
+    running.reconcile()
+    both = {before.signer.certificate, backup.signer.certificate}
+    assert set(parse_certificates(cluster.published())) == both
+    restarted = controller(cluster, time, replicas=lambda: {"10.0.0.1": serves[-1]})
+    restarted.reconcile()
+    assert set(parse_certificates(cluster.published())) == both
+    serves.append(backup.leaf.certificate)
+    restarted.reconcile()
+    assert set(parse_certificates(cluster.published())) == {backup.signer.certificate}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "kept"),
+    [
+        pytest.param(None, "own other", id="nothing-known"),
+        pytest.param(["newest"], "", id="all-current"),
+        pytest.param(["newest", None], "own", id="one-silent"),
+        pytest.param(["own", "newest"], "own", id="one-behind"),
+        pytest.param(["other", "newest"], "own other", id="of-somebody-else"),
+    ],
+)
+def test_which_authorities_stay_published(replicas: list[str | None] | None, kept: str) -> None:
+    signer, own = new_authority(NAMES, START), new_authority(NAMES, START)
+    other = another_authority()
+    leaves = {
+        "newest": sign_leaf(signer, NAMES, START),
+        "own": sign_leaf(own, NAMES, START),
+        "other": sign_leaf(other, NAMES, START),
+    }
+    state = CertificateState(signer=signer, leaf=leaves["newest"])
+    served = None
+    if replicas is not None:
+        names = enumerate(replicas)
+        served = {str(n): leaves[name].certificate if name else None for n, name in names}
+    published = {"signer": signer, "own": own, "other": other}
+    found = retained([pair.certificate for pair in published.values()], state, served)
+    assert found == tuple(published[name].certificate for name in kept.split())
+
+
+def another_authority() -> KeyPair:
+    """A CA that somebody else has made."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=Corp")
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, START, START + DAY)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    for extension in (x509.BasicConstraints(ca=True, path_length=None), identifier):
+        builder = builder.add_extension(extension, critical=False)
+    return KeyPair(builder.sign(key, hashes.SHA256()), key)
+
+
+@pytest.mark.parametrize(
+    ("secret", "fields", "why"),
+    [
+        (CONFIG.authority_secret, ("ca_crt", "ca_key"), "ca.crt is not a certificate of gpuward"),
+        (CONFIG.serving_secret, ("tls_crt", "tls_key"), "tls.crt is not a certificate of gpuward"),
+        (CONFIG.authority_secret, ("password", "user"), "its data is not that of a certificate"),
+    ],
+)
+def test_a_secret_of_somebody_else_is_left_alone(
+    secret: str, fields: tuple[str, str], why: str, log: list[Any]
+) -> None:
+    cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
+    foreign = another_authority()
+    cluster.put_data(
+        secret, **dict(zip(fields, (foreign.certificate_pem, foreign.key_pem), strict=True))
+    )
+    before = cluster.data(secret)
+    running = controller(cluster, time, send_event=lambda *event: events.append(event))
+    assert not running.reconcile()
+    assert not running.ready
+    assert cluster.data(secret) == before
+    assert cluster.published() == b""
+    ((reason, text),) = events
+    assert reason == "ForeignObject"
+    assert text.startswith(f"secret/{secret} is left alone: {why}")
+    assert "PRIVATE" not in str(log)
+    cluster.delete(secret)
+    assert running.reconcile()
+
+
+def test_what_is_published_stays_while_a_secret_of_somebody_else_is_there() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    published = cluster.published()
+    cluster.put_data(CONFIG.authority_secret, ca_crt=another_authority().certificate_pem)
+    for ref in CONFIGURATIONS:
+        cluster.configure(ref)
+    assert not running.reconcile()
+    assert {cluster.published(ref) for ref in CONFIGURATIONS} == {published}
+
+
+def test_a_configuration_of_another_installation_is_left_alone() -> None:
+    cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
+    ref = CONFIGURATIONS[1]
+    webhook = cluster.objects[ref.kind.value, ref.name]["webhooks"][0]
+    webhook["clientConfig"]["service"] = {"namespace": "elsewhere", "name": "gpuward"}
+    running = controller(cluster, time, send_event=lambda *event: events.append(event))
+    assert not running.reconcile()
+    text = (
+        "validatingwebhookconfigurations/gpuward is of another installation: it calls "
+        "service/gpuward in elsewhere, and not service/gpuward in gpuward-system"
+    )
+    assert events == [("ForeignObject", text)]
+    assert {cluster.published(ref) for ref in CONFIGURATIONS} == {b""}
+
+
+def test_only_the_leader_writes_the_bundle_beside_a_pass() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    time.passed += MINUTE  # another process may lead now
+    cluster.configure(CONFIGURATIONS[0])
+    running.complete(CONFIGURATIONS[0])
+    assert cluster.published() == b""
+
+
+def test_a_controller_is_ready_once_its_work_is_done_or_another_one_leads() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    one, two = (controller(cluster, time, name) for name in ("one", "two"))
+    assert not one.ready
+    cluster.refuse = "secrets"
+    one.reconcile()
+    two.reconcile()
+    assert not one.ready
+    assert two.ready, "its predecessor ends only when it is ready, so it must not wait for it"
+
+
+def test_a_lease_that_nobody_renews_makes_no_controller_ready() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    controller(cluster, time, "one").reconcile()
+    time.passed += DAY
+    two = controller(cluster, time, "two")
+    two.reconcile()
+    assert not two.is_leader
+    assert not two.ready
+    time.passed += MINUTE
+    two.reconcile()
+    assert two.is_leader
+    assert two.ready
+
+
+def test_a_renewal_that_is_seen_counts_whatever_the_clock_says() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    one = leader_election(cluster, time, "one")
+    one.acquire()
+    time.ahead = 1000 * DAY
+    two = leader_election(cluster, time, "two")
+    two.acquire()
+    assert not two.is_held_by_another
+    time.passed += MINUTE / 6
+    one.acquire()
+    two.acquire()
+    assert two.is_held_by_another
 
 
 def served(*lifetimes: tuple[float, float]) -> dict[str, Validity]:
@@ -460,7 +681,7 @@ def test_the_lease_has_one_holder_at_a_time() -> None:
     assert not one.held
     assert two.acquire()
     assert not one.acquire()
-    spec = cluster.get_lease(CONFIG.lease)["spec"]
+    spec = cluster.objects["leases", CONFIG.lease]["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("two", 2)
 
 
@@ -476,14 +697,14 @@ def test_a_holder_stops_long_before_another_takes_over() -> None:
     assert not one.held
     time.passed += 28 * MINUTE / 60
     assert not two.acquire()
-    acquired = cluster.get_lease(CONFIG.lease)["spec"]["acquireTime"]
+    acquired = cluster.objects["leases", CONFIG.lease]["spec"]["acquireTime"]
     time.passed += 2 * MINUTE / 60
     assert two.acquire()
-    spec = cluster.get_lease(CONFIG.lease)["spec"]
+    spec = cluster.objects["leases", CONFIG.lease]["spec"]
     assert spec["acquireTime"] == spec["renewTime"] > acquired
     time.passed += MINUTE / 60
     assert two.acquire()
-    renewed = cluster.get_lease(CONFIG.lease)["spec"]
+    renewed = cluster.objects["leases", CONFIG.lease]["spec"]
     assert renewed["acquireTime"] == spec["acquireTime"] < renewed["renewTime"]
 
 
@@ -522,7 +743,7 @@ async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
         async with server:
             port = server.sockets[0].getsockname()[1]
             found = await asyncio.to_thread(served_certificates, "127.0.0.1", port, NAMES[-1])
-            assert found == {"127.0.0.1": fingerprint(leaf.certificate)}
+            assert found == {"127.0.0.1": leaf.certificate}
             valid = await asyncio.to_thread(served_validities, "127.0.0.1", port, NAMES[-1])
             start, end = leaf.certificate.not_valid_before_utc, leaf.certificate.not_valid_after_utc
             assert valid == {"127.0.0.1": (start, end)}
@@ -535,9 +756,11 @@ async def test_the_served_certificates_of_replicas(tmp_path: Path) -> None:
 
 def test_health_and_metrics() -> None:
     cluster, time = MemoryCluster(), FakeTime()
-    replicas: dict[str, str | None] = {}
+    replicas: dict[str, x509.Certificate | None] = {}
     running = controller(cluster, time, replicas=lambda: replicas)
-    with serve_status(0, alive=lambda: running.alive, metrics=running.metrics) as server:
+    with serve_status(
+        0, alive=lambda: running.alive, ready=lambda: running.ready, metrics=running.metrics
+    ) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
 
         def get(path: str) -> tuple[int, str]:
@@ -554,10 +777,12 @@ def test_health_and_metrics() -> None:
         cluster.refuse = "secrets"
         assert not running.reconcile()
         assert get("/healthz")[0] == 200, "a refused request is no reason for a restart"
+        assert get("/readyz") == (503, "not ready\n")
         cluster.refuse = None
         assert running.reconcile()
+        assert get("/readyz") == (200, "ok\n")
         assert cluster.stored.leaf
-        replicas |= {"a": fingerprint(cluster.stored.leaf.certificate), "b": None}
+        replicas |= {"a": cluster.stored.leaf.certificate, "b": None}
         assert running.reconcile()
         text = get("/metrics")[1]
         assert "\ngpuward_certs_replicas 2.0\n" in text

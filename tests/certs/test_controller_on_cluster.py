@@ -12,12 +12,17 @@ from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 
 from certs.authority import service_names
-from certs.keypairs import KeyPair, fingerprint, is_issued_by, pem_bundle
+from certs.keypairs import KeyPair, is_issued_by, pem_bundle
 from certs.rotation import RotationPolicy
 from certs.secrets import CertificateState, decode
 from cluster.api.client import FIELD_MANAGER, KubernetesCluster
-from cluster.api.errors import ClusterError, ConfigurationKind, ConfigurationRef, ConflictError
-from cluster.controllers.certificates import CertificateController, ControllerConfig
+from cluster.api.errors import (
+    ConfigurationKind,
+    ConfigurationRef,
+    ConflictError,
+    NotCreatedError,
+)
+from cluster.controllers.certificates import CertificateController, ControllerConfig, ServiceRef
 from tests.testkit.certs.fake_cluster import FakeTime, controller
 from tests.testkit.chart.permissions import create_controller_account
 from tests.testkit.control_plane.client import Response
@@ -42,7 +47,7 @@ class RotationResult(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """The objects that the chart creates, and the token of the controller."""
+    """The webhook configurations that the chart creates, and the token of the controller."""
 
     plane: ControlPlane
     namespace: str
@@ -56,7 +61,10 @@ class Installation(NamedTuple):
 
     @property
     def config(self) -> ControllerConfig:
-        return ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", self.configurations)
+        service = ServiceRef(self.namespace, "gpuward")
+        return ControllerConfig(
+            "gpuward-ca", "gpuward-tls", "gpuward-certs", service, self.configurations
+        )
 
     def controller(self, time: FakeTime, **given: Any) -> CertificateController:
         policy = RotationPolicy(service_names("gpuward", self.namespace))
@@ -161,7 +169,7 @@ def test_the_first_certificate(installation: Installation) -> None:
 
 def test_a_complete_rotation(installation: Installation) -> None:
     time = FakeTime()
-    served: dict[str, str | None] = {}
+    served: dict[str, Certificate | None] = {}
     controller_under_test = installation.controller(time, replicas=lambda: served)
 
     def reconcile(count: int) -> RotationResult:
@@ -170,7 +178,7 @@ def test_a_complete_rotation(installation: Installation) -> None:
             assert controller_under_test.reconcile()
         stored = installation.stored
         assert stored.leaf
-        served["127.0.0.1"] = fingerprint(stored.leaf.certificate)
+        served["127.0.0.1"] = stored.leaf.certificate
         assert installation.published == {pem_bundle(stored.trusted)}
         return RotationResult(stored.leaf, stored.trusted, stored.retired)
 
@@ -241,25 +249,18 @@ def test_the_controller_owns_only_the_bundle(installation: Installation) -> None
             assert fields == {"f:clientConfig": {"f:caBundle": {}}}
 
 
-def test_an_object_that_must_exist_beforehand_is_named(installation: Installation) -> None:
-    cluster = installation.cluster
-    path = f"/api/v1/namespaces/{installation.namespace}/secrets/gpuward-tls"
-    assert installation.plane.request("DELETE", path).status == 200
-    with pytest.raises(ClusterError, match=r'"gpuward-tls" not found; .* must exist beforehand'):
-        cluster.get_secret("gpuward-tls")
-
-
 def test_outdated_versions_are_refused(installation: Installation) -> None:
     installation.controller(FakeTime()).reconcile()
     cluster, (mutating, _) = installation.cluster, installation.configurations
-    secret = cluster.get_secret("gpuward-tls")
-    cluster.update_secret({**secret, "data": {}})
+    secret, lease = cluster.get_secret("gpuward-tls"), cluster.get_lease("gpuward-certs")
+    assert secret
+    assert lease
+    cluster.write_secret({**secret, "data": {}})
     with pytest.raises(ConflictError):
-        cluster.update_secret({**secret, "data": {"a": ""}})
-    lease = cluster.get_lease("gpuward-certs")
-    cluster.update_lease({**lease, "spec": {"holderIdentity": "another"}})
+        cluster.write_secret({**secret, "data": {"a": ""}})
+    cluster.write_lease({**lease, "spec": {"holderIdentity": "another"}})
     with pytest.raises(ConflictError):
-        cluster.update_lease({**lease, "spec": {"holderIdentity": "third"}})
+        cluster.write_lease({**lease, "spec": {"holderIdentity": "third"}})
     found = cluster.get_configuration(mutating)
     assert found
     version = found["metadata"]["resourceVersion"]
@@ -274,8 +275,36 @@ def test_a_configuration_that_does_not_exist_is_none(plane: ControlPlane) -> Non
         cluster.get_configuration(ConfigurationRef(ConfigurationKind.MUTATING, "no-such-name"))
         is None
     )
-    with pytest.raises(ClusterError, match="404"):
-        cluster.get_secret("nothing-of-this-name")
+    assert cluster.get_secret("nothing-of-this-name") is None
+
+
+def test_it_creates_what_is_missing_and_nothing_else_by_its_names(
+    installation: Installation,
+) -> None:
+    cluster = installation.cluster
+    created = cluster.write_secret({"metadata": {"name": "gpuward-tls"}, "data": {"a": "eA=="}})
+    assert created["data"] == {"a": "eA=="}
+    with pytest.raises(ConflictError):
+        cluster.write_secret({"metadata": {"name": "gpuward-tls"}, "data": {"a": "eQ=="}})
+    with pytest.raises(NotCreatedError, match="the Secret another does not exist: .*403"):
+        cluster.write_secret({"metadata": {"name": "another"}})
+    with pytest.raises(NotCreatedError, match="the Lease another does not exist: .*403"):
+        cluster.write_lease({"metadata": {"name": "another"}})
+    assert installation.data("gpuward-tls") == {"a": b"x"}
+
+
+def test_a_secret_that_disappears_is_there_again_at_once(installation: Installation) -> None:
+    running = installation.controller(FakeTime())
+    running.reconcile()
+    before = installation.data("gpuward-tls"), installation.data("gpuward-ca")
+    path = f"/api/v1/namespaces/{installation.namespace}/secrets"
+    changes = installation.cluster.secret_changes("gpuward-tls")
+    next(changes)  # the watch has begun
+    for name in ("gpuward-tls", "gpuward-ca"):
+        assert installation.plane.request("DELETE", f"{path}/{name}").status == 200
+    next(changes)
+    assert running.reconcile()
+    assert (installation.data("gpuward-tls"), installation.data("gpuward-ca")) == before
 
 
 def test_the_controller_has_no_other_rights(installation: Installation) -> None:
@@ -289,7 +318,7 @@ def test_the_controller_has_no_other_rights(installation: Installation) -> None:
         ("GET", f"{core}/secrets/other"),
         ("PUT", f"{core}/secrets/other"),
         ("POST", f"{core}/secrets"),
-        ("PATCH", f"{core}/secrets/gpuward-ca"),
+        ("PATCH", f"{core}/secrets/another"),
         ("DELETE", f"{core}/secrets/gpuward-ca"),
         ("GET", "/api/v1/namespaces/default/secrets/gpuward-ca"),
         ("GET", f"{core}/pods"),

@@ -59,7 +59,7 @@ def test_the_options_decide_about_certificates_and_names(monkeypatch: pytest.Mon
         lifetime = found.not_valid_after_utc - found.not_valid_before_utc
         assert lifetime == datetime.timedelta(days=days, hours=1)  # from an hour ago
     assert {cluster.published(ref) for ref in CONFIGURATIONS} == {signer.certificate_pem}
-    assert cluster.get_lease(CONFIG.lease)["spec"]["holderIdentity"] == socket.gethostname()
+    assert cluster.objects["leases", CONFIG.lease]["spec"]["holderIdentity"] == socket.gethostname()
 
 
 def test_help_says_what_stands_for_a_value(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,8 +96,8 @@ class RotationScenario:
     def start(self, name: str) -> CertificateController:
         return controller(self.cluster, self.time, name, replicas=self.served)
 
-    def served(self) -> dict[str, str | None]:
-        return {str(i): fingerprint(leaf) if leaf else None for i, leaf in enumerate(self.in_use)}
+    def served(self) -> dict[str, x509.Certificate | None]:
+        return {str(i): leaf for i, leaf in enumerate(self.in_use)}
 
     def pass_time(self, step: datetime.timedelta, working: str) -> None:
         """Let time pass, then let the `working` controllers reconcile."""
@@ -136,21 +136,17 @@ class RotationScenario:
             pass
 
     def break_secret(self, target: str) -> None:
-        """Remove or damage one Secret."""
-        stored = self.cluster.stored
-        if target == "leaf" and not self.cluster.data(CONFIG.authority_secret).get("ca.crt"):
-            return  # with both Secrets lost, requests fail until there is a new certificate
-        if target == "leaf":
-            self.cluster.put_data(CONFIG.serving_secret, tls_crt=None, tls_key=None, ca_crt=None)
-        elif target == "key":
+        """Damage, empty or delete a Secret, or both, at any time."""
+        if target == "key":
             self.cluster.put_data(CONFIG.authority_secret, ca_key=b"-----BEGIN nonsense")
-        elif target == "authority" and stored.signer and not (stored.successor or stored.retired):
-            # While two authorities are needed, the serving Secret does not have both.
-            served = set(self.served().values())
-            if stored.leaf and served == {fingerprint(stored.leaf.certificate)}:
-                self.cluster.put_data(
-                    CONFIG.authority_secret, ca_crt=None, ca_key=None, next_crt=None, next_key=None
-                )
+        if target in ("leaf", "both"):
+            self.cluster.delete(CONFIG.serving_secret)
+        if target == "authority":
+            self.cluster.put_data(
+                CONFIG.authority_secret, ca_crt=None, ca_key=None, next_crt=None, next_key=None
+            )
+        if target == "both":
+            self.cluster.delete(CONFIG.authority_secret)
 
 
 class Step(NamedTuple):
@@ -183,7 +179,7 @@ EVENTS = st.one_of(
         st.just("ahead"),
         st.sampled_from([5 * MINUTE, HOUR, 50 * DAY, 100 * DAY, 250 * DAY, 400 * DAY]),
     ),
-    st.tuples(st.just("break"), st.sampled_from(["leaf", "key", "authority"])),
+    st.tuples(st.just("break"), st.sampled_from(["leaf", "key", "authority", "both"])),
     st.tuples(st.just("restart"), st.integers(0, 2)),
     st.tuples(
         st.just("refuse"),
@@ -216,6 +212,13 @@ ROTATION_AND_REMOVAL = [*ROTATION, *4 * WAIT_29_DAYS]
 @example([590.0, 0.0], [120.0, 0.0], ROTATION_AND_REMOVAL)
 @example([590.0, 0.0], [0.0], [*WAIT_29_DAYS, Step(SECOND, event=("break", "key")), *ROTATION[:1]])
 @example([0.0], [120.0], [*ROTATION[:1], Step(SECOND, event=("break", "authority")), *ROTATION[:1]])
+@example([590.0], [120.0], [*ROTATION[:1], Step(SECOND, event=("break", "both")), *ROTATION[:1]])
+@example(
+    [590.0],
+    [120.0],
+    # The other controller remembers nothing.
+    [*ROTATION[:1], Step(HOUR, "two", ("break", "both")), Step(30 * SECOND, "two", times=30)],
+)
 @example(
     [1.0],
     [0.0],
@@ -267,7 +270,7 @@ def test_a_rotation_survives_a_crash_at_every_write(crash_at: int, after: bool) 
     assert stored.leaf
     assert not stored.retired
     assert stored.signer.certificate.not_valid_before_utc > START
-    assert set(scenario.served().values()) == {fingerprint(stored.leaf.certificate)}
+    assert set(scenario.served().values()) == {stored.leaf.certificate}
 
 
 @pytest.mark.slow

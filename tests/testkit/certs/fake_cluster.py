@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import datetime
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,10 +17,15 @@ from cluster.api.errors import (
     ConfigurationKind,
     ConfigurationRef,
     ConflictError,
+    NotCreatedError,
     Object,
-    RequiredObjectError,
 )
-from cluster.controllers.certificates import CertificateController, Clocks, ControllerConfig
+from cluster.controllers.certificates import (
+    CertificateController,
+    Clocks,
+    ControllerConfig,
+    ServiceRef,
+)
 
 START = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
 NAMES = service_names("gpuward", "gpuward-system")
@@ -28,7 +34,8 @@ CONFIGURATIONS = [
     ConfigurationRef(ConfigurationKind.MUTATING, "gpuward"),
     ConfigurationRef(ConfigurationKind.VALIDATING, "gpuward"),
 ]
-CONFIG = ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", CONFIGURATIONS)
+SERVICE = ServiceRef("gpuward-system", "gpuward")
+CONFIG = ControllerConfig("gpuward-ca", "gpuward-tls", "gpuward-certs", SERVICE, CONFIGURATIONS)
 
 
 class CrashError(BaseException):
@@ -55,50 +62,45 @@ class FakeTime:
 
 
 class MemoryCluster:
-    """A `cluster.api.errors.Cluster` with the empty objects that the chart creates.
+    """A `cluster.api.errors.Cluster` with the webhook configurations that the chart creates.
 
     `crash` is (n, after): the process ends at the n-th write from now, before or after the write
-    takes effect. `refuse` names a kind of object whose requests fail, and `missing` one of which
-    there is none.
+    takes effect. `refuse` names a kind of object whose requests fail, and `not_created` one of
+    which no object may be created.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Object] = {}
-        for kind, name in (
-            ("secrets", CONFIG.authority_secret),
-            ("secrets", CONFIG.serving_secret),
-            ("leases", CONFIG.lease),
-        ):
-            self.objects[kind, name] = {"metadata": {"name": name, "resourceVersion": "1"}}
+        self._versions = map(str, itertools.count(1))
         for configuration in CONFIGURATIONS:
             self.configure(configuration)
         self.writes: list[str] = []
         self.read_secrets: list[str] = []
         self.crash: tuple[int, bool] | None = None
         self.refuse: str | None = None
-        self.missing: str | None = None
+        self.not_created: str | None = None
 
     def configure(self, configuration: ConfigurationRef, *names: str) -> None:
         """Create a webhook configuration as the chart does: without a bundle."""
         self.objects[configuration.kind.value, configuration.name] = {
-            "metadata": {"name": configuration.name, "resourceVersion": "1"},
+            "metadata": {"name": configuration.name, "resourceVersion": next(self._versions)},
             "webhooks": [
-                {"name": name, "clientConfig": {"service": {"name": "gpuward"}}}
+                {"name": name, "clientConfig": {"service": SERVICE._asdict()}}
                 for name in names or ("pods.gpuward.io", "workloads.gpuward.io")
             ],
         }
 
-    def get_secret(self, name: str) -> Object:
+    def get_secret(self, name: str) -> Object | None:
         self.read_secrets.append(name)
         return self._get("secrets", name)
 
-    def update_secret(self, secret: Object) -> Object:
+    def write_secret(self, secret: Object) -> Object:
         return self._put("secrets", secret)
 
-    def get_lease(self, name: str) -> Object:
+    def get_lease(self, name: str) -> Object | None:
         return self._get("leases", name)
 
-    def update_lease(self, lease: Object) -> Object:
+    def write_lease(self, lease: Object) -> Object:
         return self._put("leases", lease)
 
     def get_configuration(self, ref: ConfigurationRef) -> Object | None:
@@ -108,6 +110,11 @@ class MemoryCluster:
     def changes(self, ref: ConfigurationRef) -> Iterator[None]:
         """None: tests begin each pass themselves."""
         del ref
+        return iter(())
+
+    def secret_changes(self, name: str) -> Iterator[None]:
+        """None, likewise."""
+        del name
         return iter(())
 
     def write_bundle(
@@ -125,39 +132,46 @@ class MemoryCluster:
         return base64.b64decode(found["webhooks"][0]["clientConfig"].get("caBundle", ""))
 
     def data(self, name: str) -> dict[str, bytes]:
-        """The data of a Secret, decoded."""
-        found: dict[str, str] = self.objects["secrets", name].get("data", {})
+        """The data of a Secret, decoded; empty if there is none."""
+        found: dict[str, str] = self.objects.get(("secrets", name), {}).get("data", {})
         return {key: base64.b64decode(value) for key, value in found.items()}
 
     def put_data(self, name: str, **data: bytes | None) -> None:
         """Change a Secret without the controller; None removes a key. `_` stands for `.`."""
-        secret = self.objects["secrets", name]
+        secret = self.objects.setdefault(("secrets", name), {"metadata": {"name": name}})
         for key, content in data.items():
             others = {k: v for k, v in secret.get("data", {}).items() if k != key.replace("_", ".")}
             if content is not None:
                 others[key.replace("_", ".")] = base64.b64encode(content).decode()
             secret["data"] = others
-        version = int(secret["metadata"]["resourceVersion"])
-        secret["metadata"]["resourceVersion"] = str(version + 1)
+        secret["metadata"]["resourceVersion"] = next(self._versions)
 
     @property
     def stored(self) -> CertificateState:
         """The certificate state in the Secrets."""
         return decode(self.data(CONFIG.authority_secret), self.data(CONFIG.serving_secret))
 
-    def _get(self, kind: str, name: str) -> Object:
+    def delete(self, name: str) -> None:
+        """Delete a Secret without the controller, if it exists."""
+        self.objects.pop(("secrets", name), None)
+
+    def _get(self, kind: str, name: str) -> Object | None:
         self._check_allowed(kind)
-        return copy.deepcopy(self.objects[kind, name])
+        return copy.deepcopy(self.objects.get((kind, name)))
 
     def _put(self, kind: str, new: Object) -> Object:
         self._check_allowed(kind)
         name = new["metadata"]["name"]
-        version = self.objects[kind, name]["metadata"]["resourceVersion"]
-        if new["metadata"]["resourceVersion"] != version:
+        version = self.objects.get((kind, name), {"metadata": {}})["metadata"].get(
+            "resourceVersion"
+        )
+        if new["metadata"].get("resourceVersion") != version:
             raise ConflictError(f"{name} was changed meanwhile")
+        if version is None and self.not_created == kind:
+            raise NotCreatedError(f"{name} does not exist")
         crash_after = self._crashes()
         stored: dict[str, Any] = copy.deepcopy(new)
-        stored["metadata"]["resourceVersion"] = str(int(version) + 1)
+        stored["metadata"]["resourceVersion"] = next(self._versions)
         self.objects[kind, name] = stored
         self.writes.append(name)
         if crash_after is not None:
@@ -179,8 +193,6 @@ class MemoryCluster:
     def _check_allowed(self, kind: str) -> None:
         if self.refuse == kind:
             raise ClusterError(f"{kind} is forbidden")
-        if self.missing == kind:
-            raise RequiredObjectError(f"{kind} not found")
 
 
 def controller(

@@ -18,31 +18,34 @@ REPAIR_BINDING = "gpuward-repair"
 REMOVAL_VERBS = ["get", "delete"]
 READING_VERBS = ["get"]
 AUTHORITY_SECRET, SERVING_SECRET = "gpuward-ca", "gpuward-tls"
+# What the controller creates it applies: API servers check `create` with the name then.
 NAMESPACED_RULES = [
     {
         "apiGroups": [""],
         "resources": ["secrets"],
         "resourceNames": [AUTHORITY_SECRET, SERVING_SECRET],
+        "verbs": ["get", "watch", "create", "patch", "update"],
     },
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "resourceNames": [LEASE],
+        "verbs": ["get", "create", "patch", "update"],
+    },
 ]
 # RBAC cannot limit `create` to names.
 EVENT_RULE = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}
 
 
 def create_controller_account(plane: Cluster, namespace: str, configuration: str) -> None:
-    """Create the controller's account, its empty Secrets and Lease, and its permissions.
+    """Create the controller's account and its permissions.
 
     `configuration` is the name of both webhook configurations, which need not exist yet.
     """
     core = f"/api/v1/namespaces/{namespace}"
     plane.create(f"{core}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
-    for name in (AUTHORITY_SECRET, SERVING_SECRET):
-        plane.create(f"{core}/secrets", {"metadata": {"name": name}})
     account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
-    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    plane.create(leases, {"metadata": {"name": LEASE}})
-    rules = [*(_with_controller_verbs(rule) for rule in NAMESPACED_RULES), EVENT_RULE]
+    rules = [*NAMESPACED_RULES, EVENT_RULE]
     _grant(plane, f"{RBAC}/namespaces/{namespace}", "Role", configuration, rules, account)
     cluster_rules = [configuration_rule(configuration, CONTROLLER_VERBS)]
     _grant(plane, RBAC, "ClusterRole", configuration, cluster_rules, account)
@@ -130,10 +133,6 @@ def _grant(
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
     binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [account]}
     plane.create(f"{parent}/{role.lower()}bindings", binding)
-
-
-def _with_controller_verbs(rule: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {**rule, "verbs": ["get", "update"]}
 
 
 def may(plane: Cluster, namespace: str, account: str, attempt: tuple[str, ...]) -> bool:
