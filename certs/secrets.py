@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from cryptography import x509
@@ -65,13 +65,13 @@ class CertificateState(NamedTuple):
         return _issuer_among(self.leaf, self.trusted)
 
 
-def refuse_foreign(data: Mapping[str, bytes], fields: Set[str]) -> None:
+def refuse_foreign(data: Mapping[str, bytes], fields: Collection[str]) -> None:
     """Raise ForeignSecretError if the data of a Secret is not gpuward's.
 
     It is foreign if it has a certificate of somebody else, or none of `fields`. What cannot be read
     is no certificate.
     """
-    if data and not data.keys() & fields:
+    if data and not any(field in data for field in fields):
         found = ", ".join(sorted(data)[:_MAX_NAMED_FIELDS])
         raise ForeignSecretError(f"its data is not that of a certificate: {found}")
     for field in (CA_FIELD, NEXT_FIELD, CERTIFICATE_FILE):

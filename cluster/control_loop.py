@@ -272,8 +272,8 @@ def run_loop(
 ) -> int:
     """Run what `make` returns until SIGTERM or SIGINT; the exit status of `command`.
 
-    Serves /healthz, /readyz and /metrics on `status_port` meanwhile, and logs as JSON. The status is
-    `failed`, with a line on standard error, if no API server or no port can be used.
+    Serves /healthz, /readyz and /metrics on `status_port` meanwhile, and logs as JSON. The status
+    is `failed`, with a line on standard error, if no API server or no port can be used.
     """
     log_as_json()
     stop = threading.Event()

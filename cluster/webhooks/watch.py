@@ -15,7 +15,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from cluster.api.client import KubernetesConfigurations
 from cluster.api.connection import Connection
-from cluster.api.errors import ClusterError, ConfigurationRef, ConflictError, Object
+from cluster.api.errors import (
+    ClusterError,
+    ConfigurationRef,
+    ConflictError,
+    MissingError,
+    Object,
+)
 from cluster.api.events import event_sender
 from cluster.control_loop import Controller, Watch
 from cluster.webhooks.comparison import Expectation, ExpectationError, differences, read_expectation
@@ -45,11 +51,13 @@ class Repair(NamedTuple):
     """Creates configurations that somebody has deleted.
 
     `create` creates one from its manifest; it raises ClusterError. `send_event` creates a
-    Kubernetes Event with a text; it may raise ClusterError. `wait` waits so many seconds.
+    Kubernetes Event with a text; it may raise ClusterError. `service_exists` says whether there is
+    a Service, by its namespace and name; it raises ClusterError. `wait` waits so many seconds.
     """
 
     create: Callable[[ConfigurationRef, Object], None]
     send_event: Callable[[str], None]
+    service_exists: Callable[[str, str], bool]
     wait: Callable[[float], None] = time.sleep
 
 
@@ -117,6 +125,11 @@ class RegistrationWatch(Controller):
     def _create(self, repair: Repair, ref: ConfigurationRef, manifest: Object) -> bool:
         """Create a configuration; whether there is one now."""
         try:
+            # Whoever uninstalls gpuward deletes the Service within this second, before or after the
+            # configurations. A configuration without its Service would refuse or delay pods.
+            if gone := [name for name in _services(manifest) if not repair.service_exists(*name)]:
+                namespace, name = gone[0]
+                raise MissingError(f"service/{name} in {namespace} does not exist either")
             repair.create(ref, manifest)
         except ConflictError:  # somebody else has created it meanwhile
             return True
@@ -183,6 +196,12 @@ class RegistrationWatch(Controller):
             _log.warning("event not created", error=str(error))
 
 
+def _services(manifest: Object) -> list[tuple[str, str]]:
+    """The Services that a webhook configuration names: namespace and name, each once."""
+    found = [webhook["clientConfig"].get("service") for webhook in manifest.get("webhooks") or ()]
+    return sorted({(service["namespace"], service["name"]) for service in found if service})
+
+
 def make_watch(
     connection: Connection,
     expected: str,
@@ -211,7 +230,7 @@ def make_watch(
         event_sender(connection, _REASON, _ACTION),
         settle_seconds=settle_seconds,
         interval_seconds=interval_seconds,
-        repair=Repair(create, repaired) if repair else None,
+        repair=Repair(create, repaired, configurations.service_exists) if repair else None,
     )
 
 

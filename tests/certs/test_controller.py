@@ -479,7 +479,8 @@ def test_an_authority_stays_published_while_a_replica_serves_a_certificate_of_it
     running = controller(cluster, time, replicas=lambda: {"10.0.0.1": serves[-1]})
     serves.append(None)
     running.reconcile()
-    assert (before := cluster.stored).leaf
+    before = cluster.stored
+    assert before.leaf
     assert before.signer
     assert backup.leaf
     assert backup.signer

@@ -286,9 +286,9 @@ def test_it_creates_what_is_missing_and_nothing_else_by_its_names(
     assert created["data"] == {"a": "eA=="}
     with pytest.raises(ConflictError):
         cluster.write_secret({"metadata": {"name": "gpuward-tls"}, "data": {"a": "eQ=="}})
-    with pytest.raises(NotCreatedError, match="the Secret another does not exist: .*403"):
+    with pytest.raises(NotCreatedError, match=r"the Secret another does not exist: .*403"):
         cluster.write_secret({"metadata": {"name": "another"}})
-    with pytest.raises(NotCreatedError, match="the Lease another does not exist: .*403"):
+    with pytest.raises(NotCreatedError, match=r"the Lease another does not exist: .*403"):
         cluster.write_lease({"metadata": {"name": "another"}})
     assert installation.data("gpuward-tls") == {"a": b"x"}
 

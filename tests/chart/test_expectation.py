@@ -25,13 +25,19 @@ from tests.testkit.control_plane.plane import ControlPlane
 
 every_values = pytest.mark.parametrize("name", CI_VALUES)
 KINDS = {kind: f"{kind.name.title()}WebhookConfiguration" for kind in ConfigurationKind}
+# Without those of the webhook and of the certificate controller, nothing is evaluated.
+RIGHTS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 BUNDLE = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+
+
+def prefix(name: str) -> str:
+    """What the names of objects begin with for these values."""
+    return "gpu-guard" if name == "everything" else "gpuward"
 
 
 def expectation(objects: list[Manifest], folder: Path, name: str = "default") -> Expectation:
     """The expectation in the chart's ConfigMap, as gpuward reads it."""
-    prefix = "gpu-guard" if name == "everything" else "gpuward"
-    text = find_one(objects, "ConfigMap", f"{prefix}-registration")["data"]["expected.yaml"]
+    text = find_one(objects, "ConfigMap", f"{prefix(name)}-registration")["data"]["expected.yaml"]
     file = folder / "expected.yaml"
     file.write_text(text, encoding="utf-8")
     return read_expectation(str(file))
@@ -47,7 +53,7 @@ def test_the_objects_of_the_release_are_recorded(name: str) -> None:
         if "objects.txt" in made.get("data", {})
     )
     assert len(record) == len({*record})
-    kinds = ("Deployment", "CronJob", "Service", "Secret", "ConfigMap")
+    kinds = ("Deployment", "CronJob", "Service", "Secret", "ConfigMap", *RIGHTS)
     rendered = {
         f"{made['kind']}/{made['metadata']['name']}"
         for kind in kinds
@@ -55,10 +61,15 @@ def test_the_objects_of_the_release_are_recorded(name: str) -> None:
         if "helm.sh/hook" not in made["metadata"].get("annotations", {})
     }
     mounted = {volume for spec in pod_specs(objects).values() for volume in mounted_objects(spec)}
-    assert {*record} - rendered <= mounted  # the Secret of a user
+    by_controllers = {f"Secret/{prefix(name)}-{end}" for end in ("ca", "cert-manager-ca")}
+    by_controllers |= {f"Lease/{prefix(name)}-certs"}
+    assert {*record} - rendered <= mounted | by_controllers
     scraped = re.compile(r"Service/.*-(certs|watch|exceptions|inventory|audit)")
     unneeded = re.compile(r"ConfigMap/.*-(dashboard|registration)|Secret/.*-(trusted|manager-.*)")
-    left_out = rendered - {*record}
+    rights = {each for each in rendered if each.partition("/")[0] in RIGHTS}
+    needed = {each for each in rights if each.endswith("-certs")}
+    assert rights & {*record} == needed | {f"ServiceAccount/{prefix(name)}"}
+    left_out = rendered - {*record} - rights
     assert [each for each in left_out if not (scraped.match(each) or unneeded.match(each))] == []
     # All that pods of a Deployment mount, but what a user has made and the record itself.
     assert {each for each in mounted & rendered if not each.endswith("-registration")} <= {*record}

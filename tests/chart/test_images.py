@@ -22,7 +22,7 @@ from tests.testkit.chart.rendering import CI_VALUES, pod_specs, render
 )
 def test_every_container_runs_the_image_of_the_values(text: str, reference: str) -> None:
     specs = pod_specs(render(text))
-    assert set(specs) == {"webhook", "certs", "removal", "test", "policy-check", "policy-test"}
+    assert set(specs) == {"webhook", "certs", "test", "policy-check", "policy-test"}
     assert {c["image"] for spec in specs.values() for c in spec["containers"]} == {reference}
 
 

@@ -19,7 +19,7 @@ from tests.testkit.chart.rendering import (
 
 LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-FIXED = {"gpuward", "gpuward-certs", "gpuward-mode-label", "gpuward-removal", "gpuward-test"}
+FIXED = {"gpuward", "gpuward-certs", "gpuward-mode-label", "gpuward-test"}
 # The longest release name that helm accepts.
 LONG = "long-" * 10 + "abc"
 CERT_MANAGER = "certificates: {mode: certManager}"

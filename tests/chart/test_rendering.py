@@ -40,7 +40,6 @@ COMPONENTS = {
     "console",
     "doctor",
     "exceptions",
-    "removal",
     "test",
     "monitoring",
     "policy-check",

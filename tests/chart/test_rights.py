@@ -17,9 +17,9 @@ from tests.testkit.chart.permissions import (
     EVENT_RULE,
     NAMESPACED_RULES,
     READING_VERBS,
-    REMOVAL_VERBS,
     REPAIR_BINDING,
     REPAIR_VERBS,
+    SERVICE_RULE,
     WATCH_VERBS,
     configuration_rule,
 )
@@ -39,7 +39,7 @@ EXCEPTIONS_GROUP = "gpuward.io"
 ROLES = ("Role", "ClusterRole")
 LOG_RULE = {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}
 WITH_TOKEN = {
-    *("audit", "certs", "console", "doctor", "exceptions", "inventory", "removal", "test", "watch"),
+    *("audit", "certs", "console", "doctor", "exceptions", "inventory", "test", "watch"),
 }
 
 
@@ -55,17 +55,11 @@ def rules(objects: list[Manifest], kind: str, name: str) -> list[dict[str, set[s
 
 def test_the_certificate_controller_has_the_permissions_it_is_tested_with() -> None:
     objects = render()
-    namespaced = [{**rule, "verbs": ["get", "update"]} for rule in NAMESPACED_RULES]
-    assert rules(objects, "Role", "gpuward-certs") == as_sets([*namespaced, EVENT_RULE])
+    assert rules(objects, "Role", "gpuward-certs") == as_sets([*NAMESPACED_RULES, EVENT_RULE])
     unwatched = render("registration: {watch: {enabled: false}}")
-    assert rules(unwatched, "Role", "gpuward-certs") == as_sets(namespaced)
+    assert rules(unwatched, "Role", "gpuward-certs") == as_sets(NAMESPACED_RULES)
     cluster_rule = configuration_rule("gpuward", CONTROLLER_VERBS)
     assert rules(objects, "ClusterRole", "gpuward-certs") == as_sets([cluster_rule])
-
-
-def test_the_removal_hook_has_the_permissions_it_is_tested_with() -> None:
-    cluster_rule = configuration_rule("gpuward", REMOVAL_VERBS)
-    assert rules(render(), "ClusterRole", "gpuward-removal") == as_sets([cluster_rule])
 
 
 def test_the_test_hook_may_only_read_the_configurations() -> None:
@@ -94,17 +88,14 @@ def test_only_with_repair_may_the_watching_pod_create_the_configurations(
     assert rules(objects, "ClusterRole", REPAIR_BINDING) == as_sets([cluster_rule])
     (subject,) = find_one(objects, "ClusterRoleBinding", REPAIR_BINDING)["subjects"]
     assert subject["name"] == f"gpuward-{component}"
-    # What is deleted on purpose must stay deleted: the hook takes this right away first.
-    binding = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"]}
-    binding |= {"resourceNames": [REPAIR_BINDING], "verbs": ["delete"]}
-    own = configuration_rule("gpuward", REMOVAL_VERBS)
-    assert rules(objects, "ClusterRole", "gpuward-removal") == as_sets([own, binding])
+    assert rules(objects, "Role", REPAIR_BINDING) == as_sets([SERVICE_RULE])
+    (subject,) = find_one(objects, "RoleBinding", REPAIR_BINDING)["subjects"]
+    assert subject["name"] == f"gpuward-{component}"
 
 
-@pytest.mark.parametrize("missing", ["registration.watch.enabled", "removalHook.enabled"])
-def test_repair_needs_the_watch_and_the_hook_that_ends_it(missing: str) -> None:
-    options = ("--set=registration.repair=true", f"--set={missing}=false")
-    assert f"registration.repair needs {missing}" in render_error(options=options)
+def test_repair_needs_the_watch() -> None:
+    options = ("--set=registration.repair=true", "--set=registration.watch.enabled=false")
+    assert "registration.repair needs registration.watch.enabled" in render_error(options=options)
 
 
 def test_the_controller_for_gpu_exceptions_has_the_permissions_it_is_tested_with() -> None:
@@ -313,15 +304,11 @@ def hook_settings(made: Manifest) -> tuple[Any, ...]:
     return tuple(annotations.get(f"helm.sh/hook{end}") for end in ("", "-weight", "-delete-policy"))
 
 
-@pytest.mark.parametrize(
-    ("name", "when"), [("removal", "pre-delete"), ("test", "test"), ("doctor", "test")]
-)
-def test_the_permissions_of_a_hook_are_created_before_it_and_deleted_with_it(
-    name: str, when: str
-) -> None:
+@pytest.mark.parametrize("name", ["test", "doctor"])
+def test_the_permissions_of_a_hook_are_created_before_it_and_deleted_with_it(name: str) -> None:
     objects = render("doctor: {enabled: true}")
     (work,) = (m for m in hook_objects(objects, name) if m["kind"] in {"Job", "Pod"})
-    assert hook_settings(work)[0] == when
+    assert hook_settings(work)[0] == "test"
     others = [made for made in hook_objects(objects, name) if made is not work]
     found = {made["kind"] for made in others}
     of_release = {"Role", "RoleBinding"} if name == "doctor" else set()
@@ -329,9 +316,3 @@ def test_the_permissions_of_a_hook_are_created_before_it_and_deleted_with_it(
     for made in others:
         assert int(hook_settings(made)[1]) < int(hook_settings(work)[1])
         assert set(hook_settings(made)[2].split(",")) == {"before-hook-creation", "hook-succeeded"}
-
-
-def test_the_removal_hook_can_be_disabled_with_all_its_permissions() -> None:
-    objects = render("removalHook: {enabled: false}")
-    assert not [made for made in objects if hook_settings(made)[0] == "pre-delete"]
-    assert not of_kind(objects, "ClusterRole", "gpuward-removal")

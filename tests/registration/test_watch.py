@@ -38,6 +38,7 @@ class Watched:
         self.pauses = 0
         self.created_meanwhile: dict[ConfigurationRef, Object] = {}
         self.refusal: ClusterError | None = None
+        self.services = {("gpuward-system", "gpuward")}
         self.expected: Any = {MUTATING: configuration(), VALIDATING: configuration()}
         self.found: dict[ConfigurationRef, Object] = copy.deepcopy(self.expected)
         self.now = 1000.0
@@ -49,7 +50,9 @@ class Watched:
             self.get,
             self.send_event,
             settle_seconds=SETTLE,
-            repair=Repair(self.create, self.repairs.append, self.pause) if repair else None,
+            repair=Repair(self.create, self.repairs.append, self.service_exists, self.pause)
+            if repair
+            else None,
             monotonic=lambda: self.now,
         )
 
@@ -57,6 +60,9 @@ class Watched:
         assert seconds == 1
         self.pauses += 1
         self.found.update(self.created_meanwhile)
+
+    def service_exists(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.services
 
     def create(self, ref: ConfigurationRef, manifest: Object) -> None:
         if self.refusal:
@@ -259,6 +265,16 @@ def test_a_deleted_configuration_is_created_again_and_this_is_reported(repairing
     for kind, count in (("validating", 1.0), ("mutating", 0.0)):
         labels = f'{{kind="{kind}webhookconfigurations",name="gpuward"}}'
         assert f"{name}{labels} {count}" in metrics
+
+
+def test_without_its_service_no_configuration_is_created(repairing: Watched) -> None:
+    """Then gpuward is being uninstalled."""
+    repairing.services.clear()
+    repairing.found.clear()
+    log = repairing.wait(10)
+    assert repairing.found == {}
+    assert [line["event"] for line in log] == ["registration not repaired"]
+    assert log[0]["error"] == "service/gpuward in gpuward-system does not exist either"
 
 
 def test_what_somebody_else_creates_meanwhile_is_left_alone(repairing: Watched) -> None:

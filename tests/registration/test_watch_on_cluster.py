@@ -107,6 +107,8 @@ def watched(
     expected.write_text(json.dumps({"kind": "List", "items": manifests}))
     for kind, manifest in zip(ConfigurationKind, manifests, strict=True):
         plane.create(f"{ADMISSION}/{kind.value}", manifest)
+    service = {"metadata": {"name": "gpuward"}, "spec": {"ports": [{"port": 443}]}}
+    plane.create(f"/api/v1/namespaces/{namespace}/services", service)
     create_watch_account(plane, namespace, name)
     kubeconfig = plane.kubeconfig_for(plane.token(WATCH_ACCOUNT, namespace))
     port = free_port()
@@ -201,6 +203,18 @@ def test_deleted_configurations_are_created_again_as_helm_would(watched: Watched
         assert found["webhooks"] == before[kind]["webhooks"]
         (owner,) = found["metadata"]["managedFields"]
         assert (owner["manager"], owner["operation"]) == ("helm", "Apply")
+
+
+@pytest.mark.parametrize("watched", [[HOURLY, "--repair"]], indirect=True)
+def test_nothing_is_created_once_the_service_is_gone(watched: Watched) -> None:
+    watched.become(1, 1)
+    names = [f"{kind.value}/{watched.name}" for kind in KINDS]
+    # In the order in which Helm 4 uninstalls.
+    watched.plane.kubectl("delete", *names)
+    watched.plane.kubectl("delete", "service/gpuward", "-n", watched.namespace)
+    (line, *_) = eventually(lambda: watched.log("registration not repaired"), what="no repair")
+    assert line["error"].endswith("does not exist either")
+    watched.become(0, 0)
 
 
 @pytest.mark.parametrize("watched", [[HOURLY, "--repair"]], indirect=True)

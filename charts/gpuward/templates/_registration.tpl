@@ -122,12 +122,14 @@ annotations:
 {{- end -}}
 
 {{/*
-The objects in the release's namespace without which a component does not work, each as KIND/NAME in
-a line. tests/chart/test_expectation.py compares them with what the chart renders.
+The objects without which a component does not work, each as KIND/NAME in a line: those in the
+release's namespace, also those that a controller creates, and those of the cluster.
+tests/chart/test_expectation.py compares them with what the chart renders.
 */}}
 {{- define "gpuward.neededObjects" -}}
 {{- $name := include "gpuward.fullname" . -}}
 Deployment/{{ $name }}
+ServiceAccount/{{ $name }}
 Service/{{ $name }}
 Service/{{ $name }}-replicas
 ConfigMap/{{ $name }}-policy
@@ -136,7 +138,13 @@ Secret/{{ include "gpuward.servingSecret" . }}
 {{- with .Values.certificates }}
 {{- if eq .mode "self" }}
 Deployment/{{ $name }}-certs
+ServiceAccount/{{ $name }}-certs
+Role/{{ $name }}-certs
+RoleBinding/{{ $name }}-certs
+ClusterRole/gpuward-certs
+ClusterRoleBinding/gpuward-certs
 Secret/{{ $name }}-ca
+Lease/{{ $name }}-certs
 {{- else if and (eq .mode "certManager") (not .certManager.issuerRef) }}
 Secret/{{ $name }}-cert-manager-ca
 {{- end }}

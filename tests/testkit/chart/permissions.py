@@ -14,7 +14,7 @@ CONTROLLER_VERBS = ["get", "watch", "patch"]
 WATCH_VERBS = ["get", "watch"]
 REPAIR_VERBS = ["create", "patch"]
 REPAIR_BINDING = "gpuward-repair"
-# The removal reads a configuration before it deletes it, to see whether it is gpuward's.
+# `gpuward webhooks remove` first sees whether a configuration is gpuward's.
 REMOVAL_VERBS = ["get", "delete"]
 READING_VERBS = ["get"]
 AUTHORITY_SECRET, SERVING_SECRET = "gpuward-ca", "gpuward-tls"
@@ -37,6 +37,15 @@ NAMESPACED_RULES = [
 EVENT_RULE = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}
 
 
+# A configuration is created again only if its Service exists.
+SERVICE_RULE = {
+    "apiGroups": [""],
+    "resources": ["services"],
+    "resourceNames": ["gpuward"],
+    "verbs": ["get"],
+}
+
+
 def create_controller_account(plane: Cluster, namespace: str, configuration: str) -> None:
     """Create the controller's account and its permissions.
 
@@ -52,13 +61,13 @@ def create_controller_account(plane: Cluster, namespace: str, configuration: str
 
 
 def create_removal_account(plane: Cluster, namespace: str, configuration: str) -> None:
-    """Create the account of the pre-delete hook, and its permissions."""
+    """Create an account for `gpuward webhooks remove`, and its permissions."""
     role = f"{configuration}-removal"
     _create_hook_account(plane, namespace, REMOVAL_ACCOUNT, role, configuration, REMOVAL_VERBS)
 
 
 def delete_removal_permissions(plane: Cluster, configuration: str) -> None:
-    """Delete the cluster-scoped permissions of the pre-delete hook."""
+    """Delete the cluster-scoped permissions of that account."""
     _delete_cluster_role(plane, f"{configuration}-removal")
 
 
@@ -86,6 +95,8 @@ def grant_repair(plane: Cluster, namespace: str, configuration: str) -> None:
     account = {"kind": "ServiceAccount", "name": WATCH_ACCOUNT, "namespace": namespace}
     rules = [configuration_rule(configuration, REPAIR_VERBS)]
     _grant(plane, RBAC, "ClusterRole", f"{configuration}-repair", rules, account)
+    namespaced = f"{RBAC}/namespaces/{namespace}"
+    _grant(plane, namespaced, "Role", f"{configuration}-repair", [SERVICE_RULE], account)
 
 
 def delete_repair_permissions(plane: Cluster, configuration: str) -> None:
