@@ -7,6 +7,7 @@ models change with every release, and refuse values that they do not know.
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import os
 import ssl
@@ -22,6 +23,7 @@ from kubernetes.config import kube_config
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from cluster.api.errors import ClusterError, Object, TooLargeError, UnreachableError, error_of
+from cluster.api.proxies import Proxy, proxy_for
 
 # What kubectl reads in kubeconfig files, and the Kubernetes client does not, or otherwise.
 
@@ -145,14 +147,24 @@ def _let_verify_as_kubectl(pools: urllib3.PoolManager) -> None:
     pools.pool_classes_by_scheme = {**pools.pool_classes_by_scheme, "https": own}
 
 
+def _connect_by(proxy: Proxy | None, configuration: client.Configuration) -> None:
+    """Let the client connect by `proxy`, and not by what it would find in the environment."""
+    if proxy and proxy.is_socks and importlib.util.find_spec("socks") is None:
+        raise ClusterError(f"{proxy}: SOCKS needs the Python package PySocks: pip install pysocks")
+    configuration.proxy = proxy.url if proxy else None
+    configuration.proxy_headers = proxy.headers if proxy else None
+    configuration.no_proxy = ""
+
+
 class Connection:
     """A connection with the credentials that `load` puts into a configuration.
 
-    The constructor raises ClusterError if there are none.
+    The constructor raises ClusterError if there are none, or if the proxy cannot be used.
     """
 
     def __init__(self, load: Callable[[client.Configuration], None]) -> None:
         self._configuration = client.Configuration()
+        self._configuration.proxy = None  # so that after `load` it is that of the kubeconfig file
         try:
             load(self._configuration)
         except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
@@ -163,6 +175,8 @@ class Connection:
         if not self._configuration.host.startswith(("http://", "https://")):
             host = self._configuration.host
             raise ClusterError(f"{_NO_CREDENTIALS}: the cluster's server is no address: {host!r}")
+        self._proxy = proxy_for(self._configuration.host, os.environ, self._configuration.proxy)
+        _connect_by(self._proxy, self._configuration)
         self._headers: list[tuple[str, str]] = []
         # Callers decide themselves when to retry.
         self._configuration.retries = urllib3.Retry(0)
@@ -281,7 +295,7 @@ class Connection:
             yield b""  # the watch has begun
             yield from answer.stream(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _failure(what, error) from error
+            raise _failure(what, error, self._proxy) from error
         finally:
             # With what is left of it, the connection is of no use to others.
             answer.close()
@@ -309,7 +323,7 @@ class Connection:
         try:
             data = _read(answer, max_bytes)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _failure(what, error) from error
+            raise _failure(what, error, self._proxy) from error
         if data is None:
             raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
         if answer.status >= HTTPStatus.BAD_REQUEST:
@@ -342,7 +356,7 @@ class Connection:
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _failure(what, error) from error
+            raise _failure(what, error, self._proxy) from error
         return answer
 
     def _raise_error(self, what: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> NoReturn:
@@ -382,14 +396,17 @@ def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int | None) -> bytes | No
     return data
 
 
-def _failure(what: str, error: Exception) -> ClusterError:
-    """The error for a request that was not answered."""
+def _failure(what: str, error: Exception, proxy: Proxy | None) -> ClusterError:
+    """The error for a request that was not answered, through `proxy` if there is one."""
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, Exception) else error
+    if isinstance(cause, urllib3.exceptions.ProxyError):
+        cause = cause.original_error
     # A certificate, or a file of one, does not get better by waiting.
     is_final = isinstance(cause, urllib3.exceptions.SSLError) or isinstance(error, OSError)
     kind = ClusterError if is_final else UnreachableError
-    return kind(f"{what}: {type(cause).__name__}: {cause}")
+    way = f"through {proxy}: " if proxy else ""
+    return kind(f"{what}: {way}{type(cause).__name__}: {cause}")
 
 
 def _object_in(data: bytes) -> Object | None:

@@ -16,6 +16,7 @@ from tests.testkit.chart.rendering import (
     render,
     run_helm,
 )
+from tests.testkit.chart.umbrella import umbrella
 
 LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -83,26 +84,15 @@ def test_cluster_scoped_objects_always_have_the_same_names() -> None:
         assert names(cluster_scoped) == FIXED
 
 
-def umbrella(folder: Path, helm: str) -> Path:
-    """A parent chart that depends on gpuward's, with its dependencies fetched."""
-    folder = folder / "umbrella"
-    folder.mkdir()
-    dependency = f"{{name: gpuward, version: '*', repository: 'file://{CHART}', "
-    (folder / "Chart.yaml").write_text(
-        "apiVersion: v2\nname: umbrella\nversion: 1.0.0\n"
-        f"dependencies:\n  - {dependency}condition: gpuward.enabled}}\n"
-    )
-    values = "global: {imageRegistry: example.com, cattle: {clusterId: c}}\n"
-    values += "gpuward: {enabled: true, mode: deny, policy: {catalog: '0.1'}}\n"
-    (folder / "values.yaml").write_text(values)
-    done = run_helm("dependency", "update", str(folder), helm=helm)
-    assert done.returncode == 0, done.stderr
-    return folder
+PARENT_VALUES = """\
+global: {imageRegistry: example.com, cattle: {clusterId: c}}
+gpuward: {enabled: true, mode: deny, policy: {catalog: '0.1'}}
+"""
 
 
 @pytest.mark.parametrize("helm", HELMS)
 def test_a_parent_chart_can_include_and_disable_it(tmp_path: Path, helm: str) -> None:
-    chart = umbrella(tmp_path, helm)
+    chart = umbrella(tmp_path, PARENT_VALUES, helm)
     objects = render(release="stack", chart=chart, helm=helm)
     assert_valid_names(objects)
     alone = render("mode: deny\npolicy: {catalog: '0.1'}", release="stack", helm=helm)

@@ -77,6 +77,12 @@ def test_clients_of_the_api_server_have_only_the_egress_they_need() -> None:
     assert selected["app.kubernetes.io/component"] == "webhook"
 
 
+def test_by_default_api_servers_are_reached_on_the_ports_that_distributions_choose() -> None:
+    server, *_ = policy("", "gpuward-clients")["egress"]
+    kubeadm, minikube, microk8s = 6443, 8443, 16443
+    assert ports(server) == [443, kubeadm, minikube, microk8s]
+
+
 def test_only_the_given_peers_may_connect_to_the_console() -> None:
     closed = policy("console: {enabled: true}", "gpuward-console")
     assert (closed["policyTypes"], "ingress" in closed) == (["Ingress"], False)

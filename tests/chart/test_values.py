@@ -154,6 +154,8 @@ def test_an_unknown_key_is_refused_and_named(key_path: KeyPath, helm: str) -> No
         ("logLevel: INFO", "/logLevel"),
         ("monitoring: {countedNamespaces: ['team-*']}", "/monitoring/countedNamespaces/0"),
         ("podAnnotations: {a: 1}", "/podAnnotations/a"),
+        ("podSecurityContext: {runAsUser: nobody}", "/podSecurityContext/runAsUser"),
+        ("podSecurityContext: {fsGroup: -1}", "/podSecurityContext/fsGroup"),
         ("networkPolicy: {webhookFrom: [{}]}", "/networkPolicy/webhookFrom/0"),
         ("console: {from: [{}]}", "/console/from/0"),
         ("networkPolicy: {apiServerPorts: []}", "/networkPolicy/apiServerPorts"),

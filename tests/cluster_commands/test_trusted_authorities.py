@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import types
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from cluster.api.connection import Connection
 from cluster.api.errors import ClusterError
 from tests.testkit.control_plane.pki import Authority
 from tests.testkit.https_server import Answer, https_server
+from tests.testkit.kubeconfig import write_kubeconfig
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +42,7 @@ def port(authority: Authority) -> Iterator[int]:
 def connection(
     folder: Path, port: int, trust: dict[str, Any], *, host: str = "127.0.0.1"
 ) -> Connection:
-    content = {
-        "clusters": [{"name": "x", "cluster": {"server": f"https://{host}:{port}", **trust}}],
-        "users": [{"name": "x", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-        "current-context": "x",
-    }
-    file = folder / "kubeconfig"
-    file.write_text(json.dumps(content), encoding="utf-8")
-    return Connection.like_kubectl(str(file))
+    return Connection.like_kubectl(write_kubeconfig(folder, f"https://{host}:{port}", trust))
 
 
 def test_an_authority_without_key_identifiers_is_trusted(

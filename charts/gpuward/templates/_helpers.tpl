@@ -75,3 +75,26 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $least := ternary .Values.autoscaling.minReplicas .Values.replicaCount .Values.autoscaling.enabled -}}
 {{- if gt (int $least) 1 }}true{{ end -}}
 {{- end -}}
+
+{{/*
+The replicas of the webhook's Deployment; empty if the manifest must not name them.
+
+With an autoscaler, an upgrade repeats the number that is there: Helm removes a field that its last
+manifest had and the new one lacks, and API servers then set 1. Whoever has scaled the Deployment owns
+the number, and with server-side apply any other one is a conflict, also a larger minimum. `lookup`
+finds nothing where the chart is only rendered: tools that apply the result again and again would
+fight the autoscaler over a number.
+*/}}
+{{- define "gpuward.replicas" -}}
+{{- if not .Values.autoscaling.enabled -}}
+{{ .Values.replicaCount }}
+{{- else -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace (include "gpuward.fullname" .) -}}
+{{- $isScaled := false -}}
+{{- range .metadata.managedFields -}}
+{{- $isScaled = or $isScaled (eq (.subresource | default "") "scale") -}}
+{{- end -}}
+{{ ternary .spec.replicas (max .spec.replicas $.Values.autoscaling.minReplicas) $isScaled }}
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -6,7 +6,7 @@
 # Otherwise Kubernetes would set several environment variables for each Service of the namespace.
 enableServiceLinks: false
 securityContext:
-  {{- toYaml .podSecurityContext | nindent 2 }}
+  {{- include "gpuward.podSecurityContext" . | nindent 2 }}
 {{- with .imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -23,6 +23,21 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The security context of pods, of these values. Users and groups that are `none` are left to the
+cluster. Null says the same, but Helm 4 loses it in values.yaml of a parent chart, and the default
+stays.
+*/}}
+{{- define "gpuward.podSecurityContext" -}}
+{{- $context := .podSecurityContext -}}
+{{- range list "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- if eq (get $context . | toString) "none" -}}
+{{- $context = omit $context . -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $context -}}
 {{- end -}}
 
 {{/* Fields of every container. */}}
