@@ -29,6 +29,7 @@ _REFUSED = ("variable", "mig-admin", "nri")
 _FIXED, _FIXING_RULE = "variable-beside-gpu", "visible-devices-env"
 # A field that no pod has. The API server warns of it, which shows that its warnings arrive.
 _UNKNOWN_FIELD = "gpuwardDryRun"
+_SERVICE_ACCOUNT = {"serviceAccountName": "default"}
 _MAX_TEXT = 300  # characters of somebody's message
 
 
@@ -73,8 +74,9 @@ class Samples:
     def pod(self, way: Way) -> Object:
         """The pod on this way."""
         made = way.pod(self._image)
-        annotations = made["metadata"]["annotations"]
-        return {**made, "metadata": {"name": POD_NAME, "annotations": annotations}}
+        metadata = {"name": POD_NAME, "annotations": made["metadata"]["annotations"]}
+        # As the API server would complete it: exceptions may name service accounts.
+        return {**made, "metadata": metadata, "spec": {**made["spec"], **_SERVICE_ACCOUNT}}
 
     def pod_to_send(self, way: Way) -> Object:
         """The same with a field of which the API server warns, and which it then drops."""

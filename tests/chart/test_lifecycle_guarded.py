@@ -16,11 +16,15 @@ import pytest
 from certs.authority import service_names, sign_leaf
 from cluster.api.errors import ConfigurationKind
 from cluster.doctor.cli import main as doctor
+from policies.loading import default_policy
+from rules.finding import Action
 from tests.testkit.chart import certificate_modes
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.registration import MODE_LABEL, RegistrationOptions
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -281,6 +285,63 @@ def all_rules_off(installation: Installation) -> AbstractContextManager[None]:
 
 
 @contextmanager
+def unusable_policy(installation: Installation) -> Iterator[None]:
+    """Gpuward goes by the earlier one."""
+
+    def write(config_map: Any) -> None:
+        config_map["data"]["gpuward.yaml"] = "kind: Polcy"
+
+    path = f"/api/v1/namespaces/{installation.namespace}/configmaps/gpuward-policy"
+    with changed(installation.plane, path, write):
+        yield
+
+
+@contextmanager
+def one_replica_killed(installation: Installation) -> Iterator[None]:
+    """Nobody starts it again, as while a kubelet backs off."""
+    installation.pods()[0].kill()
+    try:
+        yield
+    finally:
+        installation.restart()
+
+
+@contextmanager
+def only_exported_policies(installation: Installation) -> Iterator[None]:
+    """No webhook is registered; API servers evaluate the rules about bypasses themselves."""
+    mode = {action.word: action for action in Action}[mode_of(installation)]
+    excluded = (installation.namespace,)
+    options = ExportOptions(RegistrationOptions(mode, excluded_namespaces=excluded))
+    made = [
+        each
+        for each in policy_objects(default_policy(), options)
+        if each["metadata"]["name"].startswith("gpuward-bypass-deny")
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    with both_deleted(installation):
+        installation.plane.kubectl("apply", "--server-side", "-f", "-", input=text)
+        try:
+            yield
+        finally:
+            installation.plane.kubectl("delete", "-f", "-", input=text)
+
+
+def mode_of(installation: Installation) -> str:
+    """The mode that the release gives to namespaces without a label."""
+    done = installation.helm("get values", "-o", "json")
+    return str(json.loads(done.stdout)["mode"])
+
+
+@contextmanager
+def one_namespace_in_mode_deny(installation: Installation) -> Iterator[None]:
+    name = installation.plane.namespace({MODE_LABEL: "deny"})
+    try:
+        yield
+    finally:
+        installation.plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@contextmanager
 def no_pods_by_quota(installation: Installation) -> Iterator[None]:
     """A quota forbids pods in the namespaces that are tried."""
     plane = installation.plane
@@ -314,6 +375,12 @@ STATES_IN_MODE_DENY: list[tuple[State, str]] = [
     (no_certificate_controller, f"{REFUSED_NOW}release, deployment/gpuward-certs in "),
     (rule_off, f"{REFUSED}$"),
     (all_rules_off, f"{NOT_KNOWN}mode deny, in default: .*as the policy says"),
+    (
+        unusable_policy,
+        f"{REFUSED_NOW}policy, configmap/gpuward-policy in .*: gpuward cannot use it",
+    ),
+    (one_replica_killed, f"{REFUSED_NOW}release, deployment/gpuward in .*: 1 of 2 replicas are"),
+    (only_exported_policies, f"{REFUSED_NOW}webhook, mutatingwebhookconfigurations: none is"),
     (no_pods_by_quota, f"{REFUSED}$"),
 ]
 
@@ -376,6 +443,7 @@ def test_the_first_line_with_failure_policy_fail(
 
 STATES_BELOW: list[tuple[str, State, str]] = [
     ("warn", healthy, r"no namespace has mode deny; users are warned in \d+ namespaces? \(mode"),
+    ("warn", only_exported_policies, r"no namespace has mode deny; users are warned in \d+ namesp"),
     ("warn", validating_deleted, r"users are not warned in default.*\(mode warn\)"),
     ("warn", no_pods_by_quota, r"no namespace has mode deny; not known what happens in \d+"),
     (
@@ -386,6 +454,15 @@ STATES_BELOW: list[tuple[str, State, str]] = [
     ("audit", no_replica, r"gpuward records nothing in default.*\(mode audit\)"),
     ("off", healthy, "no namespace is sent to gpuward"),
 ]
+
+
+def test_the_first_line_says_what_each_mode_does(
+    installed: Installation, first_line: FirstLine
+) -> None:
+    installed.upgrade(merge_values(SLOW_MACHINE, {"mode": "warn"}))
+    with one_namespace_in_mode_deny(installed):
+        refused = r"guarded: pods are refused in 1 namespace \(mode deny\), "
+        wait_for(first_line, rf"{refused}users are warned in \d+ namespaces? \(mode warn\)$")
 
 
 @pytest.mark.parametrize(

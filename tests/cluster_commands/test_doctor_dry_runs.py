@@ -286,6 +286,16 @@ def test_gpu_exceptions_count_as_the_webhook_counts_them(rule: str) -> None:
     assert row.state is State.WRONG
 
 
+def test_an_exception_to_the_default_service_account_counts() -> None:
+    """API servers give it to a pod that names none."""
+    rules = "visible-devices-env, mig-admin-env, nri-cdi-annotation"
+    match = "{namespace: default, serviceAccount: default}"
+    exception = f"{{rules: [{rules}], match: {match}, reason: a test}}"
+    policy = policy_of_release("{}", f"exceptions: [{exception}]")
+    _, (row,) = tried("deny", admit(WITNESS), policy)
+    assert (row.state, "as the policy says" in row.message) == (State.NOT_KNOWN, True)
+
+
 def test_a_pod_is_tried_where_the_policy_makes_no_exception() -> None:
     exceptions = (
         "exceptions: [{rules: [visible-devices-env, mig-admin-env, nri-cdi-annotation], "
