@@ -37,7 +37,11 @@ COMMANDS = {
         "cluster",
         "write a policy and chart values for a cluster",
     ),
-    "doctor": ("cluster.doctor.cli", "cluster", "check that a cluster is fit for GPUs"),
+    "doctor": (
+        "cluster.doctor.cli",
+        "cluster",
+        "say whether a cluster is guarded, and fit for GPUs",
+    ),
     "console": ("console.cli", "console", "serve a page: GPUs, findings, why a pod is Pending"),
     "conformance": (
         "cluster.conformance.cli",

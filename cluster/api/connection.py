@@ -10,6 +10,7 @@ import copy
 import importlib.util
 import json
 import os
+import re
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -243,11 +244,32 @@ class Connection:
         Raises ClusterError: one of those in `cluster.api.errors` for what a caller can do something
         about.
         """
+        return self._exchange(method, path, body, sent, max_bytes, accept)[0]
+
+    def request_with_warnings(
+        self, method: str, path: str, body: Object, max_bytes: int | None = None
+    ) -> tuple[Object, list[str]]:
+        """The same, and the warnings that came with the response, of the API server or webhooks."""
+        accept = sent = "application/json"
+        found, headers = self._exchange(method, path, body, sent, max_bytes, accept)
+        return found, [text for line in headers.getlist("Warning") for text in warning_texts(line)]
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Object | list[dict[str, str]] | None,
+        sent: str,
+        max_bytes: int | None,
+        accept: str,
+    ) -> tuple[Object, urllib3.HTTPHeaderDict]:
+        """The JSON response to one request, and its headers."""
         what = f"{method} {path.partition('?')[0]}"
-        found = _object_in(self._send(what, method, path, body, sent, max_bytes, accept))
+        data, headers = self._send(what, method, path, body, sent, max_bytes, accept)
+        found = _object_in(data)
         if found is None:
             raise ClusterError(f"{what}: the answer is no JSON object")
-        return found
+        return found, headers
 
     def changes(self, path: str) -> Iterator[None]:
         """Watch the one object or the list at `path`, which has a query: yields after each change.
@@ -305,7 +327,7 @@ class Connection:
 
         Raises ClusterError, as `request` does.
         """
-        data = self._send(f"GET {path}", "GET", path, None, "", max_bytes, accept="*/*")
+        data, _ = self._send(f"GET {path}", "GET", path, None, "", max_bytes, accept="*/*")
         return data.decode("utf-8", "replace")
 
     def _send(
@@ -316,8 +338,9 @@ class Connection:
         body: Object | list[dict[str, str]] | None,
         sent: str,
         max_bytes: int | None,
-        accept: str = "application/json",
-    ) -> bytes:
+        accept: str,
+    ) -> tuple[bytes, urllib3.HTTPHeaderDict]:
+        """The body of the response to one request, and its headers."""
         timeout = urllib3.Timeout(connect=_SECONDS, read=_SECONDS)
         answer = self._answer(what, method, path, body, sent, accept, timeout)
         try:
@@ -328,7 +351,7 @@ class Connection:
             raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
         if answer.status >= HTTPStatus.BAD_REQUEST:
             self._raise_error(what, answer, data)
-        return data
+        return data, answer.headers
 
     def _answer(
         self,
@@ -371,6 +394,17 @@ class Connection:
         # Read for each request: tokens of pods are replaced every hour.
         found = self._configuration.auth_settings().get("BearerToken", {}).get("value")
         return {"Authorization": found.strip()} if found else {}
+
+
+# `299 AGENT "TEXT"`, several in one header if a proxy has joined them. In TEXT a backslash stands
+# before a quote and before another backslash (RFC 7234, 5.5).
+_WARNING = re.compile(r'\b299 \S{1,300} "((?:[^"\\]|\\.)*)"')
+
+
+def warning_texts(header: str) -> list[str]:
+    """The texts in a header `Warning`, which API servers write in UTF-8."""
+    text = header.encode("latin-1", "replace").decode("utf-8", "replace")
+    return [re.sub(r"\\(.)", r"\1", found) for found in _WARNING.findall(text)]
 
 
 def _exists(files: str) -> bool:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
-from cluster.api.errors import ClusterError, ForbiddenError, InvalidError, Object
-from cluster.conformance.ways import GPU, TOOLKIT, Way, harmless_pod
+from cluster.api.errors import Object
+from cluster.webhooks.dry_runs import Answer, answer_to, pod_path
+from cluster.webhooks.ways import GPU, TOOLKIT, Way, harmless_pod
 from rules.base.json_values import as_object
 from rules.inventory.inventory import ADMIN_ACCESS_LABELS
 from webhook.admission.enforcement import FIXED_ANNOTATION
@@ -43,14 +44,6 @@ class Result(NamedTuple):
     state: State
     control: str
     seen: str
-
-
-class Answer(NamedTuple):
-    """What the API server answered: the admitted object, or why it refused or could not answer."""
-
-    admitted: Object | None
-    refused: str = ""
-    failed: str = ""
 
 
 class DryRuns:
@@ -85,7 +78,7 @@ class DryRuns:
         for name, title, labels, ended_by in ways:
             path = f"/api/v1/namespaces/{quote(namespace, safe='')}?dryRun=All"
             body = {"metadata": {"labels": {**labels}}}
-            answer = self._answer(lambda p=path, b=body: self._send("PATCH", p, b, _MERGE))  # type: ignore[misc]  # bound now
+            answer = self._answer("PATCH", path, body, _MERGE)
             if answer.admitted is not None:
                 state = State.REFUSED if ended_by else State.OPEN
                 yield Result(name, title, namespace, state, ended_by, "the label was accepted")
@@ -96,20 +89,10 @@ class DryRuns:
                 yield Result(name, title, namespace, State.NOT_KNOWN, "", seen)
 
     def _create(self, namespace: str, pod: Object) -> Answer:
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?dryRun=All"
-        return self._answer(lambda: self._send("POST", path, pod, _JSON))
+        return self._answer("POST", pod_path(namespace), pod, _JSON)
 
-    @staticmethod
-    def _answer(send: Callable[[], Object]) -> Answer:
-        try:
-            return Answer(send())
-        except (ForbiddenError, InvalidError) as error:
-            text = _without_request(str(error))
-            if "does not support dry run" in text:
-                return Answer(None, failed=text)
-            return Answer(None, refused=text)
-        except ClusterError as error:
-            return Answer(None, failed=_without_request(str(error)))
+    def _answer(self, method: str, path: str, body: Object, sent: str) -> Answer:
+        return answer_to(lambda: (self._send(method, path, body, sent), ()))
 
 
 def _judged(way: Way, namespace: str, answer: Answer, toolkit: str) -> Result:
@@ -148,11 +131,6 @@ def control_of(message: str, *, may_be_a_right: bool = False) -> str:
         if found := pattern.search(message):
             return text.format(found[1])
     return "rights (RBAC)" if may_be_a_right and _RIGHT.search(message) else ""
-
-
-def _without_request(message: str) -> str:
-    """The API server's own words."""
-    return re.sub(r"^(?:POST|PATCH) \S{1,600}: (?:\d{3} )?", "", message)
 
 
 def label_ways(mode_with_off: str | None) -> list[tuple[str, str, Mapping[str, str], str]]:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from cluster.api.errors import ClusterError
 from cluster.audit.audit import AuditResult
 from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways
-from cluster.conformance.ways import WAYS
 from cluster.doctor.facts import Facts, name_of, own_configurations
 from cluster.doctor.toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
 from cluster.source.objects import (
@@ -25,6 +24,7 @@ from cluster.source.objects import (
     SourceError,
 )
 from cluster.source.registered import registered_mode
+from cluster.webhooks.ways import WAYS
 from reports.findings import RULE_BY_NAME
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action

@@ -17,6 +17,16 @@ from cluster.doctor.checks.devices import (
     check_kueue,
     check_operator,
 )
+from cluster.doctor.checks.dry_runs import (
+    FROM_FILES,
+    IMAGE,
+    NOT_WANTED,
+    NotTried,
+    SendPod,
+    check_dry_runs,
+    groups_of_namespaces,
+    rows_of,
+)
 from cluster.doctor.checks.failed_calls import (
     CountedCalls,
     ReportError,
@@ -42,19 +52,24 @@ from cluster.doctor.checks.programs import (
 from cluster.doctor.checks.release import check_policy, check_registration, check_release
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
-from cluster.doctor.rows import Row, as_table, exit_status, to_document
+from cluster.doctor.rows import Row, as_headline, as_table, exit_status, to_document
 from cluster.doctor.toolkit import check_mig, check_toolkit_settings
-from cluster.source.objects import ObjectReader, SourceError
-from cluster.source.options import add_options, open_source
+from cluster.doctor.verdict import Verdict, verdict
+from cluster.source.objects import Object, ObjectReader, SourceError
+from cluster.source.options import add_options, open_connection, open_source
 from cluster.structured_output import format_document
+from cluster.webhooks.dry_runs import pod_path
 from policies.loading import PolicyError, load_policy_or_config_map
 from terminal import CommandParser, use_color, write_error
 
 _DESCRIPTION = """\
-Check that a cluster is fit for GPUs and for gpuward: the webhook's own health, other
-webhooks, node labels, versions, device plugins, shared cards. Every row is ok, wrong with
-what to do, or not known. Nothing is created or changed; the webhook is called with a
-sample, as `gpuward webhooks check` does."""
+Say whether a cluster is guarded, and prove it: in a namespace of each mode the command
+creates pods that take GPUs, by dry runs, which store nothing. Below is what it has checked
+about gpuward's own health, and whether the cluster is fit for GPUs: other webhooks, node
+labels, versions, device plugins, shared cards. Every row is ok, wrong with what to do, or
+not known. Nothing is created or changed; the webhook is also called with a sample, as
+`gpuward webhooks check` does."""
+_MAX_BYTES = 8 << 20  # of an answer to a dry run
 _EPILOG = """\
 exit status: 0 all is well, 1 something is wrong, 2 wrong usage, or nothing could be read,
 3 nothing is wrong as far as is known, but something is not known"""
@@ -97,6 +112,18 @@ def make_parser() -> argparse.ArgumentParser:
         "certificate",
     )
     made.add_argument(
+        "--no-dry-run",
+        action="store_true",
+        help="create no pods by dry runs, which needs the right to create pods; then it is not "
+        "known whether the cluster is guarded",
+    )
+    made.add_argument(
+        "--image",
+        metavar="IMAGE",
+        help="an image that pods may have there, if a policy restricts images; no container "
+        f"starts; default: {IMAGE}",
+    )
+    made.add_argument(
         "--since-report",
         metavar="FILE",
         help="what an earlier run wrote with -o json: calls of the webhook that had failed before "
@@ -117,43 +144,68 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.files and (options.ask_kubelets or options.tls_only):
         parser.error("--ask-kubelets and --tls-only call the cluster: leave --filename out")
+    if options.image and (options.files or options.no_dry_run):
+        parser.error("--image is for dry runs: leave --filename and --no-dry-run out")
     try:
         before = read_counted_calls(options.since_report) if options.since_report else None
         policy = load_policy_or_config_map(options.policy, [])
-        source = open_source(options)
-        facts = read_facts(source, policy, _request(source, options))
+        source, request, send = _open(options)
+        facts = read_facts(source, policy, request)
     except (PolicyError, ReportError, SourceError) as error:
         write_error("gpuward doctor", error)
         return 2
     asked = {"ask_kubelets": options.ask_kubelets, "tls_only": options.tls_only}
-    rows = [*all_rows(facts, before, **asked)]
+    image = options.image or IMAGE
+    answer, rows = examine(facts, send, before, image=image, **asked)
     if options.output in {"json", "yaml"}:
         calls = counted_calls(facts)
-        document = to_document(rows) | {"failedCalls": calls.to_document() if calls else None}
+        document = {
+            **to_document(rows),
+            **answer.to_document(),
+            "failedCalls": calls.to_document() if calls else None,
+        }
         sys.stdout.write(format_document(document, options.output))
     else:
         color, wide = use_color(options.color, sys.stdout), options.output == "wide"
+        sys.stdout.write(as_headline(str(answer), answer.state, color=color))
         sys.stdout.write(as_table(rows, color=color, wide=wide))
     return exit_status(rows, allow_not_known=options.allow_not_known)
 
 
-def all_rows(
+def examine(
     facts: Facts,
+    send: SendPod | NotTried,
     before: CountedCalls | None = None,
     *,
+    image: str = IMAGE,
     ask_kubelets: bool = False,
     tls_only: bool = False,
-) -> Iterator[Row]:
-    """What each check says, gpuward's own health first. Calls that failed `before` do not count."""
+) -> tuple[Verdict, list[Row]]:
+    """Whether the cluster is guarded, and what each check says, gpuward's own health first.
+
+    `send` makes the dry runs, or says why there are none. Calls that failed `before` do not count.
+    """
+    groups = groups_of_namespaces(facts)
+    trials = send if isinstance(send, NotTried) else [*check_dry_runs(facts, groups, send, image)]
+    own = [*rows_of(trials, groups), *_own_rows(facts, before, tls_only=tls_only)]
+    found = verdict(facts, groups, trials, own)
+    return found, [*own, *_cluster_rows(facts, ask_kubelets=ask_kubelets)]
+
+
+def _own_rows(facts: Facts, before: CountedCalls | None, *, tls_only: bool) -> Iterator[Row]:
     yield from check_own_webhook(facts, tls_only=tls_only)
     yield from check_registration(facts)
     yield from check_policy(facts)
     yield from check_release(facts)
-    yield from check_ca_bundles(facts)
+    yield from check_ca_bundles(facts, of_gpuward=True)
     yield from check_in_process(facts)
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)
     yield from check_failed_calls(facts, before)
+
+
+def _cluster_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
+    yield from check_ca_bundles(facts, of_gpuward=False)
     yield from check_gpu_nodes(facts)
     yield from check_cards_offered_twice(facts)
     yield from check_device_plugins(facts)
@@ -176,10 +228,24 @@ def all_rows(
     yield from check_cpu_policy(facts, ask=ask_kubelets)
 
 
-def _request(source: ObjectReader, options: argparse.Namespace) -> Request | None:
+def _open(
+    options: argparse.Namespace,
+) -> tuple[ObjectReader, Request | None, SendPod | NotTried]:
+    """What the options mean: the objects, and how to ask the API server and to make dry runs.
+
+    Raises SourceError.
+    """
     if options.files:
-        return None
+        return open_source(options), None, FROM_FILES
     # With files, the Kubernetes client need not be installed.
     from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
 
-    return source.get_text if isinstance(source, ApiServerSource) else None
+    connection = open_connection(options)
+
+    def send(namespace: str, pod: Object) -> tuple[Object, list[str]]:
+        # Sent once: an error such as that of a webhook which does not answer is an answer here.
+        path = f"{pod_path(namespace)}&fieldValidation=Warn"
+        return connection.request_with_warnings("POST", path, pod, _MAX_BYTES)
+
+    source = ApiServerSource(connection)
+    return source, source.get_text, NOT_WANTED if options.no_dry_run else send

@@ -87,6 +87,12 @@ def as_table(rows: Sequence[Row], *, color: bool, wide: bool = False) -> str:
     return "\n".join((header, *lines, "")) + ("" if wide else _to_do(rows)) + f"\n{counts}\n"
 
 
+def as_headline(text: str, state: State, *, color: bool) -> str:
+    """The first line, in the colour of a state, and an empty one."""
+    line = printable(text)
+    return f"\x1b[{_COLORS[state]}m{line}\x1b[0m\n\n" if color else f"{line}\n\n"
+
+
 def _to_do(rows: Sequence[Row]) -> str:
     subjects: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)  # each once, in order
     for row in rows:

@@ -153,6 +153,7 @@ QUOTAS = Resource("resourcequotas", "ResourceQuota")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")
+LEASES = Resource("leases", "Lease", "coordination.k8s.io")
 GPU_EXCEPTIONS = Resource("gpuexceptions", "GpuException", "gpuward.io", ("v1alpha1",))
 MUTATING = Resource(
     "mutatingwebhookconfigurations",

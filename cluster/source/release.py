@@ -32,6 +32,11 @@ class Home(NamedTuple):
         return f"{self.name}-policy"
 
     @property
+    def exceptions_name(self) -> str:
+        """The name of the ConfigMap with the accepted GpuExceptions."""
+        return f"{self.name}-exceptions"
+
+    @property
     def record_name(self) -> str:
         """The name of the ConfigMap in which the chart records the release."""
         return f"{self.name}-registration"

@@ -42,15 +42,19 @@ def test_looking_at_a_cluster_changes_nothing(
     # Events come in the order of the requests, so after this one nothing is missing.
     plane.kubectl("create", "namespace", LAST, "--dry-run=server", f"--kubeconfig={kubeconfig}")
 
-    def events() -> list[tuple[str, str]]:
+    def events() -> list[tuple[str, str, bool]]:
         own = [event for event in plane.audit_events() if event["user"]["username"] == USER]
         assert own, "nothing is logged"
         assert own[-1]["objectRef"].get("name") == LAST
-        return [(event["verb"], event["objectRef"]["resource"]) for event in own[:-1]]
+        return [
+            (event["verb"], event["objectRef"]["resource"], "dryRun=All" in event["requestURI"])
+            for event in own[:-1]
+        ]
 
     eventually(lambda: events() is not None, what="the log has the last request")
     # What the account may do is asked by creating reviews, which are not kept.
-    assert {resource for _, resource in events()} <= {
+    assert {resource for _, resource, is_dry_run in events() if not is_dry_run} <= {
         "selfsubjectaccessreviews",
         "selfsubjectrulesreviews",
     }
+    assert {event for event in events() if event[2]} <= {("create", "pods", True)}

@@ -13,9 +13,9 @@ from cluster.audit.audit import audit
 from cluster.conformance.dry_runs import State, control_of
 from cluster.conformance.evidence import Evidence, gather
 from cluster.conformance.report import to_document, to_html, to_markdown
-from cluster.conformance.ways import WAYS
 from cluster.doctor.facts import read_facts
 from cluster.source.objects import ObjectReader
+from cluster.webhooks.ways import WAYS
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.doctor_rows import NO_METRICS, Objects
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod

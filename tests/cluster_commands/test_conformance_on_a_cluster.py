@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.conformance.cli import main
-from cluster.conformance.ways import WAYS
+from cluster.webhooks.ways import WAYS
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually

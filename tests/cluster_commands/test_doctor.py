@@ -617,11 +617,13 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert main(["-f", str(file), "-o", "yaml"]) == 1
     assert yaml.safe_load(capsys.readouterr().out) == document
     assert main(["-f", str(file), "-o", "wide"]) == 1
-    header, *lines = capsys.readouterr().out.splitlines()
+    headline, _, header, *lines = capsys.readouterr().out.splitlines()
+    assert headline.startswith("not known whether the cluster is guarded: no Validating")
     assert header.endswith("   REMEDY")
     for row in document["rows"]:
         assert any(row["message"] in line and row["remedy"] in line for line in lines)
     assert document["version"] == 1
+    assert (document["guarded"], "no Validating" in document["guardedReason"]) == (None, True)
     assert {*document["rows"][0]} == {"check", "subject", "state", "message", "remedy"}
     found = [row for row in document["rows"] if row["state"] == "wrong"]
     assert [row["check"] for row in found] == ["component priority"]

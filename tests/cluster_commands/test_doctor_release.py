@@ -189,6 +189,18 @@ def test_what_is_deleted_or_does_not_run_is_wrong() -> None:
     stopped = (deployment("gpuward"), deployment("gpuward-certs", replicas=0), SERVICE, SECRET)
     found = rows(*with_bundles(installed()), recorded(*NEEDED), *stopped)["release"]
     assert wrong(found) == ["scaled to 0 replicas: nothing of it runs"]
+    one_down = (deployment("gpuward", replicas=2), deployment("gpuward-certs"), SERVICE, SECRET)
+    found = rows(*with_bundles(installed()), recorded(*NEEDED), *one_down)["release"]
+    assert wrong(found) == ["1 of 2 replicas are available"]
+
+
+def test_the_lease_of_the_certificate_controller_is_part_of_the_release() -> None:
+    record = recorded("Lease/gpuward-certs")
+    (row,) = rows(*with_bundles(installed()), record)["release"]
+    assert (row.subject, row.state) == ("lease/gpuward-certs in gpuward-system", State.WRONG)
+    lease = in_release("Lease", "gpuward-certs")
+    (row,) = rows(*with_bundles(installed()), record, lease)["release"]
+    assert (row.state, row.subject) == (State.OK, "service/gpuward in gpuward-system")
 
 
 def test_what_may_not_be_read_is_not_known_and_named() -> None:

@@ -95,6 +95,7 @@ def test_no_error_line_commands_the_terminal(
         (["serve", "--dev", "--fallback-policy", "x.yaml"], "--policy FILE, which is missing"),
         (["doctor", "-f", "x.json", "--ask-kubelets"], "leave --filename out"),
         (["doctor", "-f", "x.json", "--tls-only"], "leave --filename out"),
+        (["doctor", "--image", "x", "--no-dry-run"], "leave --filename and --no-dry-run out"),
         (["gpus", "--output", "cgpu", "--policy", "x.yaml"], "leave --policy out"),
         (["gpus", "-f", "x.json", "--context", "x"], "leave --kubeconfig and --context out"),
     ],

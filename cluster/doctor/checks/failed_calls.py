@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -176,16 +176,52 @@ def _rows(now: CountedCalls, before: CountedCalls | None) -> Iterator[Row]:
             yield ok(_FAILED_CALLS, counter.subject, f"none {since}")
 
 
+_CALLS = "apiserver_admission_webhook_request_total"
+_ANSWERED = "200"
+
+
+def calls_between(before: str, now: str, webhook: str) -> tuple[int, int] | None:
+    """How many calls of a webhook have been answered, and how many have failed, between two times.
+
+    `before` and `now` are what an API server counted by then; None if they are of two.
+    """
+    starts = [_START.search(text) for text in (before, now)]
+    if not all(starts) or len({found[1] for found in starts if found}) > 1:
+        return None
+    first, second = ([*_SAMPLE.findall(text)] for text in (before, now))
+
+    def is_failed(labels: Mapping[str, str]) -> bool:
+        return labels.get("name") == webhook
+
+    def is_answered(labels: Mapping[str, str]) -> bool:
+        return is_failed(labels) and labels.get("code") == _ANSWERED
+
+    answered = _sum(second, _CALLS, is_answered) - _sum(first, _CALLS, is_answered)
+    failed = _COUNTERS[0].metric
+    return answered, _sum(second, failed, is_failed) - _sum(first, failed, is_failed)
+
+
 def _count(samples: list[tuple[str, str, str]], counter: _Counter) -> int:
     """The sum of the samples of gpuward's webhooks."""
-    total = 0.0
-    for metric, text, value in samples:
-        if metric == counter.metric:
-            labels = dict(_LABEL.findall(text))
-            is_own = labels.get("name", "").endswith(WEBHOOK_NAME_SUFFIX)
-            if is_own and all(labels.get(key) in of for key, of in counter.labels.items()):
-                total += float(value)
-    return int(total)
+
+    def fits(labels: Mapping[str, str]) -> bool:
+        is_own = labels.get("name", "").endswith(WEBHOOK_NAME_SUFFIX)
+        return is_own and all(labels.get(key) in of for key, of in counter.labels.items())
+
+    return _sum(samples, counter.metric, fits)
+
+
+def _sum(
+    samples: list[tuple[str, str, str]], metric: str, fits: Callable[[Mapping[str, str]], bool]
+) -> int:
+    """The sum of the samples of a metric whose labels fit."""
+    return int(
+        sum(
+            float(value)
+            for name, labels, value in samples
+            if name == metric and fits(dict(_LABEL.findall(labels)))
+        )
+    )
 
 
 def _in_words(started: float | None) -> str:

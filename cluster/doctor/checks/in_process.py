@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cluster.doctor.checks.release import policy_in_force
 from cluster.doctor.facts import Facts, by_name, why_missing
 from cluster.doctor.rows import Row, names, ok, wrong
 from cluster.source.objects import (
-    CONFIG_MAPS,
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
     VALIDATING_BINDINGS,
     VALIDATING_POLICIES,
     Object,
     Resource,
-    SourceError,
 )
-from cluster.source.release import policy_text
-from policies.loading import PolicyError, parse_policy
 from policies.policy import Policy
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
@@ -66,7 +63,8 @@ def check_in_process(facts: Facts) -> Iterator[Row]:
     faults: list[Row] = []
     number = 0
     for kind in _KINDS:
-        policies, bindings = _exported(facts, kind.policies), _exported(facts, kind.bindings)
+        policies = exported_objects(facts, kind.policies)
+        bindings = exported_objects(facts, kind.bindings)
         number += len(policies) + len(bindings)
         if policies or bindings:
             faults += _faults_of_policies(facts, kind, policies, bindings)
@@ -77,7 +75,7 @@ def check_in_process(facts: Facts) -> Iterator[Row]:
         yield ok(_CHECK, "exported policies", what)
 
 
-def _exported(facts: Facts, resource: Resource) -> Mapping[str, Object]:
+def exported_objects(facts: Facts, resource: Resource) -> Mapping[str, Object]:
     """The objects that `gpuward export` has written, by name. Helm changes their labels."""
     return {
         name: item
@@ -132,7 +130,7 @@ def _is_changed(item: Object) -> bool:
 
 def _expected_digests(facts: Facts, kind: _Kind) -> Mapping[str, str]:
     """The digests of the policies that the policy in force makes, by name; empty if not known."""
-    policy = _policy_in_force(facts)
+    policy = policy_in_force(facts)
     if policy is None:
         return {}
     return {
@@ -140,16 +138,3 @@ def _expected_digests(facts: Facts, kind: _Kind) -> Mapping[str, str]:
         for made in kind.make(policy, ExportOptions())
         if made["kind"] == kind.policies.kind
     }
-
-
-def _policy_in_force(facts: Facts) -> Policy | None:
-    """That of the release; without one, that of the command. None if it cannot be read."""
-    if facts.release is None:
-        return facts.policy
-    home = facts.release.home
-    try:
-        config_map = facts.get(CONFIG_MAPS, home.namespace, home.policy_name)
-        text = policy_text(config_map) if config_map else None
-        return None if text is None else parse_policy(text.encode(), "gpuward.yaml")
-    except (SourceError, PolicyError):
-        return None  # the check of the policy says why

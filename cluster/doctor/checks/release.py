@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 
 from cluster.doctor.facts import Facts, by_name, name_of, own_configurations
@@ -10,6 +11,7 @@ from cluster.source.objects import (
     CONFIG_MAPS,
     CRON_JOBS,
     DEPLOYMENTS,
+    LEASES,
     MUTATING,
     SECRETS,
     SERVICES,
@@ -21,13 +23,19 @@ from cluster.source.objects import (
 )
 from cluster.source.release import Home, describe, policy_text
 from cluster.webhooks.comparison import ExpectationError, differences, parse_expectation
-from policies.loading import PolicyError, parse_policy
+from policies.controller_files import EXCEPTIONS_FILE, parse_exceptions
+from policies.gpu_exceptions import acceptances
+from policies.loading import POLICY_FILE, PolicyError, parse_policy
+from policies.policy import Policy
 from reports.formats import many
-from rules.base.json_values import as_object
+from rules.base.json_values import as_object, as_text
+from rules.engine.rule_set import PolicyException
 
 _REGISTRATION, _POLICY, _RELEASE = "registration", "policy", "release"
 _RESOURCES = {each.kind: each for each in (MUTATING, VALIDATING)}
-_NEEDED = {each.kind: each for each in (CONFIG_MAPS, CRON_JOBS, DEPLOYMENTS, SECRETS, SERVICES)}
+_NEEDED = {
+    each.kind: each for each in (CONFIG_MAPS, CRON_JOBS, DEPLOYMENTS, LEASES, SECRETS, SERVICES)
+}
 _MAX_SHOWN = 3  # differences
 _UPGRADE = (
     "run helm upgrade with the values of the release, which writes it as it should be; Helm 4 may "
@@ -107,7 +115,7 @@ def check_policy(facts: Facts) -> Iterator[Row]:
         yield wrong(_POLICY, subject, "it has no policy: the key gpuward.yaml is missing", _UPGRADE)
         return
     try:
-        parse_policy(text.encode(errors="replace"), "gpuward.yaml").rule_set()
+        parse_policy(text.encode(errors="replace"), POLICY_FILE).rule_set()
     except PolicyError as error:
         first, *others = str(error).splitlines()
         more = f" (and {len(others)} more)" if others else ""
@@ -115,6 +123,37 @@ def check_policy(facts: Facts) -> Iterator[Row]:
         yield wrong(_POLICY, subject, message, _RUNBOOK)
     else:
         yield ok(_POLICY, subject, "gpuward can use it")
+
+
+def policy_in_force(facts: Facts) -> Policy | None:
+    """That of the release; without one, that of the command. None if it cannot be read or used."""
+    if facts.release is None:
+        return facts.policy
+    home = facts.release.home
+    try:
+        config_map = facts.get(CONFIG_MAPS, home.namespace, home.policy_name)
+        text = policy_text(config_map) if config_map else None
+        return None if text is None else parse_policy(text.encode(errors="replace"), POLICY_FILE)
+    except (SourceError, PolicyError):
+        return None  # the check of the policy says why
+
+
+def accepted_exceptions(facts: Facts, policy: Policy) -> tuple[PolicyException, ...] | None:
+    """The GpuExceptions that the webhook applies beside `policy`; None if they cannot be read."""
+    if facts.release is None or not policy.gpu_exception_limits:
+        return ()
+    home = facts.release.home
+    try:
+        config_map = facts.get(CONFIG_MAPS, home.namespace, home.exceptions_name)
+    except SourceError:
+        return None
+    text = as_text(as_object(as_object(config_map).get("data")).get(EXCEPTIONS_FILE))
+    try:
+        objects = parse_exceptions(text.encode(errors="replace")).objects
+    except ValueError:
+        return ()  # the webhook applies none either
+    found = acceptances(objects, policy, datetime.datetime.now(datetime.UTC).date())
+    return tuple(made.exception for _, made in found if made.exception is not None)
 
 
 def check_release(facts: Facts) -> Iterator[Row]:
@@ -141,20 +180,25 @@ def _fault(facts: Facts, home: Home, kind: str, name: str) -> Row | None:
         return _unread(_RELEASE, subject, error)
     if found is None:
         return _missing(facts, _RELEASE, subject)
-    if why := _why_idle(resource, found):
+    if why := _why_not_whole(resource, found):
         remedy = f"see why: kubectl describe {kind.lower()} {name} -n {home.namespace}"
         return wrong(_RELEASE, subject, why, remedy)
     return None
 
 
-def _why_idle(resource: Resource, found: Object) -> str:
-    """Why a Deployment does nothing; empty if it runs, or is no Deployment."""
+def _why_not_whole(resource: Resource, found: Object) -> str:
+    """Why not all of a Deployment runs; empty if it does, or is no Deployment."""
     if resource != DEPLOYMENTS:
         return ""
-    spec, status = as_object(found.get("spec")), as_object(found.get("status"))
-    if spec.get("replicas") == 0:
+    wanted = as_object(found.get("spec")).get("replicas")
+    available = as_object(found.get("status")).get("availableReplicas")
+    if wanted == 0:
         return "scaled to 0 replicas: nothing of it runs"
-    return "" if status.get("availableReplicas") else "no replica is available"
+    if not isinstance(available, int) or not available:
+        return "no replica is available"
+    if isinstance(wanted, int) and available < wanted:
+        return f"{available} of {wanted} replicas are available"
+    return ""
 
 
 def _missing(facts: Facts, check: str, subject: str) -> Row:

@@ -47,8 +47,8 @@ _FOREIGN = "renew the CA by the documents of this webhook, and write it into caB
 _LOG = "see whether `failed calling webhook` in the log of the API servers names it"
 
 
-def check_ca_bundles(facts: Facts) -> Iterator[Row]:
-    """One row for each caBundle of each configuration.
+def check_ca_bundles(facts: Facts, *, of_gpuward: bool) -> Iterator[Row]:
+    """One row for each caBundle of each configuration of gpuward, or of each other one.
 
     The check of the webhook says if configurations could not be listed, and if gpuward's own have
     no caBundle.
@@ -56,13 +56,15 @@ def check_ca_bundles(facts: Facts) -> Iterator[Row]:
     now = datetime.datetime.now(datetime.UTC)
     for resource in (MUTATING, VALIDATING):
         for name, item in by_name(facts.objects(resource)):
+            if is_own(item) is not of_gpuward:
+                continue
             policies: dict[str, set[str]] = {}
             for entry in webhooks_for_pods(item):
                 bundle = as_text(as_object(entry.get("clientConfig")).get("caBundle"))
                 policies.setdefault(bundle, set()).add(as_text(entry.get("failurePolicy")))
-            if is_own(item):
+            if of_gpuward:
                 policies.pop("", None)
-            remedy = _OWN if is_own(item) else _FOREIGN
+            remedy = _OWN if of_gpuward else _FOREIGN
             for bundle, found in policies.items():
                 effect = "admitted without it" if found == {"Ignore"} else "refused"
                 yield _row(f"{name} ({resource.kind})", bundle, f"pods are {effect}", remedy, now)

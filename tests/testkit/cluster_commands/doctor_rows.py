@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from cluster.doctor.checks.dry_runs import NOT_WANTED, NotTried, SendPod
 from cluster.doctor.checks.failed_calls import CountedCalls
-from cluster.doctor.cli import all_rows
+from cluster.doctor.cli import examine
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, State
+from cluster.doctor.verdict import Verdict
 from cluster.source.objects import GetError, MissingRightError, ObjectReader, Resource, SourceError
 from policies.loading import default_policy
 from policies.policy import Policy
@@ -46,7 +48,7 @@ class Objects:
         return next(found, None)
 
 
-def rows(
+def examined(
     *objects: Object,
     forbidden: tuple[str, ...] = (),
     broken: tuple[str, ...] = (),
@@ -55,13 +57,19 @@ def rows(
     tls_only: bool = False,
     policy: Policy | None = None,
     before: CountedCalls | None = None,
-) -> dict[str, list[Row]]:
-    """The rows by check."""
+    send: SendPod | NotTried = NOT_WANTED,
+) -> tuple[Verdict, list[Row]]:
+    """The verdict, and all rows. `send` makes the dry runs."""
     source = Objects(*objects, forbidden=forbidden, broken=broken)
     policy = policy or default_policy()
     facts: Facts = read_facts(cast("ObjectReader", source), policy, request)
+    return examine(facts, send, before, ask_kubelets=ask_kubelets, tls_only=tls_only)
+
+
+def rows(*objects: Object, **options: Any) -> dict[str, list[Row]]:
+    """The rows by check, with the options of `examined`."""
     found: dict[str, list[Row]] = {}
-    for row in all_rows(facts, before, ask_kubelets=ask_kubelets, tls_only=tls_only):
+    for row in examined(*objects, **options)[1]:
         found.setdefault(row.check, []).append(row)
         assert bool(row.remedy) == (row.state is not State.OK), row
     return found

@@ -1,0 +1,478 @@
+"""The first line of `gpuward doctor` in each state of an installation, on a real API server."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certs.authority import service_names, sign_leaf
+from cluster.api.errors import ConfigurationKind
+from cluster.doctor.cli import main as doctor
+from policies.loading import default_policy
+from rules.finding import Action
+from tests.testkit.chart import certificate_modes
+from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.registration import MODE_LABEL, RegistrationOptions
+
+pytest_plugins = ["tests.testkit.chart.fixtures"]
+
+MUTATING, VALIDATING = ConfigurationKind.MUTATING, ConfigurationKind.VALIDATING
+DENY = merge_values(SLOW_MACHINE, {"mode": "deny"})
+FAIL = merge_values(DENY, {"registration": {"failurePolicy": "Fail"}})
+REFUSED = r"guarded: pods are refused in \d+ namespaces? \(mode deny\)"
+REFUSED_NOW = r"guarded now: pods are refused in \d+ namespaces? \(mode deny\); but wrong: "
+ADMITTED = "not guarded: pods that should be refused are admitted in default"
+BLOCKED = (
+    "not guarded: the API server gets no answer from gpuward, so it refuses every pod that may "
+    "concern it in default"
+)
+NOT_KNOWN = "not known whether the cluster is guarded: "
+FirstLine = Callable[..., str]
+State = Callable[[Installation], AbstractContextManager[None]]
+
+
+@pytest.fixture(scope="module")
+def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
+    # Helm 4 would conflict with what the states change by hand.
+    with Installation(chart_plane, kubelet, "helm3") as installation:
+        installation.install(DENY)
+        installation.publish_ca_bundle()
+        with ready_endpoint(installation):
+            yield installation
+
+
+@contextmanager
+def ready_endpoint(installation: Installation) -> Iterator[None]:
+    """As in a cluster: pods of tests have loopback addresses, which no EndpointSlice may have."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{installation.namespace}/endpointslices"
+    labels = {"kubernetes.io/service-name": "gpuward"}
+    ready = {"addresses": ["192.0.2.1"], "conditions": {"ready": True}}
+    made = {"metadata": {"name": "made", "labels": labels}, "addressType": "IPv4"}
+    installation.plane.create(path, {**made, "endpoints": [ready], "ports": [{"port": 8443}]})
+    try:
+        yield
+    finally:
+        installation.plane.request("DELETE", f"{path}/made")
+
+
+@pytest.fixture
+def first_line(
+    installed: Installation, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> FirstLine:
+    """The first line. Calls that failed in states before do not count."""
+    kubeconfig = ["--kubeconfig", str(installed.plane.kubeconfig)]
+    doctor([*kubeconfig, "--no-dry-run", "-o", "json"])
+    report = tmp_path / "doctor.json"
+    report.write_text(capsys.readouterr().out, encoding="utf-8")
+
+    def printed(*options: str) -> str:
+        doctor([*kubeconfig, "--since-report", str(report), *options])
+        return capsys.readouterr().out.splitlines()[0]
+
+    return printed
+
+
+def wait_for(first_line: FirstLine, pattern: str, *options: str) -> None:
+    """Until the first line begins as `pattern` says: API servers see changes a little later."""
+    seen = [""]
+
+    def is_seen() -> bool:
+        seen[0] = first_line(*options)
+        return re.match(pattern, seen[0]) is not None
+
+    try:
+        eventually(is_seen, what=pattern)
+    except Exception as error:
+        raise AssertionError(f"{pattern!r} does not match {seen[0]!r}") from error
+
+
+def path_of(kind: ConfigurationKind) -> str:
+    return f"{ADMISSION}/{kind.value}/gpuward"
+
+
+def new_copy(manifest: Any) -> Any:
+    """An object without what the API server has written into its metadata."""
+    metadata = {key: manifest["metadata"].get(key, {}) for key in ("labels", "annotations")}
+    return {**manifest, "metadata": {**metadata, "name": manifest["metadata"]["name"]}}
+
+
+@contextmanager
+def deleted(plane: ControlPlane, path: str) -> Iterator[None]:
+    """The object at `path` does not exist."""
+    before = plane.request("GET", path).body
+    assert plane.request("DELETE", path).status == 200
+    try:
+        yield
+    finally:
+        plane.create(path.rpartition("/")[0], new_copy(before))
+
+
+@contextmanager
+def changed(plane: ControlPlane, path: str, change: Callable[[Any], None]) -> Iterator[None]:
+    """The object at `path` is as `change` makes it."""
+    before = plane.request("GET", path).body
+    copy = json.loads(json.dumps(before))
+    change(copy)
+    replace(plane, path, copy)
+    try:
+        yield
+    finally:
+        replace(plane, path, before)
+
+
+def replace(plane: ControlPlane, path: str, manifest: Any) -> None:
+    version = plane.request("GET", path).body["metadata"]["resourceVersion"]
+    manifest["metadata"]["resourceVersion"] = version
+    answer = plane.request("PUT", path, manifest)
+    assert answer.status == 200, answer
+
+
+@contextmanager
+def scaled(installation: Installation, deployment: str) -> Iterator[None]:
+    """A Deployment has no replicas."""
+    scale = ("scale", f"deployment/{deployment}", "-n", installation.namespace)
+    before = installation.get(f"deployment/{deployment}")["spec"]["replicas"]
+    installation.plane.kubectl(*scale, "--replicas=0")
+    component = deployment.removeprefix("gpuward-").replace("gpuward", "webhook")
+    eventually(lambda: not installation.pods(component), what="no pod runs")
+    try:
+        yield
+    finally:
+        installation.plane.kubectl(*scale, f"--replicas={before}")
+        status = ("rollout", "status", f"deployment/{deployment}", "-n", installation.namespace)
+        installation.plane.kubectl(*status, "--timeout=100s")
+
+
+# The states.
+
+
+@contextmanager
+def healthy(_: Installation) -> Iterator[None]:
+    yield
+
+
+def validating_deleted(installation: Installation) -> AbstractContextManager[None]:
+    return deleted(installation.plane, path_of(VALIDATING))
+
+
+def mutating_deleted(installation: Installation) -> AbstractContextManager[None]:
+    return deleted(installation.plane, path_of(MUTATING))
+
+
+@contextmanager
+def both_deleted(installation: Installation) -> Iterator[None]:
+    with validating_deleted(installation), mutating_deleted(installation):
+        yield
+
+
+@contextmanager
+def empty_ca_bundles(installation: Installation, *kinds: ConfigurationKind) -> Iterator[None]:
+    """Nobody publishes them again."""
+
+    def empty(configuration: Any) -> None:
+        for entry in configuration["webhooks"]:
+            entry["clientConfig"].pop("caBundle")
+
+    (certs,) = installation.pods("certs")
+    with ExitStack() as stack:
+        stack.enter_context(certs.paused())
+        for kind in kinds:
+            stack.enter_context(changed(installation.plane, path_of(kind), empty))
+        yield
+
+
+def without_ca_bundle(installation: Installation) -> AbstractContextManager[None]:
+    return empty_ca_bundles(installation, *ConfigurationKind)
+
+
+def one_without_ca_bundle(installation: Installation) -> AbstractContextManager[None]:
+    return empty_ca_bundles(installation, VALIDATING)
+
+
+def service_deleted(installation: Installation) -> AbstractContextManager[None]:
+    path = f"/api/v1/namespaces/{installation.namespace}/services/gpuward"
+    return deleted(installation.plane, path)
+
+
+def selects_nothing(installation: Installation) -> AbstractContextManager[None]:
+    def select_nothing(configuration: Any) -> None:
+        for entry in configuration["webhooks"]:
+            entry["namespaceSelector"]["matchLabels"] = {"never": "x"}
+
+    return changed(installation.plane, path_of(VALIDATING), select_nothing)
+
+
+def no_replica(installation: Installation) -> AbstractContextManager[None]:
+    return scaled(installation, "gpuward")
+
+
+def no_certificate_controller(installation: Installation) -> AbstractContextManager[None]:
+    return scaled(installation, "gpuward-certs")
+
+
+@contextmanager
+def hung(installation: Installation) -> Iterator[None]:
+    """All replicas accept connections, and answer nothing within the timeout."""
+
+    def hurry(configuration: Any) -> None:
+        for entry in configuration["webhooks"]:
+            entry["timeoutSeconds"] = 1
+
+    with ExitStack() as stack:
+        for kind in ConfigurationKind:
+            stack.enter_context(changed(installation.plane, path_of(kind), hurry))
+        for pod in installation.pods():
+            stack.enter_context(pod.paused())
+        yield
+
+
+@contextmanager
+def foreign_certificate(installation: Installation) -> Iterator[None]:
+    """The certificate that is served is of an authority that API servers do not trust."""
+    plane = installation.plane
+    signer = certificate_modes.new_signer(installation)
+    names = service_names(installation.release, installation.namespace)
+    now = datetime.datetime.now(datetime.UTC)
+    leaf = sign_leaf(signer, names, now)
+
+    def serve_another(secret: Any) -> None:
+        for key, text in (("tls.crt", leaf.certificate_pem), ("tls.key", leaf.key_pem)):
+            secret["data"][key] = base64.b64encode(text).decode()
+
+    (certs,) = installation.pods("certs")
+    path = f"/api/v1/namespaces/{installation.namespace}/secrets/gpuward-tls"
+    with certs.paused():
+        try:
+            with changed(plane, path, serve_another):
+                installation.restart()  # an open connection would go on
+                yield
+        finally:
+            installation.restart()
+
+
+@contextmanager
+def policy(installation: Installation, *rules: str) -> Iterator[None]:
+    """These rules are off."""
+    off = "".join(f"  {rule}: {{action: 'off'}}\n" for rule in rules)
+    text = f"apiVersion: gpuward.io/v1\nkind: Policy\nrules:\n{off}"
+    path = f"/api/v1/namespaces/{installation.namespace}/configmaps/gpuward-policy"
+
+    def write(config_map: Any) -> None:
+        config_map["data"]["gpuward.yaml"] = text
+
+    with changed(installation.plane, path, write):
+        yield
+
+
+def rule_off(installation: Installation) -> AbstractContextManager[None]:
+    return policy(installation, "visible-devices-env")
+
+
+def all_rules_off(installation: Installation) -> AbstractContextManager[None]:
+    return policy(installation, "visible-devices-env", "mig-admin-env", "nri-cdi-annotation")
+
+
+@contextmanager
+def unusable_policy(installation: Installation) -> Iterator[None]:
+    """Gpuward goes by the earlier one."""
+
+    def write(config_map: Any) -> None:
+        config_map["data"]["gpuward.yaml"] = "kind: Polcy"
+
+    path = f"/api/v1/namespaces/{installation.namespace}/configmaps/gpuward-policy"
+    with changed(installation.plane, path, write):
+        yield
+
+
+@contextmanager
+def one_replica_killed(installation: Installation) -> Iterator[None]:
+    """Nobody starts it again, as while a kubelet backs off."""
+    installation.pods()[0].kill()
+    try:
+        yield
+    finally:
+        installation.restart()
+
+
+@contextmanager
+def only_exported_policies(installation: Installation) -> Iterator[None]:
+    """No webhook is registered; API servers evaluate the rules about bypasses themselves."""
+    mode = {action.word: action for action in Action}[mode_of(installation)]
+    excluded = (installation.namespace,)
+    options = ExportOptions(RegistrationOptions(mode, excluded_namespaces=excluded))
+    made = [
+        each
+        for each in policy_objects(default_policy(), options)
+        if each["metadata"]["name"].startswith("gpuward-bypass-deny")
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    with both_deleted(installation):
+        installation.plane.kubectl("apply", "--server-side", "-f", "-", input=text)
+        try:
+            yield
+        finally:
+            installation.plane.kubectl("delete", "-f", "-", input=text)
+
+
+def mode_of(installation: Installation) -> str:
+    """The mode that the release gives to namespaces without a label."""
+    done = installation.helm("get values", "-o", "json")
+    return str(json.loads(done.stdout)["mode"])
+
+
+@contextmanager
+def one_namespace_in_mode_deny(installation: Installation) -> Iterator[None]:
+    name = installation.plane.namespace({MODE_LABEL: "deny"})
+    try:
+        yield
+    finally:
+        installation.plane.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@contextmanager
+def no_pods_by_quota(installation: Installation) -> Iterator[None]:
+    """A quota forbids pods in the namespaces that are tried."""
+    plane = installation.plane
+    listed = plane.request("GET", "/api/v1/namespaces").body["items"]
+    paths = [
+        f"/api/v1/namespaces/{item['metadata']['name']}/resourcequotas"
+        for item in listed
+        if item["status"]["phase"] == "Active"
+    ]
+    for path in paths:
+        plane.create(path, {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}})
+    try:
+        yield
+    finally:
+        for path in paths:
+            plane.request("DELETE", f"{path}/no-pods")
+
+
+STATES_IN_MODE_DENY: list[tuple[State, str]] = [
+    (healthy, f"{REFUSED}$"),
+    (validating_deleted, f"{ADMITTED}.*; wrong: webhook, validatingwebhookconfigurations"),
+    (mutating_deleted, f"{REFUSED_NOW}dry run, fix in default: .* refused instead of fixed"),
+    (both_deleted, "not guarded: gpuward is not installed"),
+    (without_ca_bundle, f"{ADMITTED}.*; wrong: .*caBundle is empty"),
+    (one_without_ca_bundle, f"{ADMITTED}.*; wrong: .*caBundle is empty"),
+    (service_deleted, f"{ADMITTED}.*; wrong: "),
+    (selects_nothing, f"{ADMITTED}.*; wrong: registration, gpuward"),
+    (no_replica, f"{ADMITTED}.*; wrong: release, deployment/gpuward in .*: scaled to 0 replicas"),
+    (hung, ADMITTED),
+    (foreign_certificate, ADMITTED),
+    (no_certificate_controller, f"{REFUSED_NOW}release, deployment/gpuward-certs in "),
+    (rule_off, f"{REFUSED}$"),
+    (all_rules_off, f"{NOT_KNOWN}mode deny, in default: .*as the policy says"),
+    (
+        unusable_policy,
+        f"{REFUSED_NOW}policy, configmap/gpuward-policy in .*: gpuward cannot use it",
+    ),
+    (one_replica_killed, f"{REFUSED_NOW}release, deployment/gpuward in .*: 1 of 2 replicas are"),
+    (only_exported_policies, f"{REFUSED_NOW}webhook, mutatingwebhookconfigurations: none is"),
+    (no_pods_by_quota, f"{REFUSED}$"),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "line"), STATES_IN_MODE_DENY, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_the_first_line_in_mode_deny(
+    installed: Installation, first_line: FirstLine, state: State, line: str
+) -> None:
+    with state(installed):
+        wait_for(first_line, line)
+    wait_for(first_line, "guarded")
+
+
+def test_without_dry_runs_it_is_not_known(first_line: FirstLine) -> None:
+    wait_for(first_line, re.escape(f"{NOT_KNOWN}no pod was tried (--no-dry-run)"), "--no-dry-run")
+
+
+def test_without_the_right_to_create_pods_it_is_not_known(
+    installed: Installation, first_line: FirstLine
+) -> None:
+    plane, account = installed.plane, f"{installed.namespace}:default"
+    plane.kubectl("create", "clusterrole", "reads", "--verb=get,list", "--resource=*.*")
+    plane.kubectl("create", "clusterrolebinding", "reads", "--clusterrole=reads")
+    try:
+        plane.kubectl("set", "subject", "clusterrolebinding/reads", f"--serviceaccount={account}")
+        token = plane.token("default", installed.namespace)
+        line = f'{NOT_KNOWN}mode deny, in default: .* cannot create resource "pods"'
+        wait_for(first_line, line, "--kubeconfig", str(plane.kubeconfig_for(token)))
+    finally:
+        plane.kubectl("delete", "clusterrole,clusterrolebinding", "reads")
+
+
+STATES_WITH_FAIL: list[tuple[State, str]] = [
+    (healthy, f"{REFUSED}$"),
+    (without_ca_bundle, BLOCKED),
+    (service_deleted, BLOCKED),
+    (no_replica, BLOCKED),
+    (hung, BLOCKED),
+]
+
+
+@pytest.fixture(scope="module")
+def failing_closed(installed: Installation) -> Installation:
+    installed.upgrade(FAIL)
+    return installed
+
+
+@pytest.mark.parametrize(
+    ("state", "line"), STATES_WITH_FAIL, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_the_first_line_with_failure_policy_fail(
+    failing_closed: Installation, first_line: FirstLine, state: State, line: str
+) -> None:
+    with state(failing_closed):
+        wait_for(first_line, line)
+    wait_for(first_line, "guarded")
+
+
+STATES_BELOW: list[tuple[str, State, str]] = [
+    ("warn", healthy, r"no namespace has mode deny; users are warned in \d+ namespaces? \(mode"),
+    ("warn", only_exported_policies, r"no namespace has mode deny; users are warned in \d+ namesp"),
+    ("warn", validating_deleted, r"users are not warned in default.*\(mode warn\)"),
+    ("warn", no_pods_by_quota, r"no namespace has mode deny; not known what happens in \d+"),
+    (
+        "audit",
+        healthy,
+        r"no namespace has mode deny; findings are only recorded in \d+ namespaces?",
+    ),
+    ("audit", no_replica, r"gpuward records nothing in default.*\(mode audit\)"),
+    ("off", healthy, "no namespace is sent to gpuward"),
+]
+
+
+def test_the_first_line_says_what_each_mode_does(
+    installed: Installation, first_line: FirstLine
+) -> None:
+    installed.upgrade(merge_values(SLOW_MACHINE, {"mode": "warn"}))
+    with one_namespace_in_mode_deny(installed):
+        refused = r"guarded: pods are refused in 1 namespace \(mode deny\), "
+        wait_for(first_line, rf"{refused}users are warned in \d+ namespaces? \(mode warn\)$")
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "line"),
+    STATES_BELOW,
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_the_first_line_below_mode_deny(
+    installed: Installation, first_line: FirstLine, mode: str, state: State, line: str
+) -> None:
+    installed.upgrade(merge_values(SLOW_MACHINE, {"mode": mode}))
+    with state(installed):
+        wait_for(first_line, f"not guarded: {line}")
