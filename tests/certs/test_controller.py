@@ -18,13 +18,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from structlog.testing import capture_logs
 
 from certs.authority import may_sign_for, new_authority, service_names, sign_leaf
-from certs.keypairs import KeyPair, fingerprint, is_issued_by, parse_certificates, pem_bundle
+from certs.keypairs import fingerprint, is_issued_by, parse_certificates, pem_bundle
 from certs.rotation import Observation, next_change, renewal_time, retained
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
@@ -39,6 +38,7 @@ from cluster.webhooks.served_certificates import (
     served_validities,
 )
 from cluster.webhooks.webhook_client import Validity
+from tests.testkit.certs.authorities import foreign_authority
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
     CONFIGURATIONS,
@@ -509,7 +509,7 @@ def test_an_authority_stays_published_while_a_replica_serves_a_certificate_of_it
 )
 def test_which_authorities_stay_published(replicas: list[str | None] | None, kept: str) -> None:
     signer, own = new_authority(NAMES, START), new_authority(NAMES, START)
-    other = another_authority()
+    other = foreign_authority(START)
     leaves = {
         "newest": sign_leaf(signer, NAMES, START),
         "own": sign_leaf(own, NAMES, START),
@@ -525,16 +525,6 @@ def test_which_authorities_stay_published(replicas: list[str | None] | None, kep
     assert found == tuple(published[name].certificate for name in kept.split())
 
 
-def another_authority() -> KeyPair:
-    """A CA that somebody else has made."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=Corp")
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, START, START + DAY)
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    for extension in (x509.BasicConstraints(ca=True, path_length=None), identifier):
-        builder = builder.add_extension(extension, critical=False)
-    return KeyPair(builder.sign(key, hashes.SHA256()), key)
-
-
 @pytest.mark.parametrize(
     ("secret", "fields", "why"),
     [
@@ -547,7 +537,7 @@ def test_a_secret_of_somebody_else_is_left_alone(
     secret: str, fields: tuple[str, str], why: str, log: list[Any]
 ) -> None:
     cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
-    foreign = another_authority()
+    foreign = foreign_authority(START)
     cluster.put_data(
         secret, **dict(zip(fields, (foreign.certificate_pem, foreign.key_pem), strict=True))
     )
@@ -570,7 +560,7 @@ def test_what_is_published_stays_while_a_secret_of_somebody_else_is_there() -> N
     running = controller(cluster, time)
     running.reconcile()
     published = cluster.published()
-    cluster.put_data(CONFIG.authority_secret, ca_crt=another_authority().certificate_pem)
+    cluster.put_data(CONFIG.authority_secret, ca_crt=foreign_authority(START).certificate_pem)
     for ref in CONFIGURATIONS:
         cluster.configure(ref)
     assert not running.reconcile()

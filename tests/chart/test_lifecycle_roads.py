@@ -34,7 +34,10 @@ WAIT = ("--wait", "--timeout=100s")
 
 def changed(number: int) -> dict[str, Any]:
     """Values that replace all pods."""
-    return merge_values(VALUES, {"podAnnotations": {"example.com/round": str(number)}})
+    values: dict[str, Any] = merge_values(
+        VALUES, {"podAnnotations": {"example.com/round": str(number)}}
+    )
+    return values
 
 
 @contextmanager
