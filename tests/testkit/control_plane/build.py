@@ -100,8 +100,7 @@ def _programs(*sources: Source) -> Programs:
 
 def build_programs(*sources: Source) -> Programs:
     """The programs of `sources`; built if necessary."""
-    go = go_command()
-    return Programs(tuple(_build(go, source) for source in sources))
+    return Programs(tuple(_build(go_command(source.go), source) for source in sources))
 
 
 def _build(go: str, source: Source) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,13 @@ class Source(NamedTuple):
     def folder(self) -> Path:
         """The folder of its go.mod."""
         return self.home / (self.module or self.name)
+
+    @property
+    def go(self) -> tuple[int, ...]:
+        """The release of Go that its go.mod requires, such as `(1, 26)`."""
+        text = (self.folder / "go.mod").read_text(encoding="utf-8")
+        found = re.search(r"^go (\d+)\.(\d+)", text, re.MULTILINE)
+        return tuple(map(int, found.groups())) if found else ()
 
 
 _KUBERNETES = {
