@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testkit.control_plane.sources import (
+    ARGO_CD,
     CHART_LINTER,
     CHART_TOOLS,
     HELM,
@@ -60,6 +61,11 @@ class Programs:
         return sorted(file for folder in self.folders for file in folder.glob("crds/*.yaml"))
 
     @property
+    def settings(self) -> list[Path]:
+        """The settings of Argo CD, as it installs them; empty without Argo CD."""
+        return sorted(file for folder in self.folders for file in folder.glob("settings/*.yaml"))
+
+    @property
     def version(self) -> str:
         """The version that the API server reports, such as `v1.37.2`."""
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
@@ -89,6 +95,11 @@ def krew() -> Path:
 def report_kinds() -> Programs:
     """The `crds` of PolicyReports and OpenReports, as their projects publish them."""
     return _programs(REPORT_KINDS)
+
+
+def argo_cd() -> Programs:
+    """The program argo-cd, and the `crds` and `settings` that Argo CD needs in the cluster."""
+    return _programs(ARGO_CD)
 
 
 def _programs(*sources: Source) -> Programs:

@@ -148,3 +148,21 @@ REPORT_KINDS = Source(
     ),
     duration="some seconds",
 )
+
+# What Argo CD needs in the cluster: its kinds, and its settings as it installs them.
+_ARGO_CD = "github.com/argoproj/argo-cd/v3"
+_ARGO_CD_KINDS = (
+    "manifests/crds/application-crd.yaml",
+    "manifests/crds/applicationset-crd.yaml",
+    "manifests/crds/appproject-crd.yaml",
+)
+_ARGO_CD_SETTINGS = (
+    "manifests/base/config/argocd-cm.yaml",
+    "manifests/base/config/argocd-secret.yaml",
+)
+ARGO_CD = Source(
+    "argo-cd",
+    {"argo-cd": "."},
+    (Copied("crds", _ARGO_CD, _ARGO_CD_KINDS), Copied("settings", _ARGO_CD, _ARGO_CD_SETTINGS)),
+    duration="four to five minutes",
+)
