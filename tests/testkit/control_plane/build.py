@@ -23,6 +23,7 @@ from tests.testkit.control_plane.sources import (
     ARGO_CD,
     CHART_LINTER,
     CHART_TOOLS,
+    FLUX,
     HELM,
     KREW,
     KUBERNETES,
@@ -100,6 +101,11 @@ def report_kinds() -> Programs:
 def argo_cd() -> Programs:
     """The program argo-cd, and the `crds` and `settings` that Argo CD needs in the cluster."""
     return _programs(ARGO_CD)
+
+
+def flux() -> Path:
+    """The program flux, which releases a chart as Flux does."""
+    return _programs(FLUX)["flux"]
 
 
 def _programs(*sources: Source) -> Programs:

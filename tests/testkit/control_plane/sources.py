@@ -166,3 +166,4 @@ ARGO_CD = Source(
     (Copied("crds", _ARGO_CD, _ARGO_CD_KINDS), Copied("settings", _ARGO_CD, _ARGO_CD_SETTINGS)),
     duration="four to five minutes",
 )
+FLUX = Source("flux", {"flux": "."})
