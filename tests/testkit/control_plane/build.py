@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testkit.control_plane.sources import (
+    ARGO_CD,
     CHART_LINTER,
     CHART_TOOLS,
+    FLUX,
     HELM,
     KREW,
     KUBERNETES,
@@ -60,6 +62,11 @@ class Programs:
         return sorted(file for folder in self.folders for file in folder.glob("crds/*.yaml"))
 
     @property
+    def settings(self) -> list[Path]:
+        """The settings of Argo CD, as it installs them; empty without Argo CD."""
+        return sorted(file for folder in self.folders for file in folder.glob("settings/*.yaml"))
+
+    @property
     def version(self) -> str:
         """The version that the API server reports, such as `v1.37.2`."""
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
@@ -91,6 +98,16 @@ def report_kinds() -> Programs:
     return _programs(REPORT_KINDS)
 
 
+def argo_cd() -> Programs:
+    """The program argo-cd, and the `crds` and `settings` that Argo CD needs in the cluster."""
+    return _programs(ARGO_CD)
+
+
+def flux() -> Path:
+    """The program flux, which releases a chart as Flux does."""
+    return _programs(FLUX)["flux"]
+
+
 def _programs(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -100,8 +117,7 @@ def _programs(*sources: Source) -> Programs:
 
 def build_programs(*sources: Source) -> Programs:
     """The programs of `sources`; built if necessary."""
-    go = go_command()
-    return Programs(tuple(_build(go, source) for source in sources))
+    return Programs(tuple(_build(go_command(source.go), source) for source in sources))
 
 
 def _build(go: str, source: Source) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,13 @@ class Source(NamedTuple):
     def folder(self) -> Path:
         """The folder of its go.mod."""
         return self.home / (self.module or self.name)
+
+    @property
+    def go(self) -> tuple[int, ...]:
+        """The release of Go that its go.mod requires, such as `(1, 26)`."""
+        text = (self.folder / "go.mod").read_text(encoding="utf-8")
+        found = re.search(r"^go (\d+)\.(\d+)", text, re.MULTILINE)
+        return tuple(map(int, found.groups())) if found else ()
 
 
 _KUBERNETES = {
@@ -140,3 +148,22 @@ REPORT_KINDS = Source(
     ),
     duration="some seconds",
 )
+
+# What Argo CD needs in the cluster: its kinds, and its settings as it installs them.
+_ARGO_CD = "github.com/argoproj/argo-cd/v3"
+_ARGO_CD_KINDS = (
+    "manifests/crds/application-crd.yaml",
+    "manifests/crds/applicationset-crd.yaml",
+    "manifests/crds/appproject-crd.yaml",
+)
+_ARGO_CD_SETTINGS = (
+    "manifests/base/config/argocd-cm.yaml",
+    "manifests/base/config/argocd-secret.yaml",
+)
+ARGO_CD = Source(
+    "argo-cd",
+    {"argo-cd": "."},
+    (Copied("crds", _ARGO_CD, _ARGO_CD_KINDS), Copied("settings", _ARGO_CD, _ARGO_CD_SETTINGS)),
+    duration="four to five minutes",
+)
+FLUX = Source("flux", {"flux": "."})

