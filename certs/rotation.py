@@ -258,7 +258,8 @@ def _is_any_leaf_in_use(
 ) -> bool:
     """Whether a valid leaf may be in use: the stored one, one of a retired authority, or another.
 
-    Another one is what a replica serves, if API servers accept it.
+    Another one is what a replica serves, if gpuward has made it and API servers accept it: what
+    somebody else has made is replaced on purpose, and new pods wait for that.
     """
     retired = state.retired_until is not None and now <= state.retired_until
     return (
@@ -268,6 +269,7 @@ def _is_any_leaf_in_use(
             served and is_in_date(served, now) and is_issued_by(authority, served)
             for served in (observation.replicas or {}).values()
             for authority in observation.trusted
+            if is_made_by_gpuward(authority)
         )
     )
 

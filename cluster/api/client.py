@@ -107,6 +107,7 @@ class _Kind(NamedTuple):
 
 
 _SECRETS = _Kind("v1", "Secret", "secrets")
+_ACCOUNTS = _Kind("v1", "ServiceAccount", "serviceaccounts")
 _LEASES = _Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 
@@ -114,12 +115,14 @@ class KubernetesCluster(KubernetesConfigurations):
     """`Cluster` at a real API server, for the objects in `namespace`.
 
     Uses the credentials of the pod, or of a kubeconfig file if one is given. The constructor
-    raises ClusterError if there are none.
+    raises ClusterError if there are none. What is created belongs to the ServiceAccount `owner`, if
+    that is given: Kubernetes deletes it with its owner.
     """
 
-    def __init__(self, namespace: str, kubeconfig: str | None = None) -> None:
+    def __init__(self, namespace: str, kubeconfig: str | None = None, owner: str = "") -> None:
         super().__init__(Connection.in_cluster(kubeconfig))
         self._namespace = quote(namespace, safe="")
+        self._owner = owner
 
     def get_secret(self, name: str) -> Object | None:
         """The Secret `name` in the controller's namespace; None if it does not exist."""
@@ -163,12 +166,21 @@ class KubernetesCluster(KubernetesConfigurations):
         path = self._namespaced(kind, item["metadata"]["name"])
         if "resourceVersion" in item["metadata"]:
             return self._request("PUT", f"{path}?fieldManager={FIELD_MANAGER}", item)
-        manifest = {"apiVersion": kind.api_version, "kind": kind.name, **item}
+        metadata = {**item["metadata"], **self._owner_references()}
+        manifest = {"apiVersion": kind.api_version, "kind": kind.name, **item, "metadata": metadata}
         try:
             return self._create(path, manifest, FIELD_MANAGER)
         except ForbiddenError as error:
             text = f"the {kind.name} {item['metadata']['name']} does not exist: {error}"
             raise NotCreatedError(text) from error
+
+    def _owner_references(self) -> Object:
+        """The part of new metadata that names the owner."""
+        if not self._owner:
+            return {}
+        account = self._request("GET", self._namespaced(_ACCOUNTS, self._owner))
+        owner = {"apiVersion": _ACCOUNTS.api_version, "kind": _ACCOUNTS.name, "name": self._owner}
+        return {"ownerReferences": [{**owner, "uid": account["metadata"]["uid"]}]}
 
     def _namespaced(self, kind: _Kind, name: str) -> str:
         place = f"{self._namespace}/{kind.resource}/{quote(name, safe='')}"

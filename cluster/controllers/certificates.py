@@ -350,9 +350,10 @@ class CertificateController(Controller):
     def _publish(self, state: CertificateState) -> Observation:
         """Publish the authorities of `state`, and those that replicas may still need."""
         found = self._publisher.read()
-        others = retained(self._publisher.trusted(found), state, self._served)
-        trusted = (*state.trusted, *others)
-        bundle = pem_bundle((*trusted, *self._config.also_trusted))
+        given = self._config.also_trusted
+        published = [ca for ca in self._publisher.trusted(found) if ca not in given]
+        trusted = (*state.trusted, *retained(published, state, self._served))
+        bundle = pem_bundle((*trusted, *given))
         published_for = self._publisher.publish(bundle, found)
         return Observation(published_for, self._served, trusted)
 
@@ -487,7 +488,8 @@ def make_loop(options: argparse.Namespace) -> ControlLoop:
         parse_certificates((options.also_trust or "").encode()),
     )
     host = f"{options.headless_service}.{options.namespace}.svc"
-    cluster = KubernetesCluster(options.namespace, options.kubeconfig)
+    owner = options.service_account or ""
+    cluster = KubernetesCluster(options.namespace, options.kubeconfig, owner)
     connection = partial(Connection.in_cluster, options.kubeconfig)
 
     def send_event(reason: str, text: str) -> None:

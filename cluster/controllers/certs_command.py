@@ -25,9 +25,12 @@ _OBJECTS = {
     "--namespace": "namespace of the Service, the Secrets and the Lease",
     "--service": "the Service that API servers call",
     "--headless-service": "the headless Service with the addresses of all replicas",
-    "--secret": "the Secret with the serving certificate, which the replicas mount",
+    "--secret": "the Secret with the serving certificate, which the replicas mount; the controller "
+    "creates this and the following objects if they do not exist",
     "--ca-secret": "the Secret with the CA and its key, which no pod mounts",
     "--lease": "the Lease that elects one controller as the leader",
+    "--service-account": "the ServiceAccount of the controller: Kubernetes deletes the Secrets and "
+    "the Lease that the controller has created when this account is deleted",
     "--mutating-configuration": "the mutating webhook configurations whose caBundle the "
     "controller writes, separated by commas",
     "--validating-configuration": "the validating webhook configurations, likewise",

@@ -121,10 +121,12 @@ def test_a_higher_minimum_mode_removes_webhooks(by_cert_manager: Installation) -
     enforced_namespace(by_cert_manager)
 
 
-def test_uninstalling_leaves_no_object_of_cert_manager(by_cert_manager: Installation) -> None:
-    assert "Secret/gpuward-cert-manager-ca" in release_objects(by_cert_manager)
+def test_uninstalling_leaves_only_the_secrets_of_cert_manager(
+    by_cert_manager: Installation,
+) -> None:
     by_cert_manager.uninstall()
-    eventually(lambda: release_objects(by_cert_manager) == set(), what="all objects are gone")
+    secrets = {"Secret/gpuward-cert-manager-ca", "Secret/gpuward-cert-manager-tls"}
+    eventually(lambda: release_objects(by_cert_manager) == secrets, what="all else is gone")
 
 
 def test_a_given_secret_is_served_and_its_authority_trusted(

@@ -49,17 +49,9 @@ def installed(
     with Installation(chart_plane, kubelet, "helm4") as installation:
         namespace = objects.namespace(installation.namespace, {})
         chart_plane.create("/api/v1/namespaces", namespace)
-        _create_lease(installation)
         options = filter(None, [request.param])
         with argo_cd.application(installation, CHECKED, *options) as application:
             yield Installed(installation, application)
-
-
-# Argo CD creates no Lease, and without one the certificate controller does nothing. TO BE REMOVED
-# with its call and with `test_the_lease_is_excluded` when the chart no longer renders the Lease.
-def _create_lease(installation: Installation) -> None:
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{installation.namespace}/leases"
-    installation.plane.create(path, {"metadata": {"name": "gpuward-certs"}})
 
 
 def _settle(installed: Installed) -> Comparison:
@@ -81,17 +73,12 @@ def test_it_is_in_sync_and_remains_so(installed: Installed) -> None:
     published = installed.installation.ca_bundles()
     assert b"" not in published
     assert {"MutatingWebhookConfiguration/gpuward", "Deployment/gpuward"} <= before.managed
+    # It excludes some kinds from what it applies, such as Leases. The chart renders none of them.
+    assert before.conditions == {}
     for _ in range(REFRESHES):
         # Nor has it synchronised in between: `synced_at` is the same.
         assert installed.application.refresh() == before
     assert installed.installation.ca_bundles() == published
-
-
-def test_the_lease_is_excluded(installed: Installed) -> None:
-    comparison = _settle(installed)
-    text = "Resource coordination.k8s.io/Lease gpuward-certs is excluded in the settings"
-    assert comparison.conditions == {"ExcludedResourceWarning": [text]}
-    assert "Lease/gpuward-certs" not in comparison.managed
 
 
 def test_a_deleted_configuration_is_healed(installed: Installed) -> None:

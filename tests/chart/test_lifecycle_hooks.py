@@ -1,4 +1,4 @@
-"""The chart's hooks with their own permissions: the test, and the removal of configurations."""
+"""The chart's test with its own permissions."""
 
 from __future__ import annotations
 
@@ -98,22 +98,8 @@ def test_the_test_fails_if_no_server_answers(serving: Installation) -> None:
     assert "Are its pods ready?" in log, log
 
 
-def test_the_removal_keeps_configurations_with_foreign_webhooks(serving: Installation) -> None:
-    patch_configuration(serving, ConfigurationKind.MUTATING, FOREIGN_WEBHOOK)
-    final_phase, log = run_hook(serving, "removal")
-    assert final_phase == "Failed"
-    assert "pods.example.com" in log
-    found = {
-        kind: serving.plane.request("GET", f"{ADMISSION}/{kind.value}/gpuward")
-        for kind in ConfigurationKind
-    }
-    assert found[ConfigurationKind.MUTATING].status == 200
-    assert found[ConfigurationKind.VALIDATING].status == 404
-
-
-@pytest.mark.parametrize("component", ["test", "removal"])
-def test_a_hook_has_no_other_permissions(serving: Installation, component: str) -> None:
-    _, account = prepare_hook(serving, component)
+def test_the_test_has_no_other_permissions(serving: Installation) -> None:
+    _, account = prepare_hook(serving, "test")
     client = serving.plane.client(serving.plane.token(account, serving.namespace))
     own = f"/api/v1/namespaces/{serving.namespace}"
     for path in (
@@ -131,5 +117,4 @@ def test_a_hook_has_no_other_permissions(serving: Installation, component: str) 
         ).status
         == 403
     )
-    if component == "test":
-        assert client.request("DELETE", own_configuration).status == 403
+    assert client.request("DELETE", own_configuration).status == 403

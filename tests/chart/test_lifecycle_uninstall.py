@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.admission.pod_creator import PodCreator
-from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.cluster_contents import ObjectIdentity, list_objects
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.end_to_end.steps import patch
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -21,7 +18,6 @@ HELMS = pytest.mark.parametrize("helm", ["helm3", "helm4"])
 DENY = merge_values(SLOW_MACHINE, {"mode": "deny"})
 # With the default drain, as users have it: servers answer late requests.
 FAIL = {"mode": "deny", "registration": {"failurePolicy": "Fail", "timeoutSeconds": 30}}
-NO_HOOK = {"removalHook": {"enabled": False}}
 BOTH_KINDS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
 CONFIGURATIONS = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 SERVING = {"services", "deployments", "secrets"}
@@ -54,29 +50,6 @@ def test_it_leaves_nothing_behind_and_can_be_installed_again(
         )
 
 
-def test_a_failed_hook_stops_it_and_the_documented_commands_finish_it(
-    chart_plane: ControlPlane, kubelet: Kubelet
-) -> None:
-    before = list_objects(chart_plane)
-    with Installation(chart_plane, kubelet, "helm3") as installation:
-        installation.install(SLOW_MACHINE)
-        # The hook does not remove a configuration with a foreign webhook.
-        path = f"{ADMISSION}/mutatingwebhookconfigurations/gpuward"
-        foreign = [{"op": "replace", "path": "/webhooks/0/name", "value": "pods.example.com"}]
-        assert patch(chart_plane, path, foreign, patch_type="json-patch").status == 200
-        # A short timeout: the Job retries for longer.
-        assert installation.helm("uninstall", "--timeout=5s", check=False).returncode
-        assert chart_plane.request("GET", path).status == 200
-        assert len(installation.pods()) == 2
-        # The commands of docs/uninstall.md for this case.
-        chart_plane.kubectl("delete", BOTH_KINDS, "gpuward", "--ignore-not-found")
-        installation.helm("uninstall", "--no-hooks")
-        # Kubernetes deletes the Job ten minutes later.
-        assert installation.get("job/gpuward-removal")["spec"]["ttlSecondsAfterFinished"] == 600
-        chart_plane.kubectl("delete", "job/gpuward-removal", "-n", installation.namespace)
-        eventually(lambda: is_gone(installation, before), what="all objects are gone")
-
-
 def is_gone(installation: Installation, before: set[ObjectIdentity]) -> bool:
     """Whether nothing is left but the namespace with its default objects; fails if something is."""
     now = list_objects(installation.plane)
@@ -90,20 +63,13 @@ def is_gone(installation: Installation, before: set[ObjectIdentity]) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("helm", "values"),
-    [
-        pytest.param("helm3", {}, id="helm3"),
-        pytest.param("helm4", {}, id="helm4"),
-        # Helm 4 deletes the configurations first without the hook, too.
-        pytest.param("helm4", NO_HOOK, id="helm4-without-the-hook"),
-    ],
-)
+@HELMS
 def test_no_pod_is_refused_meanwhile(
-    chart_plane: ControlPlane, kubelet: Kubelet, helm: str, values: Any
+    chart_plane: ControlPlane, kubelet: Kubelet, helm: str
 ) -> None:
+    """Helm 4 deletes the configurations first; before Helm 3, the manual's command does."""
     with Installation(chart_plane, kubelet, helm) as installation:
-        installation.install(merge_values(FAIL, values))
+        installation.install(FAIL)
         namespace = chart_plane.namespace()
         eventually(
             lambda: enforcement_in(chart_plane, namespace) == "enforced",
@@ -112,6 +78,8 @@ def test_no_pod_is_refused_meanwhile(
         with PodCreator(chart_plane, namespace) as creator:
             creator.wait_for_pods()
             assert not creator.not_evaluated
+            if helm == "helm3":
+                chart_plane.kubectl("delete", BOTH_KINDS, "gpuward", "--ignore-not-found")
             installation.uninstall()
             creator.wait_for_pods()
         assert creator.fixed
@@ -120,14 +88,15 @@ def test_no_pod_is_refused_meanwhile(
         assert configurations_go_first(installation)
 
 
-def test_helm_3_without_the_hook_deletes_the_configurations_last(
+def test_helm_3_alone_deletes_the_configurations_last(
     chart_plane: ControlPlane, kubelet: Kubelet
 ) -> None:
-    # With failurePolicy Fail, no pod could be created meanwhile: the reason for the hook.
+    """With failurePolicy Fail, no pod can be created for that moment: the manual says so."""
     with Installation(chart_plane, kubelet, "helm3") as installation:
-        installation.install(merge_values(SLOW_MACHINE, NO_HOOK))
+        installation.install(SLOW_MACHINE)
         installation.uninstall()
         assert not configurations_go_first(installation)
+        assert installation.webhooks() == {}
 
 
 def configurations_go_first(installation: Installation) -> bool:

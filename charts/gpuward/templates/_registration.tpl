@@ -85,12 +85,19 @@ The webhooks of one configuration, as a YAML list: (dict "root" $ "kind" "Mutati
 {{- end -}}
 
 {{/*
-The metadata of a configuration: (dict "root" $ "caBundle" "…"), which is what Helm writes there.
+The metadata of a configuration: (dict "root" $ "caBundle" "…" "created" false).
+
+`caBundle` is what Helm writes there. With `created` it has the annotations that Helm adds, without
+which Helm 4 would not delete it.
 */}}
 {{- define "gpuward.registrationMetadata" -}}
 {{- $annotations := dict -}}
 {{- if .caBundle }}{{ $_ := set $annotations "gpuward.io/ca-bundle" "written-by-helm" }}{{ end -}}
 {{- if .root.Values.registration.repair }}{{ $_ := set $annotations "gpuward.io/repair-binding" "gpuward-repair" }}{{ end -}}
+{{- if .created -}}
+{{- $_ := set $annotations "meta.helm.sh/release-name" .root.Release.Name -}}
+{{- $_ := set $annotations "meta.helm.sh/release-namespace" .root.Release.Namespace -}}
+{{- end -}}
 name: gpuward
 labels:
   {{- include "gpuward.labels" (dict "root" .root "component" "webhook") | nindent 2 }}

@@ -101,8 +101,6 @@ class ModeChanger:
             self._wait_for_trust((self._folder / "both.pem").read_bytes())
         if mode == "existingSecret":
             change += f" --set certificates.existingSecret.name={SECRETS[mode]}{self._overwriting}"
-        if self.mode == "certManager":
-            change += " --set certificates.certManager.prepare=true"
         self._run(change)
         self.mode = mode
         self._wait_for_trust((self._folder / "old.pem").read_bytes() + authority)
@@ -160,7 +158,7 @@ class ModeChanger:
 
         def is_trusted() -> bool:
             wanted = set(parse_certificates(given))
-            if "Secret/gpuward-ca" in release_objects(self.installation):
+            if "Deployment/gpuward-certs" in release_objects(self.installation):
                 data = self.installation.get("secret/gpuward-ca")["data"]
                 wanted |= set(parse_certificates(base64.b64decode(data["ca.crt"])))
             return trusted_authorities(self.installation) == wanted

@@ -150,6 +150,7 @@ class Kubelet(BackgroundThread):
         for uid in self._pods.keys() - found.keys():
             self._pods.pop(uid).kill()
             self._set_endpoint(uid, None)
+        self._write_replicas()
         for uid, manifest in found.items():
             if uid not in self._pods:
                 self._pods[uid] = self._new_pod(manifest)
@@ -158,6 +159,19 @@ class Kubelet(BackgroundThread):
             if isinstance(pod, PodProcess):
                 is_ready = pod.ready and pod.component == "webhook"
                 self._set_endpoint(uid, pod if is_ready else None)
+
+    def _write_replicas(self) -> None:
+        """Write the addresses behind the headless Services, also of pods that are not ready."""
+        addresses: dict[str, list[str]] = {namespace: [] for namespace in self.proxies}
+        for pod in self._pods.values():
+            if isinstance(pod, PodProcess) and pod.component == "webhook" and pod.is_running:
+                host = pod.endpoint("https").rpartition(":")[0]
+                addresses.setdefault(pod.namespace, []).append(host)
+        for namespace, found in addresses.items():
+            file = self._runtime.replicas_file(namespace)
+            new = file.with_suffix(".new")
+            new.write_text("\n".join(found), encoding="utf-8")
+            new.replace(file)
 
     def _new_pod(self, manifest: Any) -> PodProcess | SimulatedPod:
         if manifest["metadata"].get("labels", {}).get("app.kubernetes.io/part-of") == "gpuward":

@@ -32,6 +32,12 @@ NAMESPACED_RULES = [
         "resourceNames": [LEASE],
         "verbs": ["get", "create", "patch", "update"],
     },
+    {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts"],
+        "resourceNames": [ACCOUNT],
+        "verbs": ["get"],
+    },
 ]
 # RBAC cannot limit `create` to names.
 EVENT_RULE = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]}

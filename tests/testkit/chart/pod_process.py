@@ -21,6 +21,7 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes
 from tests.testkit.paths import ROOT
 
+CLUSTER_DNS = ROOT / "tests" / "testkit" / "chart" / "cluster_dns"
 # As kubelets do it: the first restart at once, the second after ten seconds, then twice as long.
 BACK_OFF_SECONDS = 10.0
 MAX_BACK_OFF_SECONDS = 300.0
@@ -38,6 +39,10 @@ class PodRuntime(NamedTuple):
     folder: Path
     restarts: bool
     held_volumes: threading.Event
+
+    def replicas_file(self, namespace: str) -> Path:
+        """Where the addresses behind the headless Service of a namespace are."""
+        return self.folder / f"replicas-{namespace}"
 
 
 class PodProcess:
@@ -103,6 +108,11 @@ class PodProcess:
             self._update_status()
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process runs, also while it is being terminated."""
+        return self._is_running
+
+    @property
     def is_serving(self) -> bool:
         """Whether the process runs and is not being terminated."""
         return self._is_running and not self._is_terminating
@@ -137,7 +147,12 @@ class PodProcess:
 
     def _start(self) -> None:
         variables = pod_variables(self.manifest, self._container)
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{CLUSTER_DNS}:{ROOT}",
+            "HOME": "/nonexistent",
+            "REPLICAS_FILE": str(self._runtime.replicas_file(self.namespace)),
+        }
         command = [sys.executable, "-m", "gpuward", *self._arguments.build()]
         self._runtime.processes.start(self.name, command, {**environment, **variables})
         self.process_id = self._runtime.processes.ids[self.name]
