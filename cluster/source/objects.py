@@ -153,6 +153,16 @@ QUOTAS = Resource("resourcequotas", "ResourceQuota")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")
+SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount")
+_RBAC = "rbac.authorization.k8s.io"
+ROLES, ROLE_BINDINGS = (
+    Resource("roles", "Role", _RBAC),
+    Resource("rolebindings", "RoleBinding", _RBAC),
+)
+CLUSTER_ROLES = Resource("clusterroles", "ClusterRole", _RBAC, is_namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "clusterrolebindings", "ClusterRoleBinding", _RBAC, is_namespaced=False
+)
 LEASES = Resource("leases", "Lease", "coordination.k8s.io")
 GPU_EXCEPTIONS = Resource("gpuexceptions", "GpuException", "gpuward.io", ("v1alpha1",))
 MUTATING = Resource(

@@ -7,8 +7,12 @@ minute or more, so the pods serve the certificate that they have.
 from __future__ import annotations
 
 import base64
+import os
+import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -22,6 +26,7 @@ from tests.testkit.chart.installation import Installation
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.paths import DOCS
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -158,3 +163,26 @@ def test_an_authority_of_somebody_else_is_left_alone_and_reported(secrets: Secre
     assert "secret/gpuward-ca is left alone: ca.crt is not a certificate of gpuward" in note
     assert secrets.data()["gpuward-ca"] == given
     assert secrets.published() >= secrets.authorities
+
+
+def test_the_commands_of_the_manual_distrust_an_authority(
+    installed: Installation, tmp_path: Path
+) -> None:
+    trusted = Secrets(installed).authorities
+    text = (DOCS / "certificates.md").read_text(encoding="utf-8")
+    _, _, text = text.partition("**To distrust a CA at once**")
+    block = text.split("```")[1].replace("gpuward-system", installed.namespace)
+    (tmp_path / "kubectl").symlink_to(installed.plane.programs["kubectl"])
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {"PATH": path, "KUBECONFIG": str(installed.plane.kubeconfig)}
+    for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
+        shell = ["bash", "-e", "-o", "pipefail", "-c", command]
+        subprocess.run(shell, check=True, env=environment)
+        if command.endswith("--replicas=0"):
+            eventually(lambda: not installed.pods("certs"), what="the controller has ended")
+    namespace = installed.plane.namespace()
+    eventually(
+        lambda: enforcement_in(installed.plane, namespace) == "enforced",
+        what="the webhook enforces with another authority",
+    )
+    assert not Secrets(installed).published() & trusted

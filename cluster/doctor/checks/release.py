@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from cluster.doctor.facts import Facts, by_name, name_of, own_configurations
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CONFIG_MAPS,
     CRON_JOBS,
     DEPLOYMENTS,
     LEASES,
     MUTATING,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     VALIDATING,
     GetError,
@@ -34,7 +39,11 @@ from rules.engine.rule_set import PolicyException
 _REGISTRATION, _POLICY, _RELEASE = "registration", "policy", "release"
 _RESOURCES = {each.kind: each for each in (MUTATING, VALIDATING)}
 _NEEDED = {
-    each.kind: each for each in (CONFIG_MAPS, CRON_JOBS, DEPLOYMENTS, LEASES, SECRETS, SERVICES)
+    each.kind: each
+    for each in (
+        *(CONFIG_MAPS, CRON_JOBS, DEPLOYMENTS, LEASES, SECRETS, SERVICES, SERVICE_ACCOUNTS),
+        *(ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS),
+    )
 }
 _MAX_SHOWN = 3  # differences
 _UPGRADE = (
@@ -173,9 +182,10 @@ def _fault(facts: Facts, home: Home, kind: str, name: str) -> Row | None:
     """The row about an object that is missing, does not run, or cannot be read; else None."""
     if (resource := _NEEDED.get(kind)) is None:
         return not_known(_RELEASE, f"{kind}/{name}", "gpuward does not know this kind", _UPGRADE)
-    subject = describe(resource, home, name)
+    namespace = home.namespace if resource.is_namespaced else ""
+    subject = describe(resource, home, name) if namespace else f"{kind.lower()}/{name}"
     try:
-        found = facts.get(resource, home.namespace, name)
+        found = facts.get(resource, namespace, name)
     except SourceError as error:
         return _unread(_RELEASE, subject, error)
     if found is None:
