@@ -178,7 +178,9 @@ def test_the_audit_may_list_what_it_evaluates_and_write_its_reports() -> None:
 def test_the_doctor_may_list_what_it_looks_at_and_read_what_api_servers_count() -> None:
     """tests/chart/test_lifecycle_inventory.py runs it with the role."""
     objects = render("doctor: {enabled: true}")
-    *listed, counted = find_one(objects, "ClusterRole", "gpuward-doctor")["rules"]
+    *listed, of_certs, counted = find_one(objects, "ClusterRole", "gpuward-doctor")["rules"]
+    assert of_certs["resources"] == ["clusterroles", "clusterrolebindings"]
+    assert (of_certs["resourceNames"], of_certs["verbs"]) == (["gpuward-certs"], ["get"])
     found = {
         (group, name, *rule["verbs"])
         for rule in listed

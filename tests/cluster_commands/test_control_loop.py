@@ -124,8 +124,9 @@ class Leases:
     def get_lease(self, _name: str) -> Object:
         return {**self.lease, "spec": dict(self.lease.get("spec") or {})}
 
-    def update_lease(self, lease: Object) -> None:
+    def write_lease(self, lease: Object) -> Object:
         self.lease = lease
+        return lease
 
 
 def election(leases: Leases, identity: str) -> LeaderElection:
@@ -133,7 +134,7 @@ def election(leases: Leases, identity: str) -> LeaderElection:
         return datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC)
 
     return LeaderElection(
-        leases,  # type: ignore[arg-type]  # the election needs no more of a cluster
+        leases,
         "gpuward",
         identity,
         seconds=40,
