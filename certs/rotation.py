@@ -91,6 +91,9 @@ _JITTER_SHARE_OF_LIFETIME = (
     0.05  # of the lifetime, earlier, so that installations do not renew at the same time
 )
 _MAX_RETIRED_AUTHORITIES = 4  # exceeded only if the replicas can never be observed
+# Of those that are published and not in the Secrets. API servers limit the size of an object, which
+# has the bundle once for each webhook, so what somebody adds must not keep it from being written.
+_MAX_RETAINED_AUTHORITIES = 8
 
 
 def next_change(
@@ -120,19 +123,17 @@ def retained(
 
     An authority whose certificate a replica serves stays published, whoever has made it. One of
     gpuward stays until every replica serves the newest certificate. All stay while it is not known
-    what replicas serve.
+    what replicas serve; but of all, only as many as a bundle has room for, those in use first.
     """
-    others = tuple(authority for authority in published if authority not in state.trusted)
-    if replicas is None:
-        return others
-    newest = state.leaf.certificate if state.leaf else None
-    are_current = all(served == newest for served in replicas.values())
-    return tuple(
-        authority
-        for authority in others
-        if (not are_current and is_made_by_gpuward(authority))
-        or any(served and is_issued_by(authority, served) for served in replicas.values())
-    )
+    served = [certificate for certificate in (replicas or {}).values() if certificate]
+    others = [authority for authority in published if authority not in state.trusted]
+    in_use = [ca for ca in others if any(is_issued_by(ca, each) for each in served)]
+    unknown = [ca for ca in others if ca not in in_use]
+    if replicas is not None:
+        newest = state.leaf.certificate if state.leaf else None
+        are_current = all(certificate == newest for certificate in replicas.values())
+        unknown = [ca for ca in unknown if not are_current and is_made_by_gpuward(ca)]
+    return (*in_use, *unknown)[:_MAX_RETAINED_AUTHORITIES]
 
 
 def renewal_time(certificate: x509.Certificate) -> datetime.datetime:

@@ -504,7 +504,7 @@ def test_an_authority_stays_published_while_a_replica_serves_a_certificate_of_it
         pytest.param(["newest"], "", id="all-current"),
         pytest.param(["newest", None], "own", id="one-silent"),
         pytest.param(["own", "newest"], "own", id="one-behind"),
-        pytest.param(["other", "newest"], "own other", id="of-somebody-else"),
+        pytest.param(["other", "newest"], "other own", id="of-somebody-else"),
     ],
 )
 def test_which_authorities_stay_published(replicas: list[str | None] | None, kept: str) -> None:
@@ -523,6 +523,15 @@ def test_which_authorities_stay_published(replicas: list[str | None] | None, kep
     published = {"signer": signer, "own": own, "other": other}
     found = retained([pair.certificate for pair in published.values()], state, served)
     assert found == tuple(published[name].certificate for name in kept.split())
+
+
+def test_what_somebody_adds_to_a_bundle_cannot_fill_it() -> None:
+    used, added = new_authority(NAMES, START), [new_authority(NAMES, START) for _ in range(20)]
+    published = [authority.certificate for authority in (*added, used)]
+    served = {"10.0.0.1": sign_leaf(used, NAMES, START).certificate}
+    found = retained(published, CertificateState(), served)
+    assert found == (used.certificate, *published[:7])
+    assert retained(published, CertificateState(), None) == tuple(published[:8])
 
 
 @pytest.mark.parametrize(

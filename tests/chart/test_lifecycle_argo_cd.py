@@ -9,7 +9,7 @@ import pytest
 
 from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.argo_cd import Application, ArgoCD, Comparison
-from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.installation import ADMISSION, ALL_COMPONENTS, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.plane import ControlPlane
@@ -17,19 +17,8 @@ from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures", "tests.testkit.chart.argo_cd_fixtures"]
 
-# Everything that the API server of the tests has a definition for.
-VALUES = merge_values(
-    SLOW_MACHINE,
-    {
-        "mode": "deny",
-        "gpuExceptions": {"enabled": True},
-        "clusterInventory": {"enabled": True},
-        "audit": {"enabled": True},
-        "nodeGuard": {"enabled": True},
-    },
-)
 # With the hook that checks the policy, which Argo CD runs before it applies anything.
-CHECKED = merge_values(VALUES, {"policyHook": {"enabled": True}})
+CHECKED = merge_values(ALL_COMPONENTS, {"policyHook": {"enabled": True}})
 MUTATING = f"{ADMISSION}/mutatingwebhookconfigurations/gpuward"
 REFRESHES = 5
 
@@ -100,7 +89,7 @@ def test_a_deleted_configuration_is_healed(installed: Installed) -> None:
 def test_what_is_no_longer_rendered_is_pruned(installed: Installed) -> None:
     guard = "ValidatingAdmissionPolicy/gpuward-node-guard"
     assert guard in _settle(installed).managed
-    installed.application.upgrade(merge_values(VALUES, {"nodeGuard": {"enabled": False}}))
+    installed.application.upgrade(merge_values(ALL_COMPONENTS, {"nodeGuard": {"enabled": False}}))
     eventually(
         lambda: guard not in installed.application.refresh().managed, what="the guard is pruned"
     )

@@ -8,25 +8,14 @@ import pytest
 
 from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.flux import Flux
-from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.installation import ADMISSION, ALL_COMPONENTS, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
-# Everything that the API server of the tests has a definition for.
-VALUES = merge_values(
-    SLOW_MACHINE,
-    {
-        "mode": "deny",
-        "gpuExceptions": {"enabled": True},
-        "clusterInventory": {"enabled": True},
-        "audit": {"enabled": True},
-        "nodeGuard": {"enabled": True},
-    },
-)
-WARN = merge_values(VALUES, {"mode": "warn"})
+WARN = merge_values(ALL_COMPONENTS, {"mode": "warn"})
 
 
 @pytest.fixture
@@ -46,7 +35,11 @@ def _await(installation: Installation, expected: str) -> None:
 
 def test_nothing_drifts(installation: Installation) -> None:
     flux = Flux(installation)
-    assert flux.install(VALUES) == {"revision": 1, "status": "deployed", "applyMethod": "ssa"}
+    assert flux.install(ALL_COMPONENTS) == {
+        "revision": 1,
+        "status": "deployed",
+        "applyMethod": "ssa",
+    }
     _await(installation, "enforced")
     published = installation.ca_bundles()
     assert flux.drift() == []
@@ -64,7 +57,7 @@ def test_nothing_drifts(installation: Installation) -> None:
 
 def test_a_deleted_configuration_is_corrected(installation: Installation) -> None:
     flux = Flux(installation)
-    flux.install(VALUES)
+    flux.install(ALL_COMPONENTS)
     _await(installation, "enforced")
     path = f"{ADMISSION}/mutatingwebhookconfigurations/gpuward"
     installation.plane.request("DELETE", path)
@@ -80,7 +73,7 @@ def test_a_deleted_configuration_is_corrected(installation: Installation) -> Non
 
 def test_a_forced_upgrade_is_trusted_again_at_once(installation: Installation) -> None:
     flux = Flux(installation)
-    assert flux.install(VALUES, client_side=True)["applyMethod"] == "csa"
+    assert flux.install(ALL_COMPONENTS, client_side=True)["applyMethod"] == "csa"
     _await(installation, "enforced")
     path = f"{ADMISSION}/mutatingwebhookconfigurations/gpuward"
 

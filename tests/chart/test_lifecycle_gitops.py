@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.testkit.admission.enforcement import enforcement_in
-from tests.testkit.chart.installation import CHART, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.installation import ALL_COMPONENTS, CHART, Installation
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
@@ -17,17 +17,6 @@ from tests.testkit.control_plane.processes import eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
-# Everything that the API server of the tests has a definition for.
-VALUES = merge_values(
-    SLOW_MACHINE,
-    {
-        "mode": "deny",
-        "gpuExceptions": {"enabled": True},
-        "clusterInventory": {"enabled": True},
-        "audit": {"enabled": True},
-        "nodeGuard": {"enabled": True},
-    },
-)
 APPLY = ("apply", "--server-side", "--field-manager=gitops", "--filename=-")
 DIFF = ("diff", "--server-side", "--field-manager=gitops", "--filename=-")
 # Only the watch of the configurations can begin another pass within a test.
@@ -41,7 +30,7 @@ def applied(
     """The chart, rendered by helm and applied by kubectl, and its objects."""
     with Installation(chart_plane, kubelet, "helm4") as installation:
         chart_plane.create("/api/v1/namespaces", manifests.namespace(installation.namespace, {}))
-        text = installation.helm("template", str(CHART), "--no-hooks", values=VALUES).stdout
+        text = installation.helm("template", str(CHART), "--no-hooks", values=ALL_COMPONENTS).stdout
         rendered = chart_plane.kubectl(
             "create", "--dry-run=client", "--output=json", "--filename=-", input=text
         )

@@ -4,6 +4,9 @@ The kubelet shows running pods no new content of their volumes meanwhile, as kub
 minute or more. Bad pods are created all the time, and none is admitted. Where a tool itself removes
 `caBundle`, some may be, until the controller has written it again: there the test demands only that
 the webhook is trusted again while the volumes are still held.
+
+With GPUWARD_ROADS=FILE, a line for each step is added to that file: the road, the step, for how
+many seconds a bad pod was admitted, and how many were. docs/resilience.md has them.
 """
 
 from __future__ import annotations

@@ -41,6 +41,15 @@ SLOW_MACHINE = {
     "drainSeconds": 0,
     "policyHook": {"enabled": False},
 }
+#: The same, with all components for whose kinds the API server of the tests has a definition
+ALL_COMPONENTS = {
+    **SLOW_MACHINE,
+    "mode": "deny",
+    "gpuExceptions": {"enabled": True},
+    "clusterInventory": {"enabled": True},
+    "audit": {"enabled": True},
+    "nodeGuard": {"enabled": True},
+}
 _NUMBERS = itertools.count(1)
 _PORT = 443
 
