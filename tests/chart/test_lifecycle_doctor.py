@@ -80,7 +80,7 @@ def test_an_installation_as_the_chart_made_it_is_ok(rows: Rows) -> None:
     assert {state for state, _ in rows("registration").values()} == {"ok"}
     assert {state for state, _ in rows("policy").values()} == {"ok"}
     (release,) = rows("release").values()
-    assert release == ("ok", "10 objects of the release are there")
+    assert release == ("ok", "17 objects of the release are there")
 
 
 def test_webhooks_that_select_no_namespace_are_wrong(
@@ -134,8 +134,11 @@ def patch(plane: ControlPlane, path: str, data: dict[str, str]) -> None:
             "apis/apps/v1/namespaces/{}/deployments/gpuward-exceptions",
             "deployment/gpuward-exceptions",
         ),
-        ("api/v1/namespaces/{}/secrets/gpuward-tls", "secret/gpuward-tls"),
-        ("api/v1/namespaces/{}/secrets/gpuward-ca", "secret/gpuward-ca"),
+        ("api/v1/namespaces/{}/services/gpuward-replicas", "service/gpuward-replicas"),
+        (
+            "apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/gpuward-certs",
+            "rolebinding/gpuward-certs",
+        ),
     ],
 )
 def test_what_somebody_has_deleted_is_wrong(

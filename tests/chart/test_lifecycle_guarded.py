@@ -191,6 +191,7 @@ def empty_ca_bundles(installation: Installation, *kinds: ConfigurationKind) -> I
         for kind in kinds:
             stack.enter_context(changed(installation.plane, path_of(kind), empty))
         yield
+    eventually(lambda: certs.ready, what="the certificate controller is ready again")
 
 
 def without_ca_bundle(installation: Installation) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import pytest
 
 from tests.testkit.admission.bad_pods import BadPods
 from tests.testkit.admission.enforcement import enforcement_in
+from tests.testkit.chart.argo_cd import ArgoCD
+from tests.testkit.chart.flux import Flux
 from tests.testkit.chart.installation import CHART, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.umbrella import umbrella
@@ -29,7 +32,7 @@ from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
-pytest_plugins = ["tests.testkit.chart.fixtures"]
+pytest_plugins = ["tests.testkit.chart.fixtures", "tests.testkit.chart.argo_cd_fixtures"]
 
 VALUES = {"mode": "deny", "registration": {"timeoutSeconds": 30}, "drainSeconds": 5}
 WAIT = ("--wait", "--timeout=100s")
@@ -177,3 +180,43 @@ def test_an_umbrella_chart(
             perform("upgrade", run("upgrade", 1))
         installation.uninstall()
         eventually(lambda: installation.webhooks() == {}, what="no webhook is registered")
+
+
+@pytest.mark.parametrize("is_forced", [False, True], ids=["default", "forced"])
+def test_flux(chart_plane: ControlPlane, kubelet: Kubelet, *, is_forced: bool) -> None:
+    """Flux replaces objects only if they were not made by server-side apply."""
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        flux = Flux(installation)
+        flux.install(VALUES, client_side=is_forced)
+        road = "Flux, upgrade.force" if is_forced else "Flux"
+        with guarded(installation, kubelet, road) as perform:
+            upgrade = partial(flux.upgrade, changed(1), force=is_forced)
+            perform("upgrade", upgrade, always=not is_forced)
+            perform("rollback", flux.rollback)
+        flux.uninstall()
+        assert installation.webhooks() == {}
+
+
+@pytest.mark.parametrize("option", ["", "Replace=true"], ids=["default", "replacing"])
+def test_argo_cd(argo_cd: ArgoCD, chart_plane: ControlPlane, kubelet: Kubelet, option: str) -> None:
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        chart_plane.create("/api/v1/namespaces", manifests.namespace(installation.namespace, {}))
+        with argo_cd.application(installation, VALUES, *filter(None, [option])) as application:
+            synced_at = ""
+
+            def wait_for_sync() -> bool:
+                found = application.refresh()
+                assert (found.sync, found.health, found.phase) == ("Synced", "Healthy", "Succeeded")
+                assert found.synced_at != synced_at, "it is the synchronisation of before"
+                return True
+
+            def upgrade() -> None:
+                nonlocal synced_at
+                synced_at = application.refresh().synced_at
+                application.upgrade(changed(1))
+                eventually(wait_for_sync, what="Argo CD has applied the new values")
+
+            eventually(wait_for_sync, what="Argo CD has installed the chart")
+            road = f"Argo CD, {option}" if option else "Argo CD"
+            with guarded(installation, kubelet, road) as perform:
+                perform("upgrade", upgrade, always=not option)
