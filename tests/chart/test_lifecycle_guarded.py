@@ -47,6 +47,8 @@ State = Callable[[Installation], AbstractContextManager[None]]
 def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
     # Helm 4 would conflict with what the states change by hand.
     with Installation(chart_plane, kubelet, "helm3") as installation:
+        # Those that tests before have left would have modes of their own.
+        chart_plane.kubectl("label", "namespaces", "--all", f"{MODE_LABEL}-")
         installation.install(DENY)
         installation.publish_ca_bundle()
         with ready_endpoint(installation):
