@@ -33,10 +33,10 @@ DENY = merge_values(SLOW_MACHINE, {"mode": "deny"})
 FAIL = merge_values(DENY, {"registration": {"failurePolicy": "Fail"}})
 REFUSED = r"guarded: pods are refused in \d+ namespaces? \(mode deny\)"
 REFUSED_NOW = r"guarded now: pods are refused in \d+ namespaces? \(mode deny\); but wrong: "
-ADMITTED = "not guarded: pods that should be refused are admitted in default"
+ADMITTED = "not guarded: pods that should be refused are admitted in "
 BLOCKED = (
     "not guarded: the API server gets no answer from gpuward, so it refuses every pod that may "
-    "concern it in default"
+    "concern it in "
 )
 NOT_KNOWN = "not known whether the cluster is guarded: "
 FirstLine = Callable[..., str]
@@ -366,7 +366,7 @@ def no_pods_by_quota(installation: Installation) -> Iterator[None]:
 STATES_IN_MODE_DENY: list[tuple[State, str]] = [
     (healthy, f"{REFUSED}$"),
     (validating_deleted, f"{ADMITTED}.*; wrong: webhook, validatingwebhookconfigurations"),
-    (mutating_deleted, f"{REFUSED_NOW}dry run, fix in default: .* refused instead of fixed"),
+    (mutating_deleted, f"{REFUSED_NOW}dry run, fix in [^ ]+: .* refused instead of fixed"),
     (both_deleted, "not guarded: gpuward is not installed"),
     (without_ca_bundle, f"{ADMITTED}.*; wrong: .*caBundle is empty"),
     (one_without_ca_bundle, f"{ADMITTED}.*; wrong: .*caBundle is empty"),
@@ -377,7 +377,7 @@ STATES_IN_MODE_DENY: list[tuple[State, str]] = [
     (foreign_certificate, ADMITTED),
     (no_certificate_controller, f"{REFUSED_NOW}release, deployment/gpuward-certs in "),
     (rule_off, f"{REFUSED}$"),
-    (all_rules_off, f"{NOT_KNOWN}mode deny, in default: .*as the policy says"),
+    (all_rules_off, f"{NOT_KNOWN}mode deny, in [^ ]+: .*as the policy says"),
     (
         unusable_policy,
         f"{REFUSED_NOW}policy, configmap/gpuward-policy in .*: gpuward cannot use it",
@@ -412,7 +412,7 @@ def test_without_the_right_to_create_pods_it_is_not_known(
     try:
         plane.kubectl("set", "subject", "clusterrolebinding/reads", f"--serviceaccount={account}")
         token = plane.token("default", installed.namespace)
-        line = f'{NOT_KNOWN}mode deny, in default: .* cannot create resource "pods"'
+        line = f'{NOT_KNOWN}mode deny, in [^ ]+: .* cannot create resource "pods"'
         wait_for(first_line, line, "--kubeconfig", str(plane.kubeconfig_for(token)))
     finally:
         plane.kubectl("delete", "clusterrole,clusterrolebinding", "reads")
@@ -447,14 +447,14 @@ def test_the_first_line_with_failure_policy_fail(
 STATES_BELOW: list[tuple[str, State, str]] = [
     ("warn", healthy, r"no namespace has mode deny; users are warned in \d+ namespaces? \(mode"),
     ("warn", only_exported_policies, r"no namespace has mode deny; users are warned in \d+ namesp"),
-    ("warn", validating_deleted, r"users are not warned in default.*\(mode warn\)"),
+    ("warn", validating_deleted, r"users are not warned in .*\(mode warn\)"),
     ("warn", no_pods_by_quota, r"no namespace has mode deny; not known what happens in \d+"),
     (
         "audit",
         healthy,
         r"no namespace has mode deny; findings are only recorded in \d+ namespaces?",
     ),
-    ("audit", no_replica, r"gpuward records nothing in default.*\(mode audit\)"),
+    ("audit", no_replica, r"gpuward records nothing in .*\(mode audit\)"),
     ("off", healthy, "no namespace is sent to gpuward"),
 ]
 
