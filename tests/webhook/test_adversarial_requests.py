@@ -6,13 +6,19 @@ import copy
 import json
 import os
 import signal
+import ssl
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.testkit.admission.registered_webhook import create
-from tests.testkit.admission.reviews import container, gpus, pod, variable
+from tests.testkit.admission.reviews import container, gpus, pod, review_body, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
@@ -132,13 +138,78 @@ def evaluating_process(server: Server) -> int:
     return int(child)
 
 
-def test_an_evaluation_that_hangs_ends_before_the_api_server_gives_up(
+def test_a_process_that_gets_no_processor_refuses_nobody(
     plane: ControlPlane, server: Server, namespace: str
 ) -> None:
+    """It is not the fault of the object: the failurePolicy, Ignore, decides."""
     large = pod(container(command=["x" * 70_000]))
     assert create(plane, namespace, large, dry_run=True).status == 201
-    os.kill(evaluating_process(server), signal.SIGSTOP)
-    late = create(plane, namespace, large, dry_run=True)
-    assert is_refused_by_gpuward(late)
-    assert "[timeout] cannot evaluate this object" in str(late.body)
+    stopped = evaluating_process(server)
+    os.kill(stopped, signal.SIGSTOP)
     assert create(plane, namespace, large, dry_run=True).status == 201
+    assert evaluating_process(server) != stopped
+    refused = pod(container(command=["x" * 70_000]), BYPASS)
+    assert is_refused_by_gpuward(create(plane, namespace, refused, dry_run=True))
+
+
+# The address of a pod that sends reviews which no API server has sent.
+ATTACKER = "127.0.0.2"
+
+
+@contextmanager
+def attacked(server: Server, bodies: Sequence[bytes]) -> Iterator[None]:
+    """As long as the block lasts, connections of one address send these reviews to `server`."""
+    is_over = threading.Event()
+    has_begun = threading.Barrier(len(bodies) + 1)
+    tls = ssl._create_unverified_context()  # noqa: S323, SLF001
+
+    def send(body: bytes) -> None:
+        host, port = server.address.rsplit(":", 1)
+        has_begun.wait()
+        while not is_over.is_set():
+            connection = HTTPSConnection(
+                host, int(port), context=tls, source_address=(ATTACKER, 0), timeout=60
+            )
+            with closing(connection), suppress(OSError, HTTPException):
+                connection.request("POST", "/validate/deny?timeout=30s", body)
+                connection.getresponse().read()
+
+    with ThreadPoolExecutor(len(bodies)) as threads:
+        sent = [threads.submit(send, body) for body in bodies]
+        has_begun.wait()
+        try:
+            yield
+        finally:
+            is_over.set()
+    for thread in sent:
+        thread.result()
+
+
+def head_that_only_the_slow_decoder_reads() -> bytes:
+    """60 MiB: plain numbers, and then more levels than a fast decoder allows."""
+    numbers = b"1," * (30 << 20)
+    deep = b"[" * 19_000 + b"]" * 19_000
+    request = b'{"numbers":[' + numbers + deep + b'],"uid":"1","object":{}}'
+    return (
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":' + request + b"}"
+    )
+
+
+def test_a_review_that_takes_long_to_read_stops_no_other(
+    plane: ControlPlane, server: Server, namespace: str
+) -> None:
+    with attacked(server, [head_that_only_the_slow_decoder_reads()]):
+        for _ in range(8):
+            assert is_refused_by_gpuward(create(plane, namespace, pod(BYPASS), dry_run=True))
+
+
+def test_made_up_namespaces_refuse_nobody_a_large_pod(
+    plane: ControlPlane, server: Server, namespace: str
+) -> None:
+    heavy = HEAVY["many entries of the variable"]
+    bodies = [json.dumps(review_body(heavy, namespace=f"made-up-{n}")).encode() for n in range(60)]
+    large = container(command=["x" * 63_000])
+    with attacked(server, bodies):
+        for _ in range(5):
+            assert create(plane, namespace, pod(large), dry_run=True).status == 201
+            assert is_refused_by_gpuward(create(plane, namespace, pod(large, BYPASS), dry_run=True))

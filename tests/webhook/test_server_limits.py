@@ -109,26 +109,47 @@ async def test_large_bodies_share_a_budget(serve: Serve) -> None:
     assert await error_count(server, "large_bodies") == 1
 
 
-async def test_a_body_of_unknown_length_counts_as_the_largest(serve: Serve) -> None:
-    head = b"POST /mutate/deny HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    server = await serve(read_seconds=NEVER, body_bytes=400_000, large_bodies_bytes=399_999)
-    caller = await server.connect()
-    await caller.send(head + b"1\r\n{\r\n")
-    assert (await caller.reply()).status == 429
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"in_flight": 8}, "in_flight"),
+        ({"small_body_bytes": 100, "large_bodies_bytes": 8 * len(REVIEW)}, "large_bodies"),
+    ],
+)
+async def test_who_takes_most_of_a_limit_gives_way(
+    serve: Serve, limits: dict[str, int], reason: str
+) -> None:
+    server = await serve(read_seconds=NEVER, **limits)
+    greedy = [await server.connect("127.0.0.2") for _ in range(8)]
+    for number, caller in enumerate(greedy, 1):
+        await caller.send(half())
+        await wait_until(lambda: server.service.handler.body_reader.waiting == number)  # noqa: B023
+    modest = await server.connect()
+    await modest.send(half())
+    reply = await greedy[-1].reply()
+    assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+    await modest.send(b"\n")
+    assert (await modest.reply()).status == 200
+    assert await error_count(server, reason) == 1
+    for caller in greedy[:-1]:
+        await caller.send(b"\n")
+        assert (await caller.reply()).status == 200
 
 
-async def test_a_chunked_body_is_read_and_bounded(serve: Serve) -> None:
-    server = await serve(body_bytes=5000)
-    caller = await server.connect()
+async def test_a_body_of_unknown_length_is_not_read(serve: Serve) -> None:
+    """Each of its bytes could come in a chunk of its own. API servers always send the length."""
+    caller = await (await serve()).connect()
     head = b"POST /mutate/deny HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    full_body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(REVIEW), REVIEW)
-    await caller.send(head + full_body)
-    assert (await caller.reply()).status == 200
-    await caller.send(head + b"%x\r\n%b\r\n0\r\n\r\n" % (5001, b" " * 5001))
-    assert (await caller.reply()).status == 413
-    broken = await server.connect()
+    await caller.send(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(REVIEW), REVIEW))
+    assert (await caller.reply()).status == 411
+    assert await caller.closed()
+
+
+async def test_a_body_of_broken_chunks_is_no_http(serve: Serve) -> None:
+    broken = await (await serve()).connect()
+    head = b"POST /mutate/deny HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     await broken.send(head + b"zz\r\n")
-    assert (await broken.reply()).status == 400
+    assert (await broken.reply()).status in {400, 411}
 
 
 async def test_a_large_review_is_evaluated(serve: Serve) -> None:

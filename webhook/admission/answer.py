@@ -14,7 +14,7 @@ from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.finding import Action
 from webhook.admission.decider import Decider
 from webhook.admission.decision import NO_TEXTS, Decision, Outcome
-from webhook.admission.review import CODEC, AdmissionReview, Codec, decode
+from webhook.admission.review import CODEC, AdmissionReview, Codec, decode, decode_fast
 from webhook.registration import Route
 
 # AdmissionReview v1: encode a decision as bytes.
@@ -182,10 +182,11 @@ def answer(
 ) -> Answer:
     """The answer to the review in `body`.
 
-    MalformedReviewError if there is none; TooManyStepsError if `steps` is given and runs out;
-    MemoryError. A bug of gpuward is reported in the answer.
+    MalformedReviewError if there is none; MemoryError. If `steps` is given, TooManyStepsError if it
+    runs out, and TooDeepError if only the slow decoder could read the body. A bug of gpuward is
+    reported in the answer.
     """
-    review = decode(body)
+    review = decode(body) if steps is None else decode_fast(body)
     decide = decider.mutate if route.webhook == "mutate" else decider.validate
     try:
         decision = decide(review, route.mode, today, steps)

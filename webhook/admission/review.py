@@ -105,10 +105,18 @@ CODEC = fastest_codec()
 
 # Inside a JSON text there would be backslashes before the quotes.
 _OBJECT_KEY_PATTERN = re.compile(rb',\s*"object"\s*:')
+# What an API server writes before the object: names, and the user with groups and extra values.
+MAX_HEAD_BYTES = 64 << 10
+# Both fast decoders read texts with fewer brackets, however they are nested.
+_MAX_SHALLOW_BRACKETS = 800
 
 
 class MalformedReviewError(ValueError):
     """The body is no AdmissionReview. The message says why and quotes nothing of the body."""
+
+
+class TooDeepError(Exception):
+    """The body may be nested so deeply that only the slow decoder can read it."""
 
 
 class AdmissionReview(NamedTuple):
@@ -145,13 +153,39 @@ class AdmissionReview(NamedTuple):
 
 
 def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
-    """The review in `body`; MalformedReviewError if there is none."""
+    """The review in `body`; MalformedReviewError if there is none.
+
+    A body that the fast decoders do not read takes a hundred times as long as others.
+    """
     try:
         raw = _parse_json(body, codec)
     except RecursionError as error:
         raise MalformedReviewError("the body is nested too deeply") from error
     except ValueError as error:
         raise MalformedReviewError("the body is not JSON") from error
+    return _review_in(raw, len(body))
+
+
+def decode_fast(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
+    """As `decode`, in a time proportional to the length of `body`, whatever it is.
+
+    TooDeepError if `decode` might find a review and this does not.
+    """
+    try:
+        raw = codec.loads(body)
+    except (ValueError, RecursionError) as error:
+        if count_brackets(body) > _MAX_SHALLOW_BRACKETS:
+            raise TooDeepError from error
+        raise MalformedReviewError("the body is not JSON") from error
+    return _review_in(raw, len(body))
+
+
+def count_brackets(body: bytes) -> int:
+    """How many brackets and braces begin in `body`, those in strings included."""
+    return body.count(b"[") + body.count(b"{")
+
+
+def _review_in(raw: Any, size: int) -> AdmissionReview:
     if not isinstance(raw, dict) or raw.get("kind") != "AdmissionReview":
         raise MalformedReviewError('the body is not an AdmissionReview (kind: "AdmissionReview")')
     version = raw.get("apiVersion")
@@ -162,18 +196,23 @@ def decode(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
         raise MalformedReviewError("the AdmissionReview has no request")
     if not isinstance(request.get("uid"), str) or not request["uid"]:
         raise MalformedReviewError("the request has no uid")
-    return _review(version, request, len(body))
+    return _review(version, request, size)
 
 
-def decode_head(body: bytes) -> AdmissionReview:
-    """The review in `body` without its objects, in a time that hardly depends on their size.
+def decode_head(body: bytes, codec: Codec = CODEC) -> AdmissionReview | None:
+    """The review in `body` without its objects, in a time that does not depend on their size.
 
-    API servers write the objects last. MalformedReviewError if there are none.
+    API servers write the objects last. None if the first MAX_HEAD_BYTES are not the beginning of a
+    review with an object.
     """
-    found = _OBJECT_KEY_PATTERN.search(body)
+    found = _OBJECT_KEY_PATTERN.search(body, 0, MAX_HEAD_BYTES)
     if found is None:
-        raise MalformedReviewError("the request has no object")
-    return decode(body[: found.start()] + b"}}")._replace(size_bytes=len(body))
+        return None
+    try:
+        head = decode_fast(body[: found.start()] + b"}}", codec)
+    except (MalformedReviewError, TooDeepError):
+        return None
+    return head._replace(size_bytes=len(body))
 
 
 def _parse_json(body: bytes, codec: Codec) -> Any:

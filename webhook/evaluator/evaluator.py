@@ -1,32 +1,35 @@
 """Evaluates large reviews in a process of their own, one after the other, each within its time.
 
-Tenants take turns, so that nobody waits for all the reviews of another. The process is started for
-the first review. If an evaluation takes too long, the process is ended, so that a bug or a way to
-be slow that nobody foresaw stops neither it nor other reviews.
+Callers take turns, and the tenants of one caller do, so that nobody waits for all the reviews of
+another. The process is started for the first review. If an evaluation takes too long, the process
+is ended, so that a bug or a way to be slow that nobody foresaw stops neither it nor other reviews.
 """
 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json
 import socket
 import struct
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import NamedTuple
 
 from webhook.admission.answer import Answer
+from webhook.evaluator.turns import EvaluationTask, Tenant, Turns, WaitingTask
 from webhook.evaluator.worker import READY_MESSAGE, parse_answer, request_header
+from webhook.fair_share import FairShare, NoRoomError
 from webhook.reload.policy import PolicySource
 
-# How long one evaluation may take; several times as long as one that keeps the bounds.
+# How many seconds of a processor one evaluation may take; several times as many as it takes within
+# the bounds.
 MAX_EVALUATION_SECONDS = 2.0
+# How long it may take where it does not get a processor.
+MAX_EVALUATION_WAIT_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 # The worker imports from where this process does, and from nowhere else.
 WORKER_PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -41,6 +44,10 @@ class LateError(Exception):
 
     It is not TimeoutError, because that is an OSError, as errors of a pipe are.
     """
+
+
+class SlowError(LateError):
+    """An evaluation takes more than MAX_EVALUATION_SECONDS of a processor."""
 
 
 class WorkerProcess:
@@ -61,6 +68,7 @@ class WorkerProcess:
             )
         self._pipe = Connection(ours.detach())
         self._is_ready = False
+        self._seconds = self._seconds_at_start = 0.0
         self.policy: PolicySource | None = None
         """The policy that the process has, None if it has none yet."""
 
@@ -69,17 +77,34 @@ class WorkerProcess:
         """The identifier of the process."""
         return self._process.pid
 
+    @property
+    def seconds(self) -> float:
+        """How many seconds of a processor its evaluations have taken."""
+        if self._is_ready:
+            with suppress(OSError):  # it has ended
+                self._seconds = self._clock() - self._seconds_at_start
+        return self._seconds
+
+    def _clock(self) -> float:
+        # As clock_getcpuclockid(3) computes it on Linux, which Python does not offer.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
     def ask(self, header: bytes, body: bytes) -> tuple[bytes, bytes]:
-        """The reply. Raises LateError if there is none after MAX_EVALUATION_SECONDS.
+        """The reply. Raises SlowError or LateError if there is none in time.
 
         The time in which the process starts does not count.
         """
         if not self._is_ready:
             self._is_ready = self._pipe.recv_bytes() == READY_MESSAGE
+            self._seconds_at_start = self._clock()
+        begun, seconds = time.monotonic(), self.seconds
         self._pipe.send_bytes(header)
         self._pipe.send_bytes(body)
-        if not self._pipe.poll(MAX_EVALUATION_SECONDS):
-            raise LateError
+        while not self._pipe.poll(_POLL_SECONDS):
+            if self.seconds - seconds > MAX_EVALUATION_SECONDS:
+                raise SlowError
+            if time.monotonic() - begun > MAX_EVALUATION_WAIT_SECONDS:
+                raise LateError
         return self._pipe.recv_bytes(), self._pipe.recv_bytes()
 
     def end(self) -> None:
@@ -91,75 +116,100 @@ class WorkerProcess:
 
 MAX_WAITING_REVIEWS = 256
 MAX_WAITING_BYTES = 128 << 20
-# Of one tenant. The first review may be larger.
-MAX_WAITING_OF_TENANT = 16
-MAX_WAITING_BYTES_OF_TENANT = 16 << 20
-# A review is not begun with less time left, unless it had little from the start: the evaluation of
-# one that keeps the bounds takes half of it.
-MIN_SECONDS_LEFT = 1.0
+
+
+# A review is late because of its own tenant if evaluations of that took this share of the time.
+MIN_OWN_SHARE = 0.5
 
 
 class NotEvaluatedError(Exception):
-    """There is no answer in time. The text, which continues "because of", says why."""
+    """The object itself, or others of its tenant, take too long or too much.
 
-
-class EvaluationTask(NamedTuple):
-    """A review to answer: its URL path and body, the date, the policy, and until when.
-
-    `deadline` is a time of the monotonic clock.
+    The text, which continues "because of", says what.
     """
 
-    path: str
-    body: bytes
-    today: datetime.date
-    policy: PolicySource
-    deadline: float
+
+class CongestionError(Exception):
+    """There is no answer in time because of the reviews of others."""
 
 
-class _WaitingTask(NamedTuple):
-    task: EvaluationTask
-    begin_before: float
-    answer: asyncio.Future[Answer]
+def _no_room(*, is_own: bool) -> Exception:
+    """The error of a review for which there is no room, because of its own tenant or of others."""
+    if is_own:
+        return NotEvaluatedError("the many large objects that wait for it; try again")
+    return CongestionError()
 
 
 class Evaluator:
     """Answers reviews in another process. For use by one event loop."""
 
     def __init__(self) -> None:
-        self.waiting = 0
-        """How many reviews wait for an answer."""
         self.ended_workers = 0
         """How many processes took too long, or broke down."""
-        self._waiting_bytes = 0
+        self._reviews = FairShare(MAX_WAITING_REVIEWS)
+        self._bytes = FairShare(MAX_WAITING_BYTES)
         self._is_closed = False
-        self._queues: dict[str, deque[_WaitingTask]] = {}
+        self._turns = Turns(lambda: self.processor_seconds)
+        self._seconds_of_ended_workers = 0.0
         self._running: asyncio.Task[None] | None = None
         self._worker: WorkerProcess | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="evaluator")
+
+    @property
+    def waiting(self) -> int:
+        """How many reviews wait for an answer."""
+        return self._reviews.taken
 
     @property
     def process_id(self) -> int | None:
         """The process that evaluates; None until there is one."""
         return self._worker.process_id if self._worker else None
 
-    async def answer(self, task: EvaluationTask, tenant: str) -> Answer:
+    @property
+    def processor_seconds(self) -> float:
+        """How many seconds of a processor all evaluations have taken."""
+        worker = self._worker
+        return self._seconds_of_ended_workers + (worker.seconds if worker else 0.0)
+
+    async def answer(self, task: EvaluationTask, tenant: Tenant) -> Answer:
         """The answer to the review in `task`, which `tenant` has caused.
 
-        Raises NotEvaluatedError, and what `worker.answer_of` raises.
+        Raises NotEvaluatedError, CongestionError, and what `worker.answer_of` raises.
         """
-        if not self._has_room(len(task.body), self._queues.get(tenant, ())):
-            raise NotEvaluatedError("the many large objects that wait for it; try again")
-        self.waiting += 1
-        self._waiting_bytes += len(task.body)
+        if not self._turns.has_room(tenant, len(task.body)):
+            raise _no_room(is_own=True)
+        answer = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(max(task.deadline - time.monotonic(), 0)):
-                return await self._enqueue(task, tenant)
-        except (TimeoutError, LateError) as error:
-            text = "the time that it takes, or other large objects take; try again"
-            raise NotEvaluatedError(text) from error
-        finally:
-            self.waiting -= 1
-            self._waiting_bytes -= len(task.body)
+            return await self._wait_for(WaitingTask(task, answer), tenant)
+        except NoRoomError as error:
+            raise _no_room(is_own=error.is_own) from error
+
+    async def _wait_for(self, waiting: WaitingTask, tenant: Tenant) -> Answer:
+        task = waiting.task
+
+        def give_way(is_own: bool) -> None:  # noqa: FBT001
+            waiting.fail(_no_room(is_own=is_own))
+
+        with (
+            self._reviews.hold(tenant, 1, give_way),
+            self._bytes.hold(tenant, len(task.body), give_way),
+            self._turns.take_part(tenant, waiting),
+        ):
+            if self._running is None:
+                self._running = asyncio.get_running_loop().create_task(self._answer_all())
+            arrived = time.monotonic()
+            own_seconds = self._turns.seconds(tenant)
+            try:
+                async with asyncio.timeout(max(task.deadline - time.monotonic(), 0)):
+                    return await waiting.answer
+            except SlowError as error:
+                raise NotEvaluatedError("the time that it takes") from error
+            except (TimeoutError, LateError) as error:
+                own_seconds = self._turns.seconds(tenant) - own_seconds
+                if own_seconds < MIN_OWN_SHARE * (time.monotonic() - arrived):
+                    raise CongestionError from error
+                text = "the time that it takes, or other large objects take; try again"
+                raise NotEvaluatedError(text) from error
 
     def close(self) -> None:
         """End the process. Reviews that still wait get no answer."""
@@ -169,57 +219,27 @@ class Evaluator:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._forget_worker()
 
-    def _has_room(self, size: int, queue: Collection[_WaitingTask]) -> bool:
-        """Whether a review of `size` bytes may wait behind those in the `queue` of its tenant."""
-        if self.waiting >= MAX_WAITING_REVIEWS or self._waiting_bytes + size > MAX_WAITING_BYTES:
-            return False
-        bytes_of_tenant = size + sum(len(waiting.task.body) for waiting in queue)
-        is_first = not queue and MAX_WAITING_OF_TENANT > 0
-        few = len(queue) < MAX_WAITING_OF_TENANT and bytes_of_tenant <= MAX_WAITING_BYTES_OF_TENANT
-        return is_first or few
-
-    def _enqueue(self, task: EvaluationTask, tenant: str) -> asyncio.Future[Answer]:
-        loop = asyncio.get_running_loop()
-        left = task.deadline - time.monotonic()
-        begin_before = task.deadline - min(MIN_SECONDS_LEFT, left / 2)
-        waiting = _WaitingTask(task, begin_before, loop.create_future())
-        self._queues.setdefault(tenant, deque()).append(waiting)
-        if self._running is None:
-            self._running = loop.create_task(self._answer_all())
-        return waiting.answer
-
     async def _answer_all(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            while waiting := self._next_waiting_task():
-                if waiting.answer.done():  # its time was over while it waited
-                    continue
+            while turn := self._turns.next():
+                tenant, waiting = turn
                 if time.monotonic() > waiting.begin_before:
-                    waiting.answer.set_exception(LateError())
+                    waiting.fail(LateError())
                     continue
-                try:
-                    found = await loop.run_in_executor(
-                        self._thread, self._answer_with_retry, waiting.task
-                    )
-                except Exception as error:  # noqa: BLE001  # it is raised where the answer is awaited
-                    if not waiting.answer.done():
-                        waiting.answer.set_exception(error)
-                else:
-                    if not waiting.answer.done():
-                        waiting.answer.set_result(found)
+                with self._turns.turn_of(tenant):
+                    await self._answer_one(waiting)
         finally:
             self._running = None
 
-    def _next_waiting_task(self) -> _WaitingTask | None:
-        """The first review of the tenant whose turn it is."""
-        while self._queues:
-            tenant = next(iter(self._queues))
-            queue = self._queues.pop(tenant)
-            waiting = queue.popleft()
-            if queue:
-                self._queues[tenant] = queue  # as the last one
-            return waiting
-        return None
+    async def _answer_one(self, waiting: WaitingTask) -> None:
+        run = asyncio.get_running_loop().run_in_executor
+        try:
+            found = await run(self._thread, self._answer_with_retry, waiting.task)
+        except Exception as error:  # noqa: BLE001  # it is raised where the answer is awaited
+            waiting.fail(error)
+        else:
+            if not waiting.answer.done():
+                waiting.answer.set_result(found)
 
     def _answer_with_retry(self, task: EvaluationTask) -> Answer:
         """Runs in the thread, so for one review at a time."""
@@ -250,6 +270,7 @@ class Evaluator:
         return parse_answer(*reply)
 
     def _forget_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.end()
-        self._worker = None
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._seconds_of_ended_workers += worker.seconds
+            worker.end()

@@ -27,19 +27,20 @@ from webhook.admission.answer import (
 )
 from webhook.admission.decider import Decider
 from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated_decision
-from webhook.admission.review import MalformedReviewError, decode_head
+from webhook.admission.review import MalformedReviewError, TooDeepError, decode_head
 from webhook.decision_cache import new_decision_cache
-from webhook.evaluator.evaluator import EvaluationTask, Evaluator, NotEvaluatedError
+from webhook.evaluator.evaluator import CongestionError, Evaluator, NotEvaluatedError
+from webhook.evaluator.turns import EvaluationTask, Tenant
 from webhook.evaluator.worker import EvaluatorError
 from webhook.registration import ROUTES, Route
 from webhook.reload.policy import PolicyReloader
-from webhook.server.limits import BodyReader, HttpError, Limits
+from webhook.server.limits import BodyReader, HttpError, Limits, caller_of, too_many
 from webhook.telemetry.log import Log, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics
 
 _PLAIN_TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "Server": "gpuward"}
 # After these the rest of the body is still on the connection.
-_NOT_REUSABLE = (408, 413)
+_NOT_REUSABLE = (408, 411, 413)
 
 
 def text_response(text: str, status: int = 200) -> Response:
@@ -121,7 +122,9 @@ class WebhookHandler:
             found = self._answer_at_once(request.path, route, body)
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
-                found = await self._answer_in_worker(request.path, route, body, deadline)
+                found = await self._answer_in_worker(
+                    request.path, route, body, caller_of(request), deadline
+                )
         except MalformedReviewError as error:
             raise HttpError(400, "malformed", str(error)) from error
         self._record(route, found, time.monotonic() - started)
@@ -137,7 +140,7 @@ class WebhookHandler:
             if found is None and body.count(b"{") <= self._limits.small_review_objects:
                 steps = StepLimit(self._limits.small_review_steps)
                 found = answer(decider, route, body, today, steps)
-        except TooManyStepsError:
+        except (TooManyStepsError, TooDeepError):
             return None
         return found
 
@@ -157,14 +160,22 @@ class WebhookHandler:
             return None
 
     async def _answer_in_worker(
-        self, path: str, route: Route, body: bytes, deadline: float
+        self, path: str, route: Route, body: bytes, caller: str, deadline: float
     ) -> Answer:
-        """The answer of the evaluator; that the object is not evaluated, if there is none."""
+        """The answer of the evaluator; that the object is not evaluated, if it takes too long.
+
+        HttpError if `caller` must try again because of others.
+        """
         head = decode_head(body)
         task = EvaluationTask(path, body, self._day(), self._policy.active.source, deadline)
+        tenant = Tenant(caller, head.namespace or head.user if head else "")
         try:
-            return await self.evaluator.answer(task, tenant=head.namespace or head.user)
+            return await self.evaluator.answer(task, tenant)
+        except CongestionError as error:
+            raise too_many("large_reviews", "large objects are being evaluated") from error
         except NotEvaluatedError as error:
+            if head is None:
+                raise HttpError(503, "not_evaluated", "this review takes too long") from error
             decision = not_evaluated_decision(head, route.mode, str(error), because=TIMEOUT_REASON)
             decider = self._policy.active.decider
             return encode_answer(head, route, decider.with_contact(decision))

@@ -69,17 +69,20 @@ class RunningServer:
         self.tls = ssl.create_default_context(cafile=str(authority))
         self._callers: list[Caller] = []
 
-    async def connect(self) -> Caller:
-        """Open a connection for reviews."""
-        return await self._open(self.service.address, self.tls)
+    async def connect(self, source: str = "127.0.0.1") -> Caller:
+        """Open a connection for reviews from the address `source`."""
+        return await self._open(self.service.address, self.tls, source)
 
     async def connect_without_tls(self) -> Caller:
         """Open a connection for reviews without a TLS handshake."""
         return await self._open(self.service.address, None)
 
-    async def _open(self, address: str, tls: ssl.SSLContext | None) -> Caller:
+    async def _open(
+        self, address: str, tls: ssl.SSLContext | None, source: str = "127.0.0.1"
+    ) -> Caller:
         host, port = address.rsplit(":", 1)
-        caller = Caller(*await asyncio.open_connection(host, int(port), ssl=tls))
+        opened = await asyncio.open_connection(host, int(port), ssl=tls, local_addr=(source, 0))
+        caller = Caller(*opened)
         self._callers.append(caller)
         return caller
 
@@ -126,6 +129,7 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
         policy: PolicyReloader | None = None,
         certificate: Path | None = None,
         level: str = "info",
+        client_ca: Path | None = None,
         settings: Mapping[str, Any] = MappingProxyType({}),
         **limits: Any,
     ) -> RunningServer:
@@ -134,7 +138,11 @@ async def serving(folder: Path) -> AsyncIterator[Serve]:
             policy = PolicyReloader(None)
             policy.load()
         stream = io.BytesIO()
-        served = ServingCertificate(str(certificate or authority.parent), "localhost")
+        served = ServingCertificate(
+            str(certificate or authority.parent),
+            "localhost",
+            client_ca=str(client_ca) if client_ca else None,
+        )
         given = ServerSettings(ANY_PORT, ANY_PORT, 0.0, 3600.0, Limits(**limits), **settings)
         service = WebhookServer(given, policy, served, Log(stream, level))
         await service.start()
