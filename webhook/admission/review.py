@@ -107,8 +107,6 @@ CODEC = fastest_codec()
 _OBJECT_KEY_PATTERN = re.compile(rb',\s*"object"\s*:')
 # What an API server writes before the object: names, and the user with groups and extra values.
 MAX_HEAD_BYTES = 64 << 10
-# Both fast decoders read texts with fewer brackets, however they are nested.
-_MAX_SHALLOW_BRACKETS = 800
 
 
 class MalformedReviewError(ValueError):
@@ -172,17 +170,15 @@ def decode_fast(body: bytes, codec: Codec = CODEC) -> AdmissionReview:
     TooDeepError if `decode` might find a review and this does not.
     """
     try:
-        raw = codec.loads(body)
-    except (ValueError, RecursionError) as error:
-        if count_brackets(body) > _MAX_SHALLOW_BRACKETS:
-            raise TooDeepError from error
+        try:
+            raw = codec.loads(body)
+        except (ValueError, RecursionError):  # orjson reads no half of a surrogate pair
+            raw = STANDARD_CODEC.loads(body)
+    except RecursionError as error:
+        raise TooDeepError from error
+    except ValueError as error:
         raise MalformedReviewError("the body is not JSON") from error
     return _review_in(raw, len(body))
-
-
-def count_brackets(body: bytes) -> int:
-    """How many brackets and braces begin in `body`, those in strings included."""
-    return body.count(b"[") + body.count(b"{")
 
 
 def _review_in(raw: Any, size: int) -> AdmissionReview:
