@@ -8,8 +8,8 @@ mounts and that show, on any of the distributions that gpuward knows:
 - the kubelet's directories `device-plugins`, `pod-resources`, `plugins` with the sockets of DRA
   drivers, and `plugins_registry`; its configuration and its static pods, such as
   `/etc/kubernetes/manifests`,
-- CDI directories (`/etc/cdi`, `/run/cdi`, `/var/cdi`), plugins of NRI (`/opt/nri/plugins`, `/etc/nri`) and OCI
-  hooks (`/usr/share/containers/oci/hooks.d` and its like),
+- CDI directories (`/etc/cdi`, `/run/cdi`, `/var/cdi`), plugins of NRI (`/opt/nri/plugins`,
+  `/etc/nri`) and OCI hooks (`/usr/share/containers/oci/hooks.d` and its like),
 - the configuration of containerd, CRI-O, Docker, Kata Containers and of NVIDIA's container toolkit,
   the programs of all of them, and where they keep images and the files of containers, such as
   `/var/lib/containerd`,
