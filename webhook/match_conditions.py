@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from rules.base import traits
+from rules.gpu.commands import EXEC_PATHS
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -92,7 +93,7 @@ MOST |= {"terms": 50, "expressions": 50, "values": 300}
 MOST |= {"topologySpreadConstraints": 20, "podAffinity": 20, "tolerations": 20}
 # Of the preferred node affinity, which is read in privileged pods only.
 MOST_PREFERRED = {"terms": 5, "expressions": 5, "values": 20}
-# In `command` or `args` of one privileged container.
+# In `command` or `args` of one privileged container, or in the command of a hook or a probe.
 MOST |= {"words": 4}
 LONGEST = {"variable": 100, "key": 100, "value": 63, "image": 256, "mount": 100, "word": 100}
 # Names of resources in the limits of all containers; only exported policies count them.
@@ -342,8 +343,9 @@ def _gpu_programs(scope: _Scope) -> Iterator[str]:
         return
     word = _any_of((f"word.size() > {LONGEST['word']}", *_contains("word", traits.PROGRAM_WORDS)))
     command = f"words.size() > {MOST['words']}\n|| words.exists(word, {word})"
-    lists = "[container.?command.orValue([]), container.?args.orValue([])]"
-    yield f"{PRIVILEGED} && {lists}.exists(words, {command})"
+    fields = ("command", "args", *(f"{'.?'.join(path)}.?command" for path in EXEC_PATHS))
+    lists = ", ".join(f"container.?{field}.orValue([])" for field in fields)
+    yield f"{PRIVILEGED} && [{lists}].exists(words, {command})"
 
 
 def _loader_variables(scope: _Scope) -> Iterator[str]:

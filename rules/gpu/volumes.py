@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.commands import expand_variables
+from rules.gpu.node_paths import in_run
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 
@@ -135,9 +136,7 @@ DEVICE_LIST_PATH = f"/var/run/{DEVICE_LIST_FOLDER}"
 # Where NVIDIA's operator keeps the files of the driver, those of the devices among them
 # (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
 DRIVER_ROOTS = frozenset(
-    f"{run}/nvidia{part}"
-    for run in ("/run", "/var/run")
-    for part in ("", "/driver", "/driver/dev", "/driver/dev/dri")
+    in_run("nvidia", "nvidia/driver", "nvidia/driver/dev", "nvidia/driver/dev/dri")
 )
 NVIDIA_FILE = r"/dev/nvidia(\d+|ctl|-.+)"
 GPU_FILE = r"""(?x)/dev/(

@@ -53,6 +53,7 @@ DIFFERENCES = {
     *(f"absurd-count/{n}" for n in ("count-label", "instance-type", "several-instance-types")),
     "unknown-gpu-resource/a-slip-in-the-vendors-domain",
     *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
+    *(f"privileged-gpu/{name}-runs-nvidia-smi" for name in ("hook", "probe")),
 }
 FORBIDDEN = 403
 NOBODY: Mapping[str, str] = MappingProxyType({})

@@ -21,6 +21,7 @@ from rules.catalog.bypass import (
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS
+from rules.gpu.commands import EXEC_PATHS
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
@@ -104,6 +105,11 @@ def programs() -> Iterator[tuple[str, Any]]:
         for field in ("command", "args"):
             command: Any = {field: ["sh", "-c", f"exec {word} run"]}
             yield f"{field} {word}", pod(container(**PRIVILEGED, **command))
+        for path in EXEC_PATHS:
+            raw: Any = {"command": ["sh", "-c", f"exec {word} run"]}
+            for step in reversed(path):
+                raw = {step: raw}
+            yield f"{'.'.join(path)} {word}", pod(container(**PRIVILEGED, **raw))
     for name in SAMPLE_IMAGES:
         image = f"Mirror.example.com/{name}x:1"
         yield image, pod(container(**PRIVILEGED, image=image))

@@ -18,6 +18,7 @@ from tests.testkit.real_node.images import Image
 from tests.testkit.real_node.node import SHOW_DEVICES, STATIC_PODS, RealNode, show_devices_root
 from tests.testkit.real_node.pods import (
     answer,
+    container_status,
     create_pod,
     devices,
     has_ended,
@@ -26,9 +27,11 @@ from tests.testkit.real_node.pods import (
     wait,
     waiting_pod,
 )
+from tests.testkit.real_node.programs import shim_client
 from webhook.registration import MODE_LABEL
 
 CTR = "gpuward.test/ctr:1"
+SHIM_CLIENT = "gpuward.test/shim-client:1"
 BYPASS = variable("all")
 
 
@@ -161,6 +164,48 @@ def test_the_socket_of_containerd_is_worth_all_gpus(
     found = ended(real_node, without, "socket", "main")
     *_, shown_devices = log(real_node.plane, found, "main").splitlines()
     assert shown(shown_devices).gpus == ALL
+
+
+def test_the_sockets_of_shims_run_a_program_of_the_node_as_root(
+    real_node: RealNode, without: str, deny: str, tmp_path: Path
+) -> None:
+    """They need not be written, nor any privilege: a shim lets a program take what another writes.
+
+    That program it starts itself, outside of every container.
+    """
+    image, written = tmp_path / "image", tmp_path / "written"
+    image.mkdir()
+    shutil.copy2(shim_client(), image / "shim-client")
+    real_node.import_images([Image(SHIM_CLIENT, image, ("/shim-client",))])
+    script = real_node.folder / "take-over"
+    script.write_text(f"#!/bin/sh\ngrep -E 'Uid|CapEff' /proc/$$/status > {written}\n")
+    script.chmod(0o755)
+    other = waiting_pod(real_node, without, "other", pod(container()))
+    identity = container_status(other, "main")["containerID"].removeprefix("containerd://")
+    mount = {"name": "shims", "mountPath": "/shims", "readOnly": True}
+    made = pod(
+        container(
+            image=SHIM_CLIENT, args=["/shims", identity, f"binary://{script}"], volumeMounts=[mount]
+        ),
+        volumes=[{"name": "shims", "hostPath": {"path": "/run/containerd/s"}}],
+    )
+    made["metadata"] = {"name": "shims"}
+    assert create_pod(real_node.plane, without, made).status == 201
+    found = ended(real_node, without, "shims", "main")
+    assert written.exists(), log(real_node.plane, found, "main")
+    assert _has_every_capability_of(written.read_text(), Path("/proc/self/status").read_text())
+    made["spec"]["containers"][0] |= gpus(limits=1)
+    warnings = create_pod(real_node.plane, deny, made).warnings
+    assert any("runtime-socket" in warning for warning in warnings), warnings
+
+
+def _has_every_capability_of(status: str, own: str) -> bool:
+    """Whether the `status` of a process is that of root with the capabilities of `own`."""
+    found, expected = (
+        dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        for text in (status, own)
+    )
+    return found["Uid"].split()[0] == "0" and found["CapEff"] == expected["CapEff"]
 
 
 @pytest.mark.usefixtures("plane")

@@ -176,12 +176,16 @@ def _decode_spec(
 
 
 def _drop_commands(spec: PodSpec) -> None:
-    """Drop the commands in which no rule finds anything."""
+    """Drop the commands, hooks and probes in which no rule finds anything."""
     if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
         return
     for container in _containers(spec):
         if not _may_read_commands(container):
             container.command = container.args = UNSET
+        for field in ("lifecycle", "readinessProbe"):
+            commands = getattr(container, field)
+            if commands is not UNSET and not may_read_command(bytes(commands)):
+                setattr(container, field, UNSET)
 
 
 def _replace_images(spec: PodSpec, patterns: tuple[str, ...]) -> None:

@@ -44,7 +44,9 @@ class Container(Struct, omit_defaults=True):
     args: AnyJson = UNSET
     env: list[Variable] | UnsetType = UNSET
     envFrom: AnyJson = UNSET
+    lifecycle: AnyJson = UNSET
     livenessProbe: AnyJson = UNSET
+    readinessProbe: AnyJson = UNSET
     # Where users write resources by mistake. The API server drops these three.
     limits: AnyJson = UNSET
     requests: AnyJson = UNSET

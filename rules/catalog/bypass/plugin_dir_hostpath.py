@@ -8,10 +8,11 @@ mounts and that show, on any of the distributions that gpuward knows:
 - the kubelet's directories `device-plugins`, `pod-resources`, `plugins` with the sockets of DRA
   drivers, and `plugins_registry`; its configuration and its static pods, such as
   `/etc/kubernetes/manifests`,
-- CDI directories (`/etc/cdi`, `/run/cdi`), plugins of NRI (`/opt/nri/plugins`, `/etc/nri`) and OCI
-  hooks (`/usr/share/containers/oci/hooks.d` and its like),
+- CDI directories (`/etc/cdi`, `/run/cdi`, `/var/cdi`), plugins of NRI (`/opt/nri/plugins`,
+  `/etc/nri`) and OCI hooks (`/usr/share/containers/oci/hooks.d` and its like),
 - the configuration of containerd, CRI-O, Docker, Kata Containers and of NVIDIA's container toolkit,
-  and the programs of all of them,
+  the programs of all of them, and where they keep images and the files of containers, such as
+  `/var/lib/containerd`,
 - the arguments of the kubelet, such as `/etc/default/kubelet`, and the units of systemd,
 - PCI devices in `/sys`, also by links such as `/sys/class/drm/card0/device`, and the control groups
   in `/sys/fs/cgroup`,
@@ -42,21 +43,25 @@ References
 - containers/common, `pkg/hooks/docs/oci-hooks.5.md`
 """
 
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
+from rules.gpu.node_paths import (
+    CDI_DIRECTORIES,
+    HOOK_DIRECTORIES,
+    KUBELET_CONFIGURATION,
+    KUBELET_FOLDERS,
+    RUNTIME_CONFIGURATION,
+    RUNTIME_DATA_DIRECTORIES,
+    RUNTIME_PROGRAMS,
+    STATIC_POD_DIRECTORIES,
+    directories_up,
+    in_run,
+)
 from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-# The kubelet's directory; k0s and MicroK8s have their own (k0sproject/k0s pkg/constant,
-# canonical/microk8s microk8s-resources/default-args/kubelet).
-KUBELET_FOLDERS = (
-    *("/var/lib/kubelet", "/var/lib/k0s/kubelet"),
-    "/var/snap/microk8s/common/var/lib/kubelet",
-)
 # A read-only mount does not keep a process from connecting to a socket.
 EFFECTS_OF_READING = {
     **{
@@ -69,54 +74,21 @@ EFFECTS_OF_READING = {
         for k in KUBELET_FOLDERS
     },
 }
-_RUNTIME_PROGRAMS = (
-    *("nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-cli"),
-    *("nvidia-container-toolkit", "nvidia-ctk", "nvidia-cdi-hook", "runc", "crun"),
-    *("containerd", "containerd-shim-runc-v2", "crio", "dockerd", "kubelet"),
-)
-_PROGRAM_FOLDERS = (
-    *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
-    "/home/kubernetes/bin",  # Container-Optimized OS
-)
 # To see these does no harm, to change them does. Each effect with its paths.
 _PATHS_BY_EFFECT = {
-    "it can rewrite what the runtime injects as a device": ("/etc/cdi", "/run/cdi", "/var/run/cdi"),
+    "it can rewrite what the runtime injects as a device": CDI_DIRECTORIES,
     "it can register a driver of its own": [f"{k}/plugins_registry" for k in KUBELET_FOLDERS],
-    "it can start any pod on the node, which no webhook evaluates": (
-        "/etc/kubernetes/manifests",
-        # k3s-io/k3s pkg/agent/config/config.go, rancher/rke2 pkg/rke2.
-        *(f"/var/lib/rancher/{name}/agent/pod-manifests" for name in ("k3s", "rke2")),
-    ),
-    "it can change what the kubelet allows": (
-        *(f"{k}/config.yaml" for k in KUBELET_FOLDERS),
-        *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet"),
-        # The files with the kubelet's arguments (kubernetes/kubernetes cmd/kubeadm/app/constants).
-        *(f"{k}/kubeadm-flags.env" for k in KUBELET_FOLDERS),
-        *("/etc/default/kubelet", "/etc/sysconfig/kubelet"),
-        *("/etc/rancher/k3s", "/etc/rancher/rke2"),
-    ),
+    "it can start any pod on the node, which no webhook evaluates": STATIC_POD_DIRECTORIES,
+    "it can change what the kubelet allows": KUBELET_CONFIGURATION,
     # kubernetes/kubernetes pkg/kubelet/cm/dra/manager.go
     "it can change which claims the node takes for prepared": (
         *(f"{k}/dra_manager_state" for k in KUBELET_FOLDERS),
     ),
-    # containerd/nri README.md; /etc/containers and its like: containers/common, oci-hooks(5).
-    "it can run a program of its own beside every new container": (
-        *("/opt/nri/plugins", "/etc/nri"),
-        *("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"),
-        *("/run/containers/oci/hooks.d", "/var/run/containers/oci/hooks.d"),
-    ),
+    "it can run a program of its own beside every new container": HOOK_DIRECTORIES,
     "it can change the runtime by which containers are started": (
-        *("/etc/containerd", "/etc/crio", "/etc/docker", "/etc/nvidia-container-runtime"),
-        *(f"/var/lib/rancher/{name}/agent/etc/containerd" for name in ("k3s", "rke2")),
-        *("/etc/k0s/containerd.toml", "/etc/k0s/containerd.d", "/var/snap/microk8s/current/args"),
-        # The programs of k3s and RKE2; what containerd installs besides (containerd docs/ops.md);
-        # Kata Containers (kata-containers/kata-containers docs/Limitations.md, utils).
-        *("/var/lib/rancher/k3s/data", "/var/lib/rancher/rke2/data", "/opt/containerd"),
-        *("/opt/kata", "/etc/kata-containers", "/usr/share/defaults/kata-containers"),
-        # NVIDIA/gpu-operator assets/state-container-toolkit.
-        *("/usr/local/nvidia/toolkit", "/run/nvidia/toolkit", "/var/run/nvidia/toolkit"),
-        *(f"{folder}/{program}" for folder in _PROGRAM_FOLDERS for program in _RUNTIME_PROGRAMS),
+        *(*RUNTIME_CONFIGURATION, *RUNTIME_PROGRAMS),
     ),
+    "it can change the images and the files of all containers": RUNTIME_DATA_DIRECTORIES,
     # Where units may stand: systemd.unit(5).
     "it can change how the kubelet and the runtime are started": (
         *("/etc/systemd/system", "/run/systemd/system"),
@@ -134,7 +106,7 @@ _PATHS_BY_EFFECT = {
         # Project-HAMi/HAMi charts/hami/values.yaml (libPath), and Volcano's device plugin.
         "/usr/local/vgpu",
         # tkestack/gpu-manager gpu-manager.yaml; koordinator-sh/koordinator pkg/koordlet.
-        *("/etc/gpu-manager", "/var/run/koordlet", "/run/koordlet", "/etc/runtime/hookserver.d"),
+        *("/etc/gpu-manager", *in_run("koordlet"), "/etc/runtime/hookserver.d"),
     ),
 }
 EFFECTS_OF_WRITING = {path: effect for effect, paths in _PATHS_BY_EFFECT.items() for path in paths}
@@ -160,21 +132,14 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _directories_up(path: str) -> Iterator[str]:
-    """`path` and the directories above it, without `/`."""
-    while path not in ("", "/"):
-        yield path
-        path = path.rpartition("/")[0]
-
-
 # Directories of which a part is in EFFECTS_BY_PATH, with the first such part. Homes are mounted for
 # what their owners keep there.
 _FIRST_PATH_BELOW = {
-    above: path for path in reversed(EFFECTS_BY_PATH) for above in _directories_up(path)
+    above: path for path in reversed(EFFECTS_BY_PATH) for above in directories_up(path)
 }
 del _FIRST_PATH_BELOW["/home"]
 _FIRST_READABLE_PATH_BELOW = {
-    above: path for path in reversed(EFFECTS_OF_READING) for above in _directories_up(path)
+    above: path for path in reversed(EFFECTS_OF_READING) for above in directories_up(path)
 }
 _PCI_PREFIX = "/sys/devices/pci"
 # The directories of PCI devices, and links into them, which the kubelet follows.
@@ -195,7 +160,7 @@ def _revealed_directory(mount: HostMount) -> str:
         return above[mount.path]
     if not mount.is_read_only and mount.path.startswith(_PCI_DEVICE_PREFIXES):
         return f"{_PCI_PREFIX}*"
-    return next((path for path in _directories_up(mount.path) if path in known), "")
+    return next((path for path in directories_up(mount.path) if path in known), "")
 
 
 def _advice(directory: str) -> str:

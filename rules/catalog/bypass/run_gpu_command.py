@@ -2,10 +2,11 @@
 
 What it does
 ------------
-Checks pods that mount a path of the node. Finds in `command` and `args` of their containers the
-commands `run` and `create` of docker, podman and nerdctl, and `ctr run`, with an option that gives
-the new container GPUs: `--gpus`, `--device` of a GPU, `--runtime nvidia`, or a visible-devices
-variable; and every `nvidia-docker run`, which adds `--runtime=nvidia`. It reads a list of words,
+Checks pods that mount a path of the node. Finds in `command` and `args` of their containers, and in
+the commands of their hooks (`postStart`, `preStop`) and probes, the commands `run` and `create` of
+docker, podman and nerdctl, and `ctr run`, with an option that gives the new container GPUs:
+`--gpus`, `--device` of a GPU, `--runtime nvidia`, or a visible-devices variable; and every
+`nvidia-docker run`, which adds `--runtime=nvidia`. It reads a list of words,
 also behind `chroot`, `nsenter`, `sudo` and their like, as well as the text of a shell, and only the
 options before the image.
 
@@ -22,11 +23,12 @@ References
 - https://docs.docker.com/reference/cli/docker/container/run/
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from rules.base.json_values import Path, display
 from rules.base.traits import HOST_PATH
-from rules.gpu.commands import MAX_COMMAND_CHARACTERS, Command, bounded_commands
+from rules.gpu.commands import EXEC_PATHS, MAX_COMMAND_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
 from rules.gpu.visibility import remove_and_request_advice
 from rules.gpu.volumes import host_mounts
@@ -35,18 +37,18 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first such option of each container, and each container that was not read."""
-    for container, command in bounded_commands(pod.containers if host_mounts(pod) else ()):
+    for container, commands in bounded_commands(pod.containers if host_mounts(pod) else ()):
         found = (
             _finding_of_unread_commands(container)
-            if command is None
-            else _finding_of_first_option(container, command)
+            if commands is None
+            else _finding_of_first_option(container, commands)
         )
         if found:
             yield found
 
 
-def _finding_of_first_option(container: Container, command: Command) -> Finding | None:
-    for path, option in _run_options(command):
+def _finding_of_first_option(container: Container, commands: Sequence[Command]) -> Finding | None:
+    for path, option in chain.from_iterable(map(_run_options, commands)):
         if gives_gpu(option, container.profile.visible_variable(option.name)):
             what = f"{option.name}={display(option.value)}" if option.value else option.name
             return Finding(
@@ -63,8 +65,9 @@ def _finding_of_first_option(container: Container, command: Command) -> Finding 
 
 
 def _finding_of_unread_commands(container: Container) -> Finding:
+    fields = ("args", "command", *(path[0] for path in EXEC_PATHS))
     return Finding(
-        path=(*container.path, "args" if container.raw.get("args") else "command"),
+        path=(*container.path, next(field for field in fields if container.raw.get(field))),
         key="run",
         message=(
             f"{container} has commands that were not read, because those of the pod have more than "

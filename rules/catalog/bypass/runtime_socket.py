@@ -1,15 +1,24 @@
-"""A pod on a GPU node reaches the socket of the container runtime.
+"""A pod on a GPU node reaches the container runtime by its sockets or its state directory.
 
 What it does
 ------------
 Checks pods that request a GPU or select GPU nodes. Finds hostPath volumes that some container
-mounts and that show the socket of Docker, containerd, CRI-O, Podman or NRI, or a directory above
-it. A read-only mount counts too: it does not prevent a process from connecting.
+mounts and that show a directory in which a container runtime keeps what it needs while containers
+run, anything below it, or a directory above it. Such directories are `/run/containerd`,
+`/run/docker`, `/run/crio`, `/run/containers/storage`, `/run/podman`, `/run/nri`, those of runc,
+crun, gVisor and Kata Containers, and those of k3s, RKE2, k0s, MicroK8s, Bottlerocket and Talos. The
+sockets themselves, such as `/run/docker.sock`, count too. A read-only mount does not prevent a
+process from connecting to a socket, so it counts as well.
+
+Log directories, such as `/var/log/pods`, are fine. Where a runtime keeps its images,
+`plugin-dir-hostpath` reports what can be written.
 
 Why it matters
 --------------
 A process that reaches the runtime's socket can start containers without Kubernetes: with every
-GPU of the node, privileged, and unknown to the scheduler and to admission control.
+GPU of the node, privileged, and unknown to the scheduler and to admission control. The sockets of
+containerd's shims, in `/run/containerd/s`, are as good: a shim starts any program for whoever
+connects, as root of the node.
 
 References
 ----------
@@ -17,41 +26,30 @@ References
 - https://docs.docker.com/engine/security/#docker-daemon-attack-surface
 """
 
-from collections.abc import Iterator
-
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
+from rules.gpu.node_paths import RUNTIME_STATE_DIRECTORIES, directories_up
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-SOCKETS = (
-    *("docker.sock", "docker/containerd/containerd.sock", "cri-dockerd.sock", "dockershim.sock"),
-    *("containerd/containerd.sock", "containerd/containerd.sock.ttrpc"),
-    *("k3s/containerd/containerd.sock", "k0s/containerd.sock"),
-    *("crio/crio.sock", "podman/podman.sock", "nri/nri.sock"),
-)
+# Directories with a slash at their ends, as the paths have one with which they are compared.
+STATE_DIRECTORIES = tuple(f"{directory}/" for directory in RUNTIME_STATE_DIRECTORIES)
+# Which of the distributions has its runtime somewhere below `/var` nobody knows;
+# `plugin-dir-hostpath` reports it for the kubelet's directory, which is there on most.
+DIRECTORIES_ABOVE = frozenset(
+    above for directory in RUNTIME_STATE_DIRECTORIES for above in directories_up(directory)
+) - {"/var", "/var/lib", "/var/lib/k0s"}
 
 
-def _with_directories_above(socket: str) -> Iterator[str]:
-    yield socket
-    while socket := socket.rpartition("/")[0]:
-        yield socket
-
-
-# `/var/run` is a symbolic link to `/run`, so a mount of `/var` alone does not show the sockets.
-PATHS_SHOWING_SOCKETS = {
-    path
-    for run in ("/run", "/var/run")
-    for socket in SOCKETS
-    for path in _with_directories_above(f"{run}/{socket}")
-} - {"/var"}
+def _shows_runtime(path: str) -> bool:
+    return path in DIRECTORIES_ABOVE or f"{path}/".startswith(STATE_DIRECTORIES)
 
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each volume that shows a container the socket of a runtime."""
-    mounts = [mount for mount in host_mounts(pod) if mount.path in PATHS_SHOWING_SOCKETS]
+    mounts = [mount for mount in host_mounts(pod) if _shows_runtime(mount.path)]
     if mounts and is_for_gpus(pod):
         for group in group_by_volume(mounts):
             mount = group[0]
@@ -75,9 +73,16 @@ def in_process() -> tuple[Statement, ...]:
         f'c.text + " sees " + m.shown + " of the node through the volume "'
         f" + m.shownVolume + {cel(end)}"
     )
-    where = f"$isForGpus && m.path in {cel(sorted(PATHS_SHOWING_SOCKETS))}"
+    # No directory is longer, so what follows decides nothing.
+    longest = max(map(len, STATE_DIRECTORIES))
+    head = f'(m.path.size() < {longest} ? m.path + "/" : m.path.substring(0, {longest}))'
+    where = (
+        "$isForGpus && (m.path in variables.aboveRuntime"
+        f" || [{head}].exists(head, variables.runtimeState.exists(d, head.startsWith(d))))"
+    )
+    facts = {"aboveRuntime": sorted(DIRECTORIES_ABOVE), "runtimeState": sorted(STATE_DIRECTORIES)}
     advice = cel("remove the volume and its mounts")
-    return (Statement("volume", where, message, advice, leaves_out=SUB_PATHS),)
+    return (Statement("volume", where, message, advice, facts=facts, leaves_out=SUB_PATHS),)
 
 
 RULE = define_rule(

@@ -26,6 +26,7 @@ References
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
+from rules.gpu.node_paths import in_run
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
 from rules.placement.gpu_nodes import is_for_gpus
@@ -38,7 +39,7 @@ SHARED_THINGS_AND_ADVICE = {
         "leave hostIPC out; for /dev/shm mount an `emptyDir: {medium: Memory}` instead",
     ),
 }
-SHARED_MEMORY_PATHS = frozenset({"/dev/shm", "/run/shm", "/var/run/shm"})  # noqa: S108
+SHARED_MEMORY_PATHS = frozenset({"/dev/shm", *in_run("shm")})  # noqa: S108
 SHARED_MEMORY_ADVICE = "mount an `emptyDir: {medium: Memory}` instead"
 
 

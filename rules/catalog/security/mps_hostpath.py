@@ -28,6 +28,7 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
+from rules.gpu.node_paths import in_run
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
 from rules.gpu.volumes import (
     MAX_PATH_CHARACTERS,
@@ -40,7 +41,7 @@ from rules.in_process.statement import Statement, cel, concat
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
-MPS_DIRECTORIES = ("/tmp/nvidia-mps/", "/run/nvidia/mps/", "/var/run/nvidia/mps/")  # noqa: S108  # the node's
+MPS_DIRECTORIES = ("/tmp/nvidia-mps/", *in_run("nvidia/mps/"))  # noqa: S108  # the node's
 MPS_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 
 

@@ -39,6 +39,7 @@ CNI = Source(
 # The kubelet asks for a seccomp profile of every pod.
 RUNC = RUNC_ALONE._replace(name="runc-seccomp", flags=("-tags=seccomp",), module=RUNC_ALONE.name)
 PLUGINS = Source("node-plugins", {"node-plugins": "."}, duration="a minute", home=HERE)
+SHIM_CLIENT = Source("shim-client", {"shim-client": "."}, duration="some seconds", home=HERE)
 TOOLKIT = TOOLKITS[max(TOOLKITS)]
 """The newest release of NVIDIA's container toolkit."""
 
@@ -65,6 +66,11 @@ def programs() -> Programs:
 def show_devices() -> Path:
     """The program that shows the devices of a container; built if necessary."""
     return build_programs(SHOW_DEVICES)["show-devices"]
+
+
+def shim_client() -> Path:
+    """The program that asks containerd's shims for a process; built if necessary."""
+    return build_programs(SHIM_CLIENT)["shim-client"]
 
 
 def main() -> int:

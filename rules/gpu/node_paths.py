@@ -1,0 +1,104 @@
+"""The directories of a node that belong to its kubelet and its container runtime.
+
+This is the one table of them, for every rule about paths of the node.
+"""
+
+from collections.abc import Iterator
+
+
+def in_run(*names: str) -> tuple[str, ...]:
+    """The paths of `names` in `/run`, and by the link `/var/run` that leads there."""
+    return tuple(f"{run}/{name}" for run in ("/run", "/var/run") for name in names)
+
+
+def directories_up(path: str) -> Iterator[str]:
+    """`path` and the directories above it, without `/`."""
+    while path not in ("", "/"):
+        yield path
+        path = path.rpartition("/")[0]
+
+
+# k0s and MicroK8s have their own (k0sproject/k0s pkg/constant, canonical/microk8s
+# microk8s-resources/default-args/kubelet).
+KUBELET_FOLDERS = (
+    *("/var/lib/kubelet", "/var/lib/k0s/kubelet"),
+    "/var/snap/microk8s/common/var/lib/kubelet",
+)
+# The directories for CDI files: of every runtime, and where Talos is told to look, whose /etc
+# nobody can write.
+CDI_DIRECTORIES = ("/etc/cdi", *in_run("cdi"), "/var/cdi")
+
+# Where runtimes keep what they need while containers run: the sockets by which they are ruled,
+# those of the processes that watch over each container (containerd's shims, in
+# /run/containerd/s; conmon; Kata's), and the files of running containers. Who reaches one of these
+# sockets runs programs as root of the node.
+RUNTIME_STATE_DIRECTORIES = (
+    *in_run(
+        # containerd, also that of Docker; cri-dockerd and the kubelet's own before it.
+        *("containerd", "docker", "docker.sock", "cri-dockerd.sock", "dockershim.sock"),
+        # CRI-O and Podman (containers/storage docs/containers-storage.conf.5.md, cri-o
+        # docs/crio.conf.5.md); iSulad.
+        *("crio", "containers/storage", "podman", "libpod", "isulad", "isulad.sock"),
+        # What these start: runc, crun, gVisor, Kata Containers.
+        *("runc", "crun", "runsc", "vc", "kata", "kata-containers"),
+        "nri",
+        # k3s and RKE2 (k3s-io/k3s pkg/agent/config), k0s (docs/runtime.md).
+        *("k3s", "k0s"),
+        # Bottlerocket's second containerd, and the API of the system, which starts containers.
+        *("host-containerd", "api.sock"),
+    ),
+    "/var/lib/k0s/run",  # of older versions of k0s
+    "/var/snap/microk8s/common/run",  # canonical/microk8s microk8s-resources/default-args
+    "/system/run",  # Talos' own containerd, and its machined
+)
+# Where they keep images, and the files of containers.
+RUNTIME_DATA_DIRECTORIES = (
+    *("/var/lib/containerd", "/var/lib/docker", "/var/lib/containers", "/var/lib/crio"),
+    *(f"/var/lib/rancher/{name}/agent/containerd" for name in ("k3s", "rke2")),
+    *("/var/lib/k0s/containerd", "/var/snap/microk8s/common/var/lib/containerd"),
+    *("/var/lib/host-containerd", "/var/lib/isulad"),
+)
+RUNTIME_CONFIGURATION = (
+    *("/etc/containerd", "/etc/crio", "/etc/docker", "/etc/nvidia-container-runtime"),
+    *(f"/var/lib/rancher/{name}/agent/etc/containerd" for name in ("k3s", "rke2")),
+    *("/etc/k0s/containerd.toml", "/etc/k0s/containerd.d", "/var/snap/microk8s/current/args"),
+    "/etc/cri",  # Talos
+)
+_PROGRAMS = (
+    *("nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-cli"),
+    *("nvidia-container-toolkit", "nvidia-ctk", "nvidia-cdi-hook", "runc", "crun"),
+    *("containerd", "containerd-shim-runc-v2", "crio", "dockerd", "kubelet"),
+)
+_PROGRAM_FOLDERS = (
+    *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
+    "/home/kubernetes/bin",  # Container-Optimized OS
+)
+RUNTIME_PROGRAMS = (
+    # The programs of k3s, RKE2 and k0s; what containerd installs besides (containerd docs/ops.md);
+    # Kata Containers (kata-containers/kata-containers docs/Limitations.md, utils).
+    *("/var/lib/rancher/k3s/data", "/var/lib/rancher/rke2/data", "/var/lib/k0s/bin"),
+    *("/opt/containerd", "/opt/kata", "/etc/kata-containers"),
+    "/usr/share/defaults/kata-containers",
+    # NVIDIA/gpu-operator assets/state-container-toolkit.
+    *("/usr/local/nvidia/toolkit", *in_run("nvidia/toolkit")),
+    *(f"{folder}/{program}" for folder in _PROGRAM_FOLDERS for program in _PROGRAMS),
+)
+# /etc/containers and its like: containers/common, oci-hooks(5); containerd/nri README.md.
+HOOK_DIRECTORIES = (
+    *("/opt/nri/plugins", "/etc/nri"),
+    *("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"),
+    *in_run("containers/oci/hooks.d"),
+)
+STATIC_POD_DIRECTORIES = (
+    "/etc/kubernetes/manifests",
+    # k3s-io/k3s pkg/agent/config/config.go, rancher/rke2 pkg/rke2.
+    *(f"/var/lib/rancher/{name}/agent/pod-manifests" for name in ("k3s", "rke2")),
+)
+# The files with the kubelet's arguments: kubernetes/kubernetes cmd/kubeadm/app/constants.
+KUBELET_CONFIGURATION = (
+    *(f"{folder}/config.yaml" for folder in KUBELET_FOLDERS),
+    *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet"),
+    *(f"{folder}/kubeadm-flags.env" for folder in KUBELET_FOLDERS),
+    *("/etc/default/kubelet", "/etc/sysconfig/kubelet"),
+    *("/etc/rancher/k3s", "/etc/rancher/rke2"),
+)

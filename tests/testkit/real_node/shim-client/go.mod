@@ -1,0 +1,3 @@
+module gpuward.test/realnode/shim-client
+
+go 1.26.0
