@@ -44,7 +44,9 @@ class Container(Struct, omit_defaults=True):
     args: AnyJson = UNSET
     env: list[Variable] | UnsetType = UNSET
     envFrom: AnyJson = UNSET
+    lifecycle: AnyJson = UNSET
     livenessProbe: AnyJson = UNSET
+    readinessProbe: AnyJson = UNSET
     # Where users write resources by mistake. The API server drops these three.
     limits: AnyJson = UNSET
     requests: AnyJson = UNSET
@@ -73,6 +75,7 @@ class PodSpec(Struct, omit_defaults=True):
     volumes: list[Volume] | UnsetType = UNSET
     affinity: AnyJson = UNSET
     hostIPC: AnyJson = UNSET
+    hostNetwork: AnyJson = UNSET
     hostPID: AnyJson = UNSET
     nodeName: AnyJson = UNSET
     nodeSelector: AnyJson = UNSET

@@ -1,4 +1,4 @@
-"""A container adds a capability that no GPU program needs, in a pod that has to do with GPUs.
+"""A container adds a capability beyond what GPU programs need, in a pod that has to do with GPUs.
 
 What it does
 ------------
@@ -13,6 +13,7 @@ It refuses
 - `SYS_MODULE`, `SYS_RAWIO` and `SYS_BOOT`,
 - `DAC_READ_SEARCH`,
 - `BPF` beside `PERFMON`,
+- `SYS_PTRACE` beside `hostPID: true`,
 
 and warns of any other that is not on the list, and of all in a pod that may also run where no GPU
 is. These are on the list:
@@ -23,7 +24,8 @@ is. These are on the list:
 - `NET_RAW`, which containers of containerd and Docker have unless they drop it;
 - `IPC_LOCK` and `SYS_RESOURCE`, for memory that RDMA pins;
 - `SYS_NICE`, for memory on the NUMA node of the card;
-- `SYS_PTRACE`, for debuggers, and for messages between processes that are copied only once;
+- `SYS_PTRACE`, for debuggers, and for messages between processes that are copied only once, unless
+  the pod has `hostPID: true`;
 - `PERFMON`, for profilers;
 - `NET_ADMIN`, for Google's GPUDirect-TCPXO, unless the pod has `hostNetwork: true`.
 
@@ -38,7 +40,8 @@ With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS
 kernel, with `SYS_RAWIO` it reaches the memory and the ports of its devices: each gives it every GPU
 of the node. With `DAC_READ_SEARCH` it opens files of the node by their handles, without any path:
 the kubelet's key, and the secrets of other pods. With `BPF` and `PERFMON` its programs read the
-memory of the kernel.
+memory of the kernel. In the network or among the processes of the node, `NET_ADMIN` and
+`SYS_PTRACE` are about the whole node.
 
 On nodes with other accelerators, such as TPUs, there is no such toolkit. There the rule warns of
 `SYS_ADMIN`, with which a process can mount what belongs to the node.
@@ -89,10 +92,12 @@ _BASELINE = frozenset(
 _FOR_GPU_PROGRAMS = frozenset(
     {"NET_RAW", "IPC_LOCK", "SYS_RESOURCE", "SYS_NICE", "SYS_PTRACE", "PERFMON"}
 )
+# Of these, the one for the processes of the pod alone.
+_FOR_OWN_PROCESSES = "SYS_PTRACE"
 # For the network of the pod alone: gpudirect-tcpxo/nccl-test-latest.yaml in
 # GoogleCloudPlatform/container-engine-accelerators.
 _FOR_OWN_NETWORK = "NET_ADMIN"
-# linux/capability.h. The runtimes know no other names: runc ignores them (libcontainer/capabilities),
+# linux/capability.h. Runtimes know no other names: runc ignores them (libcontainer/capabilities),
 # CRI-O and crun do not start the container.
 _OF_LINUX = frozenset(
     {
@@ -118,6 +123,7 @@ TOOLKIT_EFFECT = "the container toolkit takes it for privileged and gives it any
 KERNEL_EFFECT = "it can change the kernel of the node and use every "
 FILE_EFFECT = "it can read the files of the node and of other pods, such as their secrets"
 BPF_EFFECT = "with PERFMON it can read the memory of the node's kernel"
+PROCESS_EFFECT = "it can control every process of the node"
 MOUNT_EFFECT = "it can mount what belongs to the node, and so perhaps use every "
 NETWORK_EFFECT = "it can change the network of the node"
 OTHER_EFFECT = "no program for GPUs is known to need that"
@@ -142,6 +148,8 @@ def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
         found |= _OTHERS
         if pod.spec.get("hostNetwork") is True:
             found |= {_FOR_OWN_NETWORK}
+        if pod.spec.get("hostPID") is True:
+            found |= {_FOR_OWN_PROCESSES}
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
@@ -176,6 +184,7 @@ def _effect(
         ({*KERNEL_CAPABILITIES, "ALL"} & names, f"{KERNEL_EFFECT}{devices}", Action.DENY),
         (FILE_CAPABILITY in names, FILE_EFFECT, Action.DENY),
         (BPF in names and has_perfmon, BPF_EFFECT, Action.DENY),
+        (_FOR_OWN_PROCESSES in names, PROCESS_EFFECT, Action.DENY),
         ("SYS_ADMIN" in names, f"{MOUNT_EFFECT}{devices}", Action.WARN),
         (_FOR_OWN_NETWORK in names, NETWORK_EFFECT, Action.WARN),
         (True, OTHER_EFFECT, Action.WARN),
@@ -186,7 +195,7 @@ def _effect(
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     facts = {
-        "capabilities": sorted({*WORTH_THE_NODE, *_OTHERS, _FOR_OWN_NETWORK}),
+        "capabilities": sorted({*WORTH_THE_NODE, *_OTHERS, _FOR_OWN_NETWORK, _FOR_OWN_PROCESSES}),
         "worthTheNode": sorted(WORTH_THE_NODE),
     }
     added = added_capabilities("c.raw")
@@ -194,6 +203,7 @@ def in_process() -> tuple[Statement, ...]:
         "n in added && (n in variables.worthTheNode"
         " || !c.raw.?securityContext.?privileged.orValue(false))"
         f" && (n != {cel(_FOR_OWN_NETWORK)} || $spec.?hostNetwork.orValue(false))"
+        f" && (n != {cel(_FOR_OWN_PROCESSES)} || $spec.?hostPID.orValue(false))"
     )
     names = f"[{added}].map(added, variables.capabilities.filter(n, {found}))[0]"
     effects = {
@@ -201,6 +211,7 @@ def in_process() -> tuple[Statement, ...]:
         _has(*KERNEL_CAPABILITIES, "ALL"): f"{cel(KERNEL_EFFECT)} + $evidence[1]",
         _has(FILE_CAPABILITY): cel(FILE_EFFECT),
         f"{_has(BPF)} && {cel(PERFMON)} in {added}": cel(BPF_EFFECT),
+        _has(_FOR_OWN_PROCESSES): cel(PROCESS_EFFECT),
     }
     is_worth_the_node = any_of(effects)
     effects[_has("SYS_ADMIN")] = f"{cel(MOUNT_EFFECT)} + $evidence[1]"
