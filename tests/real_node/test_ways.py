@@ -181,7 +181,7 @@ def test_a_capability_opens_the_files_of_the_node(
     secret.write_text("a secret of the node", encoding="utf-8")
     secret.chmod(0o600)
     said = {}
-    for name, added in (("without", "CHOWN"), ("with", "DAC_READ_SEARCH")):
+    for name, added in (("plain", "CHOWN"), ("capable", "DAC_READ_SEARCH")):
         made = pod(
             container(
                 image=READ_BY_HANDLE,
@@ -192,8 +192,8 @@ def test_a_capability_opens_the_files_of_the_node(
         made["metadata"] = {"name": name}
         assert create_pod(real_node.plane, without, made).status == 201
         said[name] = log(real_node.plane, ended(real_node, without, name, "main"), "main")
-    assert "operation not permitted" in said["without"]
-    assert said["with"] == "a secret of the node"
+    assert "operation not permitted" in said["plain"]
+    assert said["capable"] == "a secret of the node"
     made["spec"]["containers"][0] |= gpus(limits=1)
     refused = create_pod(real_node.plane, deny, made)
     assert refused.status == 403
