@@ -7,7 +7,8 @@ from typing import Any
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.text_matching import matches_any
 from rules.finding import Finding
-from rules.gpu.images import full_repository, is_agent_image, is_cuda_image
+from rules.gpu.images import AGENT_PROGRAMS, full_repository, is_agent_image, is_cuda_image
+from rules.gpu.own_programs import runs_own_program
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
 from rules.objects.kubernetes_objects import KubernetesObject
@@ -32,12 +33,12 @@ _KUBELETS = "system:node:"
 def component_of(pod: Pod, context: Context) -> Component | None:
     """The component of the GPU platform that `pod` is: all rules or some are not run for it.
 
-    The profile lists components by namespace and service account, and some by their images. At
-    admission the user must also be one of the component's `creators`, by default the DaemonSet
-    controller. In a file nobody creates the pod, so it must be in a DaemonSet or, as a running pod,
-    come from one, unless the component has `creators` who may make such an object. A pod in a
-    custom resource is never a component, because it may be created in another namespace than the
-    resource.
+    The profile lists components by namespace and service account, and some by their images and
+    programs. At admission the user must also be one of the component's `creators`, by default the
+    DaemonSet controller. In a file nobody creates the pod, so it must be in a DaemonSet or, as a
+    running pod, come from one, unless the component has `creators` who may make such an object. A
+    pod in a custom resource is never a component, because it may be created in another namespace
+    than the resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return None
@@ -52,6 +53,10 @@ def _is_component(component: Component, pod: Pod, context: Context) -> bool:
         return False
     images = component.images
     if images and not all(matches_any(images, container.image) for container in pod.containers):
+        return False
+    if component.programs and not all(
+        runs_own_program(container, component.programs) for container in pod.containers
+    ):
         return False
     return _may_have_created(component, pod, context.user)
 
@@ -101,12 +106,14 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
     """Whether the image of `container` is known to make GPUs visible that nobody requested.
 
-    The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet: anybody
-    can write the name of an agent's image into a pod of their own.
+    The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet that run
+    the agent and nothing else: anybody can write the name of an agent's image into a pod of their
+    own, and a command beside it.
     """
     if not is_cuda_image(container.image):
         return False
-    return not (is_agent_image(container.image) and is_made_by_daemon_set(pod, context))
+    is_agent = is_agent_image(container.image) and is_made_by_daemon_set(pod, context)
+    return not (is_agent and runs_own_program(container, AGENT_PROGRAMS))
 
 
 def is_mirror(pod: Pod, context: Context) -> bool:

@@ -22,6 +22,18 @@ AGENTS = frozenset(
     {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery"}
     | {"k8s-mig-manager", "k8s-dra-driver-gpu", "gdrdrv", "nvidia-fs"}
 )
+# What the agents' charts and images run (NVIDIA/k8s-device-plugin deployments, NVIDIA/dcgm-exporter
+# docker/Dockerfile*, NVIDIA/DCGM docker, NVIDIA/mig-parted deployments).
+AGENT_PROGRAMS = frozenset(
+    folder + name
+    for folder in ("", "/usr/bin/")
+    for name in (
+        *("nvidia-device-plugin", "gpu-feature-discovery", "config-manager"),
+        *("mps-control-daemon", "dcgm-exporter", "dcgm-exporter-entrypoint.sh"),
+        *("nv-hostengine", "nvidia-mig-manager", "gpu-kubelet-plugin"),
+        "compute-domain-kubelet-plugin",
+    )
+) | {"/usr/local/dcgm/dcgm-exporter-entrypoint.sh"}
 # Images in NVIDIA's registries that set the variable to void, or are built without CUDA
 # (NVIDIA/gpu-operator docker/Dockerfile, of which the validator's image is an older form, and the
 # Dockerfiles of NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-driver-container,

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 
 from rules.gpu.components import DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER
+from rules.gpu.images import AGENT_PROGRAMS
 from rules.gpu.visibility import DEBUGGER_LABEL
+from rules.in_process.images import is_cuda_image
+from rules.in_process.own_programs import runs_own_program
 from rules.in_process.patterns import matches_any
 from rules.in_process.statement import cel
 from rules.objects.pod import MIRROR_ANNOTATION
@@ -47,6 +50,9 @@ def _is_component(component: Component) -> str:
     if component.images:
         image = matches_any('b.raw.?image.orValue("")', component.images)
         tests.append(f"$base.all(b, {image})")
+    if component.programs:
+        own = runs_own_program("b.raw", component.programs)
+        tests.append(f"$base.all(b, {own})")
     return " && ".join(f"({test})" for test in tests)
 
 
@@ -70,6 +76,14 @@ def is_daemon() -> str:
     is_owned = f"$metadata.?ownerReferences.orValue([]).exists(o, {owner})"
     of_pod = f"{is_owned} && {_USER} in {cel(DAEMON_SET_CONTROLLERS)}"
     return f'{IS_POD} ? {of_pod} : request.kind.kind == "DaemonSet" || {is_owned}'
+
+
+def image_grants_gpus(container: str) -> str:
+    """`image_grants_gpus` of the CEL `container`, one of `$containers`."""
+    no_agent = is_cuda_image(f"string({container}.image)", with_agents=False)
+    is_own = runs_own_program(f"{container}.raw", AGENT_PROGRAMS)
+    has_image = f"{container}.hasCudaImage"
+    return f"($isDaemon ? {no_agent} || ({has_image} && !({is_own})) : {has_image})"
 
 
 def is_node_debugger() -> str:

@@ -7,7 +7,7 @@ and the text `certain` or `perhaps`; an empty list if there is none.
 from collections.abc import Iterator
 
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
-from rules.in_process.images import is_cuda_image
+from rules.in_process.components import image_grants_gpus
 from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
 from rules.in_process.statement import any_of, cel, concat, shown
 from rules.in_process.variables import shown_variable
@@ -86,7 +86,7 @@ def _signs_of_gpus() -> str:
 
 
 def _signs_of_agents() -> str:
-    image = f"$containers.filter(c, {is_cuda_image('string(c.image)', with_agents=False)})"
+    image = f"$containers.filter(c, {image_grants_gpus('c')})"
     found = _evidence(_with_image(f"{image}[0].image"), certainty=_PERHAPS)
     return f"({image}.size() > 0 ? {found} : {_NONE})"
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import too_large
+from rules.in_process.capabilities import added_capabilities
 from rules.in_process.components import IS_POD, is_daemon
 from rules.in_process.images import is_cuda_image
 from rules.in_process.nodes import (
@@ -185,8 +186,8 @@ def _described() -> str:
         "prefixes": 'k.b.raw.?envFrom.orValue([]).filter(s, s.?prefix.orValue("") != "")',
         "mounts": host_mounts(),
         "sysAdmin": "k.b.raw.?securityContext.?privileged.orValue(false)"
-        " || k.b.raw.?securityContext.?capabilities.?add.orValue([]).exists(x,"
-        ' x.upperAscii() in ["SYS_ADMIN", "CAP_SYS_ADMIN", "ALL", "CAP_ALL"])',
+        f" || {added_capabilities('k.b.raw')}"
+        '.exists(x, x in ["SYS_ADMIN", "ALL"])',
     }
     members = ", ".join(f'"{name}": dyn({text})' for name, text in fields.items())
     return f"$requesting.map(k, {{{members}}})"

@@ -112,14 +112,16 @@ class Component(NamedTuple):
 
     Known by namespace *and* service account, which tenants cannot choose freely. At
     admission the creator counts too: one of `creators`, by default the DaemonSet controller.
-    If there are `images`, each container must have one of them. If there are `rules`, only these
-    are not run, unless the policy says that nobody may suppress them.
+    If there are `images`, each container must have one of them. If there are `programs`, it must
+    run the program of its image or one of these, and no other code. If there are `rules`, only
+    these are not run, unless the policy says that nobody may suppress them.
     """
 
     namespaces: tuple[str, ...]
     service_accounts: tuple[str, ...]
     creators: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
 
 

@@ -13,6 +13,7 @@ from tests.testkit.admission.registered_webhook import by_url, create, is_enforc
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.client import Response
+from tests.testkit.control_plane.objects import namespace as namespace_object
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.coverage import annotation_attempts
@@ -20,6 +21,7 @@ from tests.testkit.coverage.observed import response_outcome
 from tests.testkit.coverage.table import data
 from tests.testkit.custom_kinds import custom_kind
 from tests.testkit.end_to_end.steps import DENY, api_path, patch
+from tests.testkit.exporter import ACCOUNT, CONTROLLER, FOREIGN, OWN, exporter_pod
 from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
@@ -77,6 +79,21 @@ def component_account(environment: Environment) -> Response:
     answer = create(environment.plane, "gpu-operator", {**BYPASS_POD, "spec": spec}, dry_run=True)
     environment.plane.request("DELETE", "/api/v1/namespaces/gpu-operator")
     return answer
+
+
+def exporter(environment: Environment, what: str) -> Response:
+    """The exporter's DaemonSet runs code of somebody else, in a namespace where it is excused."""
+    plane, name = environment.plane, "gpu-monitoring"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
+    plane.request("POST", "/api/v1/namespaces", namespace_object(name, {MODE_LABEL: "deny"}))
+    plane.request("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
+    eventually(lambda: is_enforced(plane, name), what=f"{name} is enforced")
+    for number, fields in enumerate(OWN.values()):
+        good = exporter_pod(fields, f"own-{number}")
+        assert create(plane, name, good, dry_run=True, user=CONTROLLER).status == 201
+    env = [*FOREIGN[what].get("env", ()), *variable("all")["env"]]
+    bad = exporter_pod({**FOREIGN[what], "env": env})
+    return create(plane, name, bad, dry_run=True, user=CONTROLLER)
 
 
 def mirror_pod(environment: Environment) -> Response:
@@ -283,6 +300,9 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "update-gated": gated_pod,
     "update-image": lambda e: e.update({"spec": {"containers": [{"name": "main", "image": CUDA}]}}),
     "disguised": component_account,
+    "exporter-command": lambda e: exporter(e, "a command from a volume"),
+    "exporter-library": lambda e: exporter(e, "a library to load"),
+    "exporter-hook": lambda e: exporter(e, "a hook at the start"),
     "mirror": mirror_pod,
     "binding": bind_without_scheduler,
     "older-pod": older_pod,

@@ -32,6 +32,7 @@ from tests.testkit.admission.in_process import (
 from tests.testkit.admission.largest_pods import LARGEST
 from tests.testkit.admission.lint_admission_parity import pod_of, pods
 from tests.testkit.admission.random_pods import random_pod
+from tests.testkit.admission.reviews import variable
 from tests.testkit.api_subjects import wrap_in_deployment
 from tests.testkit.cases import TODAY, cases
 from tests.testkit.complete_manifests import TEMPLATES
@@ -40,6 +41,7 @@ from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.dry_runs import REFUSED
+from tests.testkit.exporter import ACCOUNT, CONTROLLER, FOREIGN, OWN, exporter_pod
 from webhook.in_process.objects import DIGEST_ANNOTATION, digest_of
 from webhook.in_process.statements import exported_rules
 
@@ -509,6 +511,25 @@ def test_no_rule_is_run_for_components(
     eventually(lambda: exports.submit_one(pod).status == FORBIDDEN)
     assert exports.submit_one(pod, DAEMON_SET_CONTROLLERS[0]).status < REFUSED
     api_server.request("DELETE", f"/api/v1/namespaces/{own}")
+
+
+def test_rules_are_run_for_other_programs_in_the_image_of_a_component(
+    api_server: Cluster, exports: Exports, namespace: str
+) -> None:
+    labels = api_server.request("GET", f"/api/v1/namespaces/{namespace}").body["metadata"]["labels"]
+    own = "dcgm-exporter"
+    labels = {k: v for k, v in labels.items() if not k.startswith("kubernetes.io/")}
+    api_server.create("/api/v1/namespaces", {"metadata": {"name": own, "labels": labels}})
+    api_server.create(f"/api/v1/namespaces/{own}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
+    said = {}
+    for number, (what, fields) in enumerate({**OWN, **FOREIGN}.items()):
+        env = [*fields.get("env", ()), *variable("all")["env"]]
+        made = exporter_pod({**fields, "env": env}, f"exporter-{number}")
+        made["metadata"]["namespace"] = own
+        said[what] = exports.submit_one(made, CONTROLLER).status
+    api_server.request("DELETE", f"/api/v1/namespaces/{own}")
+    assert {what for what, status in said.items() if status == FORBIDDEN} == FOREIGN.keys()
+    assert all(said[what] < REFUSED for what in OWN), said
 
 
 @pytest.mark.parametrize("what", LARGEST)

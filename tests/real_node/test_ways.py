@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +30,16 @@ from tests.testkit.real_node.pods import (
     wait,
     waiting_pod,
 )
-from tests.testkit.real_node.programs import shim_client
+from tests.testkit.real_node.programs import shim_client, show_devices
 from webhook.registration import MODE_LABEL
 
 CTR = "gpuward.test/ctr:1"
 SHIM_CLIENT = "gpuward.test/shim-client:1"
+READ_BY_HANDLE = "gpuward.test/read-by-handle:1"
 BYPASS = variable("all")
+# From linux/fcntl.h and bits/fcntl-linux.h; the handle follows its size and its type.
+_AT_FDCWD, _MAX_HANDLE_BYTES = -100, 128
+_SIZE_OF_HANDLE = 8 + _MAX_HANDLE_BYTES
 
 
 @pytest.fixture
@@ -206,6 +213,46 @@ def _has_every_capability_of(status: str, own: str) -> bool:
         for text in (status, own)
     )
     return found["Uid"].split()[0] == "0" and found["CapEff"] == expected["CapEff"]
+
+
+def test_a_capability_opens_the_files_of_the_node(
+    real_node: RealNode, without: str, deny: str, tmp_path: Path
+) -> None:
+    """What the kubelet mounts into every container is on the file system of its own folder."""
+    shutil.copy2(show_devices(), tmp_path / "read-by-handle")
+    real_node.import_images([Image(READ_BY_HANDLE, tmp_path, ("/read-by-handle",))])
+    secret = Path("/var/lib/kubelet/key-of-the-kubelet")
+    secret.write_text("a secret of the node", encoding="utf-8")
+    secret.chmod(0o600)
+    said = {}
+    for name, added in (("plain", "CHOWN"), ("capable", "DAC_READ_SEARCH")):
+        made = pod(
+            container(
+                image=READ_BY_HANDLE,
+                args=["/dev/termination-log", *handle(secret)],
+                securityContext={"capabilities": {"add": [added]}},
+            )
+        )
+        made["metadata"] = {"name": name}
+        assert create_pod(real_node.plane, without, made).status == 201
+        said[name] = log(real_node.plane, ended(real_node, without, name, "main"), "main")
+    assert "operation not permitted" in said["plain"]
+    assert said["capable"] == "a secret of the node"
+    made["spec"]["containers"][0] |= gpus(limits=1)
+    refused = create_pod(real_node.plane, deny, made)
+    assert refused.status == 403
+    assert "gpuward [sys-admin-gpu]" in refused.body["message"]
+
+
+def handle(file: Path) -> list[str]:
+    """The type of the file's handle, and its bytes in hexadecimal digits."""
+    found = ctypes.create_string_buffer(struct.pack("Ii", _MAX_HANDLE_BYTES, 0), _SIZE_OF_HANDLE)
+    libc, mount = ctypes.CDLL(None, use_errno=True), ctypes.c_int()
+    place = ctypes.c_char_p(bytes(file))
+    failed = libc.name_to_handle_at(_AT_FDCWD, place, found, ctypes.byref(mount), 0)
+    assert not failed, os.strerror(ctypes.get_errno())
+    size, kind = struct.unpack_from("Ii", found)
+    return [str(kind), found.raw[8 : 8 + size].hex()]
 
 
 @pytest.mark.usefixtures("plane")

@@ -349,8 +349,8 @@ def test_the_cache_keeps_every_field_that_rules_read() -> None:
     reads: set[tuple[str, str]] = set()
     for case in PODS:
         manifest = recording(case.manifest, "", reads)
-        context = Context(TODAY, "team-vision", "alice", "CREATE")
-        fix(manifest, case.rules, context)
+        user = case.context.user or "alice"
+        fix(manifest, case.rules, Context(TODAY, "team-vision", user, "CREATE"))
     kept = {(place, field) for place, record in RECORDS.items() for field in fields_of(record)}
     read = {(place, field) for place, field in reads if place in RECORDS}
     missing = read - kept - ASKED_BY_THE_ENGINE

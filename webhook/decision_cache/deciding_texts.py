@@ -21,6 +21,7 @@ from rules.engine.relevant_names import (
     relevant_variables,
 )
 from rules.engine.rule_set import RuleSet
+from rules.gpu.images import is_agent_image
 from rules.profile.profile import union_in_order
 from webhook.admission.decider import Decider
 from webhook.admission.enforcement import FIXED_ANNOTATION, LAST_APPLIED_ANNOTATION
@@ -170,22 +171,30 @@ def _decode_spec(
     """What rules may read of `spec`, and what `_rename_token_volume` returns about it."""
     decoded = _decoder.decode(spec)
     if not with_commands:
-        _drop_commands(decoded)
+        _drop_commands(decoded, image_patterns)
     _replace_images(decoded, image_patterns)
     return decoded, _rename_token_volume(decoded)
 
 
-def _drop_commands(spec: PodSpec) -> None:
-    """Drop the commands, hooks and probes in which no rule finds anything."""
+def _drop_commands(spec: PodSpec, patterns: tuple[str, ...]) -> None:
+    """Drop the commands, hooks and probes in which no rule finds anything.
+
+    Agents are known by their programs as well, without arguments, and so are some components, whose
+    images fit `patterns`.
+    """
     if any(volume.hostPath is not UNSET for volume in spec.volumes or ()):
         return
     for container in _containers(spec):
         if not _may_read_commands(container):
-            container.command = container.args = UNSET
-        for field in ("lifecycle", "readinessProbe"):
-            commands = getattr(container, field)
-            if commands is not UNSET and not may_read_command(bytes(commands)):
-                setattr(container, field, UNSET)
+            container.args = UNSET
+            image = container.image or ""
+            if is_agent_image(image) or matches_any(patterns, image):
+                continue
+            container.command = UNSET
+            for field in ("lifecycle", "readinessProbe"):
+                commands = getattr(container, field)
+                if commands is not UNSET and not may_read_command(bytes(commands)):
+                    setattr(container, field, UNSET)
 
 
 def _replace_images(spec: PodSpec, patterns: tuple[str, ...]) -> None:

@@ -75,6 +75,7 @@ class PodSpec(Struct, omit_defaults=True):
     volumes: list[Volume] | UnsetType = UNSET
     affinity: AnyJson = UNSET
     hostIPC: AnyJson = UNSET
+    hostNetwork: AnyJson = UNSET
     hostPID: AnyJson = UNSET
     nodeName: AnyJson = UNSET
     nodeSelector: AnyJson = UNSET

@@ -10,7 +10,8 @@ claim. A container that uses only resource claims or device classes is reported 
 their devices, which `void` does not stop.
 
 The images of NVIDIA's agents, such as `dcgm-exporter`, count as CUDA images, but not in a
-DaemonSet's pods.
+DaemonSet's pods that run the agent and no other code: no other command, no volume over programs or
+libraries, no variable such as `LD_PRELOAD`, and no hook or probe with a command.
 
 Whatever the policy says, it is only a note (`audit`) for an image that is not known to set the
 variable, and for a container that asks for an extended resource that may be a GPU by another name
@@ -149,14 +150,13 @@ in_process = "it reports only what it fixes, and a policy of this kind fixes not
 
 def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    from rules.in_process import images, requests  # noqa: PLC0415  # no linter needs them
+    from rules.in_process import components, images, requests  # noqa: PLC0415  # no linter needs them
 
     every = bool(options.get("every_container"))
     requested = "$containers.filter(x, x.first != '' || x.isTarget)"
     only_init = 'x.role == "init" && x.raw.?restartPolicy.orValue("") != "Always"'
     makes_visible = (
-        f"($isDaemon ? {images.is_cuda_image('c.image', with_agents=False)} : c.hasCudaImage"
-        f" || {images.is_image_for_any_maker('c.image')})"
+        f"({components.image_grants_gpus('c')} || {images.is_image_for_any_maker('c.image')})"
     )
     words = {
         "isOnGpuNode": '$usesGpuRuntime || $requestsGpu || $nodeLabel != ""',

@@ -18,8 +18,8 @@ variable whose name begins with `NVIDIA_` or `CUDA_`, or if the privileged conta
 `nvidia-smi` or `torchrun` in its command, a hook or a probe, or has one of ACK's sample images:
 such a pod may run where no GPU is. A toleration of all taints says nothing: node agents have it.
 Pods that the DaemonSet controller creates may be agents. Of these only a request and the selection
-of GPU nodes count, and about an image that is known to use CUDA, except those of NVIDIA's agents,
-the rule warns.
+of GPU nodes count, and about an image that is known to use CUDA, except those of NVIDIA's agents
+that run their own program, the rule warns.
 
 Why it matters
 --------------

@@ -1,117 +1,251 @@
-"""A container adds SYS_ADMIN, or what is worth as much, in a pod that has to do with GPUs.
+"""A container adds a capability beyond what GPU programs need, in a pod that has to do with GPUs.
 
 What it does
 ------------
-Finds containers, including init and ephemeral ones, whose `capabilities.add` contains `SYS_ADMIN`,
-`SYS_MODULE`, `SYS_RAWIO` or `ALL`, in upper or lower case and with or without `CAP_`, in a pod that
-requests a GPU or selects GPU nodes.
+Finds containers, including init and ephemeral ones, whose `capabilities.add` contains a capability
+that is not on the list below, in a pod that has to do with GPUs, as the rule
+[privileged-gpu](privileged-gpu.md) says it. Names are read as container runtimes read them: in
+upper or lower case, and with or without `CAP_`. A name that Linux does not know adds nothing.
+
+It refuses
+
+- `SYS_ADMIN` and `ALL`,
+- `SYS_MODULE`, `SYS_RAWIO` and `SYS_BOOT`,
+- `DAC_READ_SEARCH`,
+- `BPF` beside `PERFMON`,
+- `SYS_PTRACE` beside `hostPID: true`,
+
+and warns of any other that is not on the list, and of all in a pod that may also run where no GPU
+is. These are on the list:
+
+- what Pod Security's level `baseline` allows: `AUDIT_WRITE`, `CHOWN`, `DAC_OVERRIDE`, `FOWNER`,
+  `FSETID`, `KILL`, `MKNOD`, `NET_BIND_SERVICE`, `SETFCAP`, `SETGID`, `SETPCAP`, `SETUID`,
+  `SYS_CHROOT`;
+- `NET_RAW`, which containers of containerd and Docker have unless they drop it;
+- `IPC_LOCK` and `SYS_RESOURCE`, for memory that RDMA pins;
+- `SYS_NICE`, for memory on the NUMA node of the card;
+- `SYS_PTRACE`, for debuggers, and for messages between processes that are copied only once, unless
+  the pod has `hostPID: true`;
+- `PERFMON`, for profilers;
+- `NET_ADMIN`, for Google's GPUDirect-TCPXO, unless the pod has `hostNetwork: true`.
 
 Why it matters
 --------------
-NVIDIA's container toolkit treats a container as privileged because of this capability, not
-because of `privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators
-allowed that to privileged containers only, and lets the container manage MIG devices.
+NVIDIA's container toolkit treats a container as privileged because of `SYS_ADMIN`, not because of
+`privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators allowed that to
+privileged containers only, and lets the container manage MIG devices. Some other capabilities are
+worth the node as well.
 
-With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_RAWIO` it reaches
-the memory and the ports of its devices: either gives it every GPU of the node.
+With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_BOOT` another
+kernel, with `SYS_RAWIO` it reaches the memory and the ports of its devices: each gives it every GPU
+of the node. With `DAC_READ_SEARCH` it opens files of the node by their handles, without any path:
+the kubelet's key, and the secrets of other pods. With `BPF` and `PERFMON` its programs read the
+memory of the kernel. In the network or among the processes of the node, `NET_ADMIN` and
+`SYS_PTRACE` are about the whole node.
 
 On nodes with other accelerators, such as TPUs, there is no such toolkit. There the rule warns of
 `SYS_ADMIN`, with which a process can mount what belongs to the node.
 
 Fix safety
 ----------
-The fix removes the capability only if the policy says `fix: true`: the program may need it, as
-DCGM's exporter does for its profiling metrics. List an exporter in a namespace of your own under
-`components` in a profile of the policy.
+The fix removes the capabilities only if the policy says `fix: true`: the program may need them, as
+DCGM's exporter needs `SYS_ADMIN` for its profiling metrics. List an exporter in a namespace of your
+own under `components` in a profile of the policy.
 
 References
 ----------
 - NVIDIA container toolkit, `internal/config/image/privileged.go`
+- https://kubernetes.io/docs/concepts/security/pod-security-standards/
+- https://man7.org/linux/man-pages/man7/capabilities.7.html
+- https://man7.org/linux/man-pages/man2/open_by_handle_at.2.html
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
 
 from rules.base.json_values import remove
-from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIVILEGED
-from rules.in_process.statement import Statement, cel, concat
-from rules.placement.gpu_nodes import excludes_nvidia, gpu_evidence, is_for_gpus
+from rules.base.traits import (
+    CUDA_IMAGE,
+    GPU_OR_NODE_CONSTRAINT,
+    GPU_VARIABLE,
+    PRIVILEGED,
+    RUNTIME_CLASS,
+    TOLERATION,
+)
+from rules.in_process.capabilities import added_capabilities
+from rules.in_process.statement import Statement, any_of, cel, concat
+from rules.placement.gpu_nodes import Evidence, excludes_nvidia, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
+# Pod Security's level baseline (kubernetes/pod-security-admission
+# policy/check_capabilities_baseline.go).
+_BASELINE = frozenset(
+    {
+        *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
+        *("NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+    }
+)
+# - NET_RAW: containerd pkg/oci/spec.go, the default of all containers.
+# - IPC_LOCK: the manifests for EFA in aws-samples/awsome-distributed-training, and others.
+# - SYS_RESOURCE: beside IPC_LOCK in ai-dynamo/dynamo's recipes for InfiniBand.
+# - SYS_NICE: vllm-project/vllm docs/getting_started/installation/cpu.md, pull request 24017.
+# - SYS_PTRACE: ROCm/k8s-device-plugin example/vllm-serve/deployment.yaml.
+# - PERFMON: the kernel's Documentation/admin-guide/perf-security.rst, in place of SYS_ADMIN.
+_FOR_GPU_PROGRAMS = frozenset(
+    {"NET_RAW", "IPC_LOCK", "SYS_RESOURCE", "SYS_NICE", "SYS_PTRACE", "PERFMON"}
+)
+# Of these, the one for the processes of the pod alone.
+_FOR_OWN_PROCESSES = "SYS_PTRACE"
+# For the network of the pod alone: gpudirect-tcpxo/nccl-test-latest.yaml in
+# GoogleCloudPlatform/container-engine-accelerators.
+_FOR_OWN_NETWORK = "NET_ADMIN"
+# linux/capability.h. Runtimes know no other names: runc ignores them (libcontainer/capabilities),
+# CRI-O and crun do not start the container.
+_OF_LINUX = frozenset(
+    {
+        *("AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF"),
+        *("CHECKPOINT_RESTORE", "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID"),
+        *("IPC_LOCK", "IPC_OWNER", "KILL", "LEASE", "LINUX_IMMUTABLE", "MAC_ADMIN"),
+        *("MAC_OVERRIDE", "MKNOD", "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW"),
+        *("PERFMON", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYSLOG", "SYS_ADMIN", "SYS_BOOT"),
+        *("SYS_CHROOT", "SYS_MODULE", "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO"),
+        *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "WAKE_ALARM"),
+    }
+)
 ADMINISTRATION_CAPABILITIES = frozenset({"SYS_ADMIN", "ALL"})
-# linux/capability.h: modules of the kernel; /dev/mem, ports and the memory of PCI devices.
-KERNEL_CAPABILITIES = frozenset({"SYS_MODULE", "SYS_RAWIO"})
+# capabilities(7): modules of the kernel; /dev/mem, ports and the memory of PCI devices; kexec_load.
+KERNEL_CAPABILITIES = frozenset({"SYS_MODULE", "SYS_RAWIO", "SYS_BOOT"})
+FILE_CAPABILITY = "DAC_READ_SEARCH"
+# libcap doc/values/39.txt: together they load tracing programs, which read the kernel's memory.
+BPF, PERFMON = "BPF", "PERFMON"
+WORTH_THE_NODE = ADMINISTRATION_CAPABILITIES | KERNEL_CAPABILITIES | {FILE_CAPABILITY}
+_OTHERS = _OF_LINUX - _BASELINE - _FOR_GPU_PROGRAMS - {_FOR_OWN_NETWORK}
 ADDED_CAPABILITIES_PATH = ("securityContext", "capabilities", "add")
 TOOLKIT_EFFECT = "the container toolkit takes it for privileged and gives it any GPU that it names"
 KERNEL_EFFECT = "it can change the kernel of the node and use every "
+FILE_EFFECT = "it can read the files of the node and of other pods, such as their secrets"
+BPF_EFFECT = "with PERFMON it can read the memory of the node's kernel"
+PROCESS_EFFECT = "it can control every process of the node"
 MOUNT_EFFECT = "it can mount what belongs to the node, and so perhaps use every "
+NETWORK_EFFECT = "it can change the network of the node"
+OTHER_EFFECT = "no program for GPUs is known to need that"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that adds one of the capabilities."""
-    containers = [(c, entries) for c in pod.containers if (entries := _administration_entries(c))]
-    if containers and is_for_gpus(pod):
-        devices = next(gpu_evidence(pod, context)).devices
-        has_toolkit = not excludes_nvidia(pod)
-        for container, entries in containers:
-            yield _finding(container, entries, devices, has_toolkit=has_toolkit)
+    containers = [(c, entries) for c in pod.containers if (entries := _entries(c, pod))]
+    evidence = next(gpu_evidence(pod, context), None) if containers else None
+    if evidence is None:
+        return
+    has_toolkit = not excludes_nvidia(pod)
+    for container, entries in containers:
+        yield _finding(container, entries, evidence, has_toolkit=has_toolkit)
 
 
-def _administration_entries(container: Container) -> list[tuple[int, str]]:
-    """The entries of `capabilities.add` that include one of them, with their indices."""
-    found = ADMINISTRATION_CAPABILITIES | KERNEL_CAPABILITIES
+def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
+    """The entries of `capabilities.add` that are not on the list, with their indices."""
+    found = WORTH_THE_NODE
+    # A privileged container has the others anyway.
+    if not container.is_privileged:
+        found |= _OTHERS
+        if pod.spec.get("hostNetwork") is True:
+            found |= {_FOR_OWN_NETWORK}
+        if pod.spec.get("hostPID") is True:
+            found |= {_FOR_OWN_PROCESSES}
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
 def _finding(
-    container: Container, entries: list[tuple[int, str]], devices: str, *, has_toolkit: bool
+    container: Container, entries: list[tuple[int, str]], evidence: Evidence, *, has_toolkit: bool
 ) -> Finding:
     names = {name for _, name in entries}
     capabilities = " and ".join(sorted(names))
     noun = "capability" if len(names) == 1 else "capabilities"
-    effect, action = f"{KERNEL_EFFECT}{devices}", Action.DENY
-    if has_toolkit and not names.isdisjoint(ADMINISTRATION_CAPABILITIES):
-        effect = TOOLKIT_EFFECT
-    elif names == {"SYS_ADMIN"}:
-        effect, action = f"{MOUNT_EFFECT}{devices}", Action.WARN
+    has_perfmon = any(name == PERFMON for _, name in container.added_capabilities)
+    effect, action = _effect(
+        names, evidence.devices, has_toolkit=has_toolkit, has_perfmon=has_perfmon
+    )
     add = (*container.path, *ADDED_CAPABILITIES_PATH)
     return Finding(
         path=(*add, entries[0][0]),
         key=".".join(ADDED_CAPABILITIES_PATH),
-        message=f"{container} adds the {noun} {capabilities} in a pod for {devices}s: {effect}",
+        message=f"{container} adds the {noun} {capabilities} in {evidence.pod}: {effect}",
         container=container,
         help=f"remove {capabilities} from capabilities.add",
         fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),
-        action=action,
+        action=action if evidence.is_certain else Action.WARN,
     )
+
+
+def _effect(
+    names: set[str], devices: str, *, has_toolkit: bool, has_perfmon: bool
+) -> tuple[str, Action]:
+    """What the strongest of the capabilities is worth, and what is done about it."""
+    rows = (
+        (has_toolkit and ADMINISTRATION_CAPABILITIES & names, TOOLKIT_EFFECT, Action.DENY),
+        ({*KERNEL_CAPABILITIES, "ALL"} & names, f"{KERNEL_EFFECT}{devices}", Action.DENY),
+        (FILE_CAPABILITY in names, FILE_EFFECT, Action.DENY),
+        (BPF in names and has_perfmon, BPF_EFFECT, Action.DENY),
+        (_FOR_OWN_PROCESSES in names, PROCESS_EFFECT, Action.DENY),
+        ("SYS_ADMIN" in names, f"{MOUNT_EFFECT}{devices}", Action.WARN),
+        (_FOR_OWN_NETWORK in names, NETWORK_EFFECT, Action.WARN),
+        (True, OTHER_EFFECT, Action.WARN),
+    )
+    return next((effect, action) for holds, effect, action in rows if holds)
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    known = cel(sorted(ADMINISTRATION_CAPABILITIES | KERNEL_CAPABILITIES))
-    added = "c.raw.?securityContext.?capabilities.?add.orValue([])"
-    names = f'{known}.filter(n, {added}.exists(x, x.upperAscii() in [n, "CAP_" + n]))'
-    administers = f"names.exists(n, n in {cel(sorted(ADMINISTRATION_CAPABILITIES))})"
-    only_mounts = f'{names}.all(n, n == "SYS_ADMIN") && $excludesNvidia'
-    effect = (
-        f"(!$excludesNvidia && {administers} ? {cel(TOOLKIT_EFFECT)}"
-        f' : (names == ["SYS_ADMIN"] ? {cel(MOUNT_EFFECT)} : {cel(KERNEL_EFFECT)}) + $evidence[1])'
+    facts = {
+        "capabilities": sorted({*WORTH_THE_NODE, *_OTHERS, _FOR_OWN_NETWORK, _FOR_OWN_PROCESSES}),
+        "worthTheNode": sorted(WORTH_THE_NODE),
+    }
+    added = added_capabilities("c.raw")
+    found = (
+        "n in added && (n in variables.worthTheNode"
+        " || !c.raw.?securityContext.?privileged.orValue(false))"
+        f" && (n != {cel(_FOR_OWN_NETWORK)} || $spec.?hostNetwork.orValue(false))"
+        f" && (n != {cel(_FOR_OWN_PROCESSES)} || $spec.?hostPID.orValue(false))"
     )
+    names = f"[{added}].map(added, variables.capabilities.filter(n, {found}))[0]"
+    effects = {
+        f"!$excludesNvidia && {_has(*ADMINISTRATION_CAPABILITIES)}": cel(TOOLKIT_EFFECT),
+        _has(*KERNEL_CAPABILITIES, "ALL"): f"{cel(KERNEL_EFFECT)} + $evidence[1]",
+        _has(FILE_CAPABILITY): cel(FILE_EFFECT),
+        f"{_has(BPF)} && {cel(PERFMON)} in {added}": cel(BPF_EFFECT),
+        _has(_FOR_OWN_PROCESSES): cel(PROCESS_EFFECT),
+    }
+    is_worth_the_node = any_of(effects)
+    effects[_has("SYS_ADMIN")] = f"{cel(MOUNT_EFFECT)} + $evidence[1]"
+    effects[_has(_FOR_OWN_NETWORK)] = cel(NETWORK_EFFECT)
+    chosen = "".join(f"({test}) ? {text} : " for test, text in effects.items())
     message = concat(
         'c.text + " adds the " + (names.size() == 1 ? "capability " : "capabilities ")',
-        'names.join(" and ") + " in a pod for " + $evidence[1] + "s: "',
-        effect,
+        'names.join(" and ") + " in " + $evidence[0] + ": "',
+        f"({chosen}{cel(OTHER_EFFECT)})",
     )
-    advice = f'"remove " + {names}.join(" and ") + " from capabilities.add"'
+    is_denied = f'$evidence[2] == "certain" && [{names}].exists(names, {is_worth_the_node})'
     return (
         Statement(
             "container",
-            f"$isForGpus && {names}.size() > 0",
+            f"$evidence.size() > 0 && {names}.size() > 0",
             f"[{names}].map(names, {message})[0]",
-            advice,
-            action=f'({only_mounts} ? "warn" : "deny")',
+            f'"remove " + {names}.join(" and ") + " from capabilities.add"',
+            action=f'({is_denied} ? "deny" : "warn")',
+            facts=facts,
         ),
     )
 
 
+def _has(*names: str) -> str:
+    """A test in CEL of whether one of the capabilities is in `names`."""
+    return f"names.exists(n, n in {cel(sorted(names))})"
+
+
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(PRIVILEGED, GPU_OR_NODE_CONSTRAINT)
+    check,
+    action=Action.DENY,
+    since="0.1",
+    needs=(
+        PRIVILEGED,
+        GPU_OR_NODE_CONSTRAINT | RUNTIME_CLASS | CUDA_IMAGE | GPU_VARIABLE | TOLERATION,
+    ),
 )

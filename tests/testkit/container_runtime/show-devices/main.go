@@ -6,7 +6,7 @@
 //
 // Called as nvidia-container-cli, it stands in for the program of that name: it writes its arguments
 // into the file `asked` beside the container's root folder, which is the last of them. Called as
-// pause, it waits for a signal to end.
+// pause, it waits for a signal to end. Called as read-by-handle, it does what handle.go says.
 package main
 
 import (
@@ -35,6 +35,11 @@ func main() {
 			panic(err)
 		}
 		write(file, os.Args[1:])
+		return
+	case "read-by-handle":
+		if err := readByHandle(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+			fmt.Println(err)
+		}
 		return
 	}
 	tops := os.Args[1:]
