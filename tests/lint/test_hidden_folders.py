@@ -1,4 +1,4 @@
-"""Folders with a dot are linted, as kubectl applies them; folders of tools are named and skipped."""
+"""Folders with a dot are linted, as kubectl applies them; those of tools are named and skipped."""
 
 from __future__ import annotations
 

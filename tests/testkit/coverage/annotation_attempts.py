@@ -169,12 +169,11 @@ def leave_job(environment: Environment) -> Response:
     """Take a pod of a Job in a queue away from its Job."""
     manifest = pod(container(**gpus(limits=1)))
     manifest["metadata"]["labels"] = {"kueue.x-k8s.io/podset": "main"}
+    assert create(environment.plane, environment.namespace, manifest).status == 201
     owner = job(environment)
-    manifest["metadata"]["ownerReferences"] = [owner]
     job_controller = "system:serviceaccount:kube-system:job-controller"
-    headers = {"Impersonate-User": job_controller, "Impersonate-Group": "system:masters"}
-    path = api_path("Pod", environment.namespace)
-    assert environment.plane.request("POST", path, manifest, headers).status == 201
+    adopted = change_metadata(environment, {"ownerReferences": [owner]}, job_controller)
+    assert adopted.status == 200, adopted.body
     removed = {"$patch": "delete", "uid": owner["uid"]}
     return change_metadata(environment, {"ownerReferences": [removed]})
 
