@@ -170,13 +170,13 @@ def changed_sources(
     tree: GitTree,
     before: Mapping[str, TreeEntry],
     exclude: Exclusion = EXCLUDE_NOTHING,
-    named: Collection[str] = (),
+    named: Collection[str] | None = None,
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that are new or differ from `before`, and changed submodules.
 
     `before` has the earlier entries by path. The names of the sources are relative to the working
-    folder; those that `exclude` leaves out are not among them. Of the folders of tools, only those
-    are read in which one of the folders `named` is.
+    folder; those that `exclude` leaves out are not among them. With `named`, the folders of tools
+    are left out, but for those in which one of the folders `named` is.
     """
     skipped = set()
     for path in sorted(changed_paths(tree, before)):
@@ -184,9 +184,9 @@ def changed_sources(
             name = os.path.relpath(os.path.join(tree.root, path))
             if exclude.excludes(name):
                 continue
-            folder = tool_folder_of(path)
+            folder = "" if named is None else tool_folder_of(path)
             place = os.path.join(tree.root, folder)
-            if not folder or any(is_inside(each, place) for each in named):
+            if not folder or any(is_inside(each, place) for each in named or ()):
                 yield _source(tree, path, name)
             elif folder not in skipped:
                 skipped.add(folder)

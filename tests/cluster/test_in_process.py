@@ -355,7 +355,8 @@ def test_updates_of_what_schedulers_count_are_judged_as_by_the_rules(
 QUEUE, MANAGED = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed"
 GATES = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/own"}]
 KUEUES: dict[str, Any] = {"labels": {QUEUE: "a", MANAGED: "true"}, "finalizers": [MANAGED]}
-OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+# A controller that exists: the garbage collector deletes pods without one.
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": True}
 OF_JOB: dict[str, Any] = {
     "labels": {"kueue.x-k8s.io/podset": "main", "job-name": "j"},
     "ownerReferences": [OWNER],
@@ -385,15 +386,14 @@ def test_updates_that_leave_a_queue_are_judged_as_by_the_rules(
     off = exports.namespace_like(namespace, **{"gpuward.io/mode": "off"})
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     container = {"name": "main", "image": "x", "resources": limits}
-    path = f"/api/v1/namespaces/{off}/pods"
-    made = [
-        _eventually_created(
-            api_server,
-            path,
-            new_pod(off, f"p-{n}", metadata=before, containers=[container], schedulingGates=GATES),
-        )
-        for n, (before, *_) in enumerate(QUEUE_UPDATES)
-    ]
+    path = f"/api/v1/namespaces/{off}"
+    owner = api_server.create(f"{path}/configmaps", {"metadata": {"name": OWNER["name"]}})
+    uid = owner["metadata"]["uid"]
+    made = []
+    for number, (before, *_) in enumerate(QUEUE_UPDATES):
+        fields = {"containers": [container], "schedulingGates": GATES}
+        pod = new_pod(off, f"p-{number}", metadata=_with_uid(before, uid), **fields)
+        made.append(_eventually_created(api_server, f"{path}/pods", pod))
     on = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
     merge = "application/merge-patch+json"
     path = f"/api/v1/namespaces/{off}"
@@ -404,13 +404,19 @@ def test_updates_that_leave_a_queue_are_judged_as_by_the_rules(
         name = f"system:serviceaccount:{off}:default" if user == "own" else user
         metadata = {k: v for k, v in old["metadata"].items() if k not in before}
         spec = {**old["spec"], "schedulingGates": GATES[2 - gates :]}
-        new = {**old, "metadata": {**metadata, **after}, "spec": spec}
-        said = observed(exports.update_one(new, name))
+        new = {**old, "metadata": {**metadata, **_with_uid(after, uid)}, "spec": spec}
+        answer = exports.update_one(new, name)
+        said = observed(answer)
         context = _update_context(old)._replace(user=name)
-        assert said is not None
+        assert said is not None, answer.body
         assert agree(expected(new, RULES, context, old), said), (after, gates, user, said)
         seen["denied" if said.denied else "clean"] += 1
     assert seen == {"denied": 9, "clean": 4}
+
+
+def _with_uid(metadata: dict[str, Any], uid: str) -> dict[str, Any]:
+    owners = [{**owner, "uid": uid} for owner in metadata.get("ownerReferences", ())]
+    return {**metadata, "ownerReferences": owners}
 
 
 def _eventually_created(plane: Cluster, path: str, pod: Any) -> Any:
