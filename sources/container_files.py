@@ -23,7 +23,7 @@ from rules.gpu.scripts import (
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
-from sources.paths import Exclusion, walk
+from sources.paths import Exclusion, is_tool_folder, walk
 from sources.sources import InputFile, UsageError
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
@@ -83,10 +83,7 @@ class ContainerFiles:
         exclude: Exclusion,
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Iterator[InputFile]:
-        """The files at `paths`, each once.
-
-        Of hidden folders, only those of CI systems are looked into.
-        """
+        """The files at `paths`, each once; none of the folders in which tools keep theirs."""
         seen = set()
         for path in paths:
             for name in _files(path, exclude) if os.path.isdir(path) else [path]:
@@ -99,20 +96,9 @@ class ContainerFiles:
 
 def _files(root: str, exclude: Exclusion) -> Iterator[str]:
     for here, folders, files in walk(root, exclude):
-        inside = os.path.relpath(here, root).replace(os.sep, "/")
-        folders[:] = (name for name in folders if _should_visit(f"{inside}/{name}"))
+        folders[:] = (name for name in folders if not is_tool_folder(name))
         for name in files:
             yield os.path.normpath(os.path.join(here, name))
-
-
-def _should_visit(folder: str) -> bool:
-    """Whether the files in `folder`, or some below it, may be looked at."""
-    parts = folder.removeprefix("./").split("/")
-    hidden = next((i for i, part in enumerate(parts) if part.startswith(".")), None)
-    if hidden is None:
-        return True
-    path = "/".join(parts[hidden:]) + "/"
-    return any(path.startswith(f"{f}/") or f"{f}/".startswith(path) for f in _CI_FOLDERS)
 
 
 class LocatedSetting(NamedTuple):

@@ -20,6 +20,33 @@ from sources.sources import (
     UsageError,
 )
 
+# Folders in which tools keep what they make or download, by their names: nobody applies it, and it
+# can be large. Other folders with a dot are read: `kubectl apply -R` reads all of them.
+_TOOL_FOLDERS = frozenset(
+    {
+        *(".venv", ".tox", ".nox", ".eggs", ".direnv", ".pixi", ".conda", ".bundle"),
+        *(".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"),
+        *(".ipynb_checkpoints", ".terraform", ".terragrunt-cache", ".kube", ".vagrant"),
+        *(".idea", ".vscode", ".gradle", ".m2", ".cargo", ".rustup"),
+        *(".npm", ".yarn", ".pnpm-store", ".parcel-cache", ".turbo", ".next", ".nuxt"),
+    }
+)
+# Those of version control. Every repository has one, so no report names them.
+_VERSION_CONTROL_FOLDERS = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})
+TOOL_FOLDER_REASON = "a folder of a tool: name it to lint it"
+
+
+def is_tool_folder(name: str) -> bool:
+    """Whether a tool keeps its own files in a folder called `name`, which is then not entered."""
+    return name in _TOOL_FOLDERS or name in _VERSION_CONTROL_FOLDERS
+
+
+def tool_folder_of(path: str) -> str:
+    """The outermost folder of a tool on the relative `path` to a file; empty if there is none."""
+    parts = path.split("/")[:-1]
+    found = next((n for n, part in enumerate(parts, 1) if is_tool_folder(part)), 0)
+    return "/".join(parts[:found])
+
 
 class Exclusion:
     """What a run leaves out of folders and globs: what fits a pattern, and what Git ignores."""
@@ -99,7 +126,7 @@ def inputs(
 ) -> Iterator[Input]:
     """What is at `paths`: files, folders, globs, and `-` for standard input.
 
-    A folder gives every YAML and JSON file in it, hidden folders excepted, but for what `exclude`
+    A folder gives every YAML and JSON file in it, folders of tools excepted, but for what `exclude`
     leaves out. Standard input gets the name `stdin_name`; `read_stdin` reads so many bytes of it.
     `is_wanted` says which of the files are read; all without it. Raises UsageError for a path that
     does not exist.
@@ -167,11 +194,15 @@ def _files_in_folder(
 ) -> Iterator[str | SkippedSource | UnreadableSource]:
     closed: list[OSError] = []
     for here, folders, files in walk(folder, exclude, closed.append):
-        folders[:] = (name for name in folders if not name.startswith("."))
         for name in folders:
             place = os.path.join(here, name)
-            if os.path.islink(place) and not exclude.excludes(place):
+            if name in _VERSION_CONTROL_FOLDERS or exclude.excludes(place):
+                continue
+            if is_tool_folder(name):
+                yield SkippedSource(os.path.normpath(place), TOOL_FOLDER_REASON)
+            elif os.path.islink(place):
                 yield SkippedSource(place, "a link to a folder: name it to lint it")
+        folders[:] = (name for name in folders if not is_tool_folder(name))
         for name in files:
             if name.lower().endswith(MANIFEST_ENDINGS) or name in KUSTOMIZATION_FILES:
                 path = os.path.normpath(os.path.join(here, name))

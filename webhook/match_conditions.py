@@ -80,7 +80,7 @@ NODE_TRAITS = traits.NODE_CONSTRAINT | traits.NODE_SELECTION
 OPTIONS = frozenset(
     {
         *("every_container", "max_devices", "namespaces", "node_devices", "repositories"),
-        *("require_digest", "writers"),
+        *("controllers", "require_digest", "writers"),
     }
 )
 

@@ -160,6 +160,7 @@ REPORTS = _import_rules(
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
     "quota.made_up_owner",
+    "quota.left_queue",
     "quota.quota_exceeded",
     "quota.quota_needs_requests",
     "quota.quota_replicas",

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from rules.base.caching import BoundedCache
 from rules.base.traits import PROGRAM_WORDS, RESERVATION_LABEL
 from rules.engine.traits import key_traits, traits_of_variable
-from rules.gpu.allocation_keys import KAI_GROUP
+from rules.gpu.accounting_marks import JOB_LABELS, ROLE_ANNOTATION, is_mark
+from rules.gpu.allocation_keys import KAI_GROUP, PAYER_LABELS
 from rules.gpu.images import (
     image_name,
     image_tag,
@@ -24,7 +25,7 @@ from rules.profile.profile import Profile
 # Keys that rules read although nothing in them says so.
 _OTHER_RELEVANT_KEYS = (
     *(MIRROR_ANNOTATION, "app.kubernetes.io/managed-by", "hami.io/webhook"),
-    *("kai.scheduler/queue", "runai/queue", RESERVATION_LABEL[0], KAI_GROUP),
+    *("kai.scheduler/queue", "runai/queue", RESERVATION_LABEL[0], KAI_GROUP, ROLE_ANNOTATION),
 )
 # The same of variables.
 _OTHER_RELEVANT_VARIABLES = (
@@ -68,6 +69,14 @@ def relevant_keys(profile: Profile) -> RelevantNames:
         )
     )
     return RelevantNames(lambda key: key in known or bool(key_traits(key)))
+
+
+_RELEVANT_LABELS = relevant_keys(Profile("none"))  # of profiles, rules read annotations only
+
+
+def is_relevant_label(key: str) -> bool:
+    """Whether rules may read the label `key` of a pod, or compare it with that before an update."""
+    return _RELEVANT_LABELS[key] or key in PAYER_LABELS | JOB_LABELS or is_mark(key)
 
 
 def relevant_variables(profile: Profile) -> RelevantNames:

@@ -1,6 +1,6 @@
 """The annotations and labels by which schedulers and device plugins know who holds which card."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from rules.base.caching import cached_by_text
@@ -82,19 +82,31 @@ COUNTED_ANNOTATIONS = frozenset(
 # The same of labels: by this one TensorFusion's scheduler lists the pods that hold cards
 # (internal/gpuallocator/gpuallocator.go).
 COUNTED_LABELS = frozenset({"tensor-fusion.ai/component"})
-# By scheduler, the key that says which queue or quota pays for a pod: the group that is in a queue,
-# or the quota itself. KAI knows groups by their names alone, whatever the namespace, and a pod
-# without an owner may choose any (kai-scheduler/KAI-Scheduler
-# pkg/scheduler/cache/cluster_info/cluster_info.go, pkg/podgrouper/pod_controller.go;
-# volcano-sh/volcano pkg/scheduler/api/job_info.go; koordinator-sh/koordinator
-# pkg/scheduler/plugins/elasticquota/pod_handler.go).
+# By scheduler, the keys that say which queue or quota pays for a pod: the group or the application
+# that is in a queue, the queue, or the quota itself. KAI and Run:ai, of which it is a part, know
+# groups by their names alone, whatever the namespace, and a pod without an owner may choose any
+# (kai-scheduler/KAI-Scheduler pkg/scheduler/cache/cluster_info/cluster_info.go,
+# pkg/podgrouper/pod_controller.go; volcano-sh/volcano pkg/scheduler/api/job_info.go;
+# koordinator-sh/koordinator pkg/scheduler/plugins/elasticquota/pod_handler.go). YuniKorn looks the
+# application up with every event of a pod, and the queue when it starts
+# (apache/yunikorn-k8shim pkg/common/utils/utils.go, pkg/cache/context.go).
 KAI_SCHEDULER, KAI_GROUP = "kai-scheduler", "pod-group-name"
-PAYER_KEY_BY_SCHEDULER: Mapping[str, tuple[str, str]] = MappingProxyType(
+_YUNIKORN_KEYS = ("yunikorn.apache.org/app-id", "yunikorn.apache.org/queue")
+PAYER_KEYS_BY_SCHEDULER: Mapping[str, Collection[tuple[str, str]]] = MappingProxyType(
     {
-        KAI_SCHEDULER: ("annotations", KAI_GROUP),
-        "volcano": ("annotations", "scheduling.k8s.io/group-name"),
-        "koord-scheduler": ("labels", "quota.scheduling.koordinator.sh/name"),
+        KAI_SCHEDULER: (("annotations", KAI_GROUP),),
+        "runai-scheduler": (("annotations", KAI_GROUP),),
+        "volcano": (("annotations", "scheduling.k8s.io/group-name"),),
+        "koord-scheduler": (("labels", "quota.scheduling.koordinator.sh/name"),),
+        "yunikorn": (
+            *(("annotations", key) for key in _YUNIKORN_KEYS),
+            *(("labels", key) for key in _YUNIKORN_KEYS),
+            *(("labels", key) for key in ("applicationId", "queue", "spark-app-selector")),
+        ),
     }
+)
+PAYER_LABELS = frozenset(
+    key for keys in PAYER_KEYS_BY_SCHEDULER.values() for field, key in keys if field == "labels"
 )
 
 

@@ -26,6 +26,8 @@ DAEMON_SET_CONTROLLERS = (
 )
 # The user that creates the pods of Deployments.
 REPLICA_SET_CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+# The prefix of all users that Kubernetes itself makes: its components, nodes, service accounts.
+SYSTEM_USER_PREFIX = "system:"
 # The prefix of the users that kubelets are. The API server allows them to create mirror pods only.
 _KUBELETS = "system:node:"
 
@@ -71,6 +73,16 @@ def _may_have_created(component: Component, pod: Pod, user: str | None) -> bool:
     if is_daemon or not component.creators:
         return is_daemon and not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators)
     return any(c not in (*DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER) for c in creators)
+
+
+def is_controller(user: str, namespace: str | None) -> bool:
+    """Whether `user` may be a controller of the pods in `namespace`, rather than one of its users.
+
+    Controllers are of Kubernetes itself, or programs with service accounts of other namespaces.
+    Whoever may use a namespace may act as its service accounts.
+    """
+    own = f"{SYSTEM_USER_PREFIX}serviceaccount:{namespace}:"
+    return user.startswith(SYSTEM_USER_PREFIX) and not user.startswith(own)
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:

@@ -17,7 +17,7 @@ class Context(NamedTuple):
     - `today`: the date by which exceptions expire, in UTC.
     - `namespace`: where objects go that name no namespace themselves.
     - `user`, `operation`: as the API server says them; None offline.
-    - `old_metadata`: at an update, the metadata of the pod as it was; else None.
+    - `old_metadata`, `old_spec`: at an update, those of the pod as it was; else None.
     - `is_patch`: the manifest is a patch of another object, as in a kustomization.
     - `inventory`: what is known about other objects.
     - `profile`, `options`: added by the engine; the options are those of the rule that runs.
@@ -32,9 +32,10 @@ class Context(NamedTuple):
     is_patch: bool = False
     inventory: Inventory = EMPTY_INVENTORY
     old_metadata: Mapping[str, Any] | None = None
+    old_spec: Mapping[str, Any] | None = None
 
     def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> "Context":
         """The same with a profile and options; twice as fast as `_replace`."""
         facts = (self.today, self.namespace, self.user, self.operation)
-        others = (self.is_patch, self.inventory, self.old_metadata)
+        others = (self.is_patch, self.inventory, self.old_metadata, self.old_spec)
         return Context(*facts, profile, options, *others)

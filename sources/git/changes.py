@@ -19,7 +19,7 @@ from sources.git.trees import (
     index_entries,
     working_copy,
 )
-from sources.paths import EXCLUDE_NOTHING, Exclusion
+from sources.paths import EXCLUDE_NOTHING, TOOL_FOLDER_REASON, Exclusion, tool_folder_of
 from sources.sources import (
     KUSTOMIZATION_FILES,
     MANIFEST_ENDINGS,
@@ -167,18 +167,30 @@ def _without_filters() -> Iterator[str]:
 
 
 def changed_sources(
-    tree: GitTree, before: Mapping[str, TreeEntry], exclude: Exclusion = EXCLUDE_NOTHING
+    tree: GitTree,
+    before: Mapping[str, TreeEntry],
+    exclude: Exclusion = EXCLUDE_NOTHING,
+    named: Collection[str] | None = None,
 ) -> Iterator[Source | SkippedSource | UnreadableSource]:
     """The manifests of `tree` that are new or differ from `before`, and changed submodules.
 
     `before` has the earlier entries by path. The names of the sources are relative to the working
-    folder; those that `exclude` leaves out are not among them.
+    folder; those that `exclude` leaves out are not among them. With `named`, the folders of tools
+    are left out, but for those in which one of the folders `named` is.
     """
+    skipped = set()
     for path in sorted(changed_paths(tree, before)):
         if _is_manifest(path) or tree.entries[path].mode == SUBMODULE_MODE:
             name = os.path.relpath(os.path.join(tree.root, path))
-            if not exclude.excludes(name):
+            if exclude.excludes(name):
+                continue
+            folder = "" if named is None else tool_folder_of(path)
+            place = os.path.join(tree.root, folder)
+            if not folder or any(is_inside(each, place) for each in named or ()):
                 yield _source(tree, path, name)
+            elif folder not in skipped:
+                skipped.add(folder)
+                yield SkippedSource(os.path.relpath(place), TOOL_FOLDER_REASON)
 
 
 def changed_paths(tree: GitTree, before: Mapping[str, TreeEntry]) -> set[str]:
@@ -246,7 +258,7 @@ class StagedFiles:
         for path, folder in zip(paths, folders, strict=True):
             if path == "-" or not is_inside(folder, root):
                 raise UsageError(f"{path} is outside of the repository, so nothing in it is staged")
-        for source in changed_sources(self.tree, self._before, exclude):
+        for source in changed_sources(self.tree, self._before, exclude, folders):
             place = os.path.abspath(source.name)
             if not folders or any(is_inside(place, folder) for folder in folders):
                 yield source

@@ -255,6 +255,15 @@ def made_up_owner(environment: Environment) -> Response:
     return create(environment.plane, environment.namespace, manifest, dry_run=True)
 
 
+def forged_role(environment: Environment) -> Response:
+    """A pod of a group of Kueue that says itself which other pods it is like."""
+    annotations = {"kueue.x-k8s.io/role-hash": "cpu", "kueue.x-k8s.io/pod-group-total-count": "2"}
+    labels = {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/pod-group-name": "g"}
+    metadata = {**GPU_POD["metadata"], "annotations": annotations, "labels": labels}
+    manifest = {**GPU_POD, "metadata": metadata}
+    return create(environment.plane, environment.namespace, manifest, dry_run=True)
+
+
 def scoped_quota(environment: Environment) -> Response:
     """A pod with a deadline, where a quota without any GPU counts those that have none."""
     plane = environment.plane
@@ -294,6 +303,7 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
         e.plane, e.namespace, annotation_attempts.grouped_pod(), dry_run=True
     ),
     "made-up-owner": made_up_owner,
+    "forged-role": forged_role,
     "quota-scope": scoped_quota,
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,

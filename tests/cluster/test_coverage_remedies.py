@@ -36,6 +36,8 @@ voidEveryContainer: true
 rules:
   reserved-gpushare-keys:
     options: {writers: ["system:serviceaccount:hami-system:hami-scheduler"]}
+  left-queue:
+    options: {controllers: ["system:serviceaccount:kueue-system:*"]}
 """
 
 
@@ -97,6 +99,22 @@ def test_a_policy_may_name_the_writers_of_annotations(plane: ControlPlane, mitig
         assert "[reserved-gpushare-keys]" in answer.body["message"]
     scheduler = annotation_attempts.OTHER_ACCOUNT
     assert annotation_attempts.annotate(plane, mitigated, user=scheduler).status == 200
+
+
+def test_a_policy_may_name_the_controllers_of_queues(plane: ControlPlane, mitigated: str) -> None:
+    queued = annotation_attempts.queued_pod(annotation_attempts.ADMISSION_GATE)
+    queued["metadata"] |= {"name": "queued", "finalizers": []}
+    assert create(plane, mitigated, queued).status == 201
+    path = api_path("Pod", mitigated, "queued")
+    for user, status in (
+        ("system:serviceaccount:ci:builder", 403),
+        (annotation_attempts.KUEUE, 200),
+    ):
+        headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+        merge = "application/merge-patch+json"
+        answer = plane.request("PATCH", path, annotation_attempts.NO_GATES, headers, merge)
+        assert answer.status == status
+        assert status == 200 or "[left-queue]" in answer.body["message"]
 
 
 def test_a_container_created_with_void_keeps_it_with_a_new_image(

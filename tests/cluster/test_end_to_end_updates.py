@@ -160,3 +160,50 @@ def test_the_mirror_of_a_static_pod_is_admitted_unchanged(
     answer = create(plane, enforced_namespace, mirror, dry_run=True, user=kubelet)
     assert (answer.status, answer.warnings) == (201, [])
     assert answer.body["spec"]["containers"][0]["env"] == BYPASS_POD["spec"]["containers"][0]["env"]
+
+
+def _as(plane: ControlPlane, user: str, path: str, change: Any) -> Any:
+    headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+    return plane.request("PATCH", path, change, headers, "application/merge-patch+json")
+
+
+def test_kueue_admits_a_pod_that_its_user_cannot_take_out_of_the_queue(
+    plane: ControlPlane, enforced_namespace: str
+) -> None:
+    namespace = enforced_namespace
+    gates = [{"name": "kueue.x-k8s.io/admission"}, {"name": "kueue.x-k8s.io/topology"}]
+    queued = pod(container(**gpus(limits=1)), schedulingGates=gates)
+    queued["metadata"] |= {
+        "labels": {"kueue.x-k8s.io/queue-name": "a", "kueue.x-k8s.io/managed": "true"},
+        "finalizers": ["kueue.x-k8s.io/managed"],
+    }
+    assert create(plane, namespace, queued).status == 201
+    path = api_path("Pod", namespace, "trainer")
+    finished = {"metadata": {"finalizers": None}}
+    released = {"spec": {"schedulingGates": None}}
+    alone = {"metadata": {"labels": None, "finalizers": None}, **released}
+    for change in (finished, released, alone, {"metadata": {"labels": None}}):
+        refused = _as(plane, "alice", path, change)
+        assert refused.status == 403
+        assert "[left-queue]" in refused.body["message"]
+    moved = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "b", "team": "vision"}}}
+    assert _as(plane, "alice", path, moved).status == 200
+    kueue = "system:serviceaccount:batch-platform:queueing"
+    assert _as(plane, kueue, path, released).status == 200
+    assert plane.request("DELETE", f"{path}?gracePeriodSeconds=0").status == 200
+    assert _as(plane, "alice", path, finished).status == 200, "nothing keeps a deleted pod"
+    eventually(lambda: plane.request("GET", path).status == 404, what="the pod is gone")
+
+
+def test_controllers_adopt_a_faulty_pod(plane: ControlPlane, old: str) -> None:
+    path = api_path("Pod", old, "trainer")
+    tracked = {"metadata": {"finalizers": ["example.com/quota", "example.com/more"]}}
+    assert _as(plane, "alice", path, tracked).status == 200
+    status = {"status": {"reason": "seen"}}
+    assert _as(plane, "system:node:gpu-1", f"{path}/status", status).status == 200
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "1"}
+    owned = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
+    controller = "system:serviceaccount:kube-system:replicaset-controller"
+    assert _as(plane, controller, path, owned).status == 200
+    # There is no such owner, so the garbage collector deletes the pod now.
+    assert _as(plane, "alice", path, {"metadata": {"ownerReferences": None}}).status == 200

@@ -262,7 +262,8 @@ def _update(plane: Cluster, pod: Any, subresource: str = "") -> Any:
 
 def _update_context(old: Any) -> Context:
     metadata = old["metadata"]
-    return Context(TODAY, metadata["namespace"], ADMIN, "UPDATE", old_metadata=metadata)
+    before = {"old_metadata": metadata, "old_spec": old["spec"]}
+    return Context(TODAY, metadata["namespace"], ADMIN, "UPDATE", **before)
 
 
 def test_an_update_is_about_what_it_adds(api_server: Cluster, namespace: str) -> None:
@@ -352,6 +353,73 @@ def test_updates_of_what_schedulers_count_are_judged_as_by_the_rules(
         assert agree(expected(new, RULES, context, old), said), (after, user, said)
         seen["denied" if said.denied else "warned" if said.warned else "clean"] += 1
     assert seen == {"denied": 9, "warned": 2, "clean": 2}
+
+
+QUEUE, MANAGED = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed"
+GATES = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/own"}]
+KUEUES: dict[str, Any] = {"labels": {QUEUE: "a", MANAGED: "true"}, "finalizers": [MANAGED]}
+# A controller that exists: the garbage collector deletes pods without one.
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": True}
+OF_JOB: dict[str, Any] = {
+    "labels": {"kueue.x-k8s.io/podset": "main", "job-name": "j"},
+    "ownerReferences": [OWNER],
+}
+KUEUE = "system:serviceaccount:kueue-system:kueue-controller-manager"
+# The metadata before and after an update, how many of GATES it leaves, and who makes it.
+QUEUE_UPDATES: tuple[tuple[dict[str, Any], dict[str, Any], int, str], ...] = (
+    (KUEUES, {}, 0, ADMIN),
+    (KUEUES, KUEUES, 1, ADMIN),
+    (KUEUES, {**KUEUES, "finalizers": []}, 2, ADMIN),
+    (KUEUES, KUEUES, 0, "own"),
+    (KUEUES, {}, 0, KUEUE),
+    (KUEUES, {**KUEUES, "labels": {QUEUE: "b", MANAGED: "true"}}, 2, ADMIN),
+    (KUEUES, {**KUEUES, "labels": {QUEUE: "b", MANAGED: "true"}}, 0, ADMIN),
+    (KUEUES, {**KUEUES, "labels": {QUEUE: "", MANAGED: "true"}}, 2, ADMIN),
+    (KUEUES, {**KUEUES, "annotations": {"kueue.x-k8s.io/role-hash": "x"}}, 2, ADMIN),
+    (KUEUES, {**KUEUES, "annotations": {"kueue.x-k8s.io/retriable-in-group": "x"}}, 2, ADMIN),
+    (OF_JOB, {**OF_JOB, "labels": {**OF_JOB["labels"], "job-name": "k"}}, 2, ADMIN),
+    (OF_JOB, {**OF_JOB, "ownerReferences": []}, 2, ADMIN),
+    (OF_JOB, {**OF_JOB, "labels": {**OF_JOB["labels"], "team": "vision"}}, 2, ADMIN),
+)
+
+
+def test_updates_that_leave_a_queue_are_judged_as_by_the_rules(
+    api_server: Cluster, exports: Exports, namespace: str
+) -> None:
+    off = exports.namespace_like(namespace, **{"gpuward.io/mode": "off"})
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    container = {"name": "main", "image": "x", "resources": limits}
+    path = f"/api/v1/namespaces/{off}"
+    owner = api_server.create(f"{path}/configmaps", {"metadata": {"name": OWNER["name"]}})
+    uid = owner["metadata"]["uid"]
+    made = []
+    for number, (before, *_) in enumerate(QUEUE_UPDATES):
+        fields = {"containers": [container], "schedulingGates": GATES}
+        pod = new_pod(off, f"p-{number}", metadata=_with_uid(before, uid), **fields)
+        made.append(_eventually_created(api_server, f"{path}/pods", pod))
+    on = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
+    merge = "application/merge-patch+json"
+    path = f"/api/v1/namespaces/{off}"
+    assert api_server.request("PATCH", path, on, content_type=merge).status < REFUSED
+    exports.wait(off)
+    seen = Counter[str]()
+    for old, (before, after, gates, user) in zip(made, QUEUE_UPDATES, strict=True):
+        name = f"system:serviceaccount:{off}:default" if user == "own" else user
+        metadata = {k: v for k, v in old["metadata"].items() if k not in before}
+        spec = {**old["spec"], "schedulingGates": GATES[2 - gates :]}
+        new = {**old, "metadata": {**metadata, **_with_uid(after, uid)}, "spec": spec}
+        answer = exports.update_one(new, name)
+        said = observed(answer)
+        context = _update_context(old)._replace(user=name)
+        assert said is not None, answer.body
+        assert agree(expected(new, RULES, context, old), said), (after, gates, user, said)
+        seen["denied" if said.denied else "clean"] += 1
+    assert seen == {"denied": 9, "clean": 4}
+
+
+def _with_uid(metadata: dict[str, Any], uid: str) -> dict[str, Any]:
+    owners = [{**owner, "uid": uid} for owner in metadata.get("ownerReferences", ())]
+    return {**metadata, "ownerReferences": owners}
 
 
 def _eventually_created(plane: Cluster, path: str, pod: Any) -> Any:

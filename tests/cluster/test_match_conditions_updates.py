@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.admission.reviews import container, pod
+from tests.testkit.admission.reviews import container, gpus, pod
 from tests.testkit.complete_manifests import complete_manifest
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
@@ -78,6 +78,46 @@ def test_an_update_that_removes_the_last_trace_is_sent(
     assert (created is not None) == is_sent
     if is_sent:
         assert key not in created["metadata"].get(field, {}), "the last request is the update"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("labels", {"labels": {"kueue.x-k8s.io/managed": None}}),
+        ("finalizers", {"finalizers": None}),
+        ("owners", {"ownerReferences": None}),
+    ],
+)
+@pytest.mark.parametrize("has_gpu", [True, False], ids=["gpu", "cpu"])
+def test_every_update_of_a_gpu_pod_is_sent(
+    api_server: Cluster,
+    namespace: str,
+    recorder: Recorder,
+    name: str,
+    change: dict[str, Any],
+    *,
+    has_gpu: bool,
+) -> None:
+    fields = gpus(limits=1) if has_gpu else {}
+    name = f"{name}-{'gpu' if has_gpu else 'cpu'}"
+    manifest = complete_manifest(pod(container(**fields)), namespace, name)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default"}
+    found = api_server.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+    owner = {**account, "uid": found.body["metadata"]["uid"], "controller": True}
+    manifest["metadata"] |= {
+        "labels": {"kueue.x-k8s.io/managed": "true"},
+        "finalizers": ["kueue.x-k8s.io/managed"],
+        "ownerReferences": [owner],
+    }
+    assert update(api_server, namespace, manifest, change).status == 200
+    sent = recorder.requests["default"].pop(RequestKey("validate", name, ""), None)
+    assert (sent is not None) == has_gpu
+    if sent is not None:
+        [field] = change
+        assert not sent["metadata"].get(field), "the last request is the update"
+    released = {"metadata": {"finalizers": None}}
+    path = api_path("Pod", namespace, name)
+    api_server.request("PATCH", path, released, content_type=MERGE)
 
 
 @pytest.mark.parametrize("values", [{}, {"profiles": [CUSTOM_PROFILE]}], ids=["alone", "own"])

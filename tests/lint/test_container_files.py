@@ -166,7 +166,7 @@ def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
     command.write("app.Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("Containerfile.gpu", f"FROM a\nENV {ALL}\n")
     command.write("Dockerfile.dockerignore", f"ENV {ALL}\n")
-    command.write(".hidden/Dockerfile", f"FROM a\nENV {ALL}\n")
+    command.write(".venv/Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("a.sh", "docker run --gpus 1 a\n")
     assert command.json(".").report["findings"] == []
     files = {f["file"] for f in command.json("--also", "dockerfile", ".").report["findings"]}

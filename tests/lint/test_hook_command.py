@@ -204,6 +204,13 @@ def test_a_push_is_judged_by_what_it_changes(tmp_path: Path, git: str) -> None:
     assert server.push(f"{blob}:refs/tags/file") == ""
 
 
+def test_a_push_hides_nothing_in_the_folder_of_a_tool(tmp_path: Path, git: str) -> None:
+    assert git
+    server = Server(tmp_path)
+    server.clone.commit(".cache/hidden.yaml", BAD)
+    assert ".cache/hidden.yaml:7" in server.push("main")
+
+
 def test_the_policy_of_the_server_counts(tmp_path: Path, git: str) -> None:
     assert git
     policy = tmp_path / "policy.yaml"

@@ -173,7 +173,7 @@ def test_folders_globs_and_exclusions(lint: Lint) -> None:
     lint.write("a/pod.yaml", POD)
     lint.write("a/b/pod.yml", POD)
     lint.write("a/b/notes.txt", POD)
-    lint.write("a/.hidden/pod.yaml", POD)
+    lint.write("a/.venv/pod.yaml", POD)
     assert lint.json("a")["summary"]["files"] == 2
     assert lint.json("a/*.yaml")["summary"]["files"] == 1
     assert lint.json("a/**/*.y*ml")["summary"]["files"] == 2

@@ -7,7 +7,7 @@ The format is that of `gpuward policy test` (`policies/cases.py`).
 `<case>.case.yaml` is optional and has the circumstances of the case:
 
     policy:    keys of a policy, as in a policy file
-    namespace, user, operation, old_metadata:  as in the engine's Context
+    namespace, user, operation, old_metadata, old_spec:  as in the engine's Context
     pod_only:  why the case applies to Pods and not to pod templates
     built_in_only:  why the case does not apply to custom resources
     inventory: manifests of other objects that the rules know
@@ -119,6 +119,7 @@ class Case:
             user=given.get("user"),
             operation=given.get("operation"),
             old_metadata=given.get("old_metadata"),
+            old_spec=given.get("old_spec"),
             inventory=inventory_of(
                 given.get("inventory", ()),
                 self.policy.profile,

@@ -208,5 +208,7 @@ def test_an_oversized_pod_may_be_labelled() -> None:
     old = copy.deepcopy(FULL_POD)
     old["spec"]["volumes"][0]["hostPath"]["path"] = "/x" * 100_000  # type: ignore[index]
     new = copy.deepcopy(old)
-    new["metadata"]["labels"] = {"a": "b"}  # type: ignore[index]
+    new["metadata"].setdefault("labels", {})["a"] = "b"  # type: ignore[attr-defined]
     assert DENY.validate(new, old).outcome == "clean"
+    new["metadata"]["labels"] |= {"runai-gpu-group": "b"}  # type: ignore[index]
+    assert DENY.validate(new, old).outcome == "denied", "rules read this one"

@@ -212,8 +212,7 @@ def decide_within_bounds(
             if steps is not None:
                 raise
             reason = f"its size: the rules take more than {MAX_STEPS:,} steps"
-    # A pod that exists already may be labelled, however large it is.
-    if request.is_pod and request.is_unchanged:
+    if request.is_pod and request.is_harmless_update:
         return CLEAN_DECISION
     return not_evaluated_decision(request.review, request.mode, reason)
 

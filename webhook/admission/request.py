@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
+from rules.engine.relevant_names import is_relevant_label
 from rules.finding import Action
-from rules.gpu.allocation_keys import is_allocation_label
-from rules.gpu.components import CONTROLLER_MANAGER
+from rules.gpu.accounting_marks import is_mark
+from rules.gpu.components import CONTROLLER_MANAGER, is_controller
 from rules.inventory.inventory import Inventory
 from rules.objects.container import CONTAINER_LISTS
 from rules.profile.context import Context
@@ -18,6 +19,13 @@ from webhook.admission.review import AdmissionReview
 
 EVALUATED_OPERATIONS = ("CREATE", "UPDATE")
 EPHEMERAL_FIELD = "ephemeralContainers"
+# What the API server writes itself, and no update can set. Nothing that a user changes is here.
+BOOKKEEPING_FIELDS = frozenset(
+    {
+        *("managedFields", "resourceVersion", "generation", "selfLink"),
+        *("deletionTimestamp", "deletionGracePeriodSeconds"),
+    }
+)
 NAMESPACE_LIMIT_KINDS = ("LimitRange", "ResourceQuota")
 # The users that make claims from templates.
 CLAIM_CONTROLLERS = (
@@ -61,14 +69,19 @@ class AdmissionRequest(NamedTuple):
         return self.is_pod or self.is_namespace_limit or self.is_claim
 
     @property
-    def is_unchanged(self) -> bool:
-        """Whether an update changes nothing but labels that no scheduler trusts."""
-        if self.old is None or self.object.get("spec") != self.old.get("spec"):
+    def is_harmless_update(self) -> bool:
+        """Whether an update is harmless however large the pod is, which is then not evaluated.
+
+        It changes nothing but labels that no rule reads, and owners: it takes some away, or a
+        controller adds some.
+        """
+        if self.old is None:
             return False
-        new, old = _metadata(self.object), _metadata(self.old)
-        if new.get("annotations") != old.get("annotations"):
+        is_by_controller = is_controller(self.context.user or "", self.review.namespace)
+        if not is_by_controller and _adds_owner(_metadata(self.object), _metadata(self.old)):
             return False
-        return _allocation_labels(new) == _allocation_labels(old)
+        new, old = (_read_parts(pod, is_relevant_label) for pod in (self.object, self.old))
+        return new == old
 
 
 def admission_request(
@@ -90,7 +103,9 @@ def admission_request(
     old = None if is_new else _with_kind(as_object(review.old), review)
     request = AdmissionRequest(review, _with_kind(raw, review), old, context, mode)
     if request.is_pod and old is not None:
-        return request._replace(context=context._replace(old_metadata=_metadata(old)))
+        before = _metadata(old), as_object(old.get("spec"))
+        context = context._replace(old_metadata=before[0], old_spec=before[1])
+        return request._replace(context=context)
     if request.is_pod or request.is_namespace_limit:
         return request
     if _is_made_by_controller(request):
@@ -101,19 +116,48 @@ def admission_request(
 
 
 def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether an update leaves everything of a pod as it was that rules read.
+    """Whether an update leaves everything of a pod as it was that rules may read.
 
     A pod that is being deleted keeps its GPU until it has ended, so it is evaluated like any other.
     """
-    if new.get("spec") != old.get("spec"):
-        return False
     one, other = _metadata(new), _metadata(old)
-    return all(one.get(field) == other.get(field) for field in ("annotations", "labels"))
+    if one.get("ownerReferences") != other.get("ownerReferences"):
+        return False
+    return _read_parts(new) == _read_parts(old)
 
 
-def _allocation_labels(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_parts(
+    pod: Mapping[str, Any], is_read_label: Callable[[str], bool] | None = None
+) -> Mapping[str, Any]:
+    """What rules may read of a pod but its owners: all but what is known to be read by none.
+
+    With `is_read_label`, only the labels that it names.
+    """
+    metadata = _metadata(pod)
+    parts = {key: value for key, value in metadata.items() if key not in _OWN_TESTS}
     labels = as_object(metadata.get("labels"))
-    return {key: value for key, value in labels.items() if is_allocation_label(key)}
+    if is_read_label is not None:
+        labels = {key: value for key, value in labels.items() if is_read_label(key)}
+    finalizers: list[str] = []
+    if not metadata.get("deletionTimestamp"):  # else they only keep the pod from going
+        finalizers = [f for f in _texts(metadata.get("finalizers")) if is_mark(f)]
+    others = {key: value for key, value in pod.items() if key not in _OTHER_FIELDS}
+    return {**others, "metadata": parts, "labels": labels, "finalizers": finalizers}
+
+
+# The status is the kubelet's, and is not updated with the pod. A pod stays a pod.
+_OTHER_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
+# What of the metadata is compared in another way.
+_OWN_TESTS = BOOKKEEPING_FIELDS | {"ownerReferences", "finalizers", "labels"}
+
+
+def _adds_owner(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    before = [owner for _, owner in as_objects(old.get("ownerReferences"))]
+    return any(owner not in before for _, owner in as_objects(new.get("ownerReferences")))
+
+
+def _texts(value: Any) -> Sequence[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else ()
 
 
 def _is_made_by_controller(request: AdmissionRequest) -> bool:

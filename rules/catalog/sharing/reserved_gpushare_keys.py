@@ -22,11 +22,12 @@ are not checked.
 
 In a pod that requests a GPU, finds also the label `app: kai-resource-reservation`. KAI's scheduler
 takes such a pod for one of its own and counts its GPUs as free. In a pod of KAI that requests a
-GPU, a change of `pod-group-name` is a finding, in one of Volcano a change of
-`scheduling.k8s.io/group-name`, and in one of koordinator a change of the label
-`quota.scheduling.koordinator.sh/name`: by it the scheduler finds the queue or the quota that pays
-for the pod. A new pod of KAI that brings it along gets a note, because KAI compares only the names
-of groups, and the pod may join a group of another namespace.
+GPU, a change of `pod-group-name` is a finding, as in one of Run:ai; in one of Volcano a change of
+`scheduling.k8s.io/group-name`, in one of koordinator a change of the label
+`quota.scheduling.koordinator.sh/name`, and in one of YuniKorn a change of the application or of the
+queue: by it the scheduler finds the queue or the quota that pays for the pod. A new pod of KAI that
+brings its group along gets a note, because KAI compares only the names of groups, and the pod may
+join a group of another namespace.
 
 Why it matters
 --------------
@@ -86,10 +87,11 @@ from rules.gpu.allocation_keys import (
     COUNTED_LABELS,
     KAI_GROUP,
     KAI_SCHEDULER,
-    PAYER_KEY_BY_SCHEDULER,
+    PAYER_KEYS_BY_SCHEDULER,
     is_allocation_annotation,
     is_allocation_label,
 )
+from rules.gpu.components import SYSTEM_USER_PREFIX
 from rules.gpu.devices import Device, devices, pod_requests_gpu
 from rules.gpu.visibility import prefix_findings, remove_edits
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
@@ -110,7 +112,6 @@ RESERVED_VARIABLES = frozenset(
 PATTERNS_AND_PREFIXES = (("ALIYUN_COM_GPU_MEM_*", "ALIYUN_COM_GPU_"), (DISABLING_VARIABLE, "CGPU_"))
 VISIBLE_PATTERN_AND_PREFIX = ("ALIYUN_COM_GPU_VISIBLE_DEVICES", "ALIYUN_COM_GPU_V")
 HARMLESS_VALUES = frozenset({"", "0", "false", "False", "FALSE"})
-SYSTEM_USER_PREFIX = "system:"
 # Of TensorFusion, for emergencies: an annotation, or a label from which its workload gets one.
 TENSOR_FUSION_SWITCH = "tensor-fusion.ai/disable-features"
 LIMITING_FEATURES = frozenset({"gpu-limiter", "mem-manager"})
@@ -240,8 +241,8 @@ def _findings_of_changed_keys(pod: Pod, old: Mapping[str, Any]) -> Findings:
 
 def _findings_of_new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield the key by which another queue or quota pays for a pod that exists already."""
-    if pod.scheduler in PAYER_KEY_BY_SCHEDULER and _asks_for_gpus(pod):
-        field, key = PAYER_KEY_BY_SCHEDULER[pod.scheduler]
+    keys = PAYER_KEYS_BY_SCHEDULER.get(pod.scheduler, ())
+    for field, key in keys if _asks_for_gpus(pod) else ():
         if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
             yield _changed_key_finding(pod, field, key, PAYER_FAULT)
 
@@ -407,9 +408,9 @@ def _changed_key_statements() -> Iterator[Statement]:
         removed += f" && a in variables.oldReserved{field.title()}"
         yield _changed_key_statement(noun, removed, REMOVAL_FAULT)
         payers = [
-            f"{scheduler()} == {cel(name)} && a == {cel(key)}"
-            for name, (where, key) in PAYER_KEY_BY_SCHEDULER.items()
-            if where == field
+            f"{scheduler()} == {cel(name)} && a in {cel(listed)}"
+            for name, keys in PAYER_KEYS_BY_SCHEDULER.items()
+            if (listed := [key for where, key in keys if where == field])
         ]
         paid = f"({any_of(payers)}) && {_ASKS_FOR_GPUS}"
         counted = f"{scheduler()} != {cel(DEFAULT_SCHEDULER)}"

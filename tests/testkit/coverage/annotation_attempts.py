@@ -15,6 +15,11 @@ ALLOCATED = "hami.io/vgpu-devices-allocated"
 OTHER_ACCOUNT = "system:serviceaccount:hami-system:hami-scheduler"
 KAI_BINDER = "system:serviceaccount:kai-scheduler:binder"
 KAI_CARD = "runai-gpu-group"
+KUEUE = "system:serviceaccount:kueue-system:kueue-controller-manager"
+KUEUE_MARKS: dict[str, Any] = {
+    "labels": {"kueue.x-k8s.io/queue-name": "research", "kueue.x-k8s.io/managed": "true"},
+    "finalizers": ["kueue.x-k8s.io/managed"],
+}
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
 
@@ -116,6 +121,70 @@ def raise_limit(environment: Environment) -> Response:
     return changed_by_a_user(environment, manifest, {"annotations": {limit: "80Gi"}})
 
 
+def change_application(environment: Environment) -> Response:
+    """Let another application of YuniKorn pay for a pod."""
+    manifest = pod(container(**gpus(limits=1)), schedulerName="yunikorn")
+    manifest["metadata"]["labels"] = {"applicationId": "vision"}
+    return changed_by_a_user(environment, manifest, {"labels": {"applicationId": "speech"}})
+
+
+def queued_pod(*gates: str) -> dict[str, Any]:
+    """A pod as Kueue has marked it; with its gate it still waits."""
+    manifest = pod(container(**gpus(limits=1)), schedulingGates=[{"name": gate} for gate in gates])
+    manifest["metadata"] |= KUEUE_MARKS
+    return manifest
+
+
+def leave_queue(
+    environment: Environment, change: dict[str, Any], user: str = "", *gates: str
+) -> Response:
+    """Change a pod of Kueue as `user`; Kueue releases it afterwards."""
+    plane, namespace = environment.plane, environment.namespace
+    assert create(plane, namespace, queued_pod(*gates)).status == 201
+    path = api_path("Pod", namespace, "trainer")
+    headers = {"Impersonate-User": user, "Impersonate-Group": "system:masters"} if user else {}
+    merge = "application/merge-patch+json"
+    answer = plane.request("PATCH", path, change, headers, merge)
+    as_kueue = {"Impersonate-User": KUEUE, "Impersonate-Group": "system:masters"}
+    freed = plane.request("PATCH", path, {"metadata": {"finalizers": None}}, as_kueue, merge)
+    assert freed.status == 200, freed.body
+    return answer
+
+
+NO_GATES = {"spec": {"schedulingGates": None}}
+ADMISSION_GATE = "kueue.x-k8s.io/admission"
+
+
+def job(environment: Environment) -> dict[str, Any]:
+    """A reference to a Job as a controller. The Job exists, and Kubernetes leaves it to others."""
+    template = {"spec": {**pod(container())["spec"], "restartPolicy": "Never"}}
+    spec = {"suspend": True, "managedBy": "example.com/another", "template": template}
+    manifest = {"metadata": {"name": "j"}, "spec": spec}
+    path = f"/apis/batch/v1/namespaces/{environment.namespace}/jobs"
+    uid = environment.plane.create(path, manifest)["metadata"]["uid"]
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True}
+
+
+def leave_job(environment: Environment) -> Response:
+    """Take a pod of a Job in a queue away from its Job."""
+    manifest = pod(container(**gpus(limits=1)))
+    manifest["metadata"]["labels"] = {"kueue.x-k8s.io/podset": "main"}
+    assert create(environment.plane, environment.namespace, manifest).status == 201
+    owner = job(environment)
+    job_controller = "system:serviceaccount:kube-system:job-controller"
+    adopted = change_metadata(environment, {"ownerReferences": [owner]}, job_controller)
+    assert adopted.status == 200, adopted.body
+    removed = {"$patch": "delete", "uid": owner["uid"]}
+    return change_metadata(environment, {"ownerReferences": [removed]})
+
+
+def adopt(environment: Environment, user: str = "") -> Response:
+    """Add a Job to the owners of a pod that requests a GPU."""
+    manifest = pod(container(**gpus(limits=1)))
+    assert create(environment.plane, environment.namespace, manifest).status == 201
+    return change_metadata(environment, {"ownerReferences": [job(environment)]}, user)
+
+
 def while_deleted(environment: Environment) -> Response:
     """Write the annotation into a pod that is being deleted; the pod can be released later."""
     plane, namespace = environment.plane, environment.namespace
@@ -168,6 +237,20 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "update-quota-label": change_quota,
     "update-reservation-label": pose_as_reservation,
     "update-tensor-fusion": raise_limit,
+    "update-application": change_application,
+    "update-queue-gate": lambda e: leave_queue(e, NO_GATES, "", ADMISSION_GATE),
+    "update-queue-label": lambda e: leave_queue(
+        e, {"metadata": {"labels": {"kueue.x-k8s.io/managed": None}}}
+    ),
+    "update-queue-finalizer": lambda e: leave_queue(e, {"metadata": {"finalizers": None}}),
+    "update-queue-gate-by-own-account": lambda e: leave_queue(
+        e, NO_GATES, f"system:serviceaccount:{e.namespace}:default", ADMISSION_GATE
+    ),
+    "update-queue-gate-by-other-account": lambda e: leave_queue(
+        e, NO_GATES, OTHER_ACCOUNT, ADMISSION_GATE
+    ),
+    "update-leaves-job": leave_job,
+    "update-made-up-owner": adopt,
     "update-while-deleted": while_deleted,
     "update-by-own-account": lambda e: as_user(e, f"system:serviceaccount:{e.namespace}:default"),
     "update-by-other-account": lambda e: as_user(e, OTHER_ACCOUNT),

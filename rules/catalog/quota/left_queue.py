@@ -1,0 +1,244 @@
+"""An update takes a GPU pod out of the hands of Kueue.
+
+What it does
+------------
+Finds, at admission, updates of a pod that requests a GPU by which Kueue loses it:
+
+- a scheduling gate of Kueue is removed, such as `kueue.x-k8s.io/admission`;
+- a finalizer of Kueue is removed from a pod that is not being deleted;
+- a label or an annotation of Kueue is added, changed or removed. Users may change what is theirs:
+  `kueue.x-k8s.io/priority-class`, and the queue of a pod that still waits behind Kueue's gate;
+- a pod with labels or annotations of Kueue loses its controller, or a label by which its Job knows
+  it: the Job then makes another pod, and Kueue counts one of the two.
+
+Kueue's controller makes such updates, as a service account of its own namespace. So this holds for
+all users but those that begin with `system:`, and for service accounts of the pod's own namespace.
+
+Finds also a new pod with `kueue.x-k8s.io/role-hash`, if its user is none of these. Kueue counts the
+pods of a group with the same value as copies of the first one, which may ask for less.
+
+A pod that is being deleted may lose its finalizers: it goes when its containers have ended.
+
+Why it matters
+--------------
+Kueue counts a pod from its marks. A user who may patch pods can remove the gate of a queued pod,
+and it runs at once. Without the label `kueue.x-k8s.io/managed` Kueue no longer looks at it: it runs
+beside those that the queue has admitted, on GPUs that Kueue takes for free.
+
+Options
+-------
+`controllers`: the users who may make such updates, with `*` for any text, such as
+`system:serviceaccount:kueue-system:*`. Nobody else may then. By default the list is empty, and the
+rule decides as described above: gpuward does not know where Kueue runs.
+
+References
+----------
+- kubernetes-sigs/kueue, `pkg/controller/jobs/pod/pod_controller.go` (`Skip`,
+  `constructGroupPodSets`), `pkg/controller/jobs/pod/pod_webhook.go`
+- https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.text_matching import matches_any
+from rules.base.traits import GPU
+from rules.gpu.accounting_marks import (
+    ADMISSION_GATE,
+    JOB_LABELS,
+    KUEUE_PREFIX,
+    QUEUE_LABEL,
+    ROLE_ANNOTATION,
+    USERS_KEYS,
+    is_mark,
+)
+from rules.gpu.components import SYSTEM_USER_PREFIX, is_controller
+from rules.gpu.devices import pod_requests_gpu
+from rules.in_process.statement import Statement, cel, concat, shown
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+KEY_FAULT = "is Kueue's, which counts by it the pod's GPUs"
+JOB_LABEL_FAULT = (
+    "changes: by it a Job knows the pod, and Kueue counts the pod's GPUs as a part of the Job"
+)
+GATE_FAULT = (
+    "a scheduling gate of Kueue is removed: the pod runs before its queue admits it, and no quota "
+    "counts its GPUs"
+)
+FINALIZER_FAULT = (
+    "a finalizer of Kueue is removed from a pod that is not being deleted: Kueue does not learn "
+    "how the pod ends"
+)
+OWNER_FAULT = (
+    "the pod loses its controller, as a part of which Kueue counts it: no quota counts its GPUs"
+)
+ROLE_FAULT = (
+    f"the annotation {display(ROLE_ANNOTATION)} is Kueue's, which counts pods with the same value "
+    "as copies of the first"
+)
+UPDATE_ADVICE = (
+    "leave it to Kueue; delete the pod to give up its place. The option `controllers` names who "
+    "may change it"
+)
+CREATE_ADVICE = "remove it: Kueue writes its own"
+_NOUN_BY_FIELD = {"labels": "label", "annotations": "annotation"}
+
+
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield what an update takes from Kueue, and what a new pod forges."""
+    is_pod = pod.object.kind == "Pod"
+    if not (is_pod and pod_requests_gpu(pod)) or _may_change_marks(context, pod):
+        return
+    if context.old_metadata is not None:
+        yield from _findings_of_update(pod, context.old_metadata, context.old_spec or {})
+    elif context.operation != "UPDATE" and not pod.exists and ROLE_ANNOTATION in pod.annotations:
+        path = (*pod.metadata_path, "annotations", ROLE_ANNOTATION)
+        yield Finding(path=path, key=ROLE_ANNOTATION, message=ROLE_FAULT, help=CREATE_ADVICE)
+
+
+def _may_change_marks(context: Context, pod: Pod) -> bool:
+    user = context.user or ""
+    if controllers := context.options["controllers"]:
+        return matches_any(controllers, user)
+    return is_controller(user, pod.object.namespace)
+
+
+def _findings_of_update(pod: Pod, old: Mapping[str, Any], old_spec: Mapping[str, Any]) -> Findings:
+    for field, noun in _NOUN_BY_FIELD.items():
+        for key in _changed_keys(old, pod, field):
+            if is_mark(key) and not _is_choice_of_queue(key, old, pod):
+                yield _finding(pod, field, key, f"the {noun} {display(key)} {KEY_FAULT}")
+    if not _gates(old_spec) <= _gates(pod.spec):
+        path = (*pod.path, "schedulingGates")
+        yield Finding(path=path, key="schedulingGates", message=GATE_FAULT, help=UPDATE_ADVICE)
+    is_deleted = bool(pod.metadata.get("deletionTimestamp"))
+    if not (is_deleted or _finalizers(old) <= _finalizers(pod.metadata)):
+        yield _finding(pod, "finalizers", "", FINALIZER_FAULT)
+    if not any(map(is_mark, (*as_object(old.get("labels")), *as_object(old.get("annotations"))))):
+        return
+    for key in _changed_keys(old, pod, "labels"):
+        if key in JOB_LABELS and key in as_object(old.get("labels")):
+            yield _finding(pod, "labels", key, f"the label {display(key)} {JOB_LABEL_FAULT}")
+    if not _controllers(old) <= _controllers(pod.metadata):
+        yield _finding(pod, "ownerReferences", "", OWNER_FAULT)
+
+
+def _changed_keys(old: Mapping[str, Any], pod: Pod, field: str) -> Iterator[str]:
+    before, after = as_object(old.get(field)), as_object(pod.metadata.get(field))
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            yield key
+
+
+def _is_choice_of_queue(key: str, old: Mapping[str, Any], pod: Pod) -> bool:
+    """Whether the user gives a pod a queue, or another one while Kueue still holds it back."""
+    if key != QUEUE_LABEL or key not in pod.labels:
+        return False
+    is_first = key not in as_object(old.get("labels"))
+    return is_first or (bool(pod.labels[key]) and ADMISSION_GATE in _gates(pod.spec))
+
+
+def _gates(spec: Mapping[str, Any]) -> set[str]:
+    gates = (as_text(gate.get("name")) for _, gate in as_objects(spec.get("schedulingGates")))
+    return set(filter(is_mark, gates))
+
+
+def _finalizers(metadata: Mapping[str, Any]) -> set[str]:
+    names = metadata.get("finalizers")
+    return set(filter(is_mark, map(as_text, names if isinstance(names, list) else ())))
+
+
+def _controllers(metadata: Mapping[str, Any]) -> set[str]:
+    owners = as_objects(metadata.get("ownerReferences"))
+    return {as_text(owner.get("uid")) for _, owner in owners if owner.get("controller") is True}
+
+
+def _finding(pod: Pod, field: str, key: str, message: str) -> Finding:
+    path = (*pod.metadata_path, field)
+    return Finding(
+        path=(*path, key) if key in as_object(pod.metadata.get(field)) else path,
+        key=f"{field}.{key} changed" if key else f"{field} changed",
+        message=message,
+        help=UPDATE_ADVICE,
+    )
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    user = "request.userInfo.username"
+    own = f"{cel(f'{SYSTEM_USER_PREFIX}serviceaccount:')} + request.namespace + ':'"
+    may_change = (
+        f"(variables.controllers.size() > 0 ? variables.controllers.exists(p, {user}.matches(p))"
+        f" : {user}.startsWith({cel(SYSTEM_USER_PREFIX)}) && !{user}.startsWith({own}))"
+    )
+    of_pod = f'request.kind.kind == "Pod" && !{may_change} && $requestsGpu'
+    update = f"variables.isUpdate && {of_pod}"
+    return (
+        *_key_statements(update),
+        *_pod_statements(update),
+        Statement(
+            "annotation",
+            f"!variables.isUpdate && a == {cel(ROLE_ANNOTATION)} && {of_pod}",
+            cel(ROLE_FAULT),
+            cel(CREATE_ADVICE),
+        ),
+    )
+
+
+def _is_mark_in_cel(key: str) -> str:
+    return f"{key}.startsWith({cel(KUEUE_PREFIX)}) && !({key} in {cel(sorted(USERS_KEYS))})"
+
+
+def _words() -> dict[str, str]:
+    names = {
+        "kueueGates": "$spec.?schedulingGates.orValue([]).map(g, string(g.name))",
+        "kueueFinalizers": "$metadata.?finalizers.orValue([]).map(f, string(f))",
+    }
+    has_key = f"k, {_is_mark_in_cel('k')}"
+    owners = "$metadata.?ownerReferences.orValue([])"
+    return {
+        **{name: f"{text}.filter(n, {_is_mark_in_cel('n')})" for name, text in names.items()},
+        "kueueLabels": "$metadata.?labels.orValue({})",
+        "isKueues": f"$kueueLabels.exists({has_key}) || $annotations.exists({has_key})",
+        "controllerUids": f"{owners}.filter(o, o.?controller.orValue(false)).map(o, string(o.uid))",
+    }
+
+
+def _key_statements(update: str) -> Iterator[Statement]:
+    words = _words()
+    is_held = f"$kueueLabels[a] != '' && $kueueGates.exists(n, n == {cel(ADMISSION_GATE)})"
+    chosen = f"a == {cel(QUEUE_LABEL)} && a in $kueueLabels"
+    chosen += f" && (!(a in variables.oldKueueLabels) || {is_held})"
+    of_job = f"a in {cel(sorted(JOB_LABELS))} && a in variables.oldKueueLabels"
+    for each, noun, where, fault in (
+        ("changedLabel", "label", f"{_is_mark_in_cel('a')} && !({chosen})", KEY_FAULT),
+        ("changedAnnotation", "annotation", _is_mark_in_cel("a"), KEY_FAULT),
+        ("changedLabel", "label", f"{of_job} && variables.oldIsKueues", JOB_LABEL_FAULT),
+    ):
+        message = concat(cel(f"the {noun} "), shown("a"), cel(f" {fault}"))
+        text = f"{where} && {update}"
+        yield Statement(each, text, message, cel(UPDATE_ADVICE), words=words)  # type: ignore[arg-type]
+
+
+def _pod_statements(update: str) -> Iterator[Statement]:
+    words = _words()
+
+    def lost(name: str) -> str:
+        return f"variables.old{name[0].upper()}{name[1:]}.exists(n, !(n in ${name}))"
+
+    for where, fault in (
+        (lost("kueueGates"), GATE_FAULT),
+        (
+            f"!has($metadata.deletionTimestamp) && {lost('kueueFinalizers')}",
+            FINALIZER_FAULT,
+        ),
+        (f"variables.oldIsKueues && {lost('controllerUids')}", OWNER_FAULT),
+    ):
+        text = f"{update} && {where}"
+        yield Statement("pod", text, cel(fault), cel(UPDATE_ADVICE), words=words)
+
+
+RULE = define_rule(
+    check, action=Action.DENY, since="0.1", needs=(GPU,), options={"controllers": ()}
+)
