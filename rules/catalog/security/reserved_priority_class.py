@@ -45,10 +45,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 FIELD = "priorityClassName"
 REQUESTS, SELECTS = "the pod asks for a GPU", "the pod is for GPU nodes"
 EFFECT = ", which is the platform's: it evicts GPU pods of other users when it finds no room"
-ADVICE = (
-    f"leave {FIELD} out, or name a class for users; for a component of the platform, list its "
-    "service account under components in a profile of the policy"
-)
+ADVICE = f"leave {FIELD} out, or name a class for users"
 
 
 def check(pod: Pod, context: Context) -> Findings:
