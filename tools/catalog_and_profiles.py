@@ -102,7 +102,7 @@ def _arguments(rule: Rule[Any], since: str) -> Iterator[str]:
     if rule.supersedes:
         yield f"supersedes={_tuple(map(json.dumps, rule.supersedes))}"
     if rule.options:
-        options = (f"{json.dumps(name)}: {value!r}" for name, value in rule.options.items())
+        options = (f"{json.dumps(name)}: {_literal(value)}" for name, value in rule.options.items())
         yield f"options={{{', '.join(options)}}}"
     if rule.needs_resources:
         yield "needs_resources=True"
@@ -111,6 +111,11 @@ def _arguments(rule: Rule[Any], since: str) -> Iterator[str]:
 def _tuple(entries: Iterable[str]) -> str:
     text = ", ".join(entries)
     return f"({text})" if ", " in text else f"({text},)"
+
+
+def _literal(value: Any) -> str:
+    """The default of an option in the code."""
+    return _tuple(map(json.dumps, value)) if value and isinstance(value, tuple) else repr(value)
 
 
 def _formatted(text: str, path: Path) -> str:

@@ -59,7 +59,7 @@ COVERED = (
 )
 # What the condition of an exported policy can test besides.
 COVERED_IN_POLICIES = (
-    *(traits.PRIVILEGED, traits.NODE_NAME),
+    *(traits.PRIVILEGED, traits.NODE_NAME, traits.PRIORITY_CLASS),
     *(traits.HOST_NAMESPACE, traits.LD_VARIABLE),
     *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD, traits.INIT_CONTAINER),
 )
@@ -80,7 +80,7 @@ NODE_TRAITS = traits.NODE_CONSTRAINT | traits.NODE_SELECTION
 OPTIONS = frozenset(
     {
         *("every_container", "max_devices", "namespaces", "node_devices", "repositories"),
-        *("controllers", "require_digest", "writers"),
+        *("controllers", "require_digest", "reserved", "writers"),
     }
 )
 
@@ -370,6 +370,8 @@ def _fields(scope: _Scope) -> Iterator[str]:
         yield "object.spec.?hostIPC.orValue(false)"
     if scope.needed & traits.NODE_NAME:
         yield 'object.spec.?nodeName.orValue("") != ""'
+    if scope.needed & traits.PRIORITY_CLASS:
+        yield 'object.spec.?priorityClassName.orValue("") != ""'
     if scope.needed & traits.INIT_CONTAINER:
         yield "object.spec.?initContainers.orValue([]).size() > 0"
     if scope.needed & traits.CUSTOM_SCHEDULER:

@@ -44,6 +44,7 @@ from cluster.doctor.checks.nodes import (
     check_pods_per_card,
     check_requirements,
 )
+from cluster.doctor.checks.priority import check_own_priority
 from cluster.doctor.checks.programs import (
     check_component_priority,
     check_container_toolkit,
@@ -197,6 +198,7 @@ def _own_rows(facts: Facts, before: CountedCalls | None, *, tls_only: bool) -> I
     yield from check_registration(facts)
     yield from check_policy(facts)
     yield from check_release(facts)
+    yield from check_own_priority(facts)
     yield from check_ca_bundles(facts, of_gpuward=True)
     yield from check_in_process(facts)
     yield from check_namespaces(facts)

@@ -16,6 +16,7 @@ from cluster.init.documents import (
     note,
     without_evidence,
     write_policy,
+    write_priority_quota,
     write_values,
 )
 from cluster.init.survey import Survey, survey
@@ -97,11 +98,14 @@ def write(file: GeneratedFile) -> None:
 
 
 POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"
+PRIORITY_QUOTA = "gpuward-priority-quota.yaml"
 _DESCRIPTION = f"""\
 Look at a cluster and write a policy ({POLICY}) and values of the chart ({VALUES})
 that fit it. Each line says what was seen. What may be meant otherwise is a comment, for
-you to decide. A file that is there already is not touched: the difference is printed.
-What a right is missing to see stays in it as it is."""
+you to decide. A third file ({PRIORITY_QUOTA}) is a quota that keeps the
+priority classes of the system from the users of a namespace. A file that is there already
+is not touched: the difference is printed. What a right is missing to see stays in it as
+it is."""
 _EPILOG = """\
 exit status: 0 the files say what the cluster is like, 1 a file differs in more than what was
 seen, also if it was written anew, 2 wrong usage, or the cluster or a file could not be read
@@ -167,6 +171,7 @@ def _files(found: Survey, folder: str) -> list[GeneratedFile]:
     texts = {
         POLICY: [*note(_HEADER), *missing, *policy],
         VALUES: [*note(_HEADER), f"# {_INSTALL}", *missing, *values],
+        PRIORITY_QUOTA: write_priority_quota(PRIORITY_QUOTA),
     }
     return [
         GeneratedFile(os.path.normpath(os.path.join(folder, name)), "\n".join(lines) + "\n")

@@ -307,3 +307,33 @@ def _inventory(survey: Survey, profile: Profile) -> list[str]:
         return []
     why = f"RuntimeClass {named[0].value} is not called as its handler is: docs/other-objects.md"
     return ["clusterInventory:", line("enabled: true", why, 2)]
+
+
+# Kubernetes' own way to keep priority classes from users, which needs no webhook.
+
+_QUOTA = """\
+apiVersion: v1
+kind: ResourceQuota
+metadata:
+  name: no-system-priority
+spec:
+  hard: {pods: "0"}
+  scopeSelector:
+    matchExpressions:
+      - scopeName: PriorityClass
+        operator: In
+        values: [system-node-critical, system-cluster-critical]
+"""
+
+
+def write_priority_quota(file: str) -> list[str]:
+    """The lines of a quota for the namespaces of users, which `file` is to have."""
+    return [
+        *note(
+            "Written by `gpuward init`. Pods of these priority classes evict those of other users, "
+            "and by default everybody may name the classes. This quota refuses them, and counts no "
+            "other pod: docs/resilience.md. Create it in each namespace of users:"
+        ),
+        f"# kubectl apply -f {file} -n NAMESPACE",
+        *_QUOTA.splitlines(),
+    ]

@@ -129,6 +129,9 @@ PODS = Resource("pods", "Pod")
 NAMESPACES = Resource("namespaces", "Namespace", is_namespaced=False)
 DAEMON_SETS = Resource("daemonsets", "DaemonSet", "apps")
 DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
+PRIORITY_CLASSES = Resource(
+    "priorityclasses", "PriorityClass", "scheduling.k8s.io", is_namespaced=False
+)
 ENDPOINTS = Resource("endpointslices", "EndpointSlice", "discovery.k8s.io")
 SLICES = Resource(
     "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False

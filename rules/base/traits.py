@@ -70,6 +70,7 @@ GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
 # Of the pod again.
 OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLES
 RESERVING_POD = 1 << 54  # the RESERVATION_LABEL
+PRIORITY_CLASS = 1 << 55
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -121,6 +122,7 @@ POD_FIELD_TRAITS: Mapping[str, int] = {
     "topologySpreadConstraints": NODE_CONSTRAINT,
     "runtimeClassName": RUNTIME_CLASS,
     "nodeName": NODE_NAME,
+    "priorityClassName": PRIORITY_CLASS,
     "hostPID": HOST_NAMESPACE,
     "hostIPC": HOST_NAMESPACE,
     "resourceClaims": RESOURCE_CLAIMS_OF_POD,

@@ -107,6 +107,7 @@ REPORTS = _import_rules(
     "bypass.run_gpu_command",
     "bypass.plugin_dir_hostpath",
     "security.mps_hostpath",
+    "security.reserved_priority_class",
     "security.untrusted_gpu_image",
     "bypass.runtimeclass_nvidia_no_gpu",
     "bypass.nodename_cuda_image",

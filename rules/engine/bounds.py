@@ -53,7 +53,7 @@ _FIELDS_THAT_RULES_READ = frozenset(
         *("name", "generateName", "namespace", "image", "prefix", "kind", "apiVersion"),
         *("path", "mountPath", "subPath", "subPathExpr", "fieldPath"),
         *("nodeName", "schedulerName", "runtimeClassName", "serviceAccountName", "serviceAccount"),
-        *("key", "operator", "effect", "topologyKey", "whenUnsatisfiable"),
+        *("priorityClassName", "key", "operator", "effect", "topologyKey", "whenUnsatisfiable"),
     }
 )
 

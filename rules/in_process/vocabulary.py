@@ -85,6 +85,8 @@ def facts(profile: Profile) -> Iterator[Variable]:
         for r in profile.injected_references
     ]
     yield Variable("references", cel(references or [{"variable": "", "key": "", "annotation": ""}]))
+    namespaces = sorted({name for c in profile.components for name in c.namespaces})
+    yield Variable("componentNamespaces", cel([regex_of(n) for n in namespaces] or NOTHING))
     yield Variable("alternative", cel(variable_facts(ALTERNATIVE_VARIABLE, profile)))
 
 

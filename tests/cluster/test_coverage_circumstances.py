@@ -282,6 +282,14 @@ def scoped_quota(environment: Environment) -> Response:
     return create(plane, namespace, {**GPU_POD, "spec": with_deadline}, dry_run=True)
 
 
+def of_highest_priority(environment: Environment, manifest: Any) -> Response:
+    """The pod with a priority class that is above all classes of users."""
+    spec = {**manifest["spec"], "priorityClassName": "system-node-critical"}
+    return create(
+        environment.plane, environment.namespace, {**manifest, "spec": spec}, dry_run=True
+    )
+
+
 ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "ephemeral-variable": lambda e: e.add_ephemeral_container(**variable("all")),
     "ephemeral-privileged": lambda e: e.add_ephemeral_container(
@@ -305,6 +313,11 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     "made-up-owner": made_up_owner,
     "forged-role": forged_role,
     "quota-scope": scoped_quota,
+    "priority-gpu": lambda e: of_highest_priority(e, GPU_POD),
+    "priority-gpu-node": lambda e: of_highest_priority(
+        e, pod(container(), nodeSelector={"nvidia.com/gpu.present": "true"})
+    ),
+    "priority-elsewhere": lambda e: of_highest_priority(e, pod(container())),
     "update-annotation": lambda e: e.annotate("nvidia.cdi.k8s.io/pod", "nvidia.com/gpu=all"),
     **annotation_attempts.ATTEMPTS,
     "update-gated": gated_pod,

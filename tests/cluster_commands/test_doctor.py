@@ -53,7 +53,7 @@ EVERYTHING = (
     *NEEDED,
     *("resourceclaims", "deviceclasses", "clusterpolicies", "gpuclusters"),
     *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
-    *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+    *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "priorityclasses"),
 )
 
 

@@ -238,3 +238,65 @@ def test_a_service_without_endpoints_says_whether_it_is_the_service_or_the_pods(
     found = rows(*with_bundles(installed()), *objects)["webhook"]
     (message,) = (row.message for row in found if row.subject.startswith("service/"))
     assert message.startswith(part)
+
+
+def prioritised(name: str, priority_class: str | None = None) -> Object:
+    spec = {"priorityClassName": priority_class} if priority_class else {}
+    return in_release("Deployment", name, spec={"template": {"spec": spec}})
+
+
+def priority_class(name: str, value: int, **fields: Any) -> Object:
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **fields}
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "state", "message"),
+    [
+        ("system-node-critical", (), State.OK, "no pod can evict it"),
+        (None, (), State.WRONG, "no priority class: pods of every class can evict it"),
+        (
+            "system-cluster-critical",
+            (priority_class("system-node-critical", 2_000_001_000), priority_class("gold", 9)),
+            State.NOT_KNOWN,
+            "pods of system-node-critical can evict it, if users may name it",
+        ),
+        (
+            "platform",
+            (priority_class("platform", 1_000), priority_class("gold", 1_001)),
+            State.WRONG,
+            "pods of the class gold can evict it",
+        ),
+        (
+            "platform",
+            (
+                *(priority_class("platform", 1_000), priority_class("equal", 1_000)),
+                priority_class("waits", 2_000, preemptionPolicy="Never"),
+            ),
+            State.NOT_KNOWN,
+            "pods of system-node-critical can evict it, if users may name it",
+        ),
+        ("platform", (), State.NOT_KNOWN, "whose value is not known"),
+        ("platform", (priority_class("other", 7),), State.NOT_KNOWN, "whose value is not known"),
+    ],
+)
+def test_whether_pods_of_users_can_evict_gpuward(
+    name: str | None, classes: tuple[Object, ...], state: State, message: str
+) -> None:
+    found = rows(*installed(), recorded(), prioritised("gpuward", name), *classes)["priority"]
+    assert states(found) == {"deployment/gpuward in gpuward-system": state}
+    assert message in found[0].message
+
+
+def test_every_deployment_that_is_needed_must_have_the_class() -> None:
+    names = ("gpuward", "gpuward-certs", "gpuward-audit", "gpuward-watch")
+    own = [prioritised(name, "system-node-critical") for name in names[:1]]
+    own += [prioritised(name) for name in names[1:]]
+    record = recorded(*(f"Deployment/{name}" for name in names))
+    assert states(rows(*installed(), record, *own)["priority"]) == {
+        "deployment/gpuward-certs, gpuward-watch in gpuward-system": State.WRONG,
+        "deployment/gpuward in gpuward-system": State.OK,
+    }
+
+
+def test_without_a_release_nobody_looks_at_its_priority() -> None:
+    assert "priority" not in rows()

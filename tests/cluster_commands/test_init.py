@@ -12,7 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from cluster.init.cli import POLICY, VALUES, main
+from cluster.init.cli import POLICY, PRIORITY_QUOTA, VALUES, main
 from lint.policy.cli import main as check_policy
 from policies.loading import default_policy, load_policy
 from policies.profiles import built_in_profiles
@@ -435,3 +435,12 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(options) == 2
     assert capsys.readouterr().err.endswith(f"{POLICY}: Is a directory\n")
     assert not (tmp_path / VALUES).exists()
+
+
+def test_the_quota_is_that_of_the_manual(tmp_path: Path) -> None:
+    run(tmp_path)
+    written = (tmp_path / PRIORITY_QUOTA).read_text(encoding="utf-8")
+    manual = Path("docs/resilience.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", manual, re.DOTALL)
+    assert written.endswith(block)
+    assert {line[:1] for line in written.removesuffix(block).splitlines()} == {"#"}

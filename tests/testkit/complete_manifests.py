@@ -49,12 +49,17 @@ def _complete_workload(completed: Any) -> None:
         completed["spec"]["selector"] = {"matchLabels": {"subject": "yes"}}
 
 
+CLASSES_OF_EVERY_CLUSTER = ("system-cluster-critical", "system-node-critical")
+
+
 def _complete_pod(pod: Any) -> None:
-    """Add names, images and volumes; remove the service account and the priority class."""
+    """Add names, images and volumes; remove the account and an unknown class."""
     spec = pod["spec"]
     # The objects that these fields name do not exist.
-    for field in ("serviceAccountName", "serviceAccount", "priorityClassName"):
+    for field in ("serviceAccountName", "serviceAccount"):
         spec.pop(field, None)
+    if spec.get("priorityClassName") not in CLASSES_OF_EVERY_CLUSTER:
+        spec.pop("priorityClassName", None)
     if not spec.get("containers"):
         spec["containers"] = [{}]
     for role in ROLES:

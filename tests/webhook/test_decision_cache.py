@@ -366,7 +366,6 @@ def test_the_cache_keeps_every_field_that_rules_read() -> None:
 # Fields of a pod in Kubernetes' API that the texts of rules name and the cache leaves out, and why.
 NAMED_FOR_SOMETHING_ELSE = {
     "activeDeadlineSeconds": "of a Job",
-    "priorityClassName": "of a DaemonSet's pods",
     "restartPolicy": "of a Job, and of an init container, where the cache keeps it",
     "ephemeral": "a role of containers",
     "image": "of a container, where the cache keeps it",

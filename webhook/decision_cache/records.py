@@ -80,6 +80,7 @@ class PodSpec(Struct, omit_defaults=True):
     nodeName: AnyJson = UNSET
     nodeSelector: AnyJson = UNSET
     overhead: AnyJson = UNSET
+    priorityClassName: AnyJson = UNSET
     resourceClaims: AnyJson = UNSET
     resources: AnyJson = UNSET
     runtimeClassName: AnyJson = UNSET

@@ -37,7 +37,7 @@ spec:
       serviceAccountName: {{ $name }}
       automountServiceAccountToken: true
       terminationGracePeriodSeconds: 30
-      {{- include "gpuward.podSettings" .root | nindent 6 }}
+      {{- include "gpuward.neededPodSettings" .root | nindent 6 }}
       containers:
         - name: {{ .component }}
           {{- include "gpuward.containerSettings" .root | nindent 10 }}

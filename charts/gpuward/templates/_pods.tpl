@@ -11,8 +11,10 @@ securityContext:
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- if not (include "gpuward.systemClass" $) }}
 {{- with .priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
 {{- end }}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -23,6 +25,23 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The same for the pods without which API servers get no decisions: they alone have a priority class
+of the system. Hooks run before there is the quota that some API servers demand for it.
+*/}}
+{{- define "gpuward.neededPodSettings" -}}
+{{ include "gpuward.podSettings" . }}
+{{- with include "gpuward.systemClass" . }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* The priority class of these values if it is one of Kubernetes' own, which begin so. */}}
+{{- define "gpuward.systemClass" -}}
+{{- $class := .Values.priorityClassName | default "" -}}
+{{- if hasPrefix "system-" $class }}{{ $class }}{{ end -}}
 {{- end -}}
 
 {{/*
