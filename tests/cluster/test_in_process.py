@@ -151,9 +151,10 @@ def test_every_known_bypass_is_judged_as_by_the_rules(exports: Exports, namespac
             if bypass.user:
                 users[name] = bypass.user
     differences, seen = _differences(exports, made, users=users)
-    # As docs/in-process.md says of subPathExpr.
-    by_variable = "device-file-by-variable"
-    assert differences.keys() == {f"{by_variable}/Pod", f"{by_variable}/Deployment"}
+    # As docs/in-process.md says of subPathExpr and of commands.
+    different = ("device-file-by-variable", "privileged-program")
+    kinds = ("Pod", "Deployment")
+    assert differences.keys() == {f"{name}/{kind}" for name in different for kind in kinds}
     assert seen["denied"] >= 50
     assert seen["warned"] >= 100
 
