@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from rules.base.caching import BoundedCache
 from rules.base.traits import PROGRAM_WORDS, RESERVATION_LABEL
 from rules.engine.traits import key_traits, traits_of_variable
-from rules.gpu.accounting_marks import JOB_LABELS, ROLE_ANNOTATION, is_mark
 from rules.gpu.allocation_keys import KAI_GROUP, PAYER_LABELS
 from rules.gpu.images import (
     image_name,
@@ -20,6 +19,7 @@ from rules.gpu.images import (
 )
 from rules.gpu.launchers import LAUNCHER_MARKS, LAUNCHERS_BY_IMAGE, SIZE_VARIABLES
 from rules.objects.pod import MIRROR_ANNOTATION
+from rules.profile.platforms.accounting_marks import JOB_LABELS, ROLE_ANNOTATION, is_mark
 from rules.profile.profile import Profile
 
 # Keys that rules read although nothing in them says so.

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.commands import expand_variables
-from rules.gpu.node_paths import in_run
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.profile.platforms.node_paths import in_run
 
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
 MAX_PATH_CHARACTERS = 4096

@@ -42,6 +42,7 @@ SILENT = {
     "ephemeral-gpu/clean-neuron": ELSEWHERE,
     "ephemeral-gpu/clean-no-gpu": ELSEWHERE,
     "image-default-all/clean-agent-of-nvidia": "an agent of the node needs all GPUs",
+    "image-default-all/clean-exporter-of-the-chart": "an agent of the node needs all GPUs",
     "image-default-all/clean-ephemeral": "the pod has no node yet",
     "image-default-all/clean-runtimes": "another object asks for the GPUs",
     "legacy-cuda-version/clean-tpu": ELSEWHERE,

@@ -10,11 +10,11 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 from rules.engine.relevant_names import is_relevant_label
 from rules.finding import Action
-from rules.gpu.accounting_marks import is_mark
 from rules.gpu.components import CONTROLLER_MANAGER, is_controller
 from rules.inventory.inventory import Inventory
 from rules.objects.container import CONTAINER_LISTS
 from rules.profile.context import Context
+from rules.profile.platforms.accounting_marks import is_mark
 from webhook.admission.review import AdmissionReview
 
 EVALUATED_OPERATIONS = ("CREATE", "UPDATE")

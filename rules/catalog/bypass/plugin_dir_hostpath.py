@@ -45,7 +45,10 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.node_paths import (
+from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
+from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
+from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.platforms.node_paths import (
     CDI_DIRECTORIES,
     HOOK_DIRECTORIES,
     KUBELET_CONFIGURATION,
@@ -57,9 +60,6 @@ from rules.gpu.node_paths import (
     directories_up,
     in_run,
 )
-from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
-from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
-from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # A read-only mount does not keep a process from connecting to a socket.

@@ -28,10 +28,10 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
-from rules.gpu.node_paths import RUNTIME_STATE_DIRECTORIES, directories_up
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, cel
 from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.platforms.node_paths import RUNTIME_STATE_DIRECTORIES, directories_up
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Directories with a slash at their ends, as the paths have one with which they are compared.

@@ -44,7 +44,10 @@ from typing import Any
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
-from rules.gpu.accounting_marks import (
+from rules.gpu.components import SYSTEM_USER_PREFIX, is_controller
+from rules.gpu.devices import pod_requests_gpu
+from rules.in_process.statement import Statement, cel, concat, shown
+from rules.profile.platforms.accounting_marks import (
     ADMISSION_GATE,
     JOB_LABELS,
     KUEUE_PREFIX,
@@ -53,9 +56,6 @@ from rules.gpu.accounting_marks import (
     USERS_KEYS,
     is_mark,
 )
-from rules.gpu.components import SYSTEM_USER_PREFIX, is_controller
-from rules.gpu.devices import pod_requests_gpu
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 KEY_FAULT = "is Kueue's, which counts by it the pod's GPUs"

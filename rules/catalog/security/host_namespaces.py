@@ -26,10 +26,10 @@ References
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
-from rules.gpu.node_paths import in_run
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
 from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
 from rules.placement.gpu_nodes import is_for_gpus
+from rules.profile.platforms.node_paths import in_run
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 SHARED_THINGS_AND_ADVICE = {

@@ -28,7 +28,6 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
-from rules.gpu.node_paths import in_run
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
 from rules.gpu.volumes import (
     MAX_PATH_CHARACTERS,
@@ -38,6 +37,7 @@ from rules.gpu.volumes import (
     host_mounts,
 )
 from rules.in_process.statement import Statement, cel, concat
+from rules.profile.platforms.node_paths import in_run
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The default of the daemon, and where NVIDIA's device plugin runs it.
