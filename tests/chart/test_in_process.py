@@ -12,7 +12,7 @@ import yaml
 from policies.loading import default_policy
 from tests.testkit.admission.in_process import FIRST_MINOR
 from tests.testkit.admission.reviews import container, pod, variable
-from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.installation import CHART, SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.rendering import HELMS, of_kind, render, render_error
 from tests.testkit.control_plane.plane import ControlPlane
@@ -92,7 +92,14 @@ def test_they_refuse_and_fix_without_the_webhook_and_go_with_the_release(
     bypass = pod(container(**variable("all")))
     with Installation(chart_plane, kubelet, helm) as installation:
         given = merge_values(SLOW_MACHINE, {"inProcess": {"objects": exported}})
-        installation.install(given)
+        # Helm 4 creates all policies at once, and the API server compiles each before it answers:
+        # with few cores too late for the last ones. The next attempt has fewer left.
+        waits = ("--create-namespace", "--wait", "--timeout=100s")
+        eventually(
+            lambda: installation.helm("upgrade --install", str(CHART), *waits, values=given),
+            seconds=300,
+            what="helm has installed the release",
+        )
         kinds = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
         chart_plane.kubectl("delete", kinds, "gpuward")
         namespace = chart_plane.namespace({"gpuward.io/mode": "deny"})
