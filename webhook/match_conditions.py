@@ -55,7 +55,7 @@ COVERED = (
     traits.POD_RESOURCES,  # only those that Kubernetes does not define
     traits.ENV_FROM,  # with a prefix; of ConfigMaps where the webhook knows their variables
     traits.GPU_PROGRAM,
-    traits.TOLERATION,  # only of taints of GPU nodes, in pods with a privileged container
+    traits.TOLERATION,  # only of taints of GPU nodes, in pods with privileges
 )
 # What the condition of an exported policy can test besides.
 COVERED_IN_POLICIES = (
@@ -113,6 +113,7 @@ PREFERENCES = f"""optional.ofNonZeroValue(object.spec.?affinity.?nodeAffinity
   .?{PREFERRED_AFFINITY}.orValue([])).orValue([]).map(choice, choice.preference)"""
 TOLERATIONS = "object.spec.?tolerations.orValue([])"
 PRIVILEGED = "container.?securityContext.?privileged.orValue(false)"
+ADDED_CAPABILITIES = "container.?securityContext.?capabilities.?add.orValue([]).size() > 0"
 HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 SPREADS = "object.spec.?topologySpreadConstraints.orValue([])"
 NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED_AFFINITY}.orValue([])"
@@ -357,7 +358,7 @@ def _privileges(scope: _Scope) -> Iterator[str]:
     if scope.needed & traits.PRIVILEGED:
         yield PRIVILEGED
         yield f"container.{HOST_PROCESS}"
-        yield "container.?securityContext.?capabilities.?add.orValue([]).size() > 0"
+        yield ADDED_CAPABILITIES
 
 
 def _fields(scope: _Scope) -> Iterator[str]:
@@ -452,10 +453,10 @@ def _node_labels(scope: _Scope) -> Iterator[str]:
 
 
 def _hints_of_gpu_nodes(scope: _Scope) -> Iterator[str]:
-    """Yield a test of whether a privileged pod prefers GPU nodes or tolerates their taints."""
+    """Yield a test of whether a pod with privileges prefers GPU nodes or tolerates their taints."""
     if not scope.needed & traits.TOLERATION:
         return
-    tests = _any_of((PRIVILEGED, f"container.{HOST_PROCESS}"))
+    tests = _any_of((PRIVILEGED, f"container.{HOST_PROCESS}", ADDED_CAPABILITIES))
     privileged = f"object.spec.{HOST_PROCESS}\n|| ({CONTAINERS}).exists(container, {tests})"
     known = [*_is_label_of_gpu_nodes(scope, "toleration.key")]
     unknown = {key for key in scope.taints if not _contains_one(key, traits.KEY_WORDS)}
