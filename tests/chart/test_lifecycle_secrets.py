@@ -178,7 +178,12 @@ def test_the_commands_of_the_manual_distrust_an_authority(
     block = text.split("```")[1].replace("gpuward-system", installed.namespace)
     (tmp_path / "kubectl").symlink_to(installed.plane.programs["kubectl"])
     path = f"{tmp_path}:{os.environ['PATH']}"
-    environment = {"PATH": path, "KUBECONFIG": str(installed.plane.kubeconfig)}
+    # Without a home kubectl writes its cache into the working directory.
+    environment = {
+        "HOME": str(tmp_path),
+        "PATH": path,
+        "KUBECONFIG": str(installed.plane.kubeconfig),
+    }
     for command in re.findall(r"^\$ (.*)$", block, re.MULTILINE):
         shell = ["bash", "-e", "-o", "pipefail", "-c", command]
         subprocess.run(shell, check=True, env=environment)
