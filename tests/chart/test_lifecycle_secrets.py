@@ -39,6 +39,8 @@ class Secrets:
 
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
+        # What an earlier test did to the Secrets may not yet be in all configurations.
+        eventually(lambda: len(installation.ca_bundles()) == 1, what="all webhooks trust the same")
         self.before = self.data()
         (bundle,) = installation.ca_bundles()
         self.authorities = {*parse_certificates(bundle)}
