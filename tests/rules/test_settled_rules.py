@@ -57,7 +57,7 @@ NEW = Rule(
     [
         ("tests/rules/test_invariants.py", True),
         ("tests/lint/test_corpus.py", True),
-        ("tests/webhook/test_decision_cache.py", True),
+        ("tests/webhook/test_replica_cache.py", True),
         ("tests/webhook/test_decider.py", False),
         ("tests/lint/test_lint.py", False),
         ("tests/policies/test_vendor_pages.py", False),

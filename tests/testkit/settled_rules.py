@@ -28,7 +28,7 @@ _ABOUT_THE_CATALOG = (
     *("tests/rules/test_platform_agents", "tests/rules/test_refresh", "tests/rules/test_robust"),
     *("tests/rules/test_update_cases", "tests/policies/test_effective"),
     *("tests/policies/test_policy.py", "tests/lint/test_corpus", "tests/lint/test_examples"),
-    *("tests/webhook/test_decision", "tests/webhook/test_evaluator"),
+    *("tests/webhook/test_decision", "tests/webhook/test_replica", "tests/webhook/test_evaluator"),
     *("tests/cluster/test_match", "tests/cluster/test_in_process"),
     *("tests/cluster/test_patches", "tests/release/test_doc"),
 )

@@ -33,7 +33,6 @@ PACKAGES = {
     "rules/engine": [
         "tests/rules",
         "tests/policies",
-        "tests/webhook/test_decisions_about_releases.py",
         "tests/webhook/test_heavy_objects.py",
     ],
     "webhook": ["tests/webhook", "tests/registration", *COMMAND_LINE],
@@ -43,7 +42,7 @@ PACKAGES = {
 FIRST = {
     "rules/engine": ["rules/test_engine", "rules/test_bounds", "webhook/test_heavy_objects"],
     "webhook/admission": ["webhook/test_review", "webhook/test_server", "webhook/test_decider"],
-    "webhook/decision_cache": ["webhook/test_decision_cache"],
+    "webhook/replica_cache": ["webhook/test_replica_cache"],
     "webhook/evaluator": ["webhook/test_evaluator", "webhook/test_heavy_objects"],
     "webhook/reload": [
         "webhook/test_certificate_log",
@@ -101,7 +100,9 @@ class Copy:
         file = self.folder / fault.file
         text = file.read_bytes()
         file.write_bytes(text[: fault.start] + fault.new.encode() + text[fault.end :])
-        folder = next((name for name in FIRST if fault.file.startswith(f"{name}/")), None)
+        folder = next(
+            (name for name in FIRST if fault.file.startswith((f"{name}/", f"{name}.py"))), None
+        )
         patterns = [f"{self.folder}/tests/{name}.py" for name in FIRST.get(folder or "", [])]
         first = [found for pattern in patterns for found in sorted(glob(pattern))]
         on_server = tests_on_api_server(fault)

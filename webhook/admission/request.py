@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
-from rules.engine.relevant_names import is_relevant_label
+from rules.engine.traits import key_traits
 from rules.finding import Action
+from rules.gpu.allocation_keys import PAYER_LABELS
 from rules.gpu.components import CONTROLLER_MANAGER, is_controller
 from rules.inventory.inventory import Inventory
 from rules.objects.container import CONTAINER_LISTS
 from rules.profile.context import Context
-from rules.profile.platforms.accounting_marks import is_mark
+from rules.profile.platforms.accounting_marks import JOB_LABELS, is_mark
 from webhook.admission.review import AdmissionReview
 
 EVALUATED_OPERATIONS = ("CREATE", "UPDATE")
@@ -72,15 +73,15 @@ class AdmissionRequest(NamedTuple):
     def is_harmless_update(self) -> bool:
         """Whether an update is harmless however large the pod is, which is then not evaluated.
 
-        It changes nothing but labels that no rule reads, and owners: it takes some away, or a
-        controller adds some.
+        It changes nothing but labels by which no GPU is given or counted, and owners: it takes
+        some away, or a controller adds some.
         """
         if self.old is None:
             return False
         is_by_controller = is_controller(self.context.user or "", self.review.namespace)
         if not is_by_controller and _adds_owner(_metadata(self.object), _metadata(self.old)):
             return False
-        new, old = (_read_parts(pod, is_relevant_label) for pod in (self.object, self.old))
+        new, old = (_read_parts(pod, _counts_gpus) for pod in (self.object, self.old))
         return new == old
 
 
@@ -127,17 +128,17 @@ def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
 
 def _read_parts(
-    pod: Mapping[str, Any], is_read_label: Callable[[str], bool] | None = None
+    pod: Mapping[str, Any], is_kept_label: Callable[[str], bool] | None = None
 ) -> Mapping[str, Any]:
     """What rules may read of a pod but its owners: all but what is known to be read by none.
 
-    With `is_read_label`, only the labels that it names.
+    With `is_kept_label`, only the labels for which it is true.
     """
     metadata = _metadata(pod)
     parts = {key: value for key, value in metadata.items() if key not in _OWN_TESTS}
     labels = as_object(metadata.get("labels"))
-    if is_read_label is not None:
-        labels = {key: value for key, value in labels.items() if is_read_label(key)}
+    if is_kept_label is not None:
+        labels = {key: value for key, value in labels.items() if is_kept_label(key)}
     finalizers: list[str] = []
     if not metadata.get("deletionTimestamp"):  # else they only keep the pod from going
         finalizers = [f for f in _texts(metadata.get("finalizers")) if is_mark(f)]
@@ -149,6 +150,11 @@ def _read_parts(
 _OTHER_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
 # What of the metadata is compared in another way.
 _OWN_TESTS = BOOKKEEPING_FIELDS | {"ownerReferences", "finalizers", "labels"}
+
+
+def _counts_gpus(label: str) -> bool:
+    """Whether GPUs are given or counted by the label."""
+    return bool(key_traits(label)) or label in PAYER_LABELS | JOB_LABELS or is_mark(label)
 
 
 def _adds_owner(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

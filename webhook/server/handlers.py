@@ -10,7 +10,7 @@ import datetime
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aiohttp.web import BaseRequest, Response
 from multidict import CIMultiDict
@@ -28,7 +28,6 @@ from webhook.admission.answer import (
 from webhook.admission.decider import Decider
 from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated_decision
 from webhook.admission.review import MalformedReviewError, TooDeepError, decode_head
-from webhook.decision_cache import new_decision_cache
 from webhook.evaluator.evaluator import CongestionError, Evaluator, NotEvaluatedError
 from webhook.evaluator.turns import EvaluationTask, Tenant
 from webhook.evaluator.worker import EvaluatorError
@@ -37,6 +36,9 @@ from webhook.reload.policy import PolicyReloader
 from webhook.server.limits import BodyReader, HttpError, Limits, caller_of, too_many
 from webhook.telemetry.log import Log, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from webhook.replica_cache import ReplicaCache
 
 _PLAIN_TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "Server": "gpuward"}
 # After these the rest of the body is still on the connection.
@@ -69,6 +71,15 @@ def utc_today() -> datetime.date:
     return datetime.datetime.now(tz=datetime.UTC).date()
 
 
+def new_replica_cache(limits: Limits) -> ReplicaCache | None:
+    """A cache for small reviews; None if msgspec, an extra, is not installed."""
+    try:
+        from webhook.replica_cache import ReplicaCache  # noqa: PLC0415  # an extra
+    except ImportError:
+        return None
+    return ReplicaCache(limits.small_review_objects, limits.small_review_steps)
+
+
 class WebhookHandler:
     """Answers every request on the TLS port."""
 
@@ -89,7 +100,7 @@ class WebhookHandler:
         self._shown_user = shown_user
         self.body_reader = BodyReader(limits)
         self.evaluator = Evaluator()
-        self.cache = new_decision_cache(limits.small_review_objects, limits.small_review_steps)
+        self.cache = new_replica_cache(limits)
         self.draining = False
         """Whether every response asks the caller to open another connection next time."""
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 import json
 import random
-from typing import Any
+from typing import Any, Literal
 
-from rules.gpu.launchers import SIZE_VARIABLES
 from tests.testkit.admission.reviews import review_body
 
 ACCOUNT_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
-_LAUNCHER_IMAGES = ("vllm-openai", "text-generation-inference")
+Maker = Literal["ReplicaSet", "StatefulSet", "indexed Job"]
+MAKERS: tuple[Maker, ...] = ("ReplicaSet", "StatefulSet", "indexed Job")
 
 
-def replica(manifest: Any, choices: random.Random) -> Any:
-    """A copy of a pod with other names, and with whatever else rules do not read.
+def replica(manifest: Any, choices: random.Random, maker: Maker = "ReplicaSet") -> Any:
+    """A pod as `maker` makes it from the template in `manifest`.
 
     It has a volume with the token of its service account, as the API server adds one.
     """
@@ -25,38 +25,44 @@ def replica(manifest: Any, choices: random.Random) -> Any:
     suffix = "".join(choices.choices(LETTERS, k=5))
     token = "kube-api-access-" + "".join(choices.choices(LETTERS, k=5))
     metadata = pod.setdefault("metadata", {})
-    metadata |= {"name": f"replica-{suffix}", "generateName": f"replica-{suffix[:2]}-"}
-    metadata |= {"uid": suffix * 4, "managedFields": [{"manager": suffix}], "finalizers": [suffix]}
-    for field in ("labels", "annotations"):
-        texts = metadata.get(field) if isinstance(metadata.get(field), dict) else None
-        metadata[field] = {**(texts or {}), "batch.kubernetes.io/job-completion-index": suffix}
-        metadata[field][f"example.com/{suffix}"] = suffix
     spec = pod["spec"]
-    spec |= {"hostname": suffix, "priority": choices.randrange(9), "dnsPolicy": suffix}
-    projected = {"name": token, "projected": {"sources": [{"x": suffix}]}}
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{suffix}"}}
-    volumes = spec.get("volumes") or []
-    # Rules read the commands of pods that mount a path of the node, and those with known words,
-    # images or variables.
-    is_on_node = any("hostPath" in volume for volume in volumes if isinstance(volume, dict))
-    spec["volumes"] = [*volumes, projected, claim]
+    volumes = [*(spec.get("volumes") or []), {"name": token, "projected": {"sources": []}}]
+    metadata |= {"name": f"trainer-{suffix}", "generateName": "trainer-"}
+    metadata |= {"uid": suffix * 4, "creationTimestamp": f"2026-11-28T10:00:0{suffix[0]}Z"}
+    metadata["managedFields"] = [{"manager": suffix, "operation": "Update"}]
+    number = str(choices.randrange(1_000))
+    if maker == "StatefulSet":
+        metadata["name"] = spec["hostname"] = f"trainer-{number}"
+        volumes.append({"name": "d", "persistentVolumeClaim": {"claimName": f"d-trainer-{number}"}})
+        labels = {
+            "apps.kubernetes.io/pod-index": number,
+            "statefulset.kubernetes.io/pod-name": f"trainer-{number}",
+        }
+        _add(metadata, "labels", labels)
+    elif maker == "indexed Job":
+        spec["hostname"] = f"trainer-{number}"
+        metadata |= {"name": f"trainer-{number}-{suffix}", "generateName": f"trainer-{number}-"}
+        for field in ("labels", "annotations"):
+            _add(metadata, field, {"batch.kubernetes.io/job-completion-index": number})
+    spec["volumes"] = volumes
     for name in CONTAINER_LISTS:
         for container in spec.get(name) or ():
-            is_launcher = any(name in str(container.get("image")) for name in _LAUNCHER_IMAGES)
-            is_launcher |= any(name in str(container.get("env")) for name in SIZE_VARIABLES)
-            if not (is_on_node or is_launcher or container.get("command")):
-                container.setdefault("args", [suffix, f"$({suffix})"])
-            container["ports"] = [{"containerPort": choices.randrange(1, 9)}]
             mounts = container.get("volumeMounts") or []
-            container["volumeMounts"] = [*mounts, {"name": token, "mountPath": ACCOUNT_MOUNT}]
-            variables = container.get("env") or []
-            container["env"] = [*variables, {"name": "RANK", "value": suffix}]
+            mount = {"name": token, "readOnly": True, "mountPath": ACCOUNT_MOUNT}
+            container["volumeMounts"] = [*mounts, mount]
     return pod
 
 
-def review_of_replica(manifest: Any, choices: random.Random, **circumstances: Any) -> bytes:
+def _add(metadata: dict[str, Any], field: str, texts: dict[str, str]) -> None:
+    present = metadata.get(field)
+    metadata[field] = {**(present if isinstance(present, dict) else {}), **texts}
+
+
+def review_of_replica(
+    manifest: Any, choices: random.Random, maker: Maker = "ReplicaSet", **circumstances: Any
+) -> bytes:
     """The review of a replica of `manifest`, with a uid of its own."""
-    review = review_body(replica(manifest, choices), **circumstances)
+    review = review_body(replica(manifest, choices, maker), **circumstances)
     review["request"]["uid"] = f"{choices.random()}"
     review["request"]["dryRun"] = choices.random() < 1 / 2
     return json.dumps(review, separators=(",", ":")).encode()
