@@ -1,4 +1,11 @@
-"""The certificate of a TLS server, which can be replaced while the server runs."""
+"""The certificate of a TLS server, which can be replaced while the server runs.
+
+The behavior of Python's `ssl` requires a new context for each certificate. If a key that does not
+match is loaded into a context in use, every new handshake fails. If a key of another type is
+loaded, the old certificate stays in use. So the server starts with a base context, whose callback
+gives the newest context to each new connection. Whether clients must present a certificate is a
+setting of the base context, and cannot change while the server runs.
+"""
 
 from __future__ import annotations
 
@@ -99,14 +106,6 @@ def _as_file(content: bytes) -> Iterator[str]:
         stream.flush()
         yield stream.name
 
-
-# The certificate that a server serves, which can be replaced while the server runs.
-#
-# The behavior of Python's `ssl` requires a new context for each certificate. If a key that does not
-# match is loaded into a context in use, every new handshake fails. If a key of another type is
-# loaded, the old certificate stays in use. So the server starts with a base context, whose callback
-# gives the newest context to each new connection. Whether clients must present a certificate is a
-# setting of the base context, and cannot change while the server runs.
 
 _MAX_FILE_BYTES = 1024 * 1024  # the size of the largest Secret
 _MAX_ATTEMPTS = 3

@@ -1,4 +1,8 @@
-"""The two webhook configurations: which objects API servers send to which path."""
+"""The two webhook configurations: which objects API servers send to which path.
+
+There is one entry for each mode, and the label of a namespace selects the entry. So the API server
+itself finds the mode of a namespace, and the webhook never has to ask the cluster.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,6 @@ ROUTES = {
     for mode in MODES
 }
 
-
-# The two webhook configurations: which objects API servers send to which path.
-#
-# There is one entry for each mode, and the label of a namespace selects the entry. So the API
-# server itself finds the mode of a namespace, and the webhook never has to ask the cluster.
 
 WEBHOOK_NAME_SUFFIX = ".gpuward.io"
 """How the names of all webhooks of gpuward end."""

@@ -1,1 +1,1 @@
-"""What programs in a cluster share: requests to API servers, events, the log, probes."""
+"""Requests to API servers: connection, proxies, errors, events, and reviews of access."""

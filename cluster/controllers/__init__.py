@@ -1,1 +1,1 @@
-"""The certificate controller: makes, renews and publishes certificates in a cluster."""
+"""Controllers that run in a cluster: of certificates, of GpuExceptions, and of the inventory."""

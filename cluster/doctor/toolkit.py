@@ -1,4 +1,4 @@
-"""How NVIDIA's container toolkit and device plugin are set: whether a variable gives GPUs.
+"""How NVIDIA's programs are set on nodes: whether a variable gives GPUs, and MIG.
 
 Without `ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED=false`, a container gets the GPUs
 that its variable names. With it, the device plugin has to hand out its GPUs by something else.

@@ -1,4 +1,4 @@
-"""The devices of one pool, which several ResourceSlices may offer.
+"""Devices that ResourceSlices offer, and those that ResourceClaims have or wait for.
 
 Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 """

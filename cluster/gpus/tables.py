@@ -1,4 +1,4 @@
-"""The rows of the tables: texts by column, from an account."""
+"""The tables: their rows from an account, aligned and printed as kubectl does."""
 
 from __future__ import annotations
 

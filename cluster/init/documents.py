@@ -1,4 +1,4 @@
-"""The text of a policy for a cluster."""
+"""The files that `init` writes: a policy, values of the chart, and a quota for priorities."""
 
 from __future__ import annotations
 

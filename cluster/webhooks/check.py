@@ -1,4 +1,4 @@
-"""Check whether the webhook works: call the target of every entry as an API server does."""
+"""Check whether the webhook works: send a sample review to every entry, as API servers do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read expressions in CEL, the Common Expression Language, into a tree.
 
 It reads the whole grammar of the language. What it cannot judge, such as identifiers in backquotes,
-raises NotReadError, and only what no version of the language accepts raises CelSyntaxError.
+raises UnsupportedCelError, and only what no version of the language accepts raises CelSyntaxError.
 Specification: https://github.com/google/cel-spec/blob/master/doc/langdef.md
 """
 
@@ -73,7 +73,7 @@ Expression: TypeAlias = Literal | Identifier | Select | Index | Call | Collectio
 
 
 def parse_cel(text: str) -> Expression:
-    """The tree of the expression `text`. Raises CelSyntaxError or NotReadError."""
+    """The tree of the expression `text`. Raises CelSyntaxError or UnsupportedCelError."""
     if len(text) > MAX_CHARACTERS:
         raise UnsupportedCelError("is too long")
     return _Parser(_tokens(text)).parse_all()

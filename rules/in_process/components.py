@@ -57,7 +57,7 @@ def _is_component(component: Component) -> str:
 
 
 def _may_be_created(component: Component) -> str:
-    """`_may_create`, where the user is not known: whether those who may make such pods."""
+    """`_may_have_created`, where the user is not known: whether those who may make such pods."""
     creators = component.creators or DAEMON_SET_CONTROLLERS
     of_deployments = cel(REPLICA_SET_CONTROLLER in creators)
     of_daemon_sets = cel(not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators))

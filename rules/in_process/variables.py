@@ -212,7 +212,7 @@ def is_beside_request() -> str:
 
 
 def foreign_message(setting: str) -> str:
-    """`foreign_variable` of the variable `v`, with the CEL `setting`."""
+    """`message_about_foreign_variable` of the variable `v`, with the CEL `setting`."""
     return concat(
         'c.text + " asks for "',
         shown("string(v.foreign)"),
@@ -224,7 +224,7 @@ def foreign_message(setting: str) -> str:
 
 
 def advice_beside_request() -> str:
-    """`advice_beside_request` of `visibility_edits` about the variable `v`."""
+    """`advice_beside_request` about the variable `v`."""
     end = ": the devices of a claim do not depend on it"
     return (
         f"(c.fromPlugin ? {cel('remove the variable: the device plugin sets it')}"
@@ -234,7 +234,7 @@ def advice_beside_request() -> str:
 
 
 def remove_and_request_advice(removal: str, request: str, otherwise: str = '""') -> str:
-    """`remove_and_request` of the container `c`; all three are CEL."""
+    """`remove_and_request_advice` of the container `c`; all three are CEL."""
     return (
         f'(c.role == "ephemeral" ? {removal} + {otherwise} + {cel(": " + IN_EXEC)}'
         f' : {removal} + " and " + {request} + {otherwise})'

@@ -1,4 +1,4 @@
-"""AdmissionReview v1: decode one from bytes.
+"""AdmissionReview v1: JSON, and how a review is decoded from bytes.
 
 Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
 """

@@ -1,1 +1,1 @@
-"""What a running server reads again: its policy and its certificate."""
+"""Files that a running server reads again: policy, certificate, exceptions, inventory."""

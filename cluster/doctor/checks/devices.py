@@ -1,4 +1,4 @@
-"""Who offers the GPUs of nodes, device plugins or DRA drivers, and whether claims can get them."""
+"""Devices: what device plugins and DRA drivers offer, and which claims and pods get none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gpuward's own webhook: it is registered, has ready replicas, and answers as it should."""
+"""gpuward itself: its registration, replicas and answers, and the modes of namespaces."""
 
 from __future__ import annotations
 

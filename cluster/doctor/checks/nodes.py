@@ -1,4 +1,4 @@
-"""Nodes whose cards ACK's cGPU shares: versions, regions, and pods for each card."""
+"""Nodes: ACK's cGPU on them, what GPU nodes offer, CPU policies, and the catalog's rules."""
 
 from __future__ import annotations
 

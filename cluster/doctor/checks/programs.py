@@ -1,4 +1,4 @@
-"""Versions of the programs of GPU platforms and of schedulers, by the images that pods run."""
+"""Programs of GPU platforms and schedulers: versions, vulnerabilities and priorities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CAs that API servers trust for the webhooks to which they send pods, gpuward's and others."""
+"""Webhooks for pods, gpuward's and others: the CAs that are trusted, and what others change."""
 
 from __future__ import annotations
 
