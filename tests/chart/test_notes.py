@@ -58,7 +58,14 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ),
         ("registration: {excludedNamespaces: [a, b]}", [f"{NAMESPACE}, a, b."], []),
         ("ports: {webhook: 9443}", ["firewall rule from the control plane to port 9443"], []),
-        ("clientCAConfigMap: x", [], ["Whoever reaches port"]),
+        ("mode: warn", ["STEP LEFT: let only API servers call", "port 10250 of the"], []),
+        ("clientCAConfigMap: x", [], ["STEP LEFT"]),
+        ("networkPolicy: {webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]}", [], ["STEP LEFT"]),
+        (
+            "networkPolicy: {enabled: false, webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]}",
+            ["STEP LEFT"],
+            [],
+        ),
         (
             "gpuExceptions: {enabled: true}",
             ["may approve GpuExceptions", "WARNING: the policy has no gpuExceptions"],
