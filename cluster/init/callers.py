@@ -9,8 +9,8 @@ from cluster.source.registered import is_own
 from cluster.webhooks.callers import Callers, find_callers
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, shortened
 
-_NEXT = "`gpuward doctor` says from where API servers call: docs/install.md"
-_LATER = f"once it is installed, {_NEXT}"
+_LATER = "once it is installed, `gpuward doctor` says it: docs/install.md"
+_NEXT = "`gpuward doctor` says what to do: docs/install.md"
 
 
 def seen_callers(

@@ -288,7 +288,8 @@ def _webhook_from(callers: Callers | NotTried) -> list[str]:
     """Who may call the webhook; commented out unless all API servers are known to call so."""
     head = [f"{_CALLERS}:", "  webhookFrom:"]
     if isinstance(callers, NotTried):
-        why = printable(f"any client may call the webhook ({callers.why}): {callers.remedy}")
+        why = "if it is empty, any client may call the webhook; from where API servers call was "
+        why += printable(f"not seen ({callers.why}): {callers.remedy}")
         return commented([head[0], line(f"{head[1]} []", why)])
     if callers.are_verified:
         why = "the webhook demands client certificates, and API servers show them"
