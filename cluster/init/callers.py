@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.source.objects import ENDPOINTS, NAMESPACES, VALIDATING, ObjectSource, SourceError
+from cluster.source.objects import NAMESPACES, VALIDATING, ObjectSource, SourceError
 from cluster.source.registered import is_own
 from cluster.webhooks.callers import Callers, find_callers
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, shortened
@@ -26,8 +26,7 @@ def seen_callers(
         own = [item for item in source.list(VALIDATING) if is_own(item)]
         if not own:
             return NotTried("it is not installed yet", _LATER)
-        listed = (source.list(NAMESPACES), source.list(ENDPOINTS, "default"))
-        found = find_callers(send, request, own, *listed, IMAGE)
+        found = find_callers(send, request, own, source.list(NAMESPACES), IMAGE)
     except SourceError as error:
         return NotTried(shortened(str(error)), _NEXT)
     return found._replace(remedy=_NEXT) if isinstance(found, NotTried) else found

@@ -11,6 +11,7 @@ Sources: Kubernetes, `staging/src/k8s.io/apiserver/pkg/util/webhook/authenticati
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,11 @@ from webhook.registration import NAME_LABEL
 
 _MOST_NAMESPACES = 3  # in which a pod is tried until an answer says something
 _FIRST = "default"  # is tried first: most clusters leave it as it was
-_SERVICE = "kubernetes.io/service-name"
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+_OF_API_SERVERS = "apiserver.kubernetes.io/identity=kube-apiserver"
+_SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+# API servers renew their Leases every ten seconds; that of one that has ended stays for an hour.
+_RENEWED_WITHIN = datetime.timedelta(minutes=2)
 # API servers send pods with such a variable to the webhook, and no rule finds a fault in this one.
 _VARIABLE = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 # Of pods of one template they differ, or change with each version of it.
@@ -85,14 +90,15 @@ class Peer(NamedTuple):
 class Callers(NamedTuple):
     """From where an API server has called the webhook.
 
-    `servers` are the addresses on which API servers listen, as the EndpointSlices of the Service
-    `kubernetes` have them; empty if that is not known. With `are_verified` all calls came with a
-    client certificate that the webhook has verified.
+    `server_count` is how many API servers there are, and `listen_on` has the addresses at which others
+    reach them; 0 and none if that is not known. With `are_verified` all calls came with a client
+    certificate that the webhook has verified.
     """
 
     peers: tuple[Peer, ...]
-    servers: frozenset[str]
-    are_verified: bool
+    server_count: int = 0
+    listen_on: frozenset[str] = frozenset()
+    are_verified: bool = False
 
     @property
     def are_all(self) -> bool:
@@ -100,7 +106,18 @@ class Callers(NamedTuple):
 
         All go through the pods of a tunnel, if one does.
         """
-        return len(self.servers) == 1 or all(peer.pod for peer in self.peers)
+        return self.server_count == 1 or all(peer.pod for peer in self.peers)
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The addresses from which others seem to call; none if nothing speaks for any.
+
+        They do if this one calls from the address at which it is reached, and each has one.
+        """
+        own = {peer.address for peer in self.peers}
+        if own <= self.listen_on and len(self.listen_on) == self.server_count:
+            return self.listen_on - own
+        return frozenset()
 
 
 def find_callers(
@@ -108,7 +125,6 @@ def find_callers(
     request: Callable[[str], str],
     configurations: Sequence[Object],
     namespaces: Iterable[Object],
-    endpoint_slices: Iterable[Object],
     image: str,
 ) -> Callers | NotTried:
     """From where the API server that answers calls the webhook, or why that is not known.
@@ -122,24 +138,20 @@ def find_callers(
     for name in asked[:_MOST_NAMESPACES]:
         found = _try_in(send, name, image)
         if not isinstance(found, NotTried):
-            return _callers(found, request, endpoint_slices)
+            return _callers(found, request)
         reasons.append(found)
     return reasons[0]
 
 
-def _callers(
-    found: list[Caller], request: Callable[[str], str], endpoint_slices: Iterable[Object]
-) -> Callers | NotTried:
+def _callers(found: list[Caller], request: Callable[[str], str]) -> Callers | NotTried:
     """The same for the callers that the webhook has named."""
     try:
         peers = tuple(_peer(address, request) for address in sorted({c.address for c in found}))
-    except ForbiddenError as error:
-        return NotTried(
-            f"whether a pod has called is not known: {shortened(str(error))}", _LIST_PODS
-        )
     except (ClusterError, ValueError) as error:
-        return NotTried(f"whether a pod has called is not known: {shortened(str(error))}", _SEE)
-    return Callers(peers, _servers(endpoint_slices), all(each.is_verified for each in found))
+        why = f"whether a pod has called is not known: {shortened(str(error))}"
+        return NotTried(why, _LIST_PODS if isinstance(error, ForbiddenError) else _SEE)
+    is_verified = all(each.is_verified for each in found)
+    return Callers(peers, _count(request), _listen_on(request), is_verified)
 
 
 def _asked(configurations: Sequence[Object], namespaces: Iterable[Object]) -> list[str]:
@@ -177,8 +189,7 @@ def _peer(address: str, request: Callable[[str], str]) -> Peer:
 
     Raises ClusterError, and ValueError if the answer of the API server cannot be read.
     """
-    query = urlencode({"fieldSelector": f"status.podIP={address}"})
-    for _, item in as_objects(as_object(json.loads(request(f"/api/v1/pods?{query}"))).get("items")):
+    for item in _list(request, "/api/v1/pods", fieldSelector=f"status.podIP={address}"):
         spec, status = as_object(item.get("spec")), as_object(item.get("status"))
         if spec.get("hostNetwork") is True or status.get("phase") in {"Succeeded", "Failed"}:
             continue
@@ -194,19 +205,37 @@ def _peer(address: str, request: Callable[[str], str]) -> Peer:
     return Peer(address)
 
 
-def _servers(endpoint_slices: Iterable[Object]) -> frozenset[str]:
-    """The addresses of API servers, of the family of which there are most."""
-    by_family: dict[str, set[str]] = {}
-    for item in endpoint_slices:
-        metadata = as_object(item.get("metadata"))
-        service = as_object(metadata.get("labels")).get(_SERVICE)
-        if (metadata.get("namespace"), service) != ("default", "kubernetes"):
-            continue
-        found = by_family.setdefault(as_text(item.get("addressType")), set())
-        for _, endpoint in as_objects(item.get("endpoints")):
-            addresses = endpoint.get("addresses")
-            found.update(map(as_text, addresses if isinstance(addresses, list) else ()))
-    return frozenset(max(by_family.values(), key=len, default=frozenset()))
+def _count(request: Callable[[str], str]) -> int:
+    """How many API servers there are, by the Leases that they renew; 0 if that is not known.
+
+    Source: Kubernetes, `pkg/controlplane/apiserver/server.go`.
+    """
+    try:
+        leases = _list(request, _LEASES, labelSelector=_OF_API_SERVERS)
+        renewed = [
+            datetime.datetime.fromisoformat(as_text(as_object(lease.get("spec")).get("renewTime")))
+            for lease in leases
+        ]
+        return sum(max(renewed) - each < _RENEWED_WITHIN for each in renewed)
+    except (ClusterError, TypeError, ValueError):
+        return 0
+
+
+def _listen_on(request: Callable[[str], str]) -> frozenset[str]:
+    """The addresses of the Service `kubernetes`; none if they are not known."""
+    try:
+        slices = _list(request, _SLICES, labelSelector="kubernetes.io/service-name=kubernetes")
+    except (ClusterError, ValueError):
+        return frozenset()
+    endpoints = (endpoint for item in slices for _, endpoint in as_objects(item.get("endpoints")))
+    listed = (endpoint.get("addresses") for endpoint in endpoints)
+    return frozenset(as_text(a) for each in listed if isinstance(each, list) for a in each)
+
+
+def _list(request: Callable[[str], str], path: str, **selector: str) -> list[Mapping[str, Any]]:
+    """The objects at `path`. Raises ClusterError, and ValueError if the answer is no JSON."""
+    answer = json.loads(request(f"{path}?{urlencode(selector)}"))
+    return [item for _, item in as_objects(as_object(answer).get("items"))]
 
 
 # Which callers a NetworkPolicy lets in.

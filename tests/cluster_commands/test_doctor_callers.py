@@ -58,12 +58,12 @@ def block(cidr: str, *excluded: str) -> Object:
     return {"ipBlock": {"cidr": cidr, **({"except": [*excluded]} if excluded else {})}}
 
 
-def api_servers(*addresses: str) -> Object:
-    labels = {"kubernetes.io/service-name": "kubernetes"}
-    metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
-    endpoints = [{"addresses": [each]} for each in addresses]
-    shape = {"addressType": "IPv4", "endpoints": endpoints}
-    return {"kind": "EndpointSlice", "metadata": metadata, **shape}
+def lease(renewed: str) -> Object:
+    return {"spec": {"renewTime": f"2026-11-28T{renewed}.000000Z", "leaseDurationSeconds": 3600}}
+
+
+ONE = (lease("10:00:00"),)
+THREE = (lease("10:00:00"), lease("10:00:09"), lease("09:59:59"))
 
 
 def asked(
@@ -71,6 +71,8 @@ def asked(
     warnings: Sequence[str] = (),
     error: ClusterError | None = None,
     pods: Sequence[Object] = (),
+    leases: Sequence[Object] | None = ONE,
+    listen_on: Sequence[str] = (),
     **options: Any,
 ) -> Row:
     """The row, if a dry run that asks from where the webhook is called gets this answer."""
@@ -83,9 +85,13 @@ def asked(
         return pod, [*warnings, WITNESS]
 
     def request(path: str) -> str:
-        if "fieldSelector=status.podIP" in path:
-            return json.dumps({"items": [*pods]})
-        return NO_METRICS
+        if path == "/metrics":
+            return NO_METRICS
+        if "/leases?" in path and leases is None:
+            raise ForbiddenError("GET /leases: 403")
+        endpoints = {"endpoints": [{"addresses": [each]} for each in listen_on]}
+        listed = {"pods?": pods, "/leases?": leases, "/endpointslices?": [endpoints]}
+        return json.dumps({"items": next(listed[part] for part in listed if part in path)})
 
     given = {"send": send, "request": request, **options}
     (row,) = rows(*installed(), HOME, *objects, **given)["callers"]
@@ -109,7 +115,7 @@ def test_a_client_ca_is_enough() -> None:
 )
 def test_if_any_client_may_call_the_value_to_set_is_named(address: str, cidr: str) -> None:
     warned = called_from(address)
-    row = asked(deployment(), policy(), api_servers("192.0.2.1"), warnings=warned)
+    row = asked(deployment(), policy(), warnings=warned)
     assert row.state is State.NOT_KNOWN
     assert "any client that reaches port 10250 may call the webhook" in row.message
     assert row.message.endswith(f"has called from {address}; there is one API server")
@@ -128,48 +134,53 @@ def test_a_release_without_a_network_policy_lets_any_client_call() -> None:
 
 @pytest.mark.parametrize("by", [block("10.0.0.5/32"), block("10.0.0.0/8", "10.1.0.0/16")])
 def test_an_api_server_that_the_policy_names_is_ok(by: Object) -> None:
-    row = asked(deployment(), policy(by), api_servers("192.0.2.1"), warnings=FROM_ONE)
+    row = asked(deployment(), policy(by), warnings=FROM_ONE)
     assert row.state is State.OK
     assert "whether the network of this cluster enforces it" in row.message
 
 
 @pytest.mark.parametrize("by", [block("10.0.0.6/32"), block("10.0.0.0/8", "10.0.0.0/16"), AGENTS])
 def test_an_api_server_that_the_policy_lacks_is_wrong(by: Object) -> None:
-    row = asked(deployment(), policy(by), api_servers("192.0.2.1"), warnings=FROM_ONE)
+    row = asked(deployment(), policy(by), warnings=FROM_ONE)
     assert row.state is State.WRONG
     assert row.message.startswith("it does not allow 10.0.0.5, from where the API server")
     assert "10.0.0.5/32" in row.remedy
 
 
 @pytest.mark.parametrize(
-    ("servers", "state"),
+    ("leases", "listen_on", "state", "said"),
     [
-        (("10.0.0.5", "10.0.0.6", "10.0.0.7"), State.NOT_KNOWN),
-        (("10.0.0.5", "10.0.0.4"), State.OK),
-        ((), State.NOT_KNOWN),
+        (THREE, (), State.NOT_KNOWN, "; there are 3 API servers, and one was asked"),
+        (THREE, ("10.0.0.4", "10.0.0.5", "10.0.0.8"), State.NOT_KNOWN, "and one was asked"),
+        (THREE, ("10.0.0.4", "10.0.0.5", "10.0.0.6"), State.OK, ", and 10.0.0.4, 10.0.0.6, where"),
+        # As behind a load balancer, and where API servers call from other addresses.
+        (THREE, ("10.0.0.5",), State.NOT_KNOWN, "and one was asked"),
+        (THREE, ("10.0.0.4", "10.0.0.6", "10.0.0.7"), State.NOT_KNOWN, "and one was asked"),
+        # One ended an hour ago.
+        ((lease("09:05:00"), *ONE), (), State.OK, "it allows 10.0.0.5,"),
+        ([], ("10.0.0.5",), State.NOT_KNOWN, "; how many API servers there are is not known"),
+        (None, ("10.0.0.5",), State.NOT_KNOWN, "; how many API servers there are is not known"),
     ],
 )
-def test_of_several_api_servers_one_was_asked(servers: tuple[str, ...], state: State) -> None:
-    by = block("10.0.0.4/31")
-    row = asked(deployment(), policy(by), api_servers(*servers), warnings=FROM_ONE)
-    assert row.state is state
-    if state is State.NOT_KNOWN:
-        number = "there are 3 API servers, and one was asked" if servers else "is not known"
-        assert row.message.endswith(number)
+def test_of_several_api_servers_one_was_asked(
+    leases: Sequence[Object] | None, listen_on: Sequence[str], state: State, said: str
+) -> None:
+    named = policy(block("10.0.0.4/30"))
+    row = asked(deployment(), named, leases=leases, listen_on=listen_on, warnings=FROM_ONE)
+    assert (row.state, said in row.message) == (state, True), row
 
 
 def test_pods_of_a_tunnel_are_named_by_their_labels() -> None:
     """Their addresses change. All API servers call through them."""
-    servers = api_servers("192.0.2.1", "192.0.2.2")
     of_node = {**AGENT, "spec": {"hostNetwork": True}}
-    row = asked(deployment(), policy(), servers, warnings=FROM_ONE, pods=[of_node, AGENT])
+    row = asked(deployment(), policy(), warnings=FROM_ONE, leases=THREE, pods=[of_node, AGENT])
     value = row.remedy.partition("networkPolicy.webhookFrom: ")[2].partition(" in the values")[0]
     assert yaml.safe_load(value) == [AGENTS]
     assert "10.0.0.5 (pod/konnectivity-agent-x2x in kube-system)" in row.message
-    row = asked(deployment(), policy(AGENTS), servers, warnings=FROM_ONE, pods=[AGENT])
+    row = asked(deployment(), policy(AGENTS), warnings=FROM_ONE, leases=THREE, pods=[AGENT])
     assert row.state is State.OK
     others = {**AGENTS, "podSelector": {"matchLabels": {"k8s-app": "another"}}}
-    row = asked(deployment(), policy(others), servers, warnings=FROM_ONE, pods=[AGENT])
+    row = asked(deployment(), policy(others), warnings=FROM_ONE, leases=THREE, pods=[AGENT])
     assert row.state is State.WRONG
 
 
@@ -190,7 +201,7 @@ def test_pods_of_a_tunnel_are_named_by_their_labels() -> None:
 def test_without_an_answer_it_is_not_known_from_where_api_servers_call(
     peers: tuple[Object, ...], answer: Object, why: str, remedy: str
 ) -> None:
-    row = asked(deployment(), policy(*peers), api_servers("192.0.2.1"), **answer)
+    row = asked(deployment(), policy(*peers), **answer)
     assert row.state is State.NOT_KNOWN
     assert why in row.message
     assert remedy in row.remedy

@@ -11,7 +11,6 @@ from cluster.doctor.facts import Facts, by_name, own_configurations
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import (
     DEPLOYMENTS,
-    ENDPOINTS,
     NAMESPACES,
     NETWORK_POLICIES,
     VALIDATING,
@@ -27,6 +26,10 @@ from rules.base.json_values import as_object, as_objects, as_text
 _CALLERS = "callers"
 _CONTAINER, _PORT_NAME, _DEFAULT_PORT = "webhook", "https", 10250
 _STEPS = "docs/install.md, Who can reach the webhook"
+_ASK_EACH = "ask each: give its address in the kubeconfig file, and run this command again"
+_COUNT_SERVERS = (
+    "grant the right to list leases in namespace kube-system, where each API server has one"
+)
 _CERTIFICATES = "require client certificates (clientCAConfigMap)"
 
 
@@ -105,7 +108,6 @@ def _find(facts: Facts, send: SendPod | NotTried, image: str) -> Callers | NotTr
         facts.request,
         own_configurations(facts, VALIDATING),
         facts.objects(NAMESPACES),
-        facts.objects(ENDPOINTS),
         image,
     )
 
@@ -141,25 +143,27 @@ def _of_named(facts: Facts, home: Home, let_in: Sequence[Object], found: Callers
         remedy = f"{_to_name(found)}; see whether your network enforces network policies"
         return wrong(_CALLERS, subject, message, remedy)
     message = f"it allows {_listed(found.peers)}, from where the API server has called"
-    others = sorted(each for each in found.servers if not is_named(Peer(each)))
-    if found.are_all or (found.servers and not others):
-        enforced = "whether the network of this cluster enforces it, this command cannot see"
+    enforced = "whether the network of this cluster enforces it, this command cannot see"
+    if found.are_all:
         return ok(_CALLERS, subject, f"{message}; {enforced}")
-    remedy = "ask each: give its address in the kubeconfig file, and run this command again"
-    return not_known(_CALLERS, subject, f"{message}; {_count(found)}", remedy)
+    if found.others and all(is_named(Peer(each)) for each in found.others):
+        message += f", and {', '.join(sorted(found.others))}, where the others are reached"
+        return ok(_CALLERS, subject, f"{message}; {enforced}")
+    remedy = _COUNT_SERVERS if not found.server_count else _ASK_EACH
+    return not_known(_CALLERS, subject, f"{message}; {_server_count(found)}", remedy)
 
 
 def _seen(found: Callers) -> str:
-    return f"the API server has called from {_listed(found.peers)}; {_count(found)}"
+    return f"the API server has called from {_listed(found.peers)}; {_server_count(found)}"
 
 
-def _count(found: Callers) -> str:
+def _server_count(found: Callers) -> str:
     """How many API servers there are, of which one was asked."""
-    if not found.servers:
+    if not found.server_count:
         return "how many API servers there are is not known"
-    if len(found.servers) == 1:
+    if found.server_count == 1:
         return "there is one API server"
-    return f"there are {len(found.servers)} API servers, and one was asked"
+    return f"there are {found.server_count} API servers, and one was asked"
 
 
 def _listed(peers: Sequence[Peer]) -> str:
