@@ -90,9 +90,9 @@ class Peer(NamedTuple):
 class Callers(NamedTuple):
     """From where an API server has called the webhook.
 
-    `server_count` is how many API servers there are, and `listen_on` has the addresses at which others
-    reach them; 0 and none if that is not known. With `are_verified` all calls came with a client
-    certificate that the webhook has verified.
+    `server_count` is how many API servers there are, and `listen_on` has the addresses at which
+    others reach them; 0 and none if that is not known. With `are_verified` all calls came with a
+    client certificate that the webhook has verified.
     """
 
     peers: tuple[Peer, ...]
