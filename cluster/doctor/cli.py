@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
+from cluster.doctor.checks.callers import check_callers
 from cluster.doctor.checks.devices import (
     check_autoscaler,
     check_cards_offered_twice,
@@ -19,10 +20,7 @@ from cluster.doctor.checks.devices import (
 )
 from cluster.doctor.checks.dry_runs import (
     FROM_FILES,
-    IMAGE,
     NOT_WANTED,
-    NotTried,
-    SendPod,
     check_dry_runs,
     groups_of_namespaces,
     rows_of,
@@ -56,10 +54,10 @@ from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_headline, as_table, exit_status, to_document
 from cluster.doctor.toolkit import check_mig, check_toolkit_settings
 from cluster.doctor.verdict import Verdict, verdict
-from cluster.source.objects import Object, ObjectReader, SourceError
-from cluster.source.options import add_options, open_connection, open_source
+from cluster.source.objects import ObjectReader, SourceError
+from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from cluster.webhooks.dry_runs import pod_path
+from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, open_with_dry_runs
 from policies.loading import PolicyError, load_policy_or_config_map
 from terminal import CommandParser, use_color, write_error
 
@@ -70,7 +68,6 @@ about gpuward's own health, and whether the cluster is fit for GPUs: other webho
 labels, versions, device plugins, shared cards. Every row is ok, wrong with what to do, or
 not known. Nothing is created or changed; the webhook is also called with a sample, as
 `gpuward webhooks check` does."""
-_MAX_BYTES = 8 << 20  # of an answer to a dry run
 _EPILOG = """\
 exit status: 0 all is well, 1 something is wrong, 2 wrong usage, or nothing could be read,
 3 nothing is wrong as far as is known, but something is not known"""
@@ -188,7 +185,11 @@ def examine(
     """
     groups = groups_of_namespaces(facts)
     trials = send if isinstance(send, NotTried) else [*check_dry_runs(facts, groups, send, image)]
-    own = [*rows_of(trials, groups), *_own_rows(facts, before, tls_only=tls_only)]
+    own = [
+        *rows_of(trials, groups),
+        *_own_rows(facts, before, tls_only=tls_only),
+        *check_callers(facts, send, image),
+    ]
     found = verdict(facts, groups, trials, own)
     return found, [*own, *_cluster_rows(facts, ask_kubelets=ask_kubelets)]
 
@@ -239,15 +240,5 @@ def _open(
     """
     if options.files:
         return open_source(options), None, FROM_FILES
-    # With files, the Kubernetes client need not be installed.
-    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
-
-    connection = open_connection(options)
-
-    def send(namespace: str, pod: Object) -> tuple[Object, list[str]]:
-        # Sent once: an error such as that of a webhook which does not answer is an answer here.
-        path = f"{pod_path(namespace)}&fieldValidation=Warn"
-        return connection.request_with_warnings("POST", path, pod, _MAX_BYTES)
-
-    source = ApiServerSource(connection)
+    source, send = open_with_dry_runs(options)
     return source, source.get_text, NOT_WANTED if options.no_dry_run else send

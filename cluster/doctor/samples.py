@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from cluster.api.errors import Object
-from cluster.webhooks.dry_runs import Answer
+from cluster.webhooks.dry_runs import UNKNOWN_FIELD, Answer, shortened
 from cluster.webhooks.ways import WAYS, Way
 from policies.policy import Policy
 from reports.findings import RULE_BY_NAME
@@ -27,10 +27,7 @@ POD_NAME = "gpuward-doctor-sample"
 # Kubernetes' own refuses them, and they request no GPU, which a quota may forbid.
 _REFUSED = ("variable", "mig-admin", "nri")
 _FIXED, _FIXING_RULE = "variable-beside-gpu", "visible-devices-env"
-# A field that no pod has. The API server warns of it, which shows that its warnings arrive.
-_UNKNOWN_FIELD = "gpuwardDryRun"
 _SERVICE_ACCOUNT = {"serviceAccountName": "default"}
-_MAX_TEXT = 300  # characters of somebody's message
 
 
 class Sample(NamedTuple):
@@ -80,7 +77,7 @@ class Samples:
 
     def pod_to_send(self, way: Way) -> Object:
         """The same with a field of which the API server warns, and which it then drops."""
-        return {**self.pod(way), _UNKNOWN_FIELD: True}
+        return {**self.pod(way), UNKNOWN_FIELD: True}
 
     def _expected(self, way: Way, namespace: str, mode: Action) -> Action | None:
         if self._decider is None:
@@ -186,7 +183,7 @@ def _seen_in_admitted(
     for warning in answer.warnings:
         if who := _warns(warning, exported):
             return Seen.WARNED, who
-    if any(_UNKNOWN_FIELD in warning for warning in answer.warnings):
+    if any(UNKNOWN_FIELD in warning for warning in answer.warnings):
         return Seen.NOTHING, "admitted without a warning"
     return (
         Seen.NO_WARNINGS,
@@ -203,9 +200,3 @@ def _warns(warning: str, exported: Collection[str]) -> str:
         who, text = f"admission policy {found[1]}", warning[found.end() :]
     rule = _RULE.match(text.removeprefix("gpuward ")) if text.startswith("gpuward ") else None
     return who if rule and rule[1] in RULE_BY_NAME else ""
-
-
-def shortened(text: str, most: int = _MAX_TEXT) -> str:
-    """The beginning of somebody's message, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}…"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cluster.doctor.checks.dry_runs import Effect, Group, NotTried, Trial
+from cluster.doctor.checks.dry_runs import Effect, Group, Trial
 from cluster.doctor.checks.in_process import exported_objects
 from cluster.doctor.facts import Facts, own_configurations
 from cluster.doctor.rows import Row, State, names
-from cluster.doctor.samples import shortened
 from cluster.source.objects import (
     MUTATING,
     NAMESPACES,
@@ -17,6 +16,7 @@ from cluster.source.objects import (
     VALIDATING_BINDINGS,
     VALIDATING_POLICIES,
 )
+from cluster.webhooks.dry_runs import NotTried, shortened
 from reports.formats import many
 from rules.finding import Action
 

@@ -7,21 +7,26 @@ import difflib
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from cluster.init.callers import seen_callers
 from cluster.init.choice import choose
 from cluster.init.documents import (
     keep_unseen,
     note,
+    unseen_keys,
     without_evidence,
     write_policy,
     write_priority_quota,
     write_values,
 )
 from cluster.init.survey import Survey, survey
-from cluster.source.objects import Resource, SourceError
+from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
+from cluster.webhooks.callers import Callers
+from cluster.webhooks.dry_runs import NotTried, SendPod, open_with_dry_runs
 from policies.loading import default_policy
 from terminal import CommandParser, printable, write_error
 
@@ -144,10 +149,12 @@ def main(arguments: list[str]) -> int:
     """Run the command with these arguments; the exit status."""
     options = make_parser().parse_args(arguments)
     try:
-        source = open_source(options)
+        source, request, send = _open(options)
         found = survey(source, default_policy().profile, from_files=bool(options.files))
-        files = _files(found, options.directory)
-        status = _compare_or_write(files, found.forbidden, replace=options.write)
+        callers = seen_callers(source, request, send)
+        files = _files(found, callers, options.directory)
+        unseen = unseen_keys(found.forbidden, callers)
+        status = _compare_or_write(files, unseen, replace=options.write)
     except (SourceError, FileError) as error:
         write_error("gpuward init", error)
         return 2
@@ -158,9 +165,22 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _files(found: Survey, folder: str) -> list[GeneratedFile]:
+def _open(
+    options: argparse.Namespace,
+) -> tuple[ObjectReader, Callable[[str], str] | None, SendPod | None]:
+    """What the options mean: the objects, how to ask the API server, and how to make dry runs.
+
+    Raises SourceError.
+    """
+    if options.files:
+        return open_source(options), None, None
+    source, send = open_with_dry_runs(options)
+    return source, source.get_text, send
+
+
+def _files(found: Survey, callers: Callers | NotTried, folder: str) -> list[GeneratedFile]:
     policy, profile = write_policy(found, choose(found))
-    values = write_values(found, profile)
+    values = write_values(found, profile, callers)
     missing = [
         line
         for resource, why in found.missing.items()
@@ -179,19 +199,17 @@ def _files(found: Survey, folder: str) -> list[GeneratedFile]:
     ]
 
 
-def _compare_or_write(
-    files: list[GeneratedFile], forbidden: frozenset[Resource], *, replace: bool
-) -> int:
+def _compare_or_write(files: list[GeneratedFile], unseen: Sequence[str], *, replace: bool) -> int:
     """Write files that are not there, and show what differs in the others; the exit status.
 
-    What is concluded from `forbidden` resources stays in the files.
+    The keys `unseen` stay in the files.
     """
     status = 0
     changes = []
     for generated in files:
         file, present = generated, content(generated.path)
         if present is not None:
-            text, kept = keep_unseen(file.text, present, forbidden)
+            text, kept = keep_unseen(file.text, present, unseen)
             file = file._replace(text=text)
             if kept:
                 _say(f"{file.path}: kept as it cannot be seen: {', '.join(kept)}")

@@ -23,10 +23,13 @@ from cluster.source.objects import (
     VALIDATING,
     Resource,
 )
+from cluster.webhooks.callers import Callers
+from cluster.webhooks.dry_runs import NotTried
 from kubeyaml.patch.layout import one_line_text
 from policies.profiles import ProfileError, built_in_profiles, merged_profile
 from rules.placement.node_labels import MODE_LABEL
 from rules.profile.profile import Profile
+from terminal import printable
 
 # Lines of YAML, each with the evidence for it as a comment.
 
@@ -213,16 +216,23 @@ _SOURCES = {
     "clusterInventory": _PLATFORM,
     "nodeGuard": _PLATFORM,
 }
-_KEY = re.compile(rf"^(?:# )?(mode|{'|'.join(_SOURCES)}):")
+_CALLERS = "networkPolicy"  # the key that comes from a dry run
+_KEY = re.compile(rf"^(?:# )?(mode|{'|'.join((*_SOURCES, _CALLERS))}):")
 
 
-def keep_unseen(new: str, old: str, forbidden: frozenset[Resource]) -> tuple[str, list[str]]:
-    """`new` with those keys of the file `old` that come from what nobody may list; and these keys.
+def unseen_keys(forbidden: frozenset[Resource], callers: Callers | NotTried) -> list[str]:
+    """The keys that come from what could not be seen: `forbidden` resources, or no `callers`."""
+    unseen = [key for key, sources in _SOURCES.items() if sources & forbidden]
+    return [*unseen, *([_CALLERS] if isinstance(callers, NotTried) else [])]
+
+
+def keep_unseen(new: str, old: str, unseen: Sequence[str]) -> tuple[str, list[str]]:
+    """`new` with the keys `unseen` as they are in the file `old`; and those that differ.
 
     What cannot be seen is not absent: a key would go, or change, for lack of a right.
     """
     present, wanted = _by_key(old), _by_key(new)
-    kept = [key for key, sources in _SOURCES.items() if key in present and sources & forbidden]
+    kept = [key for key in unseen if key in present]
     merged = wanted | {key: present[key] for key in kept}
     differing = [key for key in kept if wanted.get(key) != present[key]]
     return "".join(merged.values()), differing
@@ -248,7 +258,7 @@ _CERT_MANAGER = "webhook.cert-manager.io"  # cert-manager's charts name its webh
 _MAX_LISTED = 5
 
 
-def write_values(survey: Survey, profile: Profile) -> list[str]:
+def write_values(survey: Survey, profile: Profile, callers: Callers | NotTried) -> list[str]:
     """The lines of the values."""
     lines = [line("mode: warn", "nothing is refused or changed yet; then deny, by docs/install.md")]
     excluded = _excluded(survey, profile)
@@ -271,7 +281,24 @@ def write_values(survey: Survey, profile: Profile) -> list[str]:
             f"Other webhooks: {', '.join(others[:_MAX_LISTED])}{more}. `gpuward doctor` says "
             "whether gpuward sees what they change."
         )
-    return lines
+    return [*lines, *_webhook_from(callers)]
+
+
+def _webhook_from(callers: Callers | NotTried) -> list[str]:
+    """Who may call the webhook; commented out unless all API servers are known to call so."""
+    head = [f"{_CALLERS}:", "  webhookFrom:"]
+    if isinstance(callers, NotTried):
+        why = "if it is empty, any client may call the webhook; from where API servers call was "
+        why += printable(f"not seen ({callers.why}): {callers.remedy}")
+        return commented([head[0], line(f"{head[1]} []", why)])
+    if callers.are_verified:
+        why = "the webhook demands client certificates, and API servers show them"
+        return commented([head[0], line(f"{head[1]} []", why)])
+    seen = [(peer.selector, f"an API server has called from {peer}") for peer in callers.peers]
+    if callers.are_all:
+        return [*head, *(item(value, why, 4) for value, why in seen)]
+    more = "and others may call from elsewhere: are these all? docs/install.md"
+    return commented([*head, *(item(value, f"{why}, {more}", 4) for value, why in seen)])
 
 
 def _excluded(survey: Survey, profile: Profile) -> list[Entry]:

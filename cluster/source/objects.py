@@ -156,6 +156,7 @@ QUOTAS = Resource("resourcequotas", "ResourceQuota")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")
+NETWORK_POLICIES = Resource("networkpolicies", "NetworkPolicy", "networking.k8s.io")
 SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount")
 _RBAC = "rbac.authorization.k8s.io"
 ROLES, ROLE_BINDINGS = (

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.api.connection import Connection
 from cluster.audit.cli import main as audit
 from cluster.doctor.cli import main as doctor
+from cluster.init.cli import VALUES as INIT_VALUES
+from cluster.init.cli import main as init
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SECRETS
 from tests.testkit.admission.registered_webhook import create
@@ -25,16 +29,21 @@ pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations/gpuward"
+MASQUERADED = "127.0.0.77"
 NOT_SENT = ("wrong", "not sent to gpuward, and should be sent in mode deny")
 BAD_POD = pod(container(**variable("all")))
+VALUES = merge_values(
+    SLOW_MACHINE,
+    {"registration": {"failurePolicy": "Ignore"}, "gpuExceptions": {"enabled": True}},
+)
 Rows = Callable[[str], dict[str, tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")
 def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installation]:
     with Installation(chart_plane, kubelet, "helm4") as installation:
-        values = {"registration": {"failurePolicy": "Ignore"}, "gpuExceptions": {"enabled": True}}
-        installation.install(merge_values(SLOW_MACHINE, values))
+        kubelet.proxies[installation.namespace].source = MASQUERADED
+        installation.install(VALUES)
         installation.publish_ca_bundle()
         yield installation
 
@@ -182,3 +191,23 @@ def test_the_contents_of_secrets_stay_in_the_cluster(installed: Installation) ->
     found = source.get(SECRETS, installed.namespace, "gpuward-ca")
     assert found is not None
     assert (found["kind"], "data" in found) == ("PartialObjectMetadata", False)
+
+
+def test_doctor_and_init_name_the_address_from_which_the_webhook_is_called(
+    installed: Installation, rows: Rows, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It is that of a call of the webhook, which comes by way of the Service."""
+    plane = installed.plane
+    ((state, message),) = rows("callers").values()
+    assert state == "not known"
+    assert message.endswith(f"has called from {MASQUERADED}; there is one API server")
+    assert init(["--kubeconfig", str(plane.kubeconfig), "--directory", str(tmp_path)]) == 0
+    capsys.readouterr()
+    written = yaml.safe_load((tmp_path / INIT_VALUES).read_text())["networkPolicy"]
+    assert written == {"webhookFrom": [{"ipBlock": {"cidr": f"{MASQUERADED}/32"}}]}
+    installed.upgrade(merge_values(VALUES, {"networkPolicy": written}))
+    try:
+        ((state, message),) = rows("callers").values()
+        assert (state, f"it allows {MASQUERADED}," in message) == ("ok", True)
+    finally:
+        installed.upgrade(VALUES)

@@ -58,7 +58,14 @@ def notes(text: str = "", *, release: str = "gpuward", name: str | None = None) 
         ),
         ("registration: {excludedNamespaces: [a, b]}", [f"{NAMESPACE}, a, b."], []),
         ("ports: {webhook: 9443}", ["firewall rule from the control plane to port 9443"], []),
-        ("clientCAConfigMap: x", [], ["Whoever reaches port"]),
+        ("mode: warn", ["STEP LEFT: let only API servers call", "port 10250 of the"], []),
+        ("clientCAConfigMap: x", [], ["STEP LEFT"]),
+        ("networkPolicy: {webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]}", [], ["STEP LEFT"]),
+        (
+            "networkPolicy: {enabled: false, webhookFrom: [{ipBlock: {cidr: 10.0.0.0/28}}]}",
+            ["STEP LEFT"],
+            [],
+        ),
         (
             "gpuExceptions: {enabled: true}",
             ["may approve GpuExceptions", "WARNING: the policy has no gpuExceptions"],
@@ -159,7 +166,7 @@ def test_every_command_of_the_notes_is_valid(mode: str) -> None:
     found = commands(notes(f"mode: {mode}", release="prod"))
     assert ["helm", "test", "prod", "-n", NAMESPACE] in found
     assert ["gpuward", "webhooks", "remove"] in found
-    assert len(found) == (3 if mode == "deny" else 9)
+    assert len(found) == (4 if mode == "deny" else 10)
     assert [problem for words in found for problem in unknown_options(words)] == []
 
 

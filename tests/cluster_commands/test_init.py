@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from copy import deepcopy
@@ -13,6 +14,10 @@ import yaml
 from jsonschema import Draft7Validator
 
 from cluster.init.cli import POLICY, PRIORITY_QUOTA, VALUES, main
+from cluster.init.documents import write_values
+from cluster.init.survey import survey
+from cluster.source.files import FileSource
+from cluster.webhooks.callers import Callers, Peer
 from lint.policy.cli import main as check_policy
 from policies.loading import default_policy, load_policy
 from policies.profiles import built_in_profiles
@@ -426,6 +431,52 @@ def test_a_second_run_says_if_only_the_evidence_differs(
     assert said in output.err
     (tmp_path / POLICY).write_text(before.replace("- gke", "- aks"))
     assert run(tmp_path, *GKE)[0] == 1
+
+
+def test_without_a_call_of_the_webhook_the_file_says_the_next_step(tmp_path: Path) -> None:
+    _, _, values = run(tmp_path, *GKE)
+    assert "networkPolicy" not in yaml.safe_load(values)
+    step = (
+        r"^#   webhookFrom: \[\]  # if it is empty, any client may call .* `gpuward doctor` says it"
+    )
+    assert re.search(step, values, re.MULTILINE)
+
+
+def test_named_callers_stay_if_no_call_can_be_seen(tmp_path: Path) -> None:
+    """Else the next upgrade would let any client call the webhook."""
+    _, _, values = run(tmp_path, *GKE)
+    before, _, _ = values.partition("# networkPolicy:")
+    named = f"{before}networkPolicy:\n  webhookFrom:\n    - {{ipBlock: {{cidr: 10.0.0.0/28}}}}\n"
+    (tmp_path / VALUES).write_text(named)
+    assert run(tmp_path, *GKE, options=("--write",))[2] == named
+
+
+AGENT = Peer("10.244.1.7", "agent-x2x", "kube-system", {"k8s-app": "agent"})
+
+
+@pytest.mark.parametrize(
+    ("callers", "is_certain"),
+    [
+        (Callers((Peer("10.0.0.5"),), 1), True),
+        (Callers((AGENT,), 3), True),
+        (Callers((Peer("10.0.0.5"),), 3), False),
+        (Callers((Peer("10.0.0.5"),), 0), False),
+    ],
+    ids=["one API server", "a tunnel", "one of several", "of an unknown number"],
+)
+def test_callers_are_certain_if_no_api_server_calls_from_elsewhere(
+    callers: Callers, *, is_certain: bool, tmp_path: Path
+) -> None:
+    source = FileSource([str(tmp_path / "cluster.json")], io.BytesIO(), lambda _: None)
+    (tmp_path / "cluster.json").write_text(json.dumps(listed(*GKE)))
+    profile = default_policy().profile
+    lines = write_values(survey(source, profile, from_files=True), profile, callers)
+    given = yaml.safe_load("\n".join(lines)).get("networkPolicy")
+    wanted = {"webhookFrom": [peer.selector for peer in callers.peers]}
+    assert given == (wanted if is_certain else None)
+    assert yaml.safe_load(uncommented("\n".join(lines)))["networkPolicy"] == wanted
+    merged = merge(deepcopy(DEFAULTS), {"networkPolicy": wanted})
+    assert [*SCHEMA.iter_errors(merged)] == []
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from tests.testkit.admission.reviews import container, pod, review_body, variabl
 from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.pki import Authority, KeyPairFiles
 from tests.testkit.control_plane.processes import Processes
+from webhook.admission.callers import ASKING_POD
 
 
 def send_review(
@@ -37,12 +38,18 @@ def test_only_callers_with_a_certificate_are_let_in(processes: Processes, tmp_pa
     )
     arguments = ("--client-ca", str(clients.file), "--drain-seconds", "0")
     server = Server(processes, tmp_path, certificate, name="gpuward-mtls", arguments=arguments)
-    body = tmp_path / "review.json"
-    body.write_text(json.dumps(review_body(pod(container(**variable("all"))))), encoding="utf-8")
+    body, asking = tmp_path / "review.json", tmp_path / "asking.json"
+    review = review_body(pod(container(**variable("all"))))
+    body.write_text(json.dumps(review), encoding="utf-8")
+    review["request"] |= {"name": ASKING_POD, "dryRun": True}
+    asking.write_text(json.dumps(review), encoding="utf-8")
     trusted_client = clients.issue("api-server", common_name="kube-apiserver")
     untrusted_client = others.issue("api-server", common_name="kube-apiserver")
 
     assert send_review(server, authority.file, body, trusted_client)["allowed"] is False
+    assert send_review(server, authority.file, asking, trusted_client)["warnings"] == [
+        "gpuward was called from 127.0.0.1 with a client certificate"
+    ]
     assert not send_review(server, authority.file, body, untrusted_client)
     assert not send_review(server, authority.file, body, None)
     server.stop()

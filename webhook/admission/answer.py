@@ -204,6 +204,13 @@ def encode_answer(review: AdmissionReview, route: Route, decision: Decision) -> 
     return reusable_answer(route, decision).for_envelope(envelope_of(review))
 
 
+def with_warning(found: Answer, text: str) -> Answer:
+    """The answer with one more warning."""
+    review = CODEC.loads(found.body)
+    review["response"].setdefault("warnings", []).append(text)
+    return found._replace(body=CODEC.dumps(review))
+
+
 def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
     """The answer with a `decision`, for any envelope."""
     rule_outcomes = dict(decision.rule_outcomes)

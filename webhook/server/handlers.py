@@ -25,6 +25,7 @@ from webhook.admission.answer import (
     logged_names,
     shorten_name,
 )
+from webhook.admission.callers import asks_for_caller, with_caller
 from webhook.admission.decider import Decider
 from webhook.admission.enforcement import TIMEOUT_REASON, not_evaluated_decision
 from webhook.admission.review import MalformedReviewError, TooDeepError, decode_head
@@ -33,7 +34,14 @@ from webhook.evaluator.turns import EvaluationTask, Tenant
 from webhook.evaluator.worker import EvaluatorError
 from webhook.registration import ROUTES, Route
 from webhook.reload.policy import PolicyReloader
-from webhook.server.limits import BodyReader, HttpError, Limits, caller_of, too_many
+from webhook.server.limits import (
+    BodyReader,
+    HttpError,
+    Limits,
+    caller_of,
+    sharer_of,
+    too_many,
+)
 from webhook.telemetry.log import Log, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics
 
@@ -134,10 +142,12 @@ class WebhookHandler:
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
                 found = await self._answer_in_worker(
-                    request.path, route, body, caller_of(request), deadline
+                    request.path, route, body, sharer_of(request), deadline
                 )
         except MalformedReviewError as error:
             raise HttpError(400, "malformed", str(error)) from error
+        if asks_for_caller(found.envelope):
+            found = with_caller(found, caller_of(request))
         self._record(route, found, time.monotonic() - started)
         return Response(body=found.body, headers=_JSON_HEADERS)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from aiohttp.web import BaseRequest, RequestPayloadError
 
+from webhook.admission.callers import Caller
 from webhook.fair_share import FairShare, NoRoomError
 
 BYTES_PER_MIB = 1024 * 1024
@@ -125,7 +126,7 @@ class BodyReader:
         lost: list[HttpError] = []
         try:
             async with asyncio.timeout(self._limits.read_seconds) as timeout:
-                with self._share(caller_of(request), size, timeout, lost):
+                with self._share(sharer_of(request), size, timeout, lost):
                     return await _read_chunks(request)
         except TimeoutError as error:
             slow = HttpError(408, "slow", "the body took too long to arrive")
@@ -161,16 +162,25 @@ class BodyReader:
             return held.pop_all()
 
 
-def caller_of(request: BaseRequest) -> str:
+def caller_of(request: BaseRequest) -> Caller:
     """Who sends `request`, as the connection shows and nobody can write into a request.
 
-    It is the address; empty for all callers with a certificate that the server has verified.
+    Without an address if the connection is closed.
     """
     transport = request.transport
-    if transport is None or transport.get_extra_info("peercert"):
-        return ""
+    if transport is None:
+        return Caller("")
     address = transport.get_extra_info("peername")
-    return str(address[0]) if address else ""
+    return Caller(str(address[0]) if address else "", bool(transport.get_extra_info("peercert")))
+
+
+def sharer_of(request: BaseRequest) -> str:
+    """By what `request` shares limits with others: the address of its caller.
+
+    Empty for all callers with a certificate that the server has verified.
+    """
+    caller = caller_of(request)
+    return "" if caller.is_verified else caller.address
 
 
 async def _read_chunks(request: BaseRequest) -> bytes:

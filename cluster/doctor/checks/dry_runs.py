@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cluster.api.errors import ClusterError
@@ -30,7 +30,7 @@ from cluster.source.objects import (
     Object,
 )
 from cluster.source.registered import is_excluded_by_provider, registered_mode
-from cluster.webhooks.dry_runs import answer_to
+from cluster.webhooks.dry_runs import NotTried, SendPod, answer_to
 from cluster.webhooks.ways import Way
 from policies.policy import Policy
 from rules.base.json_values import as_object
@@ -38,8 +38,6 @@ from rules.finding import Action
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 DRY_RUN = "dry run"
-IMAGE = "registry.example.com/app:1"
-"""The image of the pods; no container starts."""
 _MOST_NAMESPACES = 3  # of one mode, in which a pod is tried until an answer proves something
 _FIRST = "default"  # is tried first: most clusters leave it as it was
 _SEE = "see what the other rows about gpuward say, and docs/resilience.md"
@@ -57,20 +55,6 @@ _METRICS = (
     "see what the row about failed calls says; of several API servers, give the address of one in "
     "the kubeconfig file"
 )
-
-SendPod = Callable[[str, Object], tuple[Object, Sequence[str]]]
-"""Creates a pod in a namespace by a dry run; returns it as admitted, and the warnings.
-
-Raises ClusterError.
-"""
-
-
-class NotTried(NamedTuple):
-    """Why there is no dry run, and what to do to have one."""
-
-    why: str
-    remedy: str
-
 
 FROM_FILES = NotTried(
     "the objects are from files, so no pod was tried", "run it against the cluster"

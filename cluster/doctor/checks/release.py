@@ -62,10 +62,10 @@ def expected_configurations(facts: Facts) -> list[Object] | Row:
         return not_known(_REGISTRATION, "webhooks", message, _BY_CHART)
     subject = describe(CONFIG_MAPS, release.home, release.home.record_name)
     if isinstance(release.record, SourceError):
-        return _unread(_REGISTRATION, subject, release.record)
+        return unread(_REGISTRATION, subject, release.record)
     if release.record is None:
         if facts.request is None:
-            return _not_in_files(_REGISTRATION, subject)
+            return not_in_files(_REGISTRATION, subject)
         message = "it does not exist, so it is not known what should be registered"
         return not_known(_REGISTRATION, subject, message, f"{_BY_CHART}; or {_UPGRADE}")
     try:
@@ -114,7 +114,7 @@ def check_policy(facts: Facts) -> Iterator[Row]:
     try:
         config_map = facts.get(CONFIG_MAPS, home.namespace, home.policy_name)
     except SourceError as error:
-        yield _unread(_POLICY, subject, error)
+        yield unread(_POLICY, subject, error)
         return
     if config_map is None:
         yield _missing(facts, _POLICY, subject)
@@ -187,7 +187,7 @@ def _fault(facts: Facts, home: Home, kind: str, name: str) -> Row | None:
     try:
         found = facts.get(resource, namespace, name)
     except SourceError as error:
-        return _unread(_RELEASE, subject, error)
+        return unread(_RELEASE, subject, error)
     if found is None:
         return _missing(facts, _RELEASE, subject)
     if why := _why_not_whole(resource, found):
@@ -213,15 +213,17 @@ def _why_not_whole(resource: Resource, found: Object) -> str:
 
 def _missing(facts: Facts, check: str, subject: str) -> Row:
     if facts.request is None:
-        return _not_in_files(check, subject)
+        return not_in_files(check, subject)
     return wrong(check, subject, "it does not exist: somebody has deleted it", _UPGRADE)
 
 
-def _not_in_files(check: str, subject: str) -> Row:
+def not_in_files(check: str, subject: str) -> Row:
+    """The row about an object that the files lack."""
     return not_known(check, subject, "it is not in the files", "run it against the cluster")
 
 
-def _unread(check: str, subject: str, error: SourceError) -> Row:
+def unread(check: str, subject: str, error: SourceError) -> Row:
+    """The row about an object that cannot be read."""
     return not_known(check, subject, str(error), _reason(error))
 
 

@@ -33,6 +33,8 @@ class Forwarder:
         self._thread = threading.Thread(target=self._loop.run_forever)
         #: How many connections have been accepted so far
         self.accepted = 0
+        #: The address from which to connect to endpoints, as where kube-proxy masquerades
+        self.source = ""
 
     def add(self, endpoint: str) -> None:
         """Send new connections to this endpoint too."""
@@ -83,7 +85,9 @@ class Forwarder:
             if not endpoints:
                 raise ConnectionRefusedError
             host, _, port = endpoints[next(self._turns) % len(endpoints)].rpartition(":")
-            endpoint_reader, endpoint_writer = await asyncio.open_connection(host, int(port))
+            endpoint_reader, endpoint_writer = await asyncio.open_connection(
+                host, int(port), local_addr=(self.source, 0) if self.source else None
+            )
             ends.append(endpoint_writer)
             await asyncio.gather(_copy(reader, endpoint_writer), _copy(endpoint_reader, writer))
         except OSError:

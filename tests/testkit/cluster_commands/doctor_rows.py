@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from cluster.doctor.checks.dry_runs import NOT_WANTED, NotTried, SendPod
+from cluster.doctor.checks.dry_runs import NOT_WANTED
 from cluster.doctor.checks.failed_calls import CountedCalls
 from cluster.doctor.cli import examine
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, State
 from cluster.doctor.verdict import Verdict
 from cluster.source.objects import GetError, MissingRightError, ObjectReader, Resource, SourceError
+from cluster.webhooks.dry_runs import NotTried, SendPod
 from policies.loading import default_policy
 from policies.policy import Policy
 from rules.finding import Action
