@@ -58,8 +58,8 @@ class Controller(Collector, ABC):
     - `log`: its logger; `failure` is the event of an error there.
     - `expected`: what a pass may raise, apart from ClusterError. Its message is logged; of anything
       else, which is a bug, the traceback is.
-    - `stale_seconds`: a pass that takes longer is stuck, and so is a loop that begins none for so
-      long, or for `idle_seconds` if that is given.
+    - `stale_seconds`: the loop is stuck if a pass takes longer, or if no pass begins within this
+      time. With `idle_seconds`, that is the longest time between two passes.
     - `leader`: only its holder acts, of all processes that run this controller.
     """
 

@@ -91,9 +91,9 @@ class Linter:
     finds the edits for each finding, if a report wants them. `rules` are those of the policy,
     unless the user has chosen which of them may fix. `tree` has the files.
 
-    `policies` finds the policy for each file, and `select` its rules; without it, there is only
-    `policy`, which is in any case for what is in no file. `wanted` are the only rules that the user
-    wants to see; what others would say, nobody knows.
+    `policies` finds the policy for each file, and `select` its rules. Without it, `policy` is for
+    every file; it is always for what is in no file. `wanted` are the rules that the user asked
+    for, if not for all: the others do not run, so the run says nothing about them.
     """
 
     def __init__(

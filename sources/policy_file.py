@@ -23,7 +23,8 @@ class FoundPolicy(NamedTuple):
 
     `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
     run have the same `equality_key`. `cluster` are the settings per path that have profiles of
-    their own: files with equal ones are of one cluster, and those without any may be of each.
+    their own. Files with equal settings are of one cluster. Files without such settings may be of
+    any cluster.
     """
 
     policy: Policy

@@ -63,7 +63,8 @@ COVERED_IN_POLICIES = (
     *(traits.HOST_NAMESPACE, traits.LD_VARIABLE),
     *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD, traits.INIT_CONTAINER),
 )
-# Those of COVERED for which a rule needs a GPU as well, if their test is not true.
+# Traits of COVERED whose test in CEL is narrower than the trait. Where the trait is there and the
+# test is false, rules find something only in pods that have a GPU as well.
 NOT_WITHOUT_A_GPU = (
     *(traits.NODE_CONSTRAINT, traits.NODE_SELECTION),
     *(traits.POD_RESOURCES, traits.TOLERATION),

@@ -45,8 +45,8 @@ def append(path: Path, value: Json) -> Edit:
 def remove(path: Path) -> Edit:
     """An edit that removes the member or element at `path`, which must exist.
 
-    An object or list that this leaves empty is removed as well if it is a member of another, and so
-    on upwards, but for members of the document itself.
+    If the object or list around it becomes empty, that is removed too, and so on upwards. Members
+    of the document itself, such as `spec`, stay.
     """
     return Edit("remove", path)
 

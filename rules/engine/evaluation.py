@@ -99,8 +99,8 @@ NO_FINDINGS: RuleFindings = ((), "")
 class ResultsByRule(dict[str, RuleFindings]):
     """What rules have said about a subject, and what they said in an `earlier` evaluation.
 
-    What they said earlier takes as many steps as it took then, so that an object which takes too
-    many does so whether or not it was evaluated before.
+    A reused result is charged the steps that it took at first. So an object exceeds the limit of
+    steps in every evaluation, or in none.
     """
 
     def __init__(self, earlier: Mapping[str, RuleFindings]) -> None:

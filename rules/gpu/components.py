@@ -103,8 +103,8 @@ FOR_AGENTS = (
 def advice_for_agents(pod: Pod, context: Context) -> str:
     """What to do besides if a DaemonSet makes `pod`, which may so be an agent; else empty.
 
-    In a file it may be a component of the profile but for its namespace, which Helm and kubectl
-    give to objects that name none.
+    A pod in a file may match a component of the profile in all but the namespace. Helm and kubectl
+    set the namespace of objects that name none. Then the advice is to name that namespace.
     """
     if not is_made_by_daemon_set(pod, context):
         return ""

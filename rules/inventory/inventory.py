@@ -178,8 +178,9 @@ class NodeGroup(NamedTuple):
     """Nodes with the same values of the labels that rules compare.
 
     `resources` are the GPU resources that they offer, each with the amount of the node that has
-    most of it. `per_card` is what a single card has of those that are the sum of the cards of a
-    node, if each of the nodes says how many cards it has, and they are alike.
+    most of it. Some of them, such as memory, are the sum of a node's cards: `per_card` has the
+    amount of a single card. It is empty unless every node says how many cards it has, and all cards
+    have the same amount.
     """
 
     labels: Mapping[str, str]
