@@ -162,7 +162,7 @@ class KubernetesCluster(KubernetesConfigurations):
         edits: list[Object] = []
         if "annotations" not in metadata:
             edits.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-        edits.append({"op": "add", "path": _NEW_BUNDLE_POINTER, "value": "new"})
+        edits.append({"op": "add", "path": _NEW_BUNDLE_POINTER, "value": "true"})
         for index in indices:
             pointer = f"/webhooks/{index}/clientConfig/caBundle"
             edits.append({"op": "add", "path": pointer, "value": bundle})

@@ -25,8 +25,8 @@ class ConfigurationRef(NamedTuple):
     name: str
 
 
-NEW_BUNDLE_ANNOTATION = "gpuward.io/ca-bundle"
-"""On a webhook configuration for some seconds after its caBundle was written; its value is `new`.
+NEW_BUNDLE_ANNOTATION = "gpuward.io/new-ca-bundle"
+"""On a webhook configuration for some seconds after its caBundle was written; its value is `true`.
 
 Removing it makes API servers read the configuration once more.
 """

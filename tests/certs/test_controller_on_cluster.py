@@ -261,7 +261,7 @@ def test_api_servers_read_a_configuration_again_after_its_bundle_was_written(
     def annotations() -> list[Any]:
         return [each["metadata"].get("annotations", {}) for each in found()]
 
-    of_somebody, new = {"example.com/of": "somebody"}, {NEW_BUNDLE_ANNOTATION: "new"}
+    of_somebody, new = {"example.com/of": "somebody"}, {NEW_BUNDLE_ANNOTATION: "true"}
     assert controller_under_test.reconcile()
     assert annotations() == [of_somebody | new, new]
     before = found()

@@ -124,7 +124,7 @@ class MemoryCluster:
         configuration = copy.deepcopy(self.objects[ref.kind.value, ref.name])
         metadata = configuration["metadata"]
         metadata["resourceVersion"] = read["metadata"]["resourceVersion"]
-        metadata.setdefault("annotations", {})[NEW_BUNDLE_ANNOTATION] = "new"
+        metadata.setdefault("annotations", {})[NEW_BUNDLE_ANNOTATION] = "true"
         for index in indices:
             configuration["webhooks"][index]["clientConfig"]["caBundle"] = bundle
         self._put(ref.kind.value, configuration)
