@@ -126,8 +126,8 @@ def test_what_remains_of_a_deleted_namespace_is_taken_over_or_deleted(
         for _, *words in commands(part):
             chart_plane.kubectl(*words)
         assert enforcement_in(chart_plane, namespace) == "silent"
-        left = {each for each in list_objects(chart_plane) - before if not each.namespace}
-        assert {each.resource for each in left} == {"namespaces"}
+        new = {each.resource for each in list_objects(chart_plane) - before if not each.namespace}
+        assert new == {"namespaces", "ipaddresses"}, "the second is that of the Service"
 
 
 def test_helm_3_alone_deletes_the_configurations_last(
