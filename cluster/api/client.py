@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from cluster.api.connection import Connection
 from cluster.api.errors import (
+    NEW_BUNDLE_ANNOTATION,
     ClusterError,
     ConfigurationRef,
     ForbiddenError,
@@ -21,6 +22,7 @@ from cluster.api.errors import (
 FIELD_MANAGER = "gpuward-certs"
 HELM_FIELD_MANAGER = "helm"
 _GROUP = "admissionregistration.k8s.io/v1"
+_NEW_BUNDLE_POINTER = f"/metadata/annotations/{NEW_BUNDLE_ANNOTATION.replace('/', '~1')}"
 
 
 class KubernetesConfigurations:
@@ -147,20 +149,37 @@ class KubernetesCluster(KubernetesConfigurations):
         return self._write(_LEASES, lease)
 
     def write_bundle(
-        self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
+        self, ref: ConfigurationRef, read: Object, indices: Sequence[int], bundle: str
     ) -> None:
-        """Set the caBundle (base64) of the webhooks at `indices` in that resourceVersion.
+        """Set the caBundle (base64) of the webhooks at `indices`, and NEW_BUNDLE_ANNOTATION.
 
+        `read` is the configuration as it was read.
         A JSON Patch makes gpuward the owner of this field alone. Server-side apply would make it
         an owner of each webhook. Then a tool that applies the chart could not remove a webhook:
         the API server keeps the fields that gpuward owns and refuses the incomplete rest (seen).
         """
-        edits = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
+        metadata = read["metadata"]
+        edits: list[Object] = []
+        if "annotations" not in metadata:
+            edits.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+        edits.append({"op": "add", "path": _NEW_BUNDLE_POINTER, "value": "true"})
         for index in indices:
-            path = f"/webhooks/{index}/clientConfig/caBundle"
-            edits.append({"op": "add", "path": path, "value": bundle})
+            pointer = f"/webhooks/{index}/clientConfig/caBundle"
+            edits.append({"op": "add", "path": pointer, "value": bundle})
+        self._edit_configuration(ref, metadata["resourceVersion"], edits)
+
+    def remove_bundle_annotation(self, ref: ConfigurationRef, version: str) -> None:
+        """Remove NEW_BUNDLE_ANNOTATION from a configuration in that resourceVersion."""
+        edit = {"op": "remove", "path": _NEW_BUNDLE_POINTER}
+        self._edit_configuration(ref, version, [edit])
+
+    def _edit_configuration(
+        self, ref: ConfigurationRef, version: str, edits: Sequence[Object]
+    ) -> None:
+        """Apply a JSON Patch to a configuration in that resourceVersion."""
+        pin = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
         path = f"{_configuration_path(ref)}?fieldManager={FIELD_MANAGER}"
-        self._request("PATCH", path, edits, "application/json-patch+json")
+        self._request("PATCH", path, [pin, *edits], "application/json-patch+json")
 
     def _write(self, kind: _Kind, item: Object) -> Object:
         path = self._namespaced(kind, item["metadata"]["name"])

@@ -25,6 +25,13 @@ class ConfigurationRef(NamedTuple):
     name: str
 
 
+NEW_BUNDLE_ANNOTATION = "gpuward.io/new-ca-bundle"
+"""On a webhook configuration for some seconds after its caBundle was written; its value is `true`.
+
+Removing it makes API servers read the configuration once more.
+"""
+
+
 class ClusterError(Exception):
     """The API server refused a request or could not be reached."""
 
@@ -60,9 +67,15 @@ class Cluster(Leases, Protocol):
         """A webhook configuration; None if it does not exist."""
 
     def write_bundle(
-        self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
+        self, ref: ConfigurationRef, read: Object, indices: Sequence[int], bundle: str
     ) -> None:
-        """Set the caBundle (base64) of the webhooks at `indices` in that resourceVersion."""
+        """Set the caBundle (base64) of the webhooks at `indices`, and annotate the configuration.
+
+        `read` is the configuration as it was read. The annotation is NEW_BUNDLE_ANNOTATION.
+        """
+
+    def remove_bundle_annotation(self, ref: ConfigurationRef, version: str) -> None:
+        """Remove NEW_BUNDLE_ANNOTATION from a configuration in that resourceVersion."""
 
 
 class Configurations(Protocol):

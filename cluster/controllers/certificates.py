@@ -49,6 +49,7 @@ from certs.validity import expires_soon, expiry_text, utc_now
 from cluster.api.client import KubernetesCluster
 from cluster.api.connection import Connection
 from cluster.api.errors import (
+    NEW_BUNDLE_ANNOTATION,
     Cluster,
     ConfigurationKind,
     ConfigurationRef,
@@ -75,8 +76,15 @@ class ForeignConfigurationError(Exception):
     """A webhook configuration is not of this release."""
 
 
+_REREAD_SECONDS = 5.0
+"""For which a configuration stays as it is before API servers are made to read it again."""
+
+
 class CaBundlePublisher:
     """Keeps the CA bundle in `configurations`, whatever others write there.
+
+    An API server may keep a configuration that it read just before it was written (decision 0059).
+    So each write of a bundle adds an annotation, and some seconds later another write removes it.
 
     Configurations that do not exist are ignored. Those with a webhook of another Service than
     `service` are of another installation, and are never changed.
@@ -99,6 +107,8 @@ class CaBundlePublisher:
         self._on_write = on_write
         self._bundle = b""
         self._since = 0.0
+        self._annotated: dict[ConfigurationRef, tuple[str, float]] = {}
+        """Since when each annotated configuration has its resourceVersion, in monotonic seconds."""
 
     def read(self) -> dict[ConfigurationRef, Object]:
         """The configurations as they are now. Raises ClusterError, ForeignConfigurationError."""
@@ -130,9 +140,14 @@ class CaBundlePublisher:
             # Before it is written: `complete` must not undo it.
             self._bundle, self._since = bundle, self._monotonic()
         text = base64.b64encode(bundle).decode("ascii")
-        written = [self._patch(ref, configuration, text) for ref, configuration in found.items()]
-        if any(written):
+        written = {
+            ref: self._patch(ref, configuration, text) for ref, configuration in found.items()
+        }
+        if any(written.values()):
             self._since = self._monotonic()
+        for ref, configuration in found.items():
+            if not written[ref]:
+                self._make_api_servers_read_again(ref, configuration["metadata"])
         return datetime.timedelta(seconds=self._monotonic() - self._since)
 
     def complete(self, ref: ConfigurationRef) -> None:
@@ -146,6 +161,7 @@ class CaBundlePublisher:
     def forget(self) -> None:
         """Forget what was published: another process publishes now."""
         self._bundle = b""
+        self._annotated.clear()
 
     def _read(self, ref: ConfigurationRef) -> Object | None:
         configuration = self._cluster.get_configuration(ref)
@@ -167,10 +183,24 @@ class CaBundlePublisher:
         ]
         if not indices:
             return False
-        version = configuration["metadata"]["resourceVersion"]
-        self._cluster.write_bundle(ref, version, indices, bundle)
+        self._cluster.write_bundle(ref, configuration, indices, bundle)
         self._on_write(ref, [webhooks[index]["name"] for index in indices])
         return True
+
+    def _make_api_servers_read_again(self, ref: ConfigurationRef, metadata: Object) -> None:
+        """Remove the annotation of a configuration that has not changed for some seconds.
+
+        Without an annotation there is nothing to do. A write that changes nothing would not do:
+        API servers do not notice it.
+        """
+        if NEW_BUNDLE_ANNOTATION not in (metadata.get("annotations") or {}):
+            return
+        version, now = metadata["resourceVersion"], self._monotonic()
+        seen, since = self._annotated.get(ref, ("", now))
+        if seen != version:
+            self._annotated[ref] = (version, now)
+        elif now - since >= _REREAD_SECONDS:
+            self._cluster.remove_bundle_annotation(ref, version)
 
 
 _STALE_INTERVALS = 5

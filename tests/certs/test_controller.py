@@ -28,7 +28,7 @@ from certs.rotation import Observation, next_change, renewal_time, retained
 from certs.secrets import CertificateState, decode, encode_authority, encode_serving
 from certs.serving import ServingCertificate
 from certs.validity import utc_now
-from cluster.api.errors import ClusterError, ConflictError, Object
+from cluster.api.errors import NEW_BUNDLE_ANNOTATION, ClusterError, ConflictError, Object
 from cluster.control_loop import LeaderElection, serve_status
 from cluster.controllers import certs_command
 from cluster.controllers.certificates import CaBundlePublisher
@@ -54,6 +54,7 @@ from webhook.telemetry.log import Log
 
 DAY = datetime.timedelta(days=1)
 MINUTE = datetime.timedelta(minutes=1)
+SECOND = datetime.timedelta(seconds=1)
 
 
 @pytest.fixture(autouse=True)
@@ -176,11 +177,63 @@ def test_the_serving_secret_never_holds_the_authority_s_key() -> None:
 def test_a_reconciliation_without_changes_writes_only_the_lease() -> None:
     cluster, time = MemoryCluster(), FakeTime()
     running = controller(cluster, time)
-    running.reconcile()
-    cluster.writes.clear()
-    time.passed += MINUTE / 2
+    for _ in range(2):
+        running.reconcile()
+        cluster.writes.clear()
+        time.passed += MINUTE / 2
     assert running.reconcile()
     assert cluster.writes == [CONFIG.lease]
+
+
+def annotated(cluster: MemoryCluster) -> list[bool]:
+    """Whether each configuration has the annotation of a new bundle."""
+    found = [cluster.get_configuration(ref) or {} for ref in CONFIGURATIONS]
+    return [NEW_BUNDLE_ANNOTATION in each["metadata"].get("annotations", {}) for each in found]
+
+
+def test_a_configuration_changes_once_more_some_seconds_after_its_bundle_was_written() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    assert annotated(cluster) == [True, True]
+    time.passed += SECOND
+    running.reconcile()
+    assert annotated(cluster) == [True, True], "API servers may still be reading what was before"
+    time.passed += 10 * SECOND
+    running.reconcile()
+    assert annotated(cluster) == [False, False]
+    # Each bundle that had to be written again counts, also if it is the same.
+    cluster.configure(CONFIGURATIONS[1])
+    running.reconcile()
+    assert annotated(cluster) == [False, True]
+    assert running.published == 3
+    time.passed += 10 * SECOND
+    running.reconcile()
+    assert annotated(cluster) == [False, False]
+
+
+def test_a_controller_that_starts_goes_on_with_the_annotation_of_the_one_before() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    controller(cluster, time).reconcile()
+    running = controller(cluster, time)
+    running.reconcile()
+    assert annotated(cluster) == [True, True], "it has not seen for how long"
+    time.passed += 10 * SECOND
+    running.reconcile()
+    assert annotated(cluster) == [False, False]
+
+
+def test_the_annotation_stays_until_a_configuration_has_been_left_alone() -> None:
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    time.passed += 10 * SECOND
+    cluster.change_version(CONFIGURATIONS[0])
+    running.reconcile()
+    assert annotated(cluster) == [True, False]
+    time.passed += 10 * SECOND
+    running.reconcile()
+    assert annotated(cluster) == [False, False]
 
 
 def test_a_stored_state_is_read_back_unchanged() -> None:

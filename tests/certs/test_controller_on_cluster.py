@@ -17,6 +17,7 @@ from certs.rotation import RotationPolicy
 from certs.secrets import CertificateState, decode
 from cluster.api.client import FIELD_MANAGER, KubernetesCluster
 from cluster.api.errors import (
+    NEW_BUNDLE_ANNOTATION,
     ConfigurationKind,
     ConfigurationRef,
     ConflictError,
@@ -236,8 +237,49 @@ def test_a_tool_can_remove_a_webhook(installation: Installation) -> None:
     assert controller_under_test.reconcile()
 
 
+def settle(controller_under_test: CertificateController, time: FakeTime) -> None:
+    """Let ten seconds pass, after which the controller has nothing more to write."""
+    time.passed += datetime.timedelta(seconds=10)
+    assert controller_under_test.reconcile()
+
+
+def test_api_servers_read_a_configuration_again_after_its_bundle_was_written(
+    installation: Installation,
+) -> None:
+    """By one more change, after which the configuration is as the chart has made it."""
+    kind, name = installation.configurations[0]
+    given = configuration(kind, name, installation.namespace)
+    given["metadata"]["annotations"] = {"example.com/of": "somebody"}
+    assert server_side_apply(installation.plane, kind, given).status == 200
+    time = FakeTime()
+    controller_under_test = installation.controller(time)
+
+    def found() -> list[Any]:
+        refs = installation.configurations
+        return [installation.get(f"{ADMISSION}/{ref.kind.value}/{ref.name}") for ref in refs]
+
+    def annotations() -> list[Any]:
+        return [each["metadata"].get("annotations", {}) for each in found()]
+
+    of_somebody, new = {"example.com/of": "somebody"}, {NEW_BUNDLE_ANNOTATION: "true"}
+    assert controller_under_test.reconcile()
+    assert annotations() == [of_somebody | new, new]
+    before = found()
+    settle(controller_under_test, time)
+    assert annotations() == [of_somebody, {}]
+    after = found()
+    for old, present in zip(before, after, strict=True):
+        assert old["metadata"]["resourceVersion"] != present["metadata"]["resourceVersion"]
+        assert old["webhooks"] == present["webhooks"]
+    settle(controller_under_test, time)
+    assert found() == after, "it is written no more"
+
+
 def test_the_controller_owns_only_the_bundle(installation: Installation) -> None:
-    installation.controller(FakeTime()).reconcile()
+    time = FakeTime()
+    controller_under_test = installation.controller(time)
+    controller_under_test.reconcile()
+    settle(controller_under_test, time)
     name = installation.configurations[0].name
     for kind in ConfigurationKind:
         found = installation.get(f"{ADMISSION}/{kind.value}/{name}")["metadata"]["managedFields"]
@@ -263,10 +305,11 @@ def test_outdated_versions_are_refused(installation: Installation) -> None:
         cluster.write_lease({**lease, "spec": {"holderIdentity": "third"}})
     found = cluster.get_configuration(mutating)
     assert found
-    version = found["metadata"]["resourceVersion"]
-    cluster.write_bundle(mutating, version, [0, 1], "")
+    cluster.write_bundle(mutating, found, [0, 1], "")
     with pytest.raises(ConflictError):
-        cluster.write_bundle(mutating, version, [0], "")
+        cluster.write_bundle(mutating, found, [0], "")
+    with pytest.raises(ConflictError):
+        cluster.remove_bundle_annotation(mutating, found["metadata"]["resourceVersion"])
 
 
 def test_a_configuration_that_does_not_exist_is_none(plane: ControlPlane) -> None:

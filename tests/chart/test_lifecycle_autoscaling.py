@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.testkit.chart.installation import CHART, SLOW_MACHINE, Installation, merge_values
+from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.rendering import find_one, render
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
@@ -47,6 +48,21 @@ def scale(installation: Installation, number: int) -> None:
     merge = "application/merge-patch+json"
     done = installation.plane.request("PATCH", path, body, content_type=merge)
     assert done.status == 200, done.body
+
+
+def test_an_installation_begins_with_the_minimum(
+    chart_plane: ControlPlane, kubelet: Kubelet
+) -> None:
+    """With Helm. Where the chart is only rendered, the number is left to the autoscaler."""
+    values = with_autoscaler(2)
+    for program in ("helm3", "helm4"):
+        with Installation(chart_plane, kubelet, program) as installation:
+            text = installation.helm("template", str(CHART), values=values).stdout
+            deployment = find_one(yaml.safe_load_all(text), "Deployment", "gpuward")
+            assert "replicas" not in deployment["spec"]
+            installation.helm("install", str(CHART), "--create-namespace", values=values)
+            objects = yaml.safe_load_all(installation.helm("get manifest").stdout)
+            assert find_one(objects, "Deployment", "gpuward")["spec"]["replicas"] == 2
 
 
 @pytest.fixture(scope="module")

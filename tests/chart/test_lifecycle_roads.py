@@ -25,7 +25,7 @@ from tests.testkit.admission.bad_pods import BadPods
 from tests.testkit.admission.enforcement import enforcement_in
 from tests.testkit.chart.argo_cd import ArgoCD
 from tests.testkit.chart.flux import Flux
-from tests.testkit.chart.installation import CHART, Installation, merge_values
+from tests.testkit.chart.installation import ADMISSION, CHART, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.umbrella import umbrella
 from tests.testkit.control_plane import objects as manifests
@@ -136,6 +136,33 @@ def test_kubectl_apply(chart_plane: ControlPlane, kubelet: Kubelet, side: str) -
         delete = ("delete", "--ignore-not-found", "--filename=-")
         chart_plane.kubectl(*delete, input=everything)
         assert installation.webhooks() == {}
+
+
+def test_an_apply_set(chart_plane: ControlPlane, kubelet: Kubelet) -> None:
+    """With `--prune --applyset`, kubectl deletes what is no longer rendered, of any kind."""
+    alpha = {"KUBECTL_APPLYSET": "true"}
+    label_policy = f"{ADMISSION}/validatingadmissionpolicies/gpuward-mode-label"
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        chart_plane.create("/api/v1/namespaces", manifests.namespace(installation.namespace, {}))
+
+        def apply(values: Any) -> Callable[[], object]:
+            namespace = f"--namespace={installation.namespace}"
+            options = (namespace, "--prune", "--applyset=gpuward", "--filename=-")
+            text = rendered(installation, values, "--no-hooks")
+
+            def run() -> None:
+                done = chart_plane.run("kubectl", "apply", *options, input=text, variables=alpha)
+                assert done.returncode == 0, done.stderr
+
+            return run
+
+        apply(VALUES)()
+        assert chart_plane.request("GET", label_policy).status == 200
+        with guarded(installation, kubelet, "kubectl apply --applyset") as perform:
+            perform("again", apply(VALUES))
+            fewer = {"modeLabelPolicy": {"enabled": False}, "minimumMode": "deny"}
+            perform("upgrade, pruning", apply(merge_values(changed(1), fewer)))
+            assert chart_plane.request("GET", label_policy).status == 404
 
 
 def test_kustomize(chart_plane: ControlPlane, kubelet: Kubelet, tmp_path: Path) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.testkit.admission.enforcement import enforcement_in
+from tests.testkit.admission.enforcement import BYPASS_POD, enforcement_in
 from tests.testkit.admission.pod_creator import PodCreator
+from tests.testkit.admission.registered_webhook import create
+from tests.testkit.admission.reviews import container, pod
+from tests.testkit.chart.documented_commands import commands
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.cluster_contents import ObjectIdentity, list_objects
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.paths import DOCS
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -86,6 +92,42 @@ def test_no_pod_is_refused_meanwhile(
         assert creator.not_evaluated
         assert enforcement_in(chart_plane, namespace) == "silent"
         assert configurations_go_first(installation)
+
+
+def test_what_remains_of_a_deleted_namespace_is_taken_over_or_deleted(
+    chart_plane: ControlPlane, kubelet: Kubelet
+) -> None:
+    """With failurePolicy Fail, pods that may concern a rule are refused until then."""
+    text = (DOCS / "uninstall.md").read_text(encoding="utf-8")
+    (part,) = re.findall(r"^\*\*If somebody deletes the.*?^## ", text, re.DOTALL | re.MULTILINE)
+    before = list_objects(chart_plane)
+    namespace = chart_plane.namespace()
+    values = merge_values(FAIL, SLOW_MACHINE)
+    with Installation(chart_plane, kubelet, "helm4") as installation:
+        path = f"/api/v1/namespaces/{installation.namespace}"
+
+        def wait_until_enforced() -> None:
+            eventually(
+                lambda: enforcement_in(chart_plane, namespace) == "enforced",
+                what="the webhook enforces",
+            )
+
+        installation.install(values)
+        wait_until_enforced()
+        chart_plane.request("DELETE", path)
+        eventually(lambda: chart_plane.request("GET", path).status == 404, what="it is gone")
+        refused = create(chart_plane, namespace, BYPASS_POD, dry_run=True)
+        assert refused.status == 500, refused
+        assert 'failed calling webhook "pods.deny.gpuward.io"' in refused.body["message"]
+        other = create(chart_plane, namespace, pod(container()), dry_run=True)
+        assert other.status == 201, other
+        installation.install(values)
+        wait_until_enforced()
+        for _, *words in commands(part):
+            chart_plane.kubectl(*words)
+        assert enforcement_in(chart_plane, namespace) == "silent"
+        new = {each.resource for each in list_objects(chart_plane) - before if not each.namespace}
+        assert new == {"namespaces", "ipaddresses"}, "the second is that of the Service"
 
 
 def test_helm_3_alone_deletes_the_configurations_last(

@@ -79,22 +79,28 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/*
 The replicas of the webhook's Deployment; empty if the manifest must not name them.
 
-With an autoscaler, an upgrade repeats the number that is there: Helm removes a field that its last
-manifest had and the new one lacks, and API servers then set 1. Whoever has scaled the Deployment owns
-the number, and with server-side apply any other one is a conflict, also a larger minimum. `lookup`
-finds nothing where the chart is only rendered: tools that apply the result again and again would
-fight the autoscaler over a number.
+With an autoscaler, an installation begins with its minimum, and an upgrade repeats the number that is
+there: Helm removes a field that its last manifest had and the new one lacks, and API servers then set
+1. Whoever has scaled the Deployment owns the number, and with server-side apply any other one is a
+conflict, also a larger minimum. Where the chart is only rendered, `lookup` finds not even an empty
+list: tools that apply the result again and again would fight the autoscaler over a number.
 */}}
 {{- define "gpuward.replicas" -}}
 {{- if not .Values.autoscaling.enabled -}}
 {{ .Values.replicaCount }}
 {{- else -}}
-{{- with lookup "apps/v1" "Deployment" .Release.Namespace (include "gpuward.fullname" .) -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace "" -}}
+{{- $replicas := $.Values.autoscaling.minReplicas -}}
+{{- range .items -}}
+{{- if eq .metadata.name (include "gpuward.fullname" $) -}}
 {{- $isScaled := false -}}
 {{- range .metadata.managedFields -}}
 {{- $isScaled = or $isScaled (eq (.subresource | default "") "scale") -}}
 {{- end -}}
-{{ ternary .spec.replicas (max .spec.replicas $.Values.autoscaling.minReplicas) $isScaled }}
+{{- $replicas = ternary .spec.replicas (max .spec.replicas $replicas) $isScaled -}}
+{{- end -}}
+{{- end -}}
+{{ $replicas }}
 {{- end -}}
 {{- end -}}
 {{- end -}}

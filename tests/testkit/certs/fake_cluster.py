@@ -13,6 +13,7 @@ from certs.authority import service_names
 from certs.rotation import RotationPolicy
 from certs.secrets import CertificateState, decode
 from cluster.api.errors import (
+    NEW_BUNDLE_ANNOTATION,
     ClusterError,
     ConfigurationKind,
     ConfigurationRef,
@@ -118,13 +119,26 @@ class MemoryCluster:
         return iter(())
 
     def write_bundle(
-        self, ref: ConfigurationRef, version: str, indices: Sequence[int], bundle: str
+        self, ref: ConfigurationRef, read: Object, indices: Sequence[int], bundle: str
     ) -> None:
         configuration = copy.deepcopy(self.objects[ref.kind.value, ref.name])
-        configuration["metadata"]["resourceVersion"] = version
+        metadata = configuration["metadata"]
+        metadata["resourceVersion"] = read["metadata"]["resourceVersion"]
+        metadata.setdefault("annotations", {})[NEW_BUNDLE_ANNOTATION] = "true"
         for index in indices:
             configuration["webhooks"][index]["clientConfig"]["caBundle"] = bundle
         self._put(ref.kind.value, configuration)
+
+    def remove_bundle_annotation(self, ref: ConfigurationRef, version: str) -> None:
+        configuration = copy.deepcopy(self.objects[ref.kind.value, ref.name])
+        configuration["metadata"]["resourceVersion"] = version
+        del configuration["metadata"]["annotations"][NEW_BUNDLE_ANNOTATION]
+        self._put(ref.kind.value, configuration)
+
+    def change_version(self, ref: ConfigurationRef) -> None:
+        """Change a webhook configuration in some way, without the controller."""
+        metadata = self.objects[ref.kind.value, ref.name]["metadata"]
+        metadata["resourceVersion"] = next(self._versions)
 
     def published(self, configuration: ConfigurationRef = CONFIGURATIONS[0]) -> bytes:
         """The bundle of the first webhook in `configuration`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,16 @@ class Cluster:
         *arguments: str,
         input: str | None = None,  # noqa: A002  as subprocess calls it
         kubeconfig: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run `kubectl`, `helm3` or `helm4` as admin; a failure raises no error."""
+        """Run `kubectl`, `helm3` or `helm4` as admin; a failure raises no error.
+
+        `variables` are added to its environment.
+        """
+        environment = self._servers.environment(kubeconfig or self.kubeconfig)
         return subprocess.run(
             [str(self.programs[program]), *arguments],
-            env=self._servers.environment(kubeconfig or self.kubeconfig),
+            env={**environment, **(variables or {})},
             input=input if input is not None else "",
             capture_output=True,
             text=True,
