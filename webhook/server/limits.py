@@ -40,6 +40,8 @@ class Limits(NamedTuple):
     - `answer_seconds`: how long a review may take whose caller does not say how long it waits.
     - `keep_alive_seconds`: the API server keeps idle connections for 90 seconds. The webhook must
       keep them longer, or the API server would write to a connection that is being closed.
+    - `headers`: API servers send eight, and a service mesh some more. Each connection may hold them
+      all in memory.
     """
 
     body_bytes: int = 64 * BYTES_PER_MIB
@@ -58,7 +60,7 @@ class Limits(NamedTuple):
     keep_alive_seconds: float = 180.0
     line_bytes: int = 8190
     header_bytes: int = 8190
-    headers: int = 64
+    headers: int = 32
 
 
 class HttpError(Exception):
@@ -125,7 +127,7 @@ class BodyReader:
         lost: list[HttpError] = []
         try:
             async with asyncio.timeout(self._limits.read_seconds) as timeout:
-                with self._share(caller_of(request), size, timeout, lost):
+                with self._share(caller_of(request.transport), size, timeout, lost):
                     return await _read_chunks(request)
         except TimeoutError as error:
             slow = HttpError(408, "slow", "the body took too long to arrive")
@@ -147,6 +149,11 @@ class BodyReader:
             error = too_many("large_bodies", "large bodies are being read")
             rooms.append((self._large_bodies, large, error))
         with ExitStack() as held:
+            for room, units, error in rooms:  # before one takes anything from others
+                try:
+                    room.require((caller,), units)
+                except NoRoomError:
+                    raise error from None
             for room, units, error in rooms:
 
                 def give_back(_is_own: bool, error: HttpError = error) -> None:  # noqa: FBT001
@@ -154,19 +161,15 @@ class BodyReader:
                     if not timeout.expired():
                         timeout.reschedule(asyncio.get_running_loop().time())
 
-                try:
-                    held.enter_context(room.hold((caller,), units, give_back))
-                except NoRoomError:
-                    raise error from None
+                held.enter_context(room.hold((caller,), units, give_back))
             return held.pop_all()
 
 
-def caller_of(request: BaseRequest) -> str:
-    """Who sends `request`, as the connection shows and nobody can write into a request.
+def caller_of(transport: asyncio.BaseTransport | None) -> str:
+    """Who uses `transport`, as the connection shows and nobody can write into a request.
 
     It is the address; empty for all callers with a certificate that the server has verified.
     """
-    transport = request.transport
     if transport is None or transport.get_extra_info("peercert"):
         return ""
     address = transport.get_extra_info("peername")
