@@ -249,7 +249,7 @@ def test_a_capability_opens_the_files_of_the_node(
 def test_an_exporter_is_excused_and_another_program_in_its_image_is_not(
     real_node: RealNode, without: str, server: Server
 ) -> None:
-    """The image sets the variable, so that any program in it gets every GPU."""
+    """With the exporter's variable and capability, any program gets every GPU."""
     assert server.url
     plane, deny = real_node.plane, "gpu-monitoring"
     labelled = {"name": deny, "labels": {MODE_LABEL: "deny"}}
@@ -257,10 +257,12 @@ def test_an_exporter_is_excused_and_another_program_in_its_image_is_not(
         "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}
     )
     wait(f"{deny} is enforced", lambda: is_enforced(plane, deny))
-    made = exporter_pod({"command": ["/show-devices", "mounts"]})
+    # The program makes device files to see which it may open.
+    capabilities = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+    program = {"command": ["/show-devices"], "args": ["mounts"], **BYPASS}
+    made = exporter_pod({**program, **capabilities})
     image, root = made["spec"]["containers"][0]["image"], show_devices_root(real_node.folder)
-    variables = (("NVIDIA_VISIBLE_DEVICES", "all"),)
-    real_node.import_images([Image(image, root, ("/pause",), env=variables)])
+    real_node.import_images([Image(image, root, ("/pause",))])
     for namespace in (without, deny):
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
         plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
@@ -269,7 +271,7 @@ def test_an_exporter_is_excused_and_another_program_in_its_image_is_not(
     assert create_pod(plane, without, orphan).status == 201
     found = ended(real_node, without, "exporter", "exporter")
     assert shown(log(plane, found, "exporter")).gpus == ALL
-    own = create(plane, deny, exporter_pod({}), dry_run=True, user=CONTROLLER)
+    own = create(plane, deny, exporter_pod(BYPASS), dry_run=True, user=CONTROLLER)
     assert own.status == 201
     refused = create(plane, deny, made, dry_run=True, user=CONTROLLER)
     assert refused.status == 403

@@ -217,8 +217,9 @@ def in_process() -> tuple[Statement, ...]:
     )
     message = (
         'c.text + " sees " + m.shown + " of the node through the volume "'
-        f' + m.shownVolume + ": " + variables.effects[{found}[0]]'
+        f' + m.shownVolume + ": " + variables.effects[variables.effectByPath[{found}[0]]]'
     )
+    effects = list(dict.fromkeys(EFFECTS_BY_PATH.values()))
     advice = "remove the volume and its mounts"
     help_text = (
         f"({found}[0] in variables.reachedDirectories ? {cel(advice)}"
@@ -229,7 +230,8 @@ def in_process() -> tuple[Statement, ...]:
         "aboveKnown": {above: f"{path}/" for above, path in _FIRST_PATH_BELOW.items()},
         "reachedDirectories": [f"{d}/" for d in sorted(EFFECTS_OF_READING, key=len, reverse=True)],
         "knownDirectories": [f"{d}/" for d in sorted(EFFECTS_BY_PATH, key=len, reverse=True)],
-        "effects": {f"{path}/": effect for path, effect in EFFECTS_BY_PATH.items()},
+        "effectByPath": {f"{path}/": effects.index(e) for path, e in EFFECTS_BY_PATH.items()},
+        "effects": effects,
     }
     where = f"$isForGpus && {found}.size() > 0"
     return (Statement("volume", where, message, help_text, facts=facts, leaves_out=SUB_PATHS),)
