@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -42,11 +42,11 @@ class FairShare:
 
         If the room is full, those that have more than `owner` would have lose what they took last.
         Their `give_back` is called with whether it went to another member of their widest group.
+        If there is no room all the same, nobody loses anything.
         """
-        while self.taken + size > self._limit:
-            victim = self._share_to_take(owner, size)
-            self._release(victim)
-            victim.give_back(victim.owner[0] == owner[0])
+        for lost in self._shares_to_take(owner, size):
+            self._release(lost)
+            lost.give_back(lost.owner[0] == owner[0])
         share = _Share(owner, size, give_back)
         self._shares.append(share)
         self.taken += size
@@ -55,23 +55,18 @@ class FairShare:
         finally:
             self._release(share)
 
-    def _share_to_take(self, owner: Owner, size: int) -> _Share:
-        """The last share of a group that has more than the group of `owner` would have.
+    def require(self, owner: Owner, size: int) -> None:
+        """NoRoomError if `hold` would raise it now."""
+        self._shares_to_take(owner, size)
 
-        It is a group beside that of `owner`, of the widest that there is. NoRoomError if none is.
-        """
-        is_own = True
-        for depth in range(1, len(owner) + 1):
-            taken: Counter[Owner] = Counter()
-            for share in self._shares:
-                if share.owner[: depth - 1] == owner[: depth - 1]:
-                    taken[share.owner[:depth]] += share.size
-            wanted = taken[owner[:depth]] + size
-            largest = max(taken, key=taken.__getitem__, default=owner)
-            if taken[largest] > wanted:
-                return next(s for s in reversed(self._shares) if s.owner[:depth] == largest)
-            is_own = taken[largest] < wanted
-        raise NoRoomError(is_own=is_own)
+    def _shares_to_take(self, owner: Owner, size: int) -> list[_Share]:
+        """The shares to take from others for `owner`; NoRoomError if that is not enough."""
+        kept, taken, found = list(self._shares), self.taken, list[_Share]()
+        while taken + size > self._limit:
+            share = kept.pop(_index_to_take(kept, owner, size))
+            taken -= share.size
+            found.append(share)
+        return found
 
     def _release(self, share: _Share) -> None:
         for index, held in enumerate(self._shares):
@@ -79,3 +74,22 @@ class FairShare:
                 del self._shares[index]
                 self.taken -= share.size
                 return
+
+
+def _index_to_take(shares: Sequence[_Share], owner: Owner, size: int) -> int:
+    """The index of the last share of a group that has more than the group of `owner` would have.
+
+    It is a group beside that of `owner`, of the widest that there is. NoRoomError if none is.
+    """
+    is_own = True
+    for depth in range(1, len(owner) + 1):
+        taken: Counter[Owner] = Counter()
+        for share in shares:
+            if share.owner[: depth - 1] == owner[: depth - 1]:
+                taken[share.owner[:depth]] += share.size
+        wanted = taken[owner[:depth]] + size
+        largest = max(taken, key=taken.__getitem__, default=owner)
+        if taken[largest] > wanted:
+            return max(n for n, share in enumerate(shares) if share.owner[:depth] == largest)
+        is_own = taken[largest] < wanted
+    raise NoRoomError(is_own=is_own)

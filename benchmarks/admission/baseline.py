@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from certs.serving import ServingCertificate
 from webhook.admission.review import CODEC
 from webhook.server.limits import Limits
-from webhook.server.listener import HttpServer, Listener, listening_socket
+from webhook.server.listener import HttpServer, Listener, TakeTurn, listening_socket
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "baseline"})
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 async def _serve(folder: str, patches: dict[str, str]) -> None:
-    async def handle(request: BaseRequest) -> Response:
+    async def handle(request: BaseRequest, _take_turn: TakeTurn) -> Response:
         review = CODEC.loads(await request.read())
         response = {"uid": review["request"]["uid"], "allowed": True}
         patch = patches[request.path]

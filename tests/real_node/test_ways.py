@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.container_runtime.node import ALL, shown
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.exporter import ACCOUNT, CONTROLLER, exporter_pod
 from tests.testkit.real_node.images import Image
 from tests.testkit.real_node.node import SHOW_DEVICES, STATIC_PODS, RealNode, show_devices_root
 from tests.testkit.real_node.pods import (
@@ -242,6 +244,38 @@ def test_a_capability_opens_the_files_of_the_node(
     refused = create_pod(real_node.plane, deny, made)
     assert refused.status == 403
     assert "gpuward [sys-admin-gpu]" in refused.body["message"]
+
+
+def test_an_exporter_is_excused_and_another_program_in_its_image_is_not(
+    real_node: RealNode, without: str, server: Server
+) -> None:
+    """With the exporter's variable and capability, any program gets every GPU."""
+    assert server.url
+    plane, deny = real_node.plane, "gpu-monitoring"
+    labelled = {"name": deny, "labels": {MODE_LABEL: "deny"}}
+    plane.create(
+        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}
+    )
+    wait(f"{deny} is enforced", lambda: is_enforced(plane, deny))
+    # The program makes device files to see which it may open.
+    capabilities = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+    program = {"command": ["/show-devices"], "args": ["mounts"], **BYPASS}
+    made = exporter_pod({**program, **capabilities})
+    image, root = made["spec"]["containers"][0]["image"], show_devices_root(real_node.folder)
+    real_node.import_images([Image(image, root, ("/pause",))])
+    for namespace in (without, deny):
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
+        plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+    # Nothing has made a DaemonSet, so the pod would be removed with its owner.
+    orphan = {**made, "metadata": {"name": "exporter"}}
+    assert create_pod(plane, without, orphan).status == 201
+    found = ended(real_node, without, "exporter", "exporter")
+    assert shown(log(plane, found, "exporter")).gpus == ALL
+    own = create(plane, deny, exporter_pod(BYPASS), dry_run=True, user=CONTROLLER)
+    assert own.status == 201
+    refused = create(plane, deny, made, dry_run=True, user=CONTROLLER)
+    assert refused.status == 403
+    assert "gpuward [" in refused.body["message"]
 
 
 def handle(file: Path) -> list[str]:

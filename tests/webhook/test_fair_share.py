@@ -34,6 +34,7 @@ def test_whoever_has_most_gives_way(requests: list[tuple[Owner, int]]) -> None:
                 stack.enter_context(room.hold(owner, size, give_back))
             except NoRoomError:
                 assert sum(taken.values()) + size > LIMIT
+                assert held == before
             else:
                 held[number] = (owner, size)
             for lost in before.keys() - held.keys():
@@ -54,6 +55,20 @@ def test_a_caller_with_nothing_is_kept_out_by_no_other() -> None:
         with pytest.raises(NoRoomError) as error:
             stack.enter_context(room.hold(("modest", "x"), 1, lost.append))
         assert error.value.is_own
+
+
+def test_a_request_that_does_not_get_enough_takes_nothing_from_others() -> None:
+    """The largest caller has more than it would have, but not so much that it fits."""
+    room, lost = FairShare(LIMIT), list[bool]()
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(room.hold(("a", "x"), 4, lost.append))
+        stack.enter_context(room.hold(("b", "x"), 4, lost.append))
+        with pytest.raises(NoRoomError):
+            room.require(("c", "x"), 7)
+        with pytest.raises(NoRoomError):
+            stack.enter_context(room.hold(("c", "x"), 7, lost.append))
+    assert lost == []
 
 
 def test_a_request_that_exceeds_the_limit_alone_takes_nothing_from_others() -> None:

@@ -13,10 +13,15 @@ import pytest
 import pytest_asyncio
 
 from tests.testkit.admission.caller import REVIEW, request
+from tests.testkit.admission.reviews import container, pod, review_body, variable
 from tests.testkit.admission.server import RunningServer, Serve, serving, wait_until
 
 # Longer than any test.
 NEVER = 3600.0
+# No decision about an update is kept, so each such review is evaluated, in about two milliseconds.
+UNKEPT = json.dumps(
+    review_body(pod(*(container(f"c{n}", **variable("all")) for n in range(20))), pod(container()))
+).encode()
 
 
 @pytest_asyncio.fixture
@@ -26,9 +31,9 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
         yield start
 
 
-def half(body: bytes = REVIEW) -> bytes:
+def half(body: bytes = REVIEW, path: str = "/mutate/deny") -> bytes:
     """A request without the last byte of its body."""
-    return request("/mutate/deny", body)[:-1]
+    return request(path, body)[:-1]
 
 
 def with_headers(count: int) -> bytes:
@@ -39,6 +44,11 @@ def with_headers(count: int) -> bytes:
 async def error_count(server: RunningServer, reason: str) -> float:
     """How many requests were refused for `reason`."""
     return (await server.metrics())("http_errors_total", reason) or 0
+
+
+async def answered(server: RunningServer) -> int:
+    """How many reviews the server has answered."""
+    return len([line for line in server.logged() if "duration_ms" in line])
 
 
 async def test_a_half_sent_body_times_out(serve: Serve) -> None:
@@ -234,6 +244,66 @@ async def test_callers_that_only_connect_keep_nobody_out(serve: Serve) -> None:
     assert metrics("connections") == 3
 
 
+async def test_the_caller_with_most_waiting_connections_loses_one(serve: Serve) -> None:
+    server = await serve(connections=4, handshake_seconds=NEVER)
+    callers = []
+    for source in ("127.0.0.1", *("127.0.0.2",) * 3):
+        callers.append(await server.connect(source))
+        assert (await callers[-1].post("/mutate/deny")).status == 200
+    another = await server.connect("127.0.0.2")
+    modest, first_greedy, *greedy = callers
+    assert await first_greedy.closed()
+    for caller in (modest, *greedy, another):
+        assert (await caller.post("/mutate/deny")).status == 200
+
+
+async def test_no_caller_waits_for_all_reviews_of_another(serve: Serve) -> None:
+    """They arrive in the same moment, and the others have sent theirs before."""
+    server = await serve(read_seconds=NEVER)
+    greedy = [await server.connect("127.0.0.2") for _ in range(100)]
+    for caller in greedy:
+        await caller.send(half(UNKEPT, "/validate/deny"))
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 100)
+    modest = await server.connect()
+    for caller in greedy:
+        caller.writer.write(UNKEPT[-1:])
+    await modest.send(request("/validate/deny", UNKEPT))
+    assert (await modest.reply()).status == 200
+    assert await answered(server) < 50
+    for caller in greedy:
+        assert (await caller.reply()).status == 200
+
+
+async def test_no_caller_waits_for_all_that_another_sends_without_waiting(serve: Serve) -> None:
+    server = await serve()
+    greedy = [await server.connect("127.0.0.2") for _ in range(10)]
+    modest = await server.connect()
+    for caller in greedy:
+        caller.writer.write(request("/validate/deny", UNKEPT) * 30)
+    await modest.send(request("/validate/deny", UNKEPT))
+    assert (await modest.reply()).status == 200
+    assert await answered(server) < 150
+    for caller in greedy:
+        for _ in range(30):
+            assert (await caller.reply()).status == 200
+
+
+async def test_what_a_caller_no_longer_waits_for_is_not_evaluated(serve: Serve) -> None:
+    server = await serve(read_seconds=NEVER)
+    callers = [await server.connect() for _ in range(100)]
+    for caller in callers:
+        await caller.send(half(UNKEPT, "/validate/deny"))
+    await wait_until(lambda: server.service.handler.body_reader.waiting == 100)
+    for caller in callers:
+        caller.writer.write(UNKEPT[-1:])
+        caller.writer.transport.abort()
+    while (await server.metrics())("connections") != 0:
+        pass
+    assert await answered(server) < 100
+    assert (await server.metrics())("internal_errors_total") == 0
+    assert (await (await server.connect()).post("/mutate/deny")).status == 200
+
+
 async def test_a_connection_that_is_closed_already_makes_no_room(serve: Serve) -> None:
     server = await serve(connections=2, keep_alive_seconds=NEVER)
     await (await server.connect()).close()
@@ -275,7 +345,7 @@ async def test_an_idle_connection_is_closed_after_its_time(serve: Serve) -> None
     [
         (request(f"/mutate/deny?{'x' * 8000}"), request(f"/mutate/deny?{'x' * 9000}")),
         (request("/mutate/deny", X="x" * 8000), request("/mutate/deny", X="x" * 9000)),
-        (with_headers(60), with_headers(70)),  # beside the two that every request has
+        (with_headers(30), with_headers(35)),  # beside the two that every request has
     ],
     ids=["line", "header", "headers"],
 )

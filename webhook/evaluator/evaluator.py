@@ -190,6 +190,7 @@ class Evaluator:
         def give_way(is_own: bool) -> None:  # noqa: FBT001
             waiting.fail(_no_room(is_own=is_own))
 
+        self._bytes.require(tenant, len(task.body))
         with (
             self._reviews.hold(tenant, 1, give_way),
             self._bytes.hold(tenant, len(task.body), give_way),

@@ -42,6 +42,7 @@ from webhook.server.limits import (
     sharer_of,
     too_many,
 )
+from webhook.server.listener import TakeTurn
 from webhook.telemetry.log import Log, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics
 
@@ -112,10 +113,13 @@ class WebhookHandler:
         self.draining = False
         """Whether every response asks the caller to open another connection next time."""
 
-    async def handle(self, request: BaseRequest) -> Response:
-        """The response to `request`; raises nothing."""
+    async def handle(self, request: BaseRequest, take_turn: TakeTurn) -> Response:
+        """The response to `request`; raises nothing.
+
+        `take_turn` is awaited before the review is evaluated, if the body has not arrived yet.
+        """
         try:
-            response = await self._respond(request)
+            response = await self._respond(request, take_turn)
         except HttpError as error:
             self._metrics.count_http_error(error.reason)
             response = error_response(error)
@@ -128,26 +132,29 @@ class WebhookHandler:
             response.force_close()
         return response
 
-    async def _respond(self, request: BaseRequest) -> Response:
+    async def _respond(self, request: BaseRequest, take_turn: TakeTurn) -> Response:
         arrived = time.monotonic()
         route = ROUTES.get(request.path)
         if route is None:
             raise HttpError(404, "path", "paths are /mutate/MODE and /validate/MODE")
         if request.method != "POST":
             raise HttpError(405, "method", "reviews are sent with POST", {"Allow": "POST"})
+        has_arrived = request.content.is_eof()
         body = await self.body_reader.read(request)
+        if not has_arrived:
+            await take_turn()
         started = time.monotonic()
         try:
             found = self._answer_at_once(request.path, route, body)
             if found is None:
                 deadline = arrived + _seconds_to_answer(request, self._limits)
                 found = await self._answer_in_worker(
-                    request.path, route, body, sharer_of(request), deadline
+                    request.path, route, body, sharer_of(request.transport), deadline
                 )
         except MalformedReviewError as error:
             raise HttpError(400, "malformed", str(error)) from error
         if asks_for_caller(found.envelope):
-            found = with_caller(found, caller_of(request))
+            found = with_caller(found, caller_of(request.transport))
         self._record(route, found, time.monotonic() - started)
         return Response(body=found.body, headers=_JSON_HEADERS)
 
@@ -242,7 +249,7 @@ class ProbeHandler:
         self._not_ready_reason = not_ready_reason
         self._policy_error = policy_error
 
-    async def handle(self, request: BaseRequest) -> Response:
+    async def handle(self, request: BaseRequest, _take_turn: TakeTurn) -> Response:
         """The response to `request`."""
         if request.method not in {"GET", "HEAD"}:
             return error_response(HttpError(405, "method", "ask with GET", {"Allow": "GET, HEAD"}))

@@ -41,6 +41,8 @@ class Limits(NamedTuple):
     - `answer_seconds`: how long a review may take whose caller does not say how long it waits.
     - `keep_alive_seconds`: the API server keeps idle connections for 90 seconds. The webhook must
       keep them longer, or the API server would write to a connection that is being closed.
+    - `headers`: API servers send eight, and a service mesh some more. Each connection may hold them
+      all in memory.
     """
 
     body_bytes: int = 64 * BYTES_PER_MIB
@@ -59,7 +61,7 @@ class Limits(NamedTuple):
     keep_alive_seconds: float = 180.0
     line_bytes: int = 8190
     header_bytes: int = 8190
-    headers: int = 64
+    headers: int = 32
 
 
 class HttpError(Exception):
@@ -126,7 +128,7 @@ class BodyReader:
         lost: list[HttpError] = []
         try:
             async with asyncio.timeout(self._limits.read_seconds) as timeout:
-                with self._share(sharer_of(request), size, timeout, lost):
+                with self._share(sharer_of(request.transport), size, timeout, lost):
                     return await _read_chunks(request)
         except TimeoutError as error:
             slow = HttpError(408, "slow", "the body took too long to arrive")
@@ -148,6 +150,11 @@ class BodyReader:
             error = too_many("large_bodies", "large bodies are being read")
             rooms.append((self._large_bodies, large, error))
         with ExitStack() as held:
+            for room, units, error in rooms:  # before one takes anything from others
+                try:
+                    room.require((caller,), units)
+                except NoRoomError:
+                    raise error from None
             for room, units, error in rooms:
 
                 def give_back(_is_own: bool, error: HttpError = error) -> None:  # noqa: FBT001
@@ -155,31 +162,27 @@ class BodyReader:
                     if not timeout.expired():
                         timeout.reschedule(asyncio.get_running_loop().time())
 
-                try:
-                    held.enter_context(room.hold((caller,), units, give_back))
-                except NoRoomError:
-                    raise error from None
+                held.enter_context(room.hold((caller,), units, give_back))
             return held.pop_all()
 
 
-def caller_of(request: BaseRequest) -> Caller:
-    """Who sends `request`, as the connection shows and nobody can write into a request.
+def caller_of(transport: asyncio.BaseTransport | None) -> Caller:
+    """Who uses `transport`, as the connection shows and nobody can write into a request.
 
     Without an address if the connection is closed.
     """
-    transport = request.transport
     if transport is None:
         return Caller("")
     address = transport.get_extra_info("peername")
     return Caller(str(address[0]) if address else "", bool(transport.get_extra_info("peercert")))
 
 
-def sharer_of(request: BaseRequest) -> str:
-    """By what `request` shares limits with others: the address of its caller.
+def sharer_of(transport: asyncio.BaseTransport | None) -> str:
+    """By what the caller who uses `transport` shares limits and turns: its address.
 
     Empty for all callers with a certificate that the server has verified.
     """
-    caller = caller_of(request)
+    caller = caller_of(transport)
     return "" if caller.is_verified else caller.address
 
 

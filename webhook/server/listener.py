@@ -1,8 +1,8 @@
 """Accept connections: not more than allowed at once, and none lost when the server stops.
 
 The event loop's own servers can neither count connections in their TLS handshake nor reject one
-before it, so this module accepts connections itself. If there are too many, the one that has waited
-longest for its caller is closed: callers that only hold connections do not keep others out.
+before it, so this module accepts connections itself. If there are too many, one that waits is
+closed, of the caller with most of these: callers that only hold connections do not keep others out.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from aiohttp.web import BaseRequest, RequestHandler, Response, Server
 
-from webhook.server.limits import Limits
+from webhook.server.limits import Limits, sharer_of
+from webhook.server.turns import CallerTurns
 
 BACKLOG = 512
 _ACCEPTED_PER_TURN = 64  # connections, before other tasks get a turn
@@ -24,7 +27,9 @@ _PAUSE_SECONDS = 0.5  # when the process has no file descriptors left
 _UNREAD_TIMEOUT_MILLISECONDS = 20_000  # for a caller to read a response
 _HIGHEST_PORT = 65535
 
-HandleRequest = Callable[[BaseRequest], Awaitable[Response]]
+TakeTurn = Callable[[], Awaitable[object]]
+"""Returns when it is the turn of the caller of a request, who may have waited for something."""
+HandleRequest = Callable[[BaseRequest, TakeTurn], Awaitable[Response]]
 
 
 class AddressError(ValueError):
@@ -61,36 +66,83 @@ def parse_address(address: str) -> tuple[str, int]:
     return host[1:-1] if bracketed else host, int(port)
 
 
+class _WaitingConnection(NamedTuple):
+    """A connection that the server may close for another, and whose it is."""
+
+    caller: str
+    close: Callable[[], object]
+
+
 class HttpServer(Server):
-    """A server that knows which connections wait for their callers."""
+    """A server that knows which connections wait. Of their callers, none waits for all others."""
 
     def __init__(self, handle: HandleRequest, **options: Any) -> None:
         super().__init__(self._answer, **options)
         self._handle = handle
-        self.waiting: dict[asyncio.Task[None] | RequestHandler, Callable[[], object]] = {}
-        """How to close each connection, the one that has waited longest first.
+        self._turns = CallerTurns()
+        self._taken_turns: dict[RequestHandler, asyncio.Future[None]] = {}
+        self.waiting: dict[asyncio.Task[None] | RequestHandler, _WaitingConnection] = {}
+        """The connections that may be closed, the one that has waited longest first.
 
-        It is in its TLS handshake, or no request of it is being answered.
+        They are in their TLS handshake, have no request, or wait for the turn of their caller.
         """
+
+    def add_handshake(self, handshake: asyncio.Task[None], caller: str) -> None:
+        """A connection begins its TLS handshake."""
+        self.waiting[handshake] = _WaitingConnection(caller, handshake.cancel)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         """A connection has had its TLS handshake."""
         super().connection_made(handler, transport)
-        self.waiting[handler] = transport.abort
+        self.waiting[handler] = _WaitingConnection(sharer_of(transport), transport.abort)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
-        """A connection is closed."""
+        """A connection is closed. If it waits for a turn, it does not get one."""
         self.waiting.pop(handler, None)
+        if turn := self._taken_turns.get(handler):
+            turn.cancel()
         super().connection_lost(handler, exc)
+
+    def close_one_waiting(self) -> bool:
+        """Close the connection that has waited longest, of the caller with most that wait.
+
+        False if none waits.
+        """
+        if not self.waiting:
+            return False
+        numbers = Counter(waiting.caller for waiting in self.waiting.values())
+        caller, _ = numbers.most_common(1)[0]
+        longest = next(key for key, found in self.waiting.items() if found.caller == caller)
+        self.waiting.pop(longest).close()
+        return True
 
     async def _answer(self, request: BaseRequest) -> Response:
         handler = request.protocol
-        close = self.waiting.pop(handler, None)
+        connection = self.waiting.get(handler)
+        take_turn = partial(self._take_turn, handler, connection)
+        await take_turn()
         try:
-            return await self._handle(request)
+            return await self._handle(request, take_turn)
         finally:
-            if close is not None and handler.transport is not None:
-                self.waiting[handler] = close
+            self._add_waiting(handler, connection)
+
+    async def _take_turn(
+        self, handler: RequestHandler, connection: _WaitingConnection | None
+    ) -> None:
+        """Return when it is the turn of the caller; CancelledError if the connection is closed."""
+        turn = self._turns.take(connection.caller if connection else "")
+        if not turn.done():
+            self._add_waiting(handler, connection)
+            self._taken_turns[handler] = turn
+            try:
+                await turn
+            finally:
+                del self._taken_turns[handler]
+        self.waiting.pop(handler, None)
+
+    def _add_waiting(self, handler: RequestHandler, connection: _WaitingConnection | None) -> None:
+        if connection is not None and handler.transport is not None:
+            self.waiting.setdefault(handler, connection)
 
 
 def http_server(handle: HandleRequest, limits: Limits, logger: logging.Logger) -> HttpServer:
@@ -160,7 +212,7 @@ class Listener:
     def _accept(self, limit: int = _ACCEPTED_PER_TURN) -> None:
         for _ in range(limit):
             try:
-                connection, _peer = self._socket.accept()
+                connection, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
@@ -169,27 +221,21 @@ class Listener:
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self.start)
                 return
-            if (
-                self.connection_count >= self._limits.connections
-                and not self._close_longest_waiting()
-            ):
+            if self.connection_count >= self._limits.connections and not self._close_one_waiting():
                 self._on_rejected("connections")
                 connection.close()
                 continue
             task = self._loop.create_task(self._handshake(connection))
             self._handshakes.add(task)
-            self._server.waiting[task] = task.cancel
+            self._server.add_handshake(task, str(peer[0]) if peer else "")
             task.add_done_callback(self._handshake_done)
 
-    def _close_longest_waiting(self) -> bool:
-        """Close the connection that has waited longest for its caller, if one does."""
-        waiting = self._server.waiting
-        if not waiting:
-            return False
-        longest = next(iter(waiting))
-        waiting.pop(longest)()
-        self._on_rejected("idle")
-        return True
+    def _close_one_waiting(self) -> bool:
+        """Close a connection that waits, if one does."""
+        has_closed = self._server.close_one_waiting()
+        if has_closed:
+            self._on_rejected("idle")
+        return has_closed
 
     def _handshake_done(self, task: asyncio.Task[None]) -> None:
         self._handshakes.discard(task)

@@ -8,6 +8,12 @@ mounts and that show, on any of the distributions that gpuward knows:
 - the kubelet's directories `device-plugins`, `pod-resources`, `plugins` with the sockets of DRA
   drivers, and `plugins_registry`; its configuration and its static pods, such as
   `/etc/kubernetes/manifests`,
+- the secrets of others: the kubelet's directory `pods`, and the credentials of the kubelet and of
+  administrators, such as `/var/lib/kubelet/pki` and `/etc/kubernetes/admin.conf`,
+- the sockets of systemd and of the system's D-Bus, `/run/systemd/private` and `/run/dbus`,
+- programs that the node starts as root for pods: those of the network, such as `/opt/cni/bin`, and
+  of FlexVolume, `/usr/libexec/kubernetes/kubelet-plugins/volume/exec`,
+- the programs and libraries of NVIDIA's driver, such as `/run/nvidia/driver/usr`,
 - CDI directories (`/etc/cdi`, `/run/cdi`, `/var/cdi`), plugins of NRI (`/opt/nri/plugins`,
   `/etc/nri`) and OCI hooks (`/usr/share/containers/oci/hooks.d` and its like),
 - the configuration of containerd, CRI-O, Docker, Kata Containers and of NVIDIA's container toolkit,
@@ -18,9 +24,9 @@ mounts and that show, on any of the distributions that gpuward knows:
   in `/sys/fs/cgroup`,
 - the files by which HAMi, Volcano, Tencent's gpu-manager and koordinator limit shares on a node.
 
-Paths inside these directories count too, and so do the directories above them, except `/`, which
-`device-hostpath` reports. Read-only mounts are fine, except of directories with sockets and of
-`pod-resources`.
+Paths inside these directories count too, and so do the directories above them, except `/` and the
+root of the driver, which `device-hostpath` reports. Read-only mounts are fine, except of
+directories with sockets or secrets and of `pod-resources`.
 
 Why it matters
 --------------
@@ -28,9 +34,13 @@ A process that can write there can decide which GPUs other pods get, what the ru
 them, and which program runs as root beside every new container. Through the sockets in
 `device-plugins` and `plugins` devices are allocated; who can connect can take the place of the
 kubelet. In `plugins_registry` the kubelet looks for new plugins. From `manifests` it starts pods
-that the API server never sees. By the files of a PCI device a program reads and writes the memory
-of the card, or takes it away from its driver. With version 1 of control groups, a process of root
-leaves the group that denies it devices, and opens the device files that it makes.
+that the API server never sees. In `pods` are the tokens of all pods on the node, and who has those
+of an operator, or the kubelet's own, decides what runs there. By its sockets systemd starts any
+program for root of a container.
+
+By the files of a PCI device a program reads and writes the memory of the card, or takes it away
+from its driver. With version 1 of control groups, a process of root leaves the group that denies it
+devices, and opens the device files that it makes.
 
 `pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
 service account that the profile lists as a component, or add an exception for it.
@@ -41,6 +51,8 @@ References
 - https://github.com/cncf-tags/container-device-interface
 - https://github.com/containerd/nri
 - containers/common, `pkg/hooks/docs/oci-hooks.5.md`
+- systemd, `src/core/org.freedesktop.systemd1.conf`
+- kubernetes/kubernetes, `pkg/volume/flexvolume/probe.go`
 """
 
 from rules.base.json_values import display
@@ -50,13 +62,18 @@ from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.platforms.node_paths import (
     CDI_DIRECTORIES,
+    CREDENTIALS,
+    DRIVER_DIRECTORIES,
     HOOK_DIRECTORIES,
     KUBELET_CONFIGURATION,
     KUBELET_FOLDERS,
+    NETWORK_PROGRAM_DIRECTORIES,
     RUNTIME_CONFIGURATION,
     RUNTIME_DATA_DIRECTORIES,
     RUNTIME_PROGRAMS,
     STATIC_POD_DIRECTORIES,
+    SYSTEMD_SOCKETS,
+    VOLUME_PROGRAM_DIRECTORIES,
     directories_up,
     in_run,
 )
@@ -73,6 +90,12 @@ EFFECTS_OF_READING = {
         f"{k}/plugins": "it reaches the sockets of drivers that prepare devices"
         for k in KUBELET_FOLDERS
     },
+    **{
+        f"{k}/pods": "it reads the secrets and the volumes of all pods on the node"
+        for k in KUBELET_FOLDERS
+    },
+    **dict.fromkeys(CREDENTIALS, "it can take the place of the kubelet or of an administrator"),
+    **dict.fromkeys(SYSTEMD_SOCKETS, "it can start any program as root of the node by systemd"),
 }
 # To see these does no harm, to change them does. Each effect with its paths.
 _PATHS_BY_EFFECT = {
@@ -85,6 +108,10 @@ _PATHS_BY_EFFECT = {
         *(f"{k}/dra_manager_state" for k in KUBELET_FOLDERS),
     ),
     "it can run a program of its own beside every new container": HOOK_DIRECTORIES,
+    "it can run a program of its own as root of the node": (
+        *(*NETWORK_PROGRAM_DIRECTORIES, *VOLUME_PROGRAM_DIRECTORIES),
+    ),
+    "it can change the driver that the containers of all pods load": DRIVER_DIRECTORIES,
     "it can change the runtime by which containers are started": (
         *(*RUNTIME_CONFIGURATION, *RUNTIME_PROGRAMS),
     ),
@@ -133,11 +160,12 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 # Directories of which a part is in EFFECTS_BY_PATH, with the first such part. Homes are mounted for
-# what their owners keep there.
+# what their owners keep there, and `device-hostpath` reports the root of the driver.
 _FIRST_PATH_BELOW = {
     above: path for path in reversed(EFFECTS_BY_PATH) for above in directories_up(path)
 }
-del _FIRST_PATH_BELOW["/home"]
+for _above in ("/home", *in_run("nvidia/driver")):
+    del _FIRST_PATH_BELOW[_above]
 _FIRST_READABLE_PATH_BELOW = {
     above: path for path in reversed(EFFECTS_OF_READING) for above in directories_up(path)
 }
@@ -189,8 +217,9 @@ def in_process() -> tuple[Statement, ...]:
     )
     message = (
         'c.text + " sees " + m.shown + " of the node through the volume "'
-        f' + m.shownVolume + ": " + variables.effects[{found}[0]]'
+        f' + m.shownVolume + ": " + variables.effects[variables.effectByPath[{found}[0]]]'
     )
+    effects = list(dict.fromkeys(EFFECTS_BY_PATH.values()))
     advice = "remove the volume and its mounts"
     help_text = (
         f"({found}[0] in variables.reachedDirectories ? {cel(advice)}"
@@ -201,7 +230,8 @@ def in_process() -> tuple[Statement, ...]:
         "aboveKnown": {above: f"{path}/" for above, path in _FIRST_PATH_BELOW.items()},
         "reachedDirectories": [f"{d}/" for d in sorted(EFFECTS_OF_READING, key=len, reverse=True)],
         "knownDirectories": [f"{d}/" for d in sorted(EFFECTS_BY_PATH, key=len, reverse=True)],
-        "effects": {f"{path}/": effect for path, effect in EFFECTS_BY_PATH.items()},
+        "effectByPath": {f"{path}/": effects.index(e) for path, e in EFFECTS_BY_PATH.items()},
+        "effects": effects,
     }
     where = f"$isForGpus && {found}.size() > 0"
     return (Statement("volume", where, message, help_text, facts=facts, leaves_out=SUB_PATHS),)

@@ -89,15 +89,37 @@ HOOK_DIRECTORIES = (
     *("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d"),
     *in_run("containers/oci/hooks.d"),
 )
+# The programs of the network, which a runtime starts for every new pod: containerd
+# docs/cri/config.md, cri-o docs/crio.conf.5.md.
+NETWORK_PROGRAM_DIRECTORIES = ("/opt/cni/bin", "/usr/libexec/cni")
+# Programs of FlexVolume, which the kubelet starts as soon as they are there (kubernetes/kubernetes
+# pkg/volume/flexvolume/probe.go): the default, and those of GKE and AKS.
+VOLUME_PROGRAM_DIRECTORIES = (
+    "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
+    *("/home/kubernetes/flexvolume", "/etc/kubernetes/volumeplugins"),
+)
+# What is in the root of NVIDIA's driver (NVIDIA/gpu-operator assets/state-driver).
+DRIVER_DIRECTORIES = in_run(
+    *(f"nvidia/driver/{name}" for name in ("bin", "etc", "lib", "lib64", "sbin", "usr"))
+)
+# Root may start any unit through them: systemd src/core/org.freedesktop.systemd1.conf.
+SYSTEMD_SOCKETS = in_run("dbus", "systemd/private")
 STATIC_POD_DIRECTORIES = (
     "/etc/kubernetes/manifests",
     # k3s-io/k3s pkg/agent/config/config.go, rancher/rke2 pkg/rke2.
     *(f"/var/lib/rancher/{name}/agent/pod-manifests" for name in ("k3s", "rke2")),
 )
+# By which a kubelet, or an administrator, shows API servers who they are: kubernetes/kubernetes
+# cmd/kubeadm/app/constants; awslabs/amazon-eks-ami, and others, have the file kubeconfig.
+CREDENTIALS = (
+    *(f"{folder}/{name}" for folder in KUBELET_FOLDERS for name in ("pki", "kubeconfig")),
+    *(f"/etc/kubernetes/{name}.conf" for name in ("kubelet", "bootstrap-kubelet")),
+    *(f"/etc/kubernetes/{name}" for name in ("admin.conf", "super-admin.conf", "pki")),
+)
 # The files with the kubelet's arguments: kubernetes/kubernetes cmd/kubeadm/app/constants.
 KUBELET_CONFIGURATION = (
     *(f"{folder}/config.yaml" for folder in KUBELET_FOLDERS),
-    *("/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet"),
+    "/etc/kubernetes/kubelet",
     *(f"{folder}/kubeadm-flags.env" for folder in KUBELET_FOLDERS),
     *("/etc/default/kubelet", "/etc/sysconfig/kubelet"),
     *("/etc/rancher/k3s", "/etc/rancher/rke2"),
