@@ -93,7 +93,8 @@ HOOK_DIRECTORIES = (
 # docs/cri/config.md, cri-o docs/crio.conf.5.md.
 NETWORK_PROGRAM_DIRECTORIES = ("/opt/cni/bin", "/usr/libexec/cni")
 # Programs of FlexVolume, which the kubelet starts as soon as they are there (kubernetes/kubernetes
-# pkg/volume/flexvolume/probe.go): the default, and those of GKE and AKS.
+# pkg/volume/flexvolume/probe.go): the default, and those of GKE and AKS (rook/rook
+# Documentation/flexvolume.md, version 1.1).
 VOLUME_PROGRAM_DIRECTORIES = (
     "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
     *("/home/kubernetes/flexvolume", "/etc/kubernetes/volumeplugins"),
