@@ -144,7 +144,8 @@ def test_what_shows_other_devices_too_is_reported_only_in_gpu_pods(path: str) ->
         ("/run", "lock", []),
         ("/run", "cdi", ["plugin-dir-hostpath"]),
         ("/var/lib/kubelet", "device-plugins", ["plugin-dir-hostpath"]),
-        ("/var/lib/kubelet", "pods", []),
+        ("/var/lib/kubelet", "pods", ["plugin-dir-hostpath"]),
+        ("/var/lib/kubelet", "seccomp", []),
     ],
 )
 def test_a_sub_path_decides_which_part_is_mounted(
@@ -204,14 +205,28 @@ def test_a_kubelet_directory_and_its_parents_are_reported(path: str) -> None:
     assert rules_found(path, gpu=False) == []
 
 
-@pytest.mark.parametrize("path", ["/etc/cdi", "/etc/cdi/nvidia.yaml", "/etc", "/var/run/cdi/"])
+@pytest.mark.parametrize("path", ["/etc/cdi", "/etc/cdi/nvidia.yaml", "/var/run/cdi/"])
 def test_a_cdi_directory_matters_only_if_writable(path: str) -> None:
     assert rules_found(path) == ["plugin-dir-hostpath"]
     assert rules_found(path, readOnly=False) == ["plugin-dir-hostpath"]
     assert rules_found(path, readOnly=True) == []
 
 
-@pytest.mark.parametrize("path", ["/var/lib/kubelet/pods", "/var/lib/kubelet2", "/etc/cdi2", "/et"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/var/lib/kubelet/pods", "/var/lib/kubelet/pki", "/etc/kubernetes/admin.conf"),
+        *("/etc/kubernetes", "/etc"),
+    ],
+)
+def test_secrets_matter_also_if_they_can_only_be_read(path: str) -> None:
+    assert rules_found(path, readOnly=True) == ["plugin-dir-hostpath"]
+    assert rules_found(path, gpu=False, readOnly=True) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/var/lib/kubelet/seccomp", "/var/lib/kubelet2", "/etc/cdi2", "/et"]
+)
 def test_a_sibling_is_no_such_directory(path: str) -> None:
     assert rules_found(path) == []
 
