@@ -210,5 +210,6 @@ def test_an_oversized_pod_may_be_labelled() -> None:
     new = copy.deepcopy(old)
     new["metadata"].setdefault("labels", {})["a"] = "b"  # type: ignore[attr-defined]
     assert DENY.validate(new, old).outcome == "clean"
-    new["metadata"]["labels"] |= {"runai-gpu-group": "b"}  # type: ignore[index]
-    assert DENY.validate(new, old).outcome == "denied", "rules read this one"
+    for counted in ("runai-gpu-group", "quota.scheduling.koordinator.sh/name", "app"):
+        new["metadata"]["labels"] = {counted: "b"}  # type: ignore[index]
+        assert DENY.validate(new, old).outcome == "denied", "GPUs are given or counted by it"

@@ -107,6 +107,37 @@ def test_nearly_all_cases_are_answered_by_the_cache(maker: Maker) -> None:
     assert answered.count(None) < len(PODS) / 10
 
 
+@pytest.mark.parametrize("case", PODS, ids=lambda case: case.name)
+def test_no_decision_depends_on_the_name_that_a_case_has(case: Case) -> None:
+    """The cache leaves names out. A rule about some names would have a case with such a name."""
+    if any(exception.names for exception in case.policy.exceptions):
+        return
+    decider, namespace = Decider(case.policy), namespace_of(case)
+    user = case.context.user or "alice"
+
+    def decided(name: str) -> Any:
+        manifest = copy.deepcopy({"apiVersion": "v1", **case.manifest})
+        manifest.setdefault("metadata", {})["name"] = name
+        review = review_body(manifest, user=user, namespace=namespace)
+        found = judged(json.dumps(review).encode(), "/validate/deny", decider)
+        return found.outcome, found.rule_outcomes, found.details
+
+    metadata = case.manifest.get("metadata")
+    own = metadata.get("name") if isinstance(metadata, dict) else None
+    assert decided(own or "train") == decided("another")
+
+
+def test_managed_fields_do_not_count_as_objects_of_a_pod() -> None:
+    cache = new_cache(max_objects=100)
+    manifest = pod(container(**variable("all")))
+    fields: dict[str, Any] = {f"f:{number}": {} for number in range(200)}
+    manager = {"manager": "kubelet", "operation": "Update", "fieldsV1": fields}
+    manifest["metadata"]["managedFields"] = [manager]
+    for _ in range(2):
+        assert recalled(encoded(manifest), cache=cache)
+    assert cache.hits == 1
+
+
 LABEL = "app.kubernetes.io/name"
 
 

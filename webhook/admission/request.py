@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.traits import RESERVATION_LABEL
 from rules.engine.bounds import StepLimit
 from rules.engine.traits import key_traits
 from rules.finding import Action
@@ -154,7 +155,8 @@ _OWN_TESTS = BOOKKEEPING_FIELDS | {"ownerReferences", "finalizers", "labels"}
 
 def _counts_gpus(label: str) -> bool:
     """Whether GPUs are given or counted by the label."""
-    return bool(key_traits(label)) or label in PAYER_LABELS | JOB_LABELS or is_mark(label)
+    counting = PAYER_LABELS | JOB_LABELS | {RESERVATION_LABEL[0]}
+    return bool(key_traits(label)) or label in counting or is_mark(label)
 
 
 def _adds_owner(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

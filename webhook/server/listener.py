@@ -74,13 +74,13 @@ class _WaitingConnection(NamedTuple):
 
 
 class HttpServer(Server):
-    """A server that knows which connections wait. Of their callers, none waits for all others."""
+    """A server whose callers take turns, and that knows which connections wait."""
 
     def __init__(self, handle: HandleRequest, **options: Any) -> None:
         super().__init__(self._answer, **options)
         self._handle = handle
         self._turns = CallerTurns()
-        self._taken_turns: dict[RequestHandler, asyncio.Future[None]] = {}
+        self._awaited_turns: dict[RequestHandler, asyncio.Future[None]] = {}
         self.waiting: dict[asyncio.Task[None] | RequestHandler, _WaitingConnection] = {}
         """The connections that may be closed, the one that has waited longest first.
 
@@ -99,7 +99,7 @@ class HttpServer(Server):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         """A connection is closed. If it waits for a turn, it does not get one."""
         self.waiting.pop(handler, None)
-        if turn := self._taken_turns.get(handler):
+        if turn := self._awaited_turns.get(handler):
             turn.cancel()
         super().connection_lost(handler, exc)
 
@@ -133,11 +133,11 @@ class HttpServer(Server):
         turn = self._turns.take(connection.caller if connection else "")
         if not turn.done():
             self._add_waiting(handler, connection)
-            self._taken_turns[handler] = turn
+            self._awaited_turns[handler] = turn
             try:
                 await turn
             finally:
-                del self._taken_turns[handler]
+                del self._awaited_turns[handler]
         self.waiting.pop(handler, None)
 
     def _add_waiting(self, handler: RequestHandler, connection: _WaitingConnection | None) -> None:
