@@ -159,11 +159,31 @@ class Application:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._stop_synchronising()
         self._plane.request("DELETE", self._path)
-        eventually(
-            lambda: self._plane.request("GET", self._path).status == 404,
-            what="Argo CD has deleted the application's objects",
-        )
+        eventually(self._is_deleted, what="Argo CD has deleted the application's objects")
+
+    def _stop_synchronising(self) -> None:
+        """Let no synchronisation run or begin.
+
+        Argo CD compares all the time. A comparison that began before the deletion may still start
+        a synchronisation after it, which creates the objects again and delays the deletion by its
+        retries.
+        """
+        self._patch({"spec": {"syncPolicy": {"automated": None}}})
+        self.refresh()
+
+        def is_idle() -> bool:
+            found = self._plane.request("GET", self._path).body
+            assert "operation" not in found, found["status"].get("operationState")
+            return True
+
+        eventually(is_idle, what="no synchronisation runs")
+
+    def _is_deleted(self) -> bool:
+        found = self._plane.request("GET", self._path)
+        assert found.status == 404, found.body.get("status")
+        return True
 
 
 class ArgoCD:
