@@ -145,21 +145,15 @@ class StepLimit:
 def steps_of(subject: Subject) -> int:
     """How many steps a rule takes that looks at `subject` and finds nothing."""
     if isinstance(subject, Pod):
-        if subject.steps is None:
-            subject.steps = _steps_of_pod(subject)
-        return subject.steps
+        return _steps_of_pod(subject)
     if isinstance(subject, KubernetesObject):
-        if subject.steps is None:
-            # Of a workload with pods, rules read little but these.
-            of_pods = sum(map(steps_of, subject.pods))
-            values = 0 if of_pods else _count_values(subject.raw)
-            subject.steps = 1 + of_pods + values // _ELEMENTS_IN_A_STEP
-        return subject.steps
+        # Of a workload with pods, rules read little but these.
+        of_pods = sum(map(_steps_of_pod, subject.pods))
+        values = 0 if of_pods else _count_values(subject.raw)
+        return 1 + of_pods + values // _ELEMENTS_IN_A_STEP
     if isinstance(subject, Quota):
         return 1 + len(subject.hard) // _ELEMENTS_IN_A_STEP
-    if subject.steps is None:
-        subject.steps = 1 + _count_values(subject.spec) // _ELEMENTS_IN_A_STEP
-    return subject.steps
+    return 1 + _count_values(subject.spec) // _ELEMENTS_IN_A_STEP
 
 
 def _count_values(raw: Any) -> int:

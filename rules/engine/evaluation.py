@@ -28,6 +28,7 @@ from rules.gpu.components import advice_for_agents, component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import object_ref
 from rules.objects.pod import Pod, set_circumstances
+from rules.objects.view import Views
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
@@ -249,10 +250,10 @@ class Evaluation:
             pod.has_status = bool(status)
             if self._should_evaluate(pod):
                 store_traits(pod, traits)
-                self._set_subjects([(pod, all_traits)])
+                self._set_subjects([(pod, all_traits, steps_of(pod))])
 
-    def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int]]:
-        subjects: list[tuple[Subject, int]] = []
+    def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int, int]]:
+        subjects = []
         profile, namespace = self._rule_set.profile, self._request_context.namespace
         for subject in find_subjects(manifest, profile, namespace):
             if isinstance(subject, MalformedField):
@@ -265,19 +266,19 @@ class Evaluation:
                 self.result.other_objects += 1
             traits = self._traits_of(subject)
             if self._rule_set.relevant_rules(traits) and self._should_evaluate(subject):
-                subjects.append((subject, traits))
+                subjects.append((subject, traits, steps_of(subject)))
         return subjects
 
     def _traits_of(self, subject: Subject) -> int:
         return traits_of(subject) | self._common_traits
 
-    def _set_subjects(self, subjects: list[tuple[Subject, int]]) -> None:
-        """Evaluate these subjects, each with its traits."""
-        self._subjects = [(subject, traits, steps_of(subject)) for subject, traits in subjects]
+    def _set_subjects(self, subjects: list[tuple[Subject, int, int]]) -> None:
+        """Evaluate these subjects, each with its traits and the steps that a rule takes for it."""
+        self._subjects = subjects
         self._is_alone = len(subjects) == 1  # then `rules` are those that concern it
         if subjects:
             traits_of_all = 0
-            for _, traits in subjects:
+            for _, traits, _ in subjects:
                 traits_of_all |= traits
             self.rules = self._rule_set.relevant_rules(traits_of_all)
 
@@ -317,8 +318,8 @@ class Evaluation:
         ):
             subject.results_by_rule = ResultsByRule(earlier)
 
-    def restart(self, manifest: Json, edited_by: str = "") -> None:
-        """Start over with `manifest`: the previous one, or what the rule `edited_by` made of it."""
+    def restart(self, manifest: Json) -> None:
+        """Start over with `manifest`: the previous one, or what edits have made of it."""
         previous = self.result
         if previous.malformed_fields:  # list indices may have shifted
             self._start(manifest)
@@ -328,11 +329,13 @@ class Evaluation:
         self.result.other_objects, self.result.excused = previous.other_objects, previous.excused
         self._superseded = set()
         self._exceptions = self._exception_matcher()
-        for subject, _, _ in self._subjects if edited_by else ():
-            findings, _ = subject.results_by_rule.get(edited_by, NO_FINDINGS)
-            subject.refresh(manifest, [e.path for f in findings if f.fixable for e in f.fix.edits])
+        views: Views = {}
+        # The steps stay: edits are counted themselves.
         self._set_subjects(
-            [(subject, self._traits_of(subject)) for subject, _, _ in self._subjects]
+            [
+                (view := subject.in_manifest(manifest, views), self._traits_of(view), steps)
+                for subject, _, steps in self._subjects
+            ]
         )
 
     def run_rule(self, active: ActiveRule) -> Sequence[Finding]:

@@ -90,17 +90,17 @@ class FixAttempt:
             self.operations += operations
             self.fixed += selected
             self._not_selected[name] = [f for f in findings if not self._is_selected(f)]
-            return self._restart(name, after=number)
+            return self._restart(after=number)
         return ()
 
-    def _restart(self, edited_by: str = "", after: int = -1) -> Sequence[tuple[int, ActiveRule]]:
-        """Go on with the manifest as the rule `edited_by`, of number `after`, has fixed it.
+    def _restart(self, after: int = -1) -> Sequence[tuple[int, ActiveRule]]:
+        """Go on with the manifest as the rule of number `after` has fixed it.
 
         Returns the rules after that number. Of those up to it, the ones that supersede others run
         again; the others have to be run before the result is complete.
         """
         self.failures += self.result.failures
-        self._evaluation.restart(self.manifest, edited_by)
+        self._evaluation.restart(self.manifest)
         rules = self._evaluation.rules
         first = bisect_right(rules, after, key=itemgetter(0))
         self._skipped = []

@@ -89,7 +89,8 @@ from rules.inventory.inventory import (
 )
 from rules.objects.container import POD_SPEC, Container, is_host_process
 from rules.objects.kubernetes_objects import DeviceClaim, KubernetesObject, Quota
-from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.objects.pod import DEFAULT_SCHEDULER, Pod, PodMetadata
+from rules.objects.view import once_per_view
 from rules.profile.profile import Profile
 from rules.workloads.pod_search import Subject
 
@@ -174,35 +175,29 @@ _TRAITS_BY_CONTAINER_LIST = tuple(
 
 
 class PodTraits(NamedTuple):
-    """The traits of a pod, and where they come from: an edit of one part leaves the others known.
-
-    `containers` has the traits of the variables, of the resources and of the other fields of each,
-    and its GPU resources, which are parsed for them.
-    """
+    """The traits of a pod; of each container its own, and its GPU resources, parsed for them."""
 
     all: int
-    spec: int
-    metadata: int
-    containers: list[tuple[int, int, int, dict[str, Device]]]
+    containers: list[tuple[int, dict[str, Device]]]
 
 
 def traits_of(subject: Subject) -> int:
-    """The traits of `subject`; those of a pod are computed once and stored in its view."""
+    """The traits of `subject`."""
     if isinstance(subject, KubernetesObject):
         return subject.kind_trait or _workload_traits(subject)
     if not isinstance(subject, Pod):
         if isinstance(subject, Quota):
             return QUOTA
         return CLAIM_OBJECT if isinstance(subject, DeviceClaim) else DEVICE_CLASS
-    if subject.traits is None:
-        traits = _pod_spec_traits(subject) | _pod_metadata_traits(subject)
-        if subject.container_traits is None:
-            of_containers = 0
-            for container in subject.containers:
-                of_containers |= _container_traits(container)
-            subject.container_traits = of_containers
-        subject.traits = traits | subject.container_traits
-    return subject.traits
+    return _traits_of_pod(subject)
+
+
+@once_per_view
+def _traits_of_pod(pod: Pod) -> int:
+    traits = _spec_traits(pod.spec) | _traits_of_metadata(pod.metadata_view)
+    for container in pod.containers:
+        traits |= traits_of_container(container)
+    return traits
 
 
 def _workload_traits(workload: KubernetesObject) -> int:
@@ -223,33 +218,45 @@ def traits_of_raw_pod(
 
     `spec` and `metadata` must have passed `evaluation.well_formed_pod`. No view is made.
     """
-    own, by_metadata = _spec_traits(spec), _metadata_traits(metadata, profile)
-    traits, containers = own | by_metadata, []
+    traits = _spec_traits(spec) | _metadata_traits(metadata, profile)
+    containers = []
     for field, role_traits in _TRAITS_BY_CONTAINER_LIST:
         for raw in spec.get(field) or ():
-            by_variables, by_resources = variable_traits(raw.get("env"), profile), 0
-            resources, devices_by_name = raw.get("resources"), {}
-            if resources:
-                limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-                claims = resources.get("claims")
-                if claims or not (
-                    NATIVE_RESOURCES.issuperset(limits) and NATIVE_RESOURCES.issuperset(requests)
-                ):
-                    devices_by_name = parse_devices(limits, requests, profile)
-                    by_resources = resource_traits(limits, requests, devices_by_name, claims)
-                by_resources |= _traits_of_unusual_resources(resources)
-            others = role_traits | _traits_of_other_fields(raw)
-            traits |= by_variables | by_resources | others
-            containers.append((by_variables, by_resources, others, devices_by_name))
-    return PodTraits(traits, own, by_metadata, containers)
+            own = _container_traits(raw, raw.get("resources"), profile)
+            traits |= own[0] | role_traits
+            containers.append((own[0] | role_traits, own[1]))
+    return PodTraits(traits, containers)
 
 
 def store_traits(pod: Pod, traits: PodTraits) -> None:
     """Store the results of `traits_of_raw_pod` in the view of the same pod."""
-    pod.traits, pod.spec_traits, pod.metadata_traits = traits.all, traits.spec, traits.metadata
-    for container, known in zip(pod.containers, traits.containers, strict=True):
-        container.variable_traits, container.resource_traits = known[:2]
-        container.other_traits, container.devices = known[2:]
+    pod.facts[_traits_of_pod] = traits.all
+    for container, (own, known) in zip(pod.containers, traits.containers, strict=True):
+        container.facts[traits_of_container], container.facts[devices] = own, known
+
+
+@once_per_view
+def traits_of_container(container: Container) -> int:
+    """The traits of a container."""
+    traits, known = _container_traits(container.raw, container.resources, container.profile)
+    container.facts[devices] = known
+    return traits | _ROLE_TRAITS[container.role]
+
+
+def _container_traits(
+    raw: Mapping[str, Any], resources: Any, profile: Profile
+) -> tuple[int, dict[str, Device]]:
+    """The traits of a container, but for that of its role, and its GPU resources."""
+    traits = variable_traits(raw.get("env"), profile) | _traits_of_other_fields(raw)
+    if not resources:
+        return traits, {}
+    traits |= _traits_of_unusual_resources(resources)
+    limits, requests = as_object(resources.get("limits")), as_object(resources.get("requests"))
+    claims = resources.get("claims")
+    if not claims and NATIVE_RESOURCES.issuperset(limits) and NATIVE_RESOURCES.issuperset(requests):
+        return traits, {}
+    known = parse_devices(limits, requests, profile)
+    return traits | resource_traits(limits, requests, known, as_objects(claims)), known
 
 
 def _spec_traits(spec: Mapping[str, Any]) -> int:
@@ -291,18 +298,6 @@ def _is_native(toleration: Mapping[str, Any]) -> bool:
     )
 
 
-def _pod_spec_traits(pod: Pod) -> int:
-    if pod.spec_traits is None:
-        pod.spec_traits = _spec_traits(pod.spec)
-    return pod.spec_traits
-
-
-def _pod_metadata_traits(pod: Pod) -> int:
-    if pod.metadata_traits is None:
-        pod.metadata_traits = _metadata_traits(pod.metadata, pod.profile)
-    return pod.metadata_traits
-
-
 def old_metadata_traits(metadata: Mapping[str, Any] | None) -> int:
     """The trait of a pod that had this metadata before an update; `metadata` may be None."""
     metadata = metadata or {}
@@ -330,17 +325,9 @@ def key_traits(key: str) -> int:
     return GPU_METADATA_KEY if any(word in lower for word in (*KEY_WORDS, *ANNOTATION_WORDS)) else 0
 
 
-def _container_traits(container: Container) -> int:
-    raw, profile = container.raw, container.profile
-    if container.resource_traits is None:
-        container.resource_traits = resource_traits(
-            container.limits, container.requests, devices(container), container.claims
-        ) | _traits_of_unusual_resources(container.resources)
-    if container.variable_traits is None:
-        container.variable_traits = variable_traits(raw.get("env"), profile)
-    if container.other_traits is None:
-        container.other_traits = _ROLE_TRAITS[container.role] | _traits_of_other_fields(raw)
-    return container.resource_traits | container.variable_traits | container.other_traits
+@once_per_view
+def _traits_of_metadata(metadata: PodMetadata) -> int:
+    return _metadata_traits(metadata.raw, metadata.profile)
 
 
 def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.objects.view import once_per_view
 from rules.profile.profile import Profile, Resource
 
 NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -68,11 +69,10 @@ def _may_be_positive(amount: Amount) -> bool:
     return amount.nano > 0 if isinstance(amount, Quantity) else amount is not None
 
 
+@once_per_view
 def devices(container: Container) -> Mapping[str, Device]:
     """The GPU resources in the limits and requests of `container`, by name."""
-    if container.devices is None:
-        container.devices = parse_devices(container.limits, container.requests, container.profile)
-    return container.devices
+    return parse_devices(container.limits, container.requests, container.profile)
 
 
 def parse_devices(
@@ -102,17 +102,16 @@ def parse_device(
     return Device(name, resource, limit, request)
 
 
+@once_per_view
 def requests_gpu(container: Container) -> bool:
     """Whether `container` requests a GPU in any way that a scheduler counts.
 
     These are a GPU resource, a resource claim, and the annotations for a part of a GPU. A claim of
     any class counts, because the pod does not show whether the claim is for a GPU.
     """
-    if container.requests_gpu is None:
-        container.requests_gpu = bool(
-            request_of(container).first_name or container.claims or container.is_fraction_target
-        )
-    return container.requests_gpu
+    return bool(
+        request_of(container).first_name or container.claims or container.is_fraction_target
+    )
 
 
 def misplaced_resources(container: Container) -> Iterator[tuple[Path, str]]:
@@ -181,20 +180,18 @@ class GpuRequest(NamedTuple):
     is_from_plugin: bool
 
 
+@once_per_view  # rules ask for every variable
 def request_of(container: Container) -> GpuRequest:
-    """What `container` requests. Stored in the view, because rules ask for every variable."""
-    request: GpuRequest | None = container.request
-    if request is None:
-        names, vendors, is_from_plugin = [], set(), False
-        for name, device in devices(container).items():
-            if device.is_requested:
-                names.append((device.resource.unit != "device", name))
-                vendors.add(device.resource.vendor)
-                is_from_plugin = is_from_plugin or not is_device_class(name)
-        # The order of resources is lost on the way to a webhook.
-        first = min(names)[1] if names else ""
-        request = container.request = GpuRequest(first, frozenset(vendors), is_from_plugin)
-    return request
+    """What `container` requests."""
+    names, vendors, is_from_plugin = [], set(), False
+    for name, device in devices(container).items():
+        if device.is_requested:
+            names.append((device.resource.unit != "device", name))
+            vendors.add(device.resource.vendor)
+            is_from_plugin = is_from_plugin or not is_device_class(name)
+    # The order of resources is lost on the way to a webhook.
+    first = min(names)[1] if names else ""
+    return GpuRequest(first, frozenset(vendors), is_from_plugin)
 
 
 def uses_device_plugin(container: Container) -> bool:
@@ -227,11 +224,10 @@ def describe_request(container: Container) -> str:
     return "asks for a GPU" if uses_device_plugin(container) else "asks for a device class"
 
 
+@once_per_view
 def pod_requests_gpu(pod: Pod) -> bool:
     """Whether any container of `pod` requests a GPU, as `requests_gpu` defines it."""
-    if pod.requests_gpu is None:
-        pod.requests_gpu = any(requests_gpu(container) for container in pod.containers)
-    return pod.requests_gpu
+    return any(requests_gpu(container) for container in pod.containers)
 
 
 def pod_uses_only_claims(pod: Pod) -> bool:
@@ -240,16 +236,15 @@ def pod_uses_only_claims(pod: Pod) -> bool:
     return bool(requesting) and all(uses_only_claims(container) for container in requesting)
 
 
+@once_per_view
 def requested_resources(pod: Pod) -> tuple[str, ...]:
     """The names of the GPU resources that the containers of `pod` request, each once, in order."""
-    if pod.requested_resources is None:
-        names: dict[str, None] = {}
-        for container in pod.containers:
-            for name, device in devices(container).items():
-                if device.is_requested:
-                    names[name] = None
-        pod.requested_resources = tuple(names)
-    return pod.requested_resources
+    names: dict[str, None] = {}
+    for container in pod.containers:
+        for name, device in devices(container).items():
+            if device.is_requested:
+                names[name] = None
+    return tuple(names)
 
 
 def uses_gpu_runtime(pod: Pod) -> bool:

@@ -26,6 +26,7 @@ from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import devices, request_of, requests_gpu, uses_device_plugin
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.objects.view import once_per_view
 from rules.profile.profile import VisibleDevices
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
@@ -80,11 +81,10 @@ ALTERNATIVE_VARIABLE = VisibleDevices(
 )
 
 
+@once_per_view
 def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
     """The visible-devices variables of all makers in the container's own `env`, by name."""
-    if container.visible_variables is None:
-        container.visible_variables = container.profile.visible_variables(container.env)
-    return container.visible_variables
+    return container.profile.visible_variables(container.env)
 
 
 def visibility(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> Visibility:

@@ -10,6 +10,7 @@ from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.commands import expand_variables
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.objects.view import once_per_view
 from rules.profile.platforms.node_paths import in_run
 
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
@@ -33,15 +34,13 @@ class HostMount(NamedTuple):
         return f"volume.{self.volume}"
 
 
+@once_per_view
 def host_mounts(pod: Pod) -> Sequence[HostMount]:
     """Every mount of a hostPath volume in a container. The path includes `subPath`.
 
     A volume that no container mounts is left out, and so is a path that no kernel accepts.
     """
-    if pod.host_mounts is None:
-        pod.host_mounts = tuple(_host_mounts(pod))
-    mounts: tuple[HostMount, ...] = pod.host_mounts
-    return mounts
+    return tuple(_host_mounts(pod))
 
 
 def _host_mounts(pod: Pod) -> Iterator[HostMount]:

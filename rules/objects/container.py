@@ -1,12 +1,13 @@
 """A read-only view of one container of a pod."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from rules.base.caching import cached_property
-from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value, quote
-from rules.profile.profile import Profile, VisibleDevices
+from rules.base.json_values import Path, as_object, as_objects, as_text, quote
+from rules.objects.view import View
+from rules.profile.profile import Profile
 
 Role = Literal["init", "app", "ephemeral"]
 """What a container is for."""
@@ -55,85 +56,6 @@ POD_SPEC = PodLayout()
 CONTAINER_LISTS = tuple(path[0] for path, _ in POD_SPEC.container_lists)
 """The fields of an ordinary pod spec that hold containers."""
 
-
-# What a view of a pod or a container still knows after an edit of one field.
-#
-# A *fact* is what a view has computed from its data: a cached property, or a value that another
-# module stores in the view. A fact that is not listed here may depend on any field.
-
-# What a view is given when it is made. An edit changes none of it.
-GIVEN_CONTAINER_ATTRIBUTES = frozenset(
-    {
-        *("raw", "path", "role", "name", "profile", "is_fraction_target"),
-        *("_gpu_field", "_own_resources_field", "_variables_field"),
-    }
-)
-GIVEN_POD_ATTRIBUTES = frozenset(
-    {
-        *("object", "profile", "spec", "path", "metadata", "metadata_path", "stable_path"),
-        *("layout", "exists", "is_partial", "is_component", "excused_rules", "has_status", "steps"),
-        *("owner_labels", "holder", "results_by_rule"),
-    }
-)
-_ATTRIBUTES_FROM_VARIABLES = ("env", "_entries_by_name", "variable_traits", "visible_variables")
-# The facts that depend on each field.
-_CONTAINER_ATTRIBUTES_BY_FIELD = {
-    "image": ("image", "other_traits"),
-    "envFrom": ("env_from_by_prefix", "other_traits"),
-    "env": _ATTRIBUTES_FROM_VARIABLES,
-    "envVars": _ATTRIBUTES_FROM_VARIABLES,
-    "resources": (
-        *("resources", "limits", "requests", "claims"),
-        *("devices", "request", "resource_traits"),
-    ),
-    "securityContext": ("security_context", "added_capabilities", "other_traits"),
-    "volumeMounts": ("mounts", "other_traits"),
-    **dict.fromkeys(("command", "args"), ("other_traits",)),
-}
-_POD_ATTRIBUTES_BY_FIELD = {
-    "volumes": ("volumes",),
-    "tolerations": ("tolerations",),
-    "nodeSelector": ("node_selector",),
-}
-_ATTRIBUTES_FROM_CONTAINERS = ("requests_gpu", "requested_resources", "container_traits")
-_ATTRIBUTES_FROM_METADATA = ("annotations", "labels", "is_daemon", "metadata_traits")
-
-_CONTAINER_ATTRIBUTES = GIVEN_CONTAINER_ATTRIBUTES.union(*_CONTAINER_ATTRIBUTES_BY_FIELD.values())
-_POD_ATTRIBUTES = GIVEN_POD_ATTRIBUTES.union(
-    ("containers", *_ATTRIBUTES_FROM_CONTAINERS, *_ATTRIBUTES_FROM_METADATA)
-)
-_POD_ATTRIBUTES = _POD_ATTRIBUTES.union(*_POD_ATTRIBUTES_BY_FIELD.values())
-_CONTAINER_ATTRIBUTES_KEPT = {
-    f: _CONTAINER_ATTRIBUTES.difference(own) for f, own in _CONTAINER_ATTRIBUTES_BY_FIELD.items()
-}
-_POD_ATTRIBUTES_KEPT = {
-    **{field: _POD_ATTRIBUTES.difference(own) for field, own in _POD_ATTRIBUTES_BY_FIELD.items()},
-    # The names of containers and the scheduler decide which container gets a part of a GPU.
-    **dict.fromkeys((*CONTAINER_LISTS, "schedulerName"), GIVEN_POD_ATTRIBUTES),
-}
-POD_ATTRIBUTES_KEPT_BESIDE_CONTAINERS = _POD_ATTRIBUTES.union(("spec_traits",)).difference(
-    _ATTRIBUTES_FROM_CONTAINERS
-)
-"""What a pod keeps if a field of one of its containers is edited."""
-
-
-def container_attributes_kept(field: str | int) -> frozenset[str]:
-    """The attributes of a container that stay if its `field` is edited."""
-    return _CONTAINER_ATTRIBUTES_KEPT.get(str(field), _CONTAINER_ATTRIBUTES)
-
-
-def pod_attributes_kept(field: str | int) -> frozenset[str]:
-    """The attributes of a pod that stay if `field` of its spec is edited."""
-    return _POD_ATTRIBUTES_KEPT.get(str(field), _POD_ATTRIBUTES)
-
-
-def forget_attributes(view: object, kept: Collection[str]) -> None:
-    """Remove every attribute of `view` that is not `kept`; the view computes it anew when read."""
-    attributes = view.__dict__
-    for name in attributes.keys() - kept:
-        del attributes[name]
-
-
 _get_name = itemgetter("name")
 _TEXT_TYPES = frozenset({str})
 
@@ -146,47 +68,51 @@ def is_host_process(raw: Mapping[str, Any]) -> bool:
     return as_object(as_object(security).get("windowsOptions")).get("hostProcess") is True
 
 
-class Container:
+def _variables(entries: Any) -> Mapping[str, int]:
+    try:
+        names = list(map(_get_name, entries or ()))
+    except (LookupError, TypeError):
+        names = [None]  # not all are entries with a name
+    if _TEXT_TYPES.issuperset(map(type, names)):
+        return dict(zip(names, range(len(names)), strict=True))
+    return {as_text(entry.get("name")): index for index, entry in as_objects(entries)}
+
+
+def name_of_container(raw: Mapping[str, Any], path: Path) -> str:
+    """The name of the container `raw`, which is at `path`; its index or field without one."""
+    return as_text(raw.get("name")) or str(path[-1])
+
+
+class Container(View):
     """One container of a pod: init, app or ephemeral.
 
-    `raw` is the container as written, at `path` of the manifest. `is_pod_spec` says that the pod
-    spec itself is the container, as some custom resources have it.
+    - `source`: the container as written, at `path` of the manifest; `raw`: the same, with the
+      variables of its map, if any.
+    - `is_pod_spec`: the pod spec itself is the container, as some custom resources have it.
+    - `is_fraction_target`: annotations of the pod ask for a part of a GPU for this container.
     """
-
-    # Filled by `gpu.devices`, `gpu.visibility` and `engine.traits`, and by nothing else.
-    devices: dict[str, Any] | None = None
-    request: Any = None
-    requests_gpu: bool | None = None
-    resource_traits: int | None = None
-    variable_traits: int | None = None
-    other_traits: int | None = None
-    visible_variables: dict[str, VisibleDevices] | None = None
 
     def __init__(
         self,
-        raw: Mapping[str, Any],
+        source: Mapping[str, Any],
         path: Path,
         role: Role,
         *,
         profile: Profile,
         layout: PodLayout,
         is_pod_spec: bool,
+        is_fraction_target: bool = False,
     ) -> None:
         self._variables_field = layout.variables_field if is_pod_spec else ""
-        self.raw = self._with_variables(raw)
+        self.source = source
+        self.raw = self._with_variables(source)
         self.path = path
         self.role = role
         self.profile = profile
         self._gpu_field = layout.gpu_field if is_pod_spec else ""
         self._own_resources_field = layout.resources_field
-        self.name = as_text(raw.get("name")) or str(path[-1])
-        self.is_fraction_target = False
-        """Whether annotations of the pod ask for a part of a GPU for this container."""
-
-    def refresh(self, manifest: Json, field: str | int) -> None:
-        """Show this container as it is in `manifest`, where edits have changed its `field`."""
-        self.raw = self._with_variables(as_object(find_value(manifest, self.path)))
-        forget_attributes(self, container_attributes_kept(field))
+        self.name = name_of_container(source, path)
+        self.is_fraction_target = is_fraction_target
 
     def _with_variables(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The container with the entries of its map of variables, if any, after its `env`."""
@@ -210,14 +136,7 @@ class Container:
     @cached_property
     def env(self) -> Mapping[str, int]:
         """The variables in `env`, each with the index of its last entry, which decides."""
-        entries = self.raw.get("env")
-        try:
-            names = list(map(_get_name, entries or ()))
-        except (LookupError, TypeError):
-            names = [None]  # not all are entries with a name
-        if _TEXT_TYPES.issuperset(map(type, names)):
-            return dict(zip(names, range(len(names)), strict=True))
-        return {as_text(entry.get("name")): index for index, entry in as_objects(entries)}
+        return _variables(self.raw.get("env"))
 
     def env_entries(self, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
         """Every entry of `variable` in `env` with its index, in order."""
@@ -278,9 +197,10 @@ class Container:
     @cached_property
     def resources(self) -> Mapping[str, Any]:
         """The `resources` object, wherever this kind of workload keeps it."""
-        if self._gpu_field:
-            return {}
-        return as_object(self.raw.get(self._resources_field))
+        if not self._gpu_field:
+            return as_object(self.raw.get(self._resources_field))
+        gpu = as_object(self.raw.get(self._gpu_field))
+        return {"limits": {as_text(gpu.get("name")): gpu.get("quantity")}} if gpu else {}
 
     @property
     def resources_path(self) -> Path:
@@ -300,9 +220,6 @@ class Container:
     @cached_property
     def limits(self) -> Mapping[str, Any]:
         """`resources.limits` as written."""
-        if self._gpu_field:
-            gpu = as_object(self.raw.get(self._gpu_field))
-            return {as_text(gpu.get("name")): gpu.get("quantity")} if gpu else {}
         return as_object(self.resources.get("limits"))
 
     @cached_property

@@ -1,11 +1,12 @@
 """Read-only views of objects for rules that are not about their pods."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
+from rules.objects.view import SubjectView, Views
 from rules.profile.profile import Profile
 
 CLAIM_GROUP = "resource.k8s.io"
@@ -42,14 +43,11 @@ class DeviceSelector(NamedTuple):
     class_name: str
 
 
-class DeviceSpec:
+class DeviceSpec(SubjectView):
     """What selects devices: a DeviceClass, or a claim. `spec` is at `path` of the manifest.
 
     `raw` is the whole object, which is at `base`.
     """
-
-    # Filled by `engine.bounds`.
-    steps: int | None = None
 
     def __init__(
         self, owner: ObjectRef, profile: Profile, raw: Mapping[str, Any], base: Path
@@ -64,15 +62,14 @@ class DeviceSpec:
         for step in steps:
             self.spec = as_object(self.spec.get(step))
         self.stable_path = ".".join(steps)
-        self.results_by_rule: dict[str, Any] = {}
-        """What each rule has said about this view, filled by `engine.evaluation`."""
 
-    def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
-        """Show this object as it is in `manifest`, which edits have made of the previous one."""
+    def _in_manifest(self, manifest: Json) -> Self:
         raw = as_object(find_value(manifest, self.base))
-        if raw is not self.raw:
-            self.raw, self.results_by_rule = raw, {}
-            self.spec = as_object(find_value(manifest, self.path))
+        if raw is self.raw:
+            return self
+        view = self._copy()
+        view.raw, view.spec = raw, as_object(find_value(manifest, self.path))
+        return view
 
     def selectors(self) -> Iterator[DeviceSelector]:
         """Every selector in CEL."""
@@ -151,7 +148,7 @@ def _with_unique_names(listed: Any) -> Iterator[tuple[int, str, Mapping[str, Any
 _JOB_SPEC_PATHS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
 
 
-class KubernetesObject:
+class KubernetesObject(SubjectView):
     """The object `raw`, which is at `path` of the manifest.
 
     - `kind_trait`: the trait of its kind, 0 for a workload.
@@ -159,8 +156,6 @@ class KubernetesObject:
     """
 
     stable_path = ""
-    # Filled by `engine.bounds`.
-    steps: int | None = None
 
     def __init__(
         self,
@@ -178,16 +173,21 @@ class KubernetesObject:
         self.path = path
         self.kind_trait = kind_trait
         self.pods = pods
-        self.results_by_rule: dict[str, Any] = {}
-        """What each rule has said about this view, filled by `engine.evaluation`."""
 
-    def refresh(self, manifest: Json, edited: Collection[Path]) -> None:
-        """Show this object as it is in `manifest`, which edits have made of the previous one."""
+    def _in_manifest(self, manifest: Json) -> Self:
         raw = as_object(find_value(manifest, self.path))
-        if raw is not self.raw:
-            self.raw, self.results_by_rule = raw, {}
-            for pod in self.pods:
-                pod.refresh(manifest, edited)
+        if raw is self.raw:
+            return self
+        view = self._copy()
+        view.raw = raw
+        return view
+
+    def in_manifest(self, manifest: Json, views: Views) -> Self:
+        """Return the view of this object in `manifest`, with those of its pods."""
+        view = super().in_manifest(manifest, views)
+        if view is not self:
+            view.pods = tuple(pod.in_manifest(manifest, views) for pod in self.pods)
+        return view
 
     @property
     def job_spec(self) -> tuple[Path, Mapping[str, Any]] | None:
@@ -214,7 +214,7 @@ class KubernetesObject:
 LIMITS_PREFIX, REQUESTS_PREFIX = "limits.", "requests."
 
 
-class Quota:
+class Quota(SubjectView):
     """A ResourceQuota: its `hard` limits, and whether it `has_scopes`."""
 
     stable_path = "spec.hard"
@@ -233,11 +233,11 @@ class Quota:
         self.hard = hard
         self.path = path
         self.has_scopes = has_scopes
-        self.results_by_rule: dict[str, Any] = {}
-        """What each rule has said about this view, filled by `engine.evaluation`."""
 
-    def refresh(self, manifest: Json, _edited: Iterable[Path]) -> None:
-        """Show this quota as it is in `manifest`, whose keys edits have renamed."""
+    def _in_manifest(self, manifest: Json) -> Self:
         hard = as_object(find_value(manifest, self.path))
-        if hard is not self.hard:
-            self.hard, self.results_by_rule = hard, {}
+        if hard is self.hard:
+            return self
+        view = self._copy()
+        view.hard = hard
+        return view

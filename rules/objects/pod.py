@@ -3,23 +3,15 @@
 A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from rules.base.caching import cached_property
 from rules.base.json_values import Json, Path, as_object, as_objects, as_text, find_value
-from rules.objects.container import (
-    GIVEN_POD_ATTRIBUTES,
-    POD_ATTRIBUTES_KEPT_BESIDE_CONTAINERS,
-    POD_SPEC,
-    Container,
-    PodLayout,
-    Role,
-    forget_attributes,
-    pod_attributes_kept,
-)
+from rules.objects.container import POD_SPEC, Container, PodLayout, Role, name_of_container
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef
+from rules.objects.view import SubjectView, View
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 
@@ -27,7 +19,32 @@ DEFAULT_SCHEDULER = "default-scheduler"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 
-class Pod:
+class PodMetadata(View):
+    """The metadata `raw` of a pod, which is at `path` of the manifest."""
+
+    def __init__(self, raw: Mapping[str, Any], path: Path, profile: Profile) -> None:
+        self.raw = raw
+        self.path = path
+        self.profile = profile
+
+    @cached_property
+    def annotations(self) -> Mapping[str, Any]:
+        """The annotations."""
+        return as_object(self.raw.get("annotations"))
+
+    @cached_property
+    def labels(self) -> Mapping[str, Any]:
+        """The labels."""
+        return as_object(self.raw.get("labels"))
+
+    @cached_property
+    def is_made_by_daemon_set(self) -> bool:
+        """Whether the controller of the pod is a DaemonSet."""
+        owners = as_objects(self.raw.get("ownerReferences"))
+        return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
+
+
+class Pod(SubjectView):
     """A pod or a template of pods.
 
     - `owner`: the Kubernetes object that the pod is, or is in.
@@ -41,17 +58,8 @@ class Pod:
     holder: Mapping[str, Any] = MappingProxyType({})
     # The `spec` of the object that the pod is, or is in; set by `workloads.discovery`.
     owner_spec: Mapping[str, Any] = MappingProxyType({})
-    # Filled by `gpu.volumes`, `gpu.devices`, `placement.gpu_nodes` and `engine.traits`.
-    requests_gpu: bool | None = None
-    gpu_node_label: str | None = None
-    traits: int | None = None
-    spec_traits: int | None = None
-    metadata_traits: int | None = None
-    container_traits: int | None = None
-    requested_resources: tuple[str, ...] | None = None
-    host_mounts: Any = None
-    # Filled by `engine.bounds`, and not changed by edits, which are counted themselves.
-    steps: int | None = None
+    # The containers of the version before an edit.
+    earlier_containers: Sequence[Container] = ()
 
     def __init__(
         self,
@@ -66,7 +74,7 @@ class Pod:
         self.object = owner
         self.profile = profile
         self.spec, self.path = spec
-        self.metadata, self.metadata_path = metadata
+        self.metadata_view = PodMetadata(*metadata, profile)
         self.stable_path = stable_path
         self.layout = layout
         # Whether the pod was created before, so that its node is no wish; whether the rest of it is
@@ -75,35 +83,20 @@ class Pod:
         # Whether the pod is one of the GPU platform itself, and the rules that are therefore not
         # run; set by `engine.evaluation`.
         self.is_component, self.excused_rules = False, frozenset[str]()
-        self.results_by_rule: dict[str, Any] = {}
-        """What each rule has said about this view, filled by `engine.evaluation`."""
 
-    def refresh(self, manifest: Json, edited: Collection[Path]) -> None:
-        """Show this pod as it is in `manifest`, which edits have made of the previous one.
-
-        `edited` are the paths of the edits about this pod. Facts that they may have changed are
-        computed anew when they are read.
-        """
+    def _in_manifest(self, manifest: Json) -> Self:
         if self.layout.is_text or self.layout.is_service:
-            return  # no edit is in a text, nor in what was made of several fields
+            return self  # no edit is in a text, nor in what was made of several fields
         spec = as_object(find_value(manifest, self.path))
         metadata = as_object(find_value(manifest, self.metadata_path))
         same_metadata = metadata is self.metadata or not (metadata or self.metadata)
         if spec is self.spec and same_metadata:
-            return
-        self.spec, self.metadata, self.results_by_rule = spec, metadata, {}
-        if not (same_metadata and edited and self.layout is POD_SPEC):
-            forget_attributes(self, GIVEN_POD_ATTRIBUTES)
-            return
-        depth = len(self.path)
-        containers = {container.path: container for container in self.containers}
-        for path in edited:
-            container = containers.get(path[: depth + 2])
-            if container is not None and path[depth + 2 : depth + 3] not in ((), ("name",)):
-                container.refresh(manifest, path[depth + 2])
-                forget_attributes(self, POD_ATTRIBUTES_KEPT_BESIDE_CONTAINERS)
-            else:
-                forget_attributes(self, pod_attributes_kept(path[depth]))
+            return self
+        pod = self._copy()
+        pod.spec, pod.earlier_containers = spec, self.containers
+        if not same_metadata:
+            pod.metadata_view = PodMetadata(metadata, self.metadata_path, self.profile)
+        return pod
 
     @property
     def whole_path(self) -> Path:
@@ -118,17 +111,28 @@ class Pod:
     @cached_property
     def containers(self) -> tuple[Container, ...]:
         """All containers in order: init, app, ephemeral. A rule that skips some must say why."""
-        layout, profile, spec = self.layout, self.profile, self.spec
-        containers = tuple(
-            [
-                Container(raw, p, role, profile=profile, layout=layout, is_pod_spec=raw is spec)
-                for raw, p, role in self._raw_containers()
-            ]
+        raw_containers = [*self._raw_containers()]
+        target = self._fraction_target(raw_containers) if self.profile.fractions else None
+        earlier = {container.path: container for container in self.earlier_containers}
+        containers = []
+        for raw, path, role in raw_containers:
+            is_target, known = path == target, earlier.get(path)
+            if known and known.source is raw and known.is_fraction_target == is_target:
+                containers.append(known)
+            else:
+                containers.append(self._container(raw, path, role, is_target=is_target))
+        return tuple(containers)
+
+    def _container(
+        self, raw: Mapping[str, Any], path: Path, role: Role, *, is_target: bool
+    ) -> Container:
+        return Container(
+            *(raw, path, role),
+            profile=self.profile,
+            layout=self.layout,
+            is_pod_spec=raw is self.spec,
+            is_fraction_target=is_target,
         )
-        target = self._fraction_target(containers) if self.profile.fractions else None
-        if target is not None:
-            target.is_fraction_target = True
-        return containers
 
     def _raw_containers(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
         if self.layout.is_container:
@@ -137,30 +141,49 @@ class Pod:
             listed: Any = self.spec
             for step in path:
                 listed = as_object(listed).get(step)
-            for index, raw in as_objects(listed):
-                yield raw, (*self.path, *path, index), role
+            if listed:
+                place = (*self.path, *path)
+                for index, raw in as_objects(listed):
+                    yield raw, (*place, index), role
         for name in self.layout.single_containers:
             if isinstance(self.spec.get(name), dict):
                 yield self.spec[name], (*self.path, name), "app"
 
-    def _fraction_target(self, containers: Iterable[Container]) -> Container | None:
-        """The container for which the pod's annotations ask for a part of a GPU, if they do."""
+    def _fraction_target(
+        self, containers: Sequence[tuple[Mapping[str, Any], Path, Role]]
+    ) -> Path | None:
+        """Where the container is for which the pod's annotations ask for a part of a GPU."""
         for fraction in self.profile.fractions:
             if self.profile.grants_fraction(fraction, self.annotations, self.scheduler):
                 name = self.annotations.get(fraction.target or "")
-                named = [c for c in containers if c.name == name and c.role != "ephemeral"]
-                return next(iter((*named, *(c for c in containers if c.role == "app"))), None)
+                named = [
+                    path
+                    for raw, path, role in containers
+                    if role != "ephemeral" and name_of_container(raw, path) == name
+                ]
+                others = (path for _, path, role in containers if role == "app")
+                return next(iter((*named, *others)), None)
         return None
 
-    @cached_property
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata as written."""
+        return self.metadata_view.raw
+
+    @property
+    def metadata_path(self) -> Path:
+        """Where the metadata stands, or would stand."""
+        return self.metadata_view.path
+
+    @property
     def annotations(self) -> Mapping[str, Any]:
         """The pod's annotations."""
-        return as_object(self.metadata.get("annotations"))
+        return self.metadata_view.annotations
 
-    @cached_property
+    @property
     def labels(self) -> Mapping[str, Any]:
         """The pod's labels."""
-        return as_object(self.metadata.get("labels"))
+        return self.metadata_view.labels
 
     @cached_property
     def volumes(self) -> list[tuple[int, Mapping[str, Any]]]:
@@ -202,13 +225,10 @@ class Pod:
         """
         return self.object.group in BUILT_IN_GROUPS and self.object.kind != "PodTemplate"
 
-    @cached_property
+    @property
     def is_daemon(self) -> bool:
         """Whether a DaemonSet chooses the node."""
-        if self.object.kind == "DaemonSet":
-            return True
-        owners = as_objects(self.metadata.get("ownerReferences"))
-        return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
+        return self.object.kind == "DaemonSet" or self.metadata_view.is_made_by_daemon_set
 
 
 EVERY_CONTAINER = "*"

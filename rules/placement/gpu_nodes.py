@@ -18,6 +18,7 @@ from rules.gpu.images import is_cuda_image
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, Visibility, display_variable, visibility
 from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
+from rules.objects.view import once_per_view
 from rules.placement.node_affinity import (
     REQUIRED_AFFINITY,
     expressions,
@@ -86,6 +87,7 @@ def targets_gpu_nodes(pod: Pod) -> bool:
     return bool(gpu_node_label(pod))
 
 
+@once_per_view
 def gpu_node_label(pod: Pod) -> str:
     """The label by which the pod selects GPU nodes, as `key: value`; empty if it does not.
 
@@ -93,9 +95,7 @@ def gpu_node_label(pod: Pod) -> str:
     topology keys of required spreads and pod affinities count. A toleration does not: node agents
     tolerate every taint.
     """
-    if pod.gpu_node_label is None:
-        pod.gpu_node_label = next(filter(None, _gpu_node_labels(pod)), "")
-    return pod.gpu_node_label
+    return next(filter(None, _gpu_node_labels(pod)), "")
 
 
 def _gpu_node_labels(pod: Pod) -> Iterator[str]:

@@ -25,7 +25,11 @@ UNSETTLED = frozenset(rule.name for rule in CATALOG) - SETTLED
 _ABOUT_THE_CATALOG = (
     *("tests/rules/test_catalog", "tests/rules/test_fix_safety", "tests/rules/test_invariants"),
     *("tests/rules/test_malformed", "tests/rules/test_messages", "tests/rules/test_object"),
-    *("tests/rules/test_platform_agents", "tests/rules/test_refresh", "tests/rules/test_robust"),
+    *(
+        "tests/rules/test_platform_agents",
+        "tests/rules/test_views_after_edits",
+        "tests/rules/test_robust",
+    ),
     *("tests/rules/test_update_cases", "tests/policies/test_effective"),
     *("tests/policies/test_policy.py", "tests/lint/test_corpus", "tests/lint/test_examples"),
     *("tests/webhook/test_decision", "tests/webhook/test_replica", "tests/webhook/test_evaluator"),

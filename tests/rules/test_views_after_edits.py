@@ -1,4 +1,4 @@
-"""After an edit, the views through which rules read a pod know what a new view would know."""
+"""After an edit, the view of a pod knows what one without a past knows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from policies.loading import default_policy
 from rules.base.caching import cached_property
 from rules.base.json_values import Path, apply, put, remove
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
@@ -16,8 +17,11 @@ from rules.gpu.devices import requests_gpu as container_requests_gpu
 from rules.gpu.visibility import visible_variables
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
+from rules.objects.view import Views
 from rules.placement.gpu_nodes import gpu_node_label
+from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases
 
 NEW_VALUES: dict[str | int, Any] = {
@@ -86,9 +90,10 @@ def check_edits(case: Case) -> int:
         if well_formed_pod(edited) is None:
             continue
         pod = view(case, case.manifest)
-        facts(pod)
-        pod.refresh(edited, [place])
-        assert facts(pod) == facts(view(case, edited)), (case.name, place)
+        before = facts(pod)
+        after = pod.in_manifest(edited, {})
+        assert facts(after) == facts(view(case, edited)), (case.name, place)
+        assert facts(pod) == before, (case.name, place)
         count += 1
     return count
 
@@ -97,3 +102,44 @@ def check_edits(case: Case) -> int:
 def test_after_an_edit_a_view_knows_what_a_new_one_knows() -> None:
     ordinary = [case for case in cases() if well_formed_pod(case.manifest) is not None]
     assert sum(map(check_edits, ordinary)) > 1_000
+
+
+def test_what_an_edit_does_not_touch_is_not_computed_again() -> None:
+    profile = default_policy().profile
+    containers = [{"name": name, "image": "busybox"} for name in ("one", "two")]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": containers},
+    }
+    pod = next(subject for subject in find_subjects(manifest, profile) if isinstance(subject, Pod))
+    first, second = pod.containers
+    edited, _ = apply(manifest, [put(("spec", "containers", 0, "image"), "other")])
+    after = pod.in_manifest(edited, {})
+    assert [container.image for container in after.containers] == ["other", "busybox"]
+    assert after.containers[0] is not first
+    assert after.containers[1] is second
+    unrelated, _ = apply(edited, [put(("status",), {"phase": "Running"})])
+    assert after.in_manifest(unrelated, {}) is after
+
+
+def test_a_workload_shows_the_pods_that_are_subjects_of_their_own() -> None:
+    profile = default_policy().profile
+    pod_spec = {"containers": [{"name": "one", "image": "busybox"}]}
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"template": {"spec": pod_spec}},
+    }
+    pod, workload = find_subjects(manifest, profile)
+    assert isinstance(pod, Pod)
+    assert isinstance(workload, KubernetesObject)
+    place = ("spec", "template", "spec", "containers", 0, "image")
+    edited, _ = apply(manifest, [put(place, "other")])
+    views: Views = {}
+    after = pod.in_manifest(edited, views), workload.in_manifest(edited, views)
+    assert after[1].pods == (after[0],)
+    assert after[1].raw is edited
+    assert after[0].owner_spec == manifest["spec"]
