@@ -105,7 +105,7 @@ class Container(View):
     ) -> None:
         self._variables_field = layout.variables_field if is_pod_spec else ""
         self.source = source
-        self.raw = self._with_variables(source)
+        self.raw = self._with_variables(source) if self._variables_field else source
         self.path = path
         self.role = role
         self.profile = profile
@@ -116,7 +116,7 @@ class Container(View):
 
     def _with_variables(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The container with the entries of its map of variables, if any, after its `env`."""
-        variables = as_object(raw.get(self._variables_field)) if self._variables_field else {}
+        variables = as_object(raw.get(self._variables_field))
         if not variables:
             return raw
         own = [entry for _, entry in as_objects(raw.get("env"))]

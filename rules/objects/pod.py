@@ -3,7 +3,7 @@
 A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -111,7 +111,7 @@ class Pod(SubjectView):
     @cached_property
     def containers(self) -> tuple[Container, ...]:
         """All containers in order: init, app, ephemeral. A rule that skips some must say why."""
-        raw_containers = [*self._raw_containers()]
+        raw_containers = self._raw_containers()
         target = self._fraction_target(raw_containers) if self.profile.fractions else None
         earlier = {container.path: container for container in self.earlier_containers}
         containers = []
@@ -134,20 +134,21 @@ class Pod(SubjectView):
             is_fraction_target=is_target,
         )
 
-    def _raw_containers(self) -> Iterator[tuple[Mapping[str, Any], Path, Role]]:
+    def _raw_containers(self) -> list[tuple[Mapping[str, Any], Path, Role]]:
+        found: list[tuple[Mapping[str, Any], Path, Role]] = []
         if self.layout.is_container:
-            yield self.spec, self.path, "app"
+            found.append((self.spec, self.path, "app"))
         for path, role in self.layout.container_lists:
             listed: Any = self.spec
             for step in path:
                 listed = as_object(listed).get(step)
             if listed:
                 place = (*self.path, *path)
-                for index, raw in as_objects(listed):
-                    yield raw, (*place, index), role
+                found += [(raw, (*place, index), role) for index, raw in as_objects(listed)]
         for name in self.layout.single_containers:
             if isinstance(self.spec.get(name), dict):
-                yield self.spec[name], (*self.path, name), "app"
+                found.append((self.spec[name], (*self.path, name), "app"))
+        return found
 
     def _fraction_target(
         self, containers: Sequence[tuple[Mapping[str, Any], Path, Role]]
@@ -225,7 +226,7 @@ class Pod(SubjectView):
         """
         return self.object.group in BUILT_IN_GROUPS and self.object.kind != "PodTemplate"
 
-    @property
+    @cached_property
     def is_daemon(self) -> bool:
         """Whether a DaemonSet chooses the node."""
         return self.object.kind == "DaemonSet" or self.metadata_view.is_made_by_daemon_set

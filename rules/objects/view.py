@@ -7,7 +7,7 @@ forgotten.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 from rules.base.caching import cached_property
 from rules.base.json_values import Json
@@ -58,10 +58,10 @@ class SubjectView(View):
         It is this view itself if no edit has touched the object. `views` are those of `manifest`
         that were made before, and it is added to them.
         """
-        known = views.get(id(self))
-        if known is None:
-            known = views[id(self)] = self._in_manifest(manifest)
-        return cast("Self", known)
+        view = views.get(id(self))
+        if view is None:
+            view = views[id(self)] = self._in_manifest(manifest)
+        return view  # type: ignore[return-value]  # it replaces this view
 
     def _in_manifest(self, manifest: Json) -> Self:
         raise NotImplementedError
