@@ -61,7 +61,7 @@ COVERED = (
 COVERED_IN_POLICIES = (
     *(traits.PRIVILEGED, traits.NODE_NAME, traits.PRIORITY_CLASS),
     *(traits.HOST_NAMESPACE, traits.LD_VARIABLE),
-    *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD, traits.INIT_CONTAINER),
+    *(traits.CUSTOM_SCHEDULER, traits.RESERVING_POD),
 )
 # Traits of COVERED whose test in CEL is narrower than the trait. Where the trait is there and the
 # test is false, rules find something only in pods that have a GPU as well.
@@ -374,8 +374,6 @@ def _fields(scope: _Scope) -> Iterator[str]:
         yield 'object.spec.?nodeName.orValue("") != ""'
     if scope.needed & traits.PRIORITY_CLASS:
         yield 'object.spec.?priorityClassName.orValue("") != ""'
-    if scope.needed & traits.INIT_CONTAINER:
-        yield "object.spec.?initContainers.orValue([]).size() > 0"
     if scope.needed & traits.CUSTOM_SCHEDULER:
         known = json.dumps(["", DEFAULT_SCHEDULER])
         yield f'!(object.spec.?schedulerName.orValue("") in {known})'

@@ -1,12 +1,12 @@
 """Twins of `rules.gpu.devices` and of the profile's schedulers: what containers request, in CEL."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA_PATTERN
 from rules.in_process.patterns import regex_of, stem_of
 from rules.in_process.statement import any_of, cel, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
-from rules.profile.profile import Fraction, Profile, Resource, Scheduler
+from rules.profile.profile import Fraction, Profile
 
 
 def resource_facts(profile: Profile) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -23,49 +23,6 @@ def resource_facts(profile: Profile) -> Iterator[tuple[str, Mapping[str, str]]]:
                 **({"pattern": regex_of(name), "prefix": stem_of(name)} if "*" in name else {}),
             },
         )
-
-
-def companions(resource: Resource, profile: Profile) -> Mapping[str, Sequence[str]]:
-    """Of the companions of `resource` the names and patterns; the first, and what it counts."""
-    names = [name for name in resource.companions if "*" not in name]
-    patterns = [regex_of(name) for name in resource.companions if "*" in name]
-    first = resource.companions[0] if resource.companions else ""
-    known = profile.resource(first)
-    counted = ": 1" if known is None or known.unit == "device" else ""
-    return {"names": names, "patterns": patterns, "first": [first], "counted": [counted]}
-
-
-FRACTION_FIELDS = ("annotations", "portion", "memory", "cards", "excludes", "givers")
-
-
-def fraction_facts(fraction: Fraction, profile: Profile) -> Mapping[str, Sequence[str]]:
-    """What is known of annotations for a part of a card; `givers` are the schedulers that obey."""
-    return {
-        "annotations": fraction.annotations,
-        "portion": [fraction.portion],
-        "memory": [fraction.memory],
-        "cards": [fraction.cards],
-        "excludes": fraction.excludes,
-        "givers": _givers(fraction, profile),
-    }
-
-
-SCHEDULER_FIELDS = ("scheduler", "required", "names", "patterns", "annotations")
-
-
-def scheduler_facts(scheduler: Scheduler) -> Mapping[str, Sequence[str]]:
-    """The names of a scheduler, and the names and patterns of what it places, and its annotations.
-
-    `required` has one of these, if pods need this scheduler for them.
-    """
-    placed = scheduler.resources or scheduler.annotations
-    return {
-        "scheduler": [scheduler.name, *scheduler.alternatives],
-        "required": placed[:1] if scheduler.required else (),
-        "names": [name for name in scheduler.resources if "*" not in name],
-        "patterns": [regex_of(name) for name in scheduler.resources if "*" in name],
-        "annotations": scheduler.annotations,
-    }
 
 
 def _givers(fraction: Fraction, profile: Profile) -> list[str]:
@@ -108,19 +65,6 @@ def requesting() -> str:
         f"[{names}].map(names, names.map(n, {{"
         f'"name": dyn(n), "facts": dyn({facts_of("n")})}}))[0].filter(d, d.facts.size() > 0)'
         ")})"
-    )
-
-
-def amounts() -> str:
-    """For each container the GPU resources in its limits, each with its amount and its facts.
-
-    Zeros are among them. API servers demand a limit for each request, and that both are equal.
-    """
-    limits = "c.raw.?resources.?limits.orValue({})"
-    return (
-        f'$containers.map(c, {{"c": dyn(c), "devices": dyn({limits}.filter(n, n.contains("/"))'
-        f'.map(n, {{"name": dyn(string(n)), "text": dyn(string({limits}[n])),'
-        f' "facts": dyn({facts_of("n")})}}).filter(d, d.facts.size() > 0))}})'
     )
 
 

@@ -19,18 +19,14 @@ Subject: TypeAlias = Literal[
     "pod",
     "container",
     "variable",
-    "device",
     "deviceList",
     "volume",
     "completed",
     "mount",
-    "resource",
     "annotation",
     "label",
     "changedAnnotation",
     "changedLabel",
-    "fraction",
-    "claim",
 ]
 
 
@@ -42,15 +38,13 @@ class Statement(NamedTuple):
     """One kind of finding of a rule. All texts are CEL; the words in them are those that follow.
 
     - `each`: what is looked at, one after the other; it sets words:
-      `container`: `c`. `variable`: `c` and `v`. `device`: `c` and `d`, a GPU resource in its
-      limits, also one of which there are zero. `resource`: `c` and `n`, the name of any limit.
-      `mount`: `c` and `m`. `deviceList`: `c` and `l`, a mount at a path of a list of devices.
+      `container`: `c`. `variable`: `c` and `v`. `mount`: `c` and `m`. `deviceList`: `c` and `l`,
+      a mount at a path of a list of devices.
       `completed`: `c` and `x`, a variable that a prefix and a key may form. `volume`: `w`, a volume
       with a path of the node, and `c` and `m`, the first container and mount of it that `where`
       fits.
       `annotation`, `label`: `a`, the key; `changedAnnotation`, `changedLabel`: one that an update
-      adds, changes or removes. `fraction`: `f`, annotations of the profile for a part of a card.
-      `claim`: `r`, a resource claim of the pod.
+      adds, changes or removes.
     - `where`: whether there is a finding.
     - `message` and `help`: those of the finding.
     - `facts`: constants that the texts name as `variables.NAME`, which is quicker than to repeat

@@ -21,16 +21,10 @@ from rules.in_process.nodes import (
 )
 from rules.in_process.patterns import NOTHING, regex_of
 from rules.in_process.requests import (
-    FRACTION_FIELDS,
-    SCHEDULER_FIELDS,
-    amounts,
-    companions,
-    fraction_facts,
     fraction_target,
     is_class,
     requesting,
     resource_facts,
-    scheduler_facts,
 )
 from rules.in_process.statement import cel
 from rules.in_process.variables import (
@@ -72,14 +66,6 @@ def facts(profile: Profile) -> Iterator[Variable]:
     labels = {n: label_facts(n, values) for n, values in profile.node_labels.items()}
     yield Variable("labels", cel({n: f for n, f in labels.items() if "*" not in n}))
     yield Variable("labelPatterns", cel([f for n, f in labels.items() if "*" in n]))
-    yield Variable(
-        "companions", cel({n: companions(r, profile) for n, r in profile.resources.items()})
-    )
-    yield Variable("maxima", cel({n: r.maximum for n, r in profile.resources.items()}))
-    schedulers = [scheduler_facts(scheduler) for scheduler in profile.schedulers]
-    yield Variable("schedulers", cel(schedulers or [dict.fromkeys(SCHEDULER_FIELDS, NOTHING)]))
-    fractions = [fraction_facts(fraction, profile) for fraction in profile.fractions]
-    yield Variable("fractions", cel(fractions or [dict.fromkeys(FRACTION_FIELDS, NOTHING)]))
     references = [
         {"variable": r.variable, "key": r.key, "annotation": r.annotation}
         for r in profile.injected_references
@@ -121,8 +107,6 @@ def vocabulary(
         "withVariables": _with_variables(profile, variables),
         "containers": _containers(),
         "requestsGpu": "$containers.exists(c, c.requestsGpu)",
-        "amounts": amounts(),
-        "isNew": "false" if old else "true",
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
         "isDaemon": is_daemon(),
         "usesGpuRuntime": '$spec.?runtimeClassName.orValue("") in variables.runtimeClasses',

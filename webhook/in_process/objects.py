@@ -78,21 +78,11 @@ def digest_of(raw: Mapping[str, Any]) -> str:
     return sha256_hex(json.dumps(content, sort_keys=True))[:32]
 
 
-# What a policy of that name is about, beside the family of that name: each policy costs a request
-# as much as all words that it uses, and few rules of these families can be said.
-_GROUPS = {"claims": "requests", "quota": "requests", "scheduling": "requests"}
-
-
-def group_of(family: str) -> str:
-    """The word in the names of the policies that have the rules of `family`."""
-    return _GROUPS.get(family, family)
-
-
 def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
     groups: dict[str, list[ExportedRule]] = {}
     for rule in rules:
-        groups.setdefault(group_of(rule.active.rule.family), []).append(rule)
+        groups.setdefault(rule.active.rule.family, []).append(rule)
     first = True
     for group, members in sorted(groups.items()):
         for level in LEVELS:

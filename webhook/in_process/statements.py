@@ -16,6 +16,7 @@ from rules.rule import Rule, load_module
 
 NOT_ABOUT_PODS = "it is about other objects than pods"
 NOT_WRITTEN = "it is not written in CEL yet"
+NO_BYPASS = "it finds mistakes, by which no pod takes a GPU that it did not ask for"
 NO_FIX, ONLY_BY_WEBHOOK = "it has no fix", "only the webhook makes this fix"
 
 
@@ -59,7 +60,9 @@ def reason_against(rule: Rule[Any]) -> str:
         return said
     if said is not None:
         return ""
-    return NOT_WRITTEN if rule.subject is Pod else NOT_ABOUT_PODS
+    if rule.subject is not Pod:
+        return NOT_ABOUT_PODS
+    return NOT_WRITTEN if rule.family in ISOLATION_FAMILIES else NO_BYPASS
 
 
 def left_out(rule: Rule[Any]) -> tuple[str, ...]:
@@ -171,13 +174,8 @@ _LOOPS = {
     "label": "[$metadata.?labels.orValue({{}}).filter(a, {where}).map(a, {text})]",
     "changedAnnotation": "[$changedAnnotations.filter(a, {where}).map(a, {text})]",
     "changedLabel": "[$changedLabels.filter(a, {where}).map(a, {text})]",
-    "resource": "$containers.map(c, c.raw.?resources.?limits.orValue({{}}).filter(n, {where})"
-    ".map(n, {text}))",
     "mount": "$containers.map(c, c.raw.?volumeMounts.orValue([]).filter(m, {where})"
     ".map(m, {text}))",
-    "fraction": "[variables.fractions.filter(f, {where}).map(f, {text})]",
-    "claim": "[$spec.?resourceClaims.orValue([]).filter(r, {where}).map(r, {text})]",
-    "device": "$amounts.map(k, [k.c].map(c, k.devices.filter(d, {where}).map(d, {text}))[0])",
     "container": "$containers.map(c, [0].filter(p, {where}).map(p, {text}))",
     # The first mount of the volume in the first container that has one.
     "volume": "$hostVolumes.map(w, [$containers.map(c, c.mounts.filter(m, m.volume == w.name"
@@ -192,7 +190,6 @@ _LOOPS = {
 
 
 _ABOUT_PODS = frozenset({"pod", "annotation", "label", "changedAnnotation", "changedLabel"})
-_ABOUT_PODS |= {"fraction", "claim"}
 
 
 def _at_level(finding: str, rule: Action, wanted: Action) -> str:

@@ -60,9 +60,6 @@ def _resources_of_classes(classes: frozenset[str], inventory: Inventory) -> froz
     return frozenset({*named, *(f"{DEVICE_CLASS_PREFIX}{name}" for name in classes)})
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check,
     action=Action.WARN,

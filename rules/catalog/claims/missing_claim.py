@@ -118,9 +118,6 @@ def _missing_request_findings(pod: Pod, requests: Mapping[str, frozenset[str]]) 
             )
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check,
     action=Action.WARN,

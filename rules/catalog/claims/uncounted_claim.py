@@ -109,7 +109,4 @@ def _claims(container: Container, pod: Pod, context: Context) -> Iterator[str]:
                 yield name
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER, KNOWN_CLAIMS))

@@ -18,7 +18,6 @@ References
 from rules.base.json_values import as_text, display
 from rules.base.traits import RESOURCE_CLAIMS_OF_POD
 from rules.gpu.claims import CLAIMS_FIELD, declared_claims, used_claims
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -41,21 +40,6 @@ def check(pod: Pod, _context: Context) -> Findings:
                 message=f"{FAULT}{display(name)}{CONSEQUENCE}",
                 help=ADVICE,
             )
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    names = "c.raw.?resources.?claims.orValue([]).map(k, string(k.name))"
-    message = concat(cel(FAULT), shown("string(r.name)"), cel(CONSEQUENCE))
-    return (
-        Statement(
-            "claim",
-            "!$usedClaims.exists(names, r.name in names)",
-            message,
-            cel(ADVICE),
-            words={"usedClaims": f"$containers.map(c, {names}).filter(l, l.size() > 0)"},
-        ),
-    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RESOURCE_CLAIMS_OF_POD,))

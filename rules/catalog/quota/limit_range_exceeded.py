@@ -53,9 +53,6 @@ def check(pod: Pod, context: Context) -> Findings:
             )
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check,
     action=Action.WARN,

@@ -152,9 +152,6 @@ def _unknown_resources(inventory: Inventory, queue: tuple[str, Profile]) -> _Unk
     )
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check,
     action=Action.WARN,

@@ -46,9 +46,6 @@ def check(pod: Pod, context: Context) -> Findings:
         )
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_QUOTAS), needs_resources=True
 )

@@ -80,9 +80,6 @@ def _finding(container: Container, field: str, resource: str, quota: str) -> Fin
     )
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(GPU, KNOWN_QUOTAS), needs_resources=True
 )

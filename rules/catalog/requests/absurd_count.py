@@ -33,8 +33,6 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.traits import SEVERAL_GPUS
 from rules.gpu.devices import devices
-from rules.in_process.amounts import is_more_than
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.selected_cards import DeviceCount, selected_device_count
 from rules.profile.profile import Resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -109,40 +107,6 @@ def _value_of_amount_words(amount: Quantity) -> str:
     if amount.overflows:
         return ", which is more than Kubernetes can count"
     return f", which is {amount.value}" if amount.suffix else ""
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    most = "variables.max_devices"
-    maximum = "variables.maxima[d.facts[0].name]"
-    overflows = 'quantity(d.text).isGreaterThan(quantity("9223372036854775807m"))'
-    value = (
-        f'({overflows} ? ", which is more than Kubernetes can count"'
-        ' : d.text.matches("[A-Za-z]") ? ", which is " + string(quantity(d.text).asInteger()) : "")'
-    )
-    line = shown('d.name + ": " + d.text')
-    count_advice = concat(cel(MOST_ADVICE), f"string({most})", cel(SPREAD_ADVICE))
-    return (
-        Statement(
-            "device",
-            f'd.facts[0].part == "" && {most} >= 1 && {is_more_than("d.text", most)}',
-            concat(
-                'c.text + " asks for "',
-                line,
-                value,
-                cel(NODE_FAULT),
-                f'string({most}) + " devices"',
-            ),
-            f'(d.text.matches("[A-Za-z]") ? {cel(UNIT_ADVICE)} : {count_advice})',
-            leaves_out="it does not know how many devices the nodes have that a pod selects",
-        ),
-        Statement(
-            "device",
-            f'd.facts[0].part != "" && {maximum} >= 1 && {is_more_than("d.text", maximum)}',
-            concat('c.text + " asks for "', line, value, cel(SHARE_FAULT), f"string({maximum})"),
-            concat(cel(MOST_ADVICE), f"string({maximum})", cel(CARDS_ADVICE)),
-        ),
-    )
 
 
 RULE = define_rule(

@@ -22,8 +22,6 @@ from rules.base.json_values import display
 from rules.base.text_matching import has_placeholder
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
 from rules.gpu.devices import whole_gpus
-from rules.in_process.amounts import has_placeholder as has_placeholder_in_cel
-from rules.in_process.statement import Statement, any_of, cel, concat, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -80,63 +78,6 @@ def fault_of(entry: str, gpus: int) -> str:
     if entry.isascii() and entry.isdigit() and int(entry) >= gpus:
         return INDEX_FAULT
     return ""
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(_VARIABLE)})"
-    value = (
-        f"[{entries}].filter(l, l.size() > 0).map(l, l[l.size() - 1])"
-        ".filter(e, !e.?valueFrom.hasValue()).map(e, e.?value.orValue(''))"
-    )
-    counted = 'd.facts[0].part == "" && d.facts[0].sharing == "whole"'
-    amounts = "c.devices.map(d, quantity(c.raw.resources.limits[d.name]))"
-    number = f"{amounts}.map(q, q.isInteger() ? q.asInteger() : 0).sum()"
-    is_read = (
-        "!c.raw.?securityContext.?privileged.orValue(false) && !c.hasClaims && !c.isTarget"
-        f" && c.devices.size() > 0 && c.devices.all(d, {counted})"
-    )
-    uuid = any_of(f"n.startsWith({cel(prefix)})" for prefix in _UUID_PREFIXES)
-    fault = (
-        f'(n == "all" ? {cel(WORD_FAULT)} : {uuid} ? {cel(UUID_FAULT)}'
-        f' : n.matches("^[0-9]+$")'
-        f' && (n.size() > 18 || int(n) >= gpus) ? {cel(INDEX_FAULT)} : "")'
-    )
-    faults = f"l.map(n, {fault})"
-    first = f'{faults}.map(t, t != "").indexOf(true)'
-    # No entry that is cut.
-    begin = f"t.substring(0, {_MAX_READ})"
-    read = f"(t.size() <= {_MAX_READ} ? t : {begin}.substring(0, {begin}.lastIndexOf(',') + 1))"
-    names = f"{read}.split(',').map(n, n.trim())"
-
-    def with_entries(macro: str, text: str) -> str:
-        end = "[0]" if macro == "map" else ""
-        return (
-            f"{value}.{macro}(t, [{number}].{macro}(gpus, [{names}].{macro}(l, {text}){end}){end})"
-            f"{end}"
-        )
-
-    is_short = f"t != '' && t.size() <= {_MAX_CHARACTERS} && !{has_placeholder_in_cel('t')}"
-    message = concat(
-        'c.text + " holds " + (gpus == 1 ? "1 GPU" : string(gpus) + " GPUs")',
-        cel(f" and sets {_VARIABLE}="),
-        shown("t"),
-        '", where "',
-        f"[{first}].map(i, {shown('l[i]')} + ' ' + {faults}[i]"
-        f" + {cel(SEEN)} + (i > 0 ? 'only ' + string(i) : 'none'))[0]",
-    )
-    action = with_entries("map", f'({first} > 0 ? "audit" : "warn")')
-    where = f"{is_read} && {with_entries('exists', f'{is_short} && {first} >= 0')}"
-    return (
-        Statement(
-            "container",
-            where,
-            with_entries("map", message),
-            cel(ADVICE),
-            f"({action})",
-            leaves_out=f"it reads {_MAX_READ} characters of a list",
-        ),
-    )
 
 
 RULE = define_rule(

@@ -53,9 +53,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-in_process = "it concerns every GPU pod, and would cost each of them more than it finds"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
 )

@@ -23,8 +23,6 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import devices, is_device_class
-from rules.in_process.requests import is_class
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 CONSEQUENCE = (
@@ -60,20 +58,6 @@ def _requested_gpu_resources(container: Container) -> set[str]:
     """The GPU resources that the container asks a device plugin for."""
     found = devices(container).items()
     return {name for name, each in found if each.is_requested and not is_device_class(name)}
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    is_sidecar = 'c.role == "init" && c.raw.?restartPolicy.orValue("") == "Always"'
-    names = f"c.devices.filter(d, !{is_class('d.name')}).map(d, string(d.name))"
-    later = f'$containers.filter(c, c.role == "app" || ({is_sidecar})).map(c, {names})'
-    where = (
-        f'c.role == "init" && !({is_sidecar}) && d.text != "0" && !{is_class("d.name")}'
-        " && $laterDevices.exists(names, d.name in names)"
-    )
-    message = concat('c.text + " and the application ask for "', shown("d.name"), cel(CONSEQUENCE))
-    words = {"laterDevices": f"{later}.filter(names, names.size() > 0)"}
-    return (Statement("device", where, message, cel(ADVICE), words=words),)
 
 
 RULE = define_rule(

@@ -22,8 +22,6 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE, INIT_CONTAINER
 from rules.gpu.devices import only_init_requests_gpu, request_of
-from rules.in_process.requests import is_class
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CONSEQUENCE = (
@@ -52,23 +50,6 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _has_application(pod: Pod) -> bool:
     """Whether the pod has a container that is no init container: a patch may show init alone."""
     return any(container.role == "app" for container in pod.containers)
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    gets = '(c.first != "" || c.isTarget)'
-    is_init = 'c.role == "init" && c.raw.?restartPolicy.orValue("") != "Always"'
-    only_init = f"$containers.exists(c, {gets}) && $containers.all(c, !{gets} || ({is_init}))"
-    first = shown("string(c.first)")
-    return (
-        Statement(
-            "container",
-            f'$onlyInitRequestsGpu && c.first != "" && c.devices.exists(d, !{is_class("d.name")})',
-            concat('"only " + c.text + " asks for "', first, cel(CONSEQUENCE)),
-            concat(cel("ask for "), first, cel(ADVICE_END)),
-            words={"onlyInitRequestsGpu": only_init},
-        ),
-    )
 
 
 RULE = define_rule(

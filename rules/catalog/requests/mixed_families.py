@@ -25,7 +25,6 @@ from rules.base.json_values import display
 from rules.base.text_matching import matches_any
 from rules.base.traits import OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
 from rules.gpu.devices import Device, devices
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
@@ -91,65 +90,6 @@ def _finding(container: Container, share: Device, whole: Device) -> Finding:
     path = container.amount_path(share.name)
     return Finding(
         path=path, key=f"mixed.{share.name}", message=message, container=container, help=MIX_ADVICE
-    )
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    wholes = 'd.facts[0].sharing == "whole"'
-    fields = (
-        '"name": string(d.name), "vendor": string(d.facts[0].vendor),'
-        ' "known": string(d.facts[0].name)'
-    )
-
-    def has(companions: str, name: str) -> str:
-        known = f"variables.companions[{companions}]"
-        return f"({name} in {known}.names || {known}.patterns.exists(p, {name}.matches(p)))"
-
-    excludes = (
-        f"w.vendor == d.facts[0].vendor && !{has('d.facts[0].name', 'w.name')}"
-        f" && !{has('w.known', 'd.name')}"
-    )
-    # The first container that has one, and its first name.
-    others = f"$wholeDevices.map(l, l.filter(w, {excludes}).map(w, w.name)).filter(l, l.size() > 0)"
-    mixed = concat(
-        'c.text + " asks for "',
-        shown("d.name"),
-        '" and the pod also for "',
-        shown(f"{others}[0].min()"),
-        cel(MIX_FAULT),
-    )
-    vendors = f"c.devices.filter(d, !(d.facts[0].vendor in {cel(COMBINABLE_VENDORS)}))"
-    first = f"[{vendors}.map(d, string(d.name))].filter(l, l.size() > 0).map(l, l.min())"
-    vendor = f"{vendors}.filter(d, d.name == first).map(d, d.facts[0].vendor)[0]"
-    of_others = f"{vendors}.filter(d, d.facts[0].vendor != vendor).map(d, string(d.name))"
-    other = f"[{vendor}].map(vendor, {of_others})[0]"
-    several = concat(
-        'c.text + " asks for "',
-        shown("first"),
-        '" and "',
-        f"[{other}.min()].map(other, {shown('other')})[0]",
-        cel(VENDORS_FAULT),
-    )
-    indices = f"{cel(list(range(_MAX_COMPARED_IN_CEL)))}.filter(i, i < l.size())"
-    found = f"c.devices.filter(d, {wholes}).map(d, {{{fields}}})"
-    words = {"wholeDevices": f"$containers.map(c, [{found}].map(l, {indices}.map(i, l[i]))[0])"}
-    return (
-        Statement(
-            "device",
-            'd.text != "0" && d.facts[0].sharing == "share"'
-            f" && $wholeDevices.exists(l, l.exists(w, {excludes}))",
-            mixed,
-            cel(MIX_ADVICE),
-            words=words,
-            leaves_out=f"of the cards of a container it compares {_MAX_COMPARED_IN_CEL}",
-        ),
-        Statement(
-            "container",
-            f"c.devices.size() > 1 && {first}.exists(first, {other}.size() > 0)",
-            f"{first}.map(first, {several})[0]",
-            cel(VENDORS_ADVICE),
-        ),
     )
 
 

@@ -205,9 +205,6 @@ def _gpus_words(number: int) -> str:
     return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
-in_process = "it reads command lines"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
 )

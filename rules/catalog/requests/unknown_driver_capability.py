@@ -66,7 +66,4 @@ def _gets_nvidia_gpu(container: Container) -> bool:
     return _VENDOR in request.vendors and request.is_from_plugin
 
 
-in_process = "it searches for the word that was meant"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, GPU_RESOURCE))

@@ -38,17 +38,10 @@ from rules.base.json_values import display
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.amounts import api_refuses_amounts
 from rules.gpu.resource_names import (
-    COUNT_IN_NAME_PATTERN,
-    MIG_PROFILE_PATTERN,
-    MIG_RESOURCE_PATTERN,
-    MIG_SLICES,
-    ORDINARY_RESOURCES,
-    RIGHT_NAME_BY_MISTAKE,
     has_impossible_mig_profile,
     misspelt_resources,
     renaming_fix,
 )
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 MIG_FAULT = ", and instances of MIG have 1, 2, 3, 4 or 7 compute slices"
@@ -102,89 +95,6 @@ def _findings_of_impossible_profiles(pod: Pod, container: Container) -> Findings
 def _consequence(pod: Pod) -> str:
     # A pod with a node waits for none: the node offers the odd name, or the kubelet ignores it.
     return "" if pod.is_placed else CONSEQUENCE
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    right = _right_name()
-    is_placed = 'variables.isUpdate && $spec.?nodeName.orValue("") != ""'
-    end = f"({is_placed} ? '' : {cel(CONSEQUENCE)})"
-    shown_name = shown("string(n)")
-    known = concat(
-        'c.text + " asks for "',
-        shown_name,
-        cel(", which is a mistake for "),
-        shown(right),
-        end,
-    )
-    slices = "".join(sorted(set("0123456789") - set(MIG_SLICES)))
-    impossible = MIG_RESOURCE_PATTERN.replace("([0-9])g", f"[{slices}]g")
-    profile = concat('c.text + " asks for "', shown_name, cel(MIG_FAULT), end)
-    return (
-        Statement(
-            "resource",
-            f'n.contains("/") && {right} != ""',
-            known,
-            concat(cel("write "), right),
-            facts={"rightNames": RIGHT_NAME_BY_MISTAKE},
-            leaves_out="it knows no names that differ from a known one by a letter or two",
-        ),
-        Statement(
-            "resource",
-            f"n.matches({cel(f'(?s)^{impossible}$')})",
-            profile,
-            cel(MIG_ADVICE),
-            '"warn"',
-        ),
-    )
-
-
-def _right_name() -> str:
-    """The name that is meant by the CEL `n`; empty if it is none that users are known to write."""
-    from rules.in_process.requests import facts_of  # noqa: PLC0415  # no linter needs it
-
-    without_prefix = 'n.startsWith("limits.") ? n.substring(7) : string(n)'
-    singular = 'n.endsWith("s") ? n.substring(0, n.size() - 1) : string(n)'
-    spellings = f"[{without_prefix}, n.lowerAscii(), {singular}]"
-    spelt = f"{spellings}.filter(k, {facts_of('k')}.size() > 0)"
-    counted = cel(f"^(?:{COUNT_IN_NAME_PATTERN})$")
-    other = (
-        f"{facts_of('n')}.size() > 0 ? ''"
-        " : n in variables.rightNames ? variables.rightNames[n]"
-        f" : [{spelt}].map(l, l.size() > 0 ? string(l[0]) : '')[0]"
-    )
-    return (
-        f"(n in {cel(sorted(ORDINARY_RESOURCES))} || n in variables.resources ? ''"
-        f" : n.matches({counted}) ? n.substring(0, n.indexOf('/') + 4)"
-        f" : [{_right_mig_name()}].map(r, r != '' && r != n ? r : {other})[0])"
-    )
-
-
-def _right_mig_name() -> str:
-    """The name of a MIG profile with its punctuation, of the CEL `n`; empty if it is none."""
-    pattern = cel(f"(?i)^(?:{MIG_PROFILE_PATTERN})$")
-    start = len("nvidia.com/mig")
-
-    def after(text: str) -> str:
-        """`text` without a separator in front."""
-        return f"[{text}].map(t, t.matches('^[-_.]') ? t.substring(1) : t)[0]"
-
-    has_compute = "p.matches('^[0-9]c')"
-    body = f"{after(f'n.lowerAscii().substring({start})')}"
-    slices = f"({has_compute} ? {after('p.substring(2)')} : p)"
-    memory = f"{after('s.substring(2)')}"
-    rest = (
-        "[m.substring(m.find('^[0-9]{1,3}').size() + 1)].map(t, t.startsWith('ib') ? t.substring(2)"
-        " : t.startsWith('b') ? t.substring(1) : t)[0]"
-    )
-    right = (
-        f"'nvidia.com/mig-' + ({has_compute} ? p.substring(0, 2) + '.' : '')"
-        f" + s.substring(0, 2) + '.' + m.find('^[0-9]{{1,3}}') + 'gb' + {rest}"
-    )
-    return (
-        f"(!n.matches({pattern}) ? '' : [{body}].map(p, [{slices}].map(s, [{memory}]"
-        f".map(m, {right})[0])[0])[0])"
-    )
 
 
 RULE = define_rule(

@@ -41,7 +41,7 @@ from rules.gpu.visibility import (
     hide_fix,
     visibility,
 )
-from rules.in_process.statement import HIDE, Mutation, Statement, cel, concat
+from rules.in_process.statement import HIDE, Mutation, cel
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -77,28 +77,14 @@ def _finding(container: Container, *, is_cdi: bool) -> Finding:
     )
 
 
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    runtime = '$spec.?runtimeClassName.orValue("")'
-    is_cdi = f"{runtime} == {cel(MODE_CDI)}"
-    where = (
-        f"{runtime} != {cel(MODE_LEGACY)} && v.name == {cel(NVIDIA_VISIBLE_DEVICES)}"
-        ' && v.state == "driver only" && !c.requestsGpu'
-    )
-    message = concat(
-        "c.text",
-        cel(f" sets {NVIDIA_VISIBLE_DEVICES}="),
-        "v.shownValue",
-        f"({is_cdi} ? {cel(f': {IN_RUNTIME_CLASS}, ')} : {cel(f': {IN_MODE}, ')})",
-        cel(CONSEQUENCE),
-    )
-    return (Statement("variable", where, message, cel(ADVICE), f'({is_cdi} ? "warn" : "audit")'),)
-
-
 def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    (statement,) = in_process()
-    return (Mutation("variable", statement.where, HIDE, "false"),)
+    where = (
+        f'$spec.?runtimeClassName.orValue("") != {cel(MODE_LEGACY)}'
+        f" && v.name == {cel(NVIDIA_VISIBLE_DEVICES)}"
+        ' && v.state == "driver only" && !c.requestsGpu'
+    )
+    return (Mutation("variable", where, HIDE, "false"),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

@@ -29,7 +29,6 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 CONSEQUENCE = ", which does not hide any GPU from it"
@@ -84,20 +83,6 @@ def _finding(container: Container, device: Device) -> Finding:
         help=f"remove {name}{ADVICE_END}",
         fix=fix,
     )
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    known = "variables.companions[d.facts[0].name]"
-    belongs = "x.name in k.names || k.patterns.exists(p, x.name.matches(p))"
-    hides = 'v.state == "hidden" && v.isVisible && d.facts[0].vendor in v.facts.vendors'
-    where = (
-        f'd.text == "0" && !c.variables.exists(v, {hides})'
-        f" && ![{known}].exists(k, c.devices.exists(x, {belongs}))"
-    )
-    message = concat('c.text + " asks for zero of "', shown("d.name"), cel(CONSEQUENCE))
-    advice = concat('"remove " + d.name', cel(ADVICE_END))
-    return (Statement("device", where, message, advice),)
 
 
 RULE = define_rule(

@@ -125,7 +125,4 @@ def _finding_about(where: TermWithPath, label: str, key: str, why: str) -> Findi
     )
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU))

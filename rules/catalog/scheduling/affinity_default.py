@@ -98,9 +98,6 @@ def _preference(affinity: NodeAffinity) -> dict[str, Any]:
     }
 
 
-in_process = "it reports only what it fixes, and a policy of this kind fixes nothing"
-
-
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
     from rules.in_process import mutation, nodes  # noqa: PLC0415  # no linter needs them

@@ -160,9 +160,6 @@ def _labels_with_and(affinities: list[NodeAffinity]) -> str:
     return " and ".join(dict.fromkeys(affinity.label for affinity in affinities))
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(
     check, action=Action.DENY, since="0.1", needs=(GPU_RESOURCE, PROFILE_ENFORCED_LABELS)
 )

@@ -154,9 +154,6 @@ def _non_integer_value(expression: Mapping[str, Any]) -> str:
     return "" if has_placeholder(value) or re.fullmatch(_INTEGER_PATTERN, value) else value
 
 
-in_process = "it concerns every GPU pod, and would cost each of them more than it finds"
-
-
 RULE = define_rule(
     check, action=Action.DENY, since="0.1", needs=(GPU, TOLERATION | NODE_CONSTRAINT)
 )

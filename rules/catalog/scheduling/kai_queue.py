@@ -20,8 +20,6 @@ References
 
 from rules.base.traits import CUSTOM_SCHEDULER, GPU
 from rules.gpu.devices import pod_requests_gpu
-from rules.in_process.nodes import scheduler
-from rules.in_process.statement import Statement, cel
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 QUEUE_LABEL = "kai.scheduler/queue"
@@ -46,20 +44,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             message=FAULT,
             help=ADVICE,
         )
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    labels = cel((QUEUE_LABEL, _FORMER_QUEUE_LABEL))
-    lacks = " && ".join(
-        f"!$%s.?labels.orValue({{}}).exists(k, k in {labels})" % metadata
-        for metadata in ("metadata", "objectMetadata")
-    )
-    where = (
-        f"{scheduler()} == {cel(_SCHEDULER)} && $requestsGpu && {lacks}"
-        f" && {cel(QUEUE_LABEL)} in $annotations"
-    )
-    return (Statement("pod", where, cel(FAULT), cel(ADVICE)),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU))

@@ -190,9 +190,6 @@ def _finding(path: Path, key: str, reason: str, effect: str = _STAYS_PENDING) ->
     return Finding(path=path, key=f"fit.{key}", message=message, help=HELP)
 
 
-in_process = "it compares with other objects of the cluster"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_NODES), needs_resources=True
 )

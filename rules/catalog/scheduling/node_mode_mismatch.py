@@ -89,7 +89,4 @@ def _finding(
     return Finding(path=path, key=f"nodes.{label}", message=message, help=advice)
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU_RESOURCE))

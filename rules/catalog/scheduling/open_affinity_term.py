@@ -122,7 +122,4 @@ def _is_about_something_else(profile: Profile, demand: Demand) -> bool:
     return key in LABELS_WITHOUT_GPUS or as_text(demand.get("operator")) in EXCLUDING_OPERATORS
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU))

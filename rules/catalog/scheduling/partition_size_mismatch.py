@@ -81,9 +81,6 @@ def _findings_of_missing_size(pod: Pod, sizes: set[str]) -> Findings:
         )
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION, GPU), needs_resources=True
 )

@@ -20,8 +20,6 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import CUSTOM_SCHEDULER, GPU_ANNOTATION, GPU_RESOURCE, NODE_NAME
-from rules.in_process.nodes import scheduler
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -57,46 +55,6 @@ def check(pod: Pod, _context: Context) -> Findings:
         key="schedulerName",
         message=f"the pod asks for {display(reason)}, which {names} must place, and {fault}",
         help=f"{advice}{where}",
-    )
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    is_default = f"({scheduler()} == {cel(DEFAULT_SCHEDULER)})"
-    is_placed = (
-        'variables.isUpdate && request.kind.kind == "Pod" && $spec.?nodeName.orValue("") != ""'
-    )
-    matches = "d.name in s.names || s.patterns.exists(p, d.name.matches(p))"
-    resources = (
-        f"$containers.map(c, c.devices.filter(d, {matches}).map(d, string(d.name)))"
-        ".filter(l, l.size() > 0).map(l, l.min())"
-    )
-    annotations = "s.annotations.filter(k, k in $annotations)"
-    wanted = (
-        f'variables.schedulers.map(s, {{"names": s.scheduler,'
-        f' "reasons": {resources} + {annotations}}}).filter(s, s.reasons.size() > 0)'
-    )
-    first = "$wantedSchedulers[0]"
-    fault = f"({is_default} ? {cel(PLACED_FAULT)} : {cel(NAMED_FAULT)} + {shown(scheduler())})"
-    advice = (
-        f"({first}.names[0] == {cel(DEFAULT_SCHEDULER)} ? {cel(OMIT_ADVICE)}"
-        f" : {cel(NAME_ADVICE)} + {first}.names[0]) + ({is_default} ? {cel(WHERE)} : '')"
-    )
-    message = concat(
-        cel("the pod asks for "),
-        shown(f"string({first}.reasons[0])"),
-        f'", which " + {first}.names.join(" or ") + " must place, and "',
-        fault,
-    )
-    return (
-        Statement(
-            "pod",
-            f"(!{is_default} || ({is_placed})) && $wantedSchedulers.size() > 0"
-            f" && !$wantedSchedulers.exists(s, {scheduler()} in s.names)",
-            message,
-            advice,
-            words={"wantedSchedulers": wanted},
-        ),
     )
 
 

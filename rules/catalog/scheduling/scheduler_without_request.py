@@ -27,12 +27,9 @@ from rules.base.traits import (
     NODE_CONSTRAINT,
     PROFILE_SCHEDULERS,
     RUNTIME_CLASS,
-    SAMPLE_IMAGES,
 )
 from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
 from rules.gpu.images import is_cuda_image, is_gpu_sample
-from rules.in_process.nodes import scheduler
-from rules.in_process.statement import Statement, any_of, cel, concat, shown
 from rules.placement.gpu_nodes import gpu_node_label
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -70,33 +67,6 @@ def _sign_of_gpus(pod: Pod) -> str:
         if is_cuda_image(container.image) or is_gpu_sample(container.image):
             return f"{IMAGE_SIGN}{display(container.image)}"
     return ""
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    image = 'c.raw.?image.orValue("")'
-    samples = any_of(f"{image}.lowerAscii().contains({cel(words)})" for words in SAMPLE_IMAGES)
-    images = f"$containers.filter(c, c.hasCudaImage || {samples}).map(c, {shown(image)})"
-    runtime = shown("$spec.?runtimeClassName.orValue('')")
-    sign = (
-        f'($nodeLabel != "" ? {cel(LABEL_SIGN)} + {shown("$nodeLabel")}'
-        f" : $usesGpuRuntime ? {cel(RUNTIME_SIGN)} + {runtime}"
-        f' : [{images}].map(l, l.size() > 0 ? {cel(IMAGE_SIGN)} + l[0] : "")[0])'
-    )
-    known = (
-        f"variables.schedulers.filter(s, s.required.size() > 0 && s.scheduler[0] == {scheduler()})"
-    )
-    where = (
-        '$knownScheduler.size() > 0 && !$isDaemon && request.kind.kind != "PodTemplate"'
-        ' && !$requestsGpu && $signOfGpus != ""'
-    )
-    message = concat(
-        '"the pod names " + $knownScheduler[0].scheduler[0] + ", " + $signOfGpus',
-        cel(CONSEQUENCE),
-    )
-    advice = concat(cel(ADVICE), "$knownScheduler[0].required[0]", cel(ADVICE_END))
-    words = {"knownScheduler": known, "signOfGpus": sign}
-    return (Statement("pod", where, message, advice, words=words),)
 
 
 RULE = define_rule(

@@ -68,9 +68,6 @@ def _finding(pod: Pod, taint: Taint) -> Finding:
     )
 
 
-in_process = "it reports only what it fixes, and a policy of this kind fixes nothing"
-
-
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
     from rules.in_process import mutation as words  # noqa: PLC0415  # no linter needs it

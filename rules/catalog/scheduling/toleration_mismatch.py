@@ -105,9 +105,6 @@ def _wrong_field_and_right_value(toleration: Mapping[str, Any], taint: Taint) ->
     return "value", taint.value or ""
 
 
-in_process = "it searches for the toleration that was meant"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(TOLERATION, GPU_RESOURCE | NODE_CONSTRAINT)
 )

@@ -79,7 +79,4 @@ def _findings_of_incomplete_models(pod: Pod) -> Findings:
             yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION,))

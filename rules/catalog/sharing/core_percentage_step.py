@@ -26,9 +26,6 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
 from rules.gpu.amounts import rewrite_edits
-from rules.in_process.amounts import asks_for, limit_of
-from rules.in_process.amounts import cards_of_share as cards_of_share_in_cel
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.placement.selected_cards import cards_of_share
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
@@ -84,48 +81,6 @@ def _findings_of_amount(container: Container, field: str, cards: int) -> Finding
 def _asks_for_memory(container: Container) -> bool:
     memory = parse(container.limits.get(GPU_MEM, container.requests.get(GPU_MEM, 0)))
     return not isinstance(memory, Quantity) or memory.nano > 0
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    step, most = STEP_PERCENT, MAX_PERCENT
-    number = f"[{limit_of(GPU_CORE)}.orValue('none')].filter(t, t != 'none')"
-    number += f".map(t, quantity(t).isInteger() ? quantity(t).asInteger() : {step})"
-    fits = f"n / k % {step} == 0 && n / k >= {step} && n / k <= {most}"
-    where = (
-        f"{number}.exists(n, (n != 0 || {asks_for(GPU_MEM)})"
-        f" && [$cardsOfShare].exists(k, n % k == 0 && !({fits})))"
-    )
-    spread = (
-        'n >= k && k > 1 ? ", which is " + string(n / k) + " on each of " + string(k) + " cards"'
-        ' : ""'
-    )
-    message = concat(
-        'c.text + " asks for "',
-        shown(f"{cel(f'{GPU_CORE}: ')} + {limit_of(GPU_CORE)}.orValue('')"),
-        f"({spread})",
-        cel(
-            f": a card gives computing power in steps of {step} from {step} to {most}",
-        ),
-    )
-    rounded = f"(n / k > {most} ? {most} : (n / k + {step - 1}) / {step} * {step}) * k"
-    write = cel(f"write {GPU_CORE}: ")
-    advice = (
-        f'n < k ? {write} + string({step} * k) + " or more, or leave it out"'
-        f" : {write} + string({rounded})"
-        f" + (n > {most} && k == 1 ? {cel(SPREAD_ADVICE)} : '')"
-    )
-    with_numbers = f"{number}.map(n, [$cardsOfShare].map(k, %s)[0])[0]"
-    return (
-        Statement(
-            "container",
-            where,
-            with_numbers % f"({message})",
-            with_numbers % f"({advice})",
-            words={"cardsOfShare": cards_of_share_in_cel()},
-            leaves_out="an amount of more than 63 bits counts as right",
-        ),
-    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -18,8 +18,6 @@ References
 
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
-from rules.in_process.amounts import asks_for
-from rules.in_process.statement import Statement, cel, concat
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -53,19 +51,6 @@ def _asks_for(container: Container, name: str) -> bool:
             amount = parse(amounts[name])
             return not isinstance(amount, Quantity) or amount.nano > 0
     return False
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    return (
-        Statement(
-            "container",
-            f"{asks_for(GPU_CORE)} && !$asksForGpuMem",
-            concat("c.text", cel(f" {FAULT}")),
-            cel(ADVICE),
-            words={"asksForGpuMem": f"$containers.exists(c, {asks_for(GPU_MEM)})"},
-        ),
-    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -24,9 +24,6 @@ import re
 from rules.base.json_values import display
 from rules.base.quantity import Placeholder, Quantity, parse
 from rules.base.traits import GPU_ANNOTATION, GPU_METADATA_KEY
-from rules.in_process.amounts import PLACEHOLDER
-from rules.in_process.nodes import scheduler
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.profile.profile import Fraction
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -116,73 +113,6 @@ def _is_positive_number(value: object) -> bool:
         return False
     is_number = bool(re.fullmatch(_WHOLE_NUMBER_PATTERN, value)) and int(value) > 0
     return is_number or isinstance(parse(value[:_MAX_CHARACTERS]), Placeholder)
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    portion, memory, cards = "f.portion[0]", "f.memory[0]", "f.cards[0]"
-    requests = f"[{portion}, {memory}].filter(k, k in $annotations)"
-    obeyed = (
-        "(f.annotations.exists(k, k in $annotations)"
-        f" && (f.givers.size() == 0 || {scheduler()} in f.givers))"
-    )
-
-    def said(where: str, annotation: str, what: str, advice: str) -> Statement:
-        value = shown(f"string($annotations[?{annotation}].orValue(''))")
-        message = concat(
-            cel("the annotation "), annotation, cel(": "), value, cel(" "), f"({what})"
-        )
-        return Statement("fraction", where, message, advice, f'({obeyed} ? "deny" : "warn")')
-
-    def is_wrong(key: str, right: str) -> str:
-        part = f"(v.size() > {_MAX_CHARACTERS} ? v.substring(0, {_MAX_CHARACTERS}) : v)"
-        placeholder = f"{part}.matches({cel(PLACEHOLDER)})"
-        return (
-            f"{key} in $annotations"
-            f" && [$annotations[{key}]].exists(v, !({right}) && !({placeholder}))"
-        )
-
-    def whole(text: str) -> str:
-        names = "f.excludes.filter(n, n in o.raw.?resources.?limits.orValue({}))"
-        found = f"$containers.map(o, {names}.map(n, {text})).filter(l, l.size() > 0)"
-        return f"{found}.map(l, l[0])"
-
-    is_portion = (
-        f"v.size() <= {_MAX_CHARACTERS} && v.matches({cel(f'^(?:{_DECIMAL_PATTERN})$')})"
-        ' && isQuantity(v) && quantity(v).isGreaterThan(quantity("0"))'
-        ' && quantity(v).isLessThan(quantity("1"))'
-    )
-    is_number = 'v.matches("^[0-9]{1,20}$") && !v.matches("^0+$")'
-    alternatives = 'f.annotations.join(" or ")'
-    return (
-        said(is_wrong(portion, is_portion), portion, cel(PORTION_FAULT), cel(PORTION_ADVICE)),
-        *(
-            said(is_wrong(key, is_number), key, cel(NUMBER_FAULT), cel(NUMBER_ADVICE))
-            for key in (memory, cards)
-        ),
-        said(
-            f"{requests}.size() > 1",
-            memory,
-            concat(cel("stands beside "), portion, cel(": only one of them can apply")),
-            concat(cel("remove "), portion, cel(" or "), memory),
-        ),
-        said(
-            f"{cards} in $annotations && !f.annotations.exists(k, k in $annotations)",
-            cards,
-            concat(cel("needs "), alternatives, cel(", which is missing")),
-            concat(cel("add "), "f.annotations[0]", cel(", or remove "), cards),
-        ),
-        said(
-            f"{requests}.size() > 0 && {whole('n')}.size() > 0",
-            f"{requests}[0]",
-            concat(
-                cel("stands beside "),
-                whole('string(n) + " of " + string(o.text)') + "[0]",
-                cel(": a pod gets a part or whole GPUs, not both"),
-            ),
-            concat(cel("remove the annotation or the limit of "), f"string({whole('n')}[0])"),
-        ),
-    )
 
 
 RULE = define_rule(

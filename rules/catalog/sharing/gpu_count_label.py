@@ -25,8 +25,6 @@ from rules.base.json_values import as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_METADATA_KEY, SHARE
 from rules.gpu.amounts import api_refuses_amounts
-from rules.in_process.amounts import limit_of, whole_number
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -81,38 +79,6 @@ def _fault(pod: Pod, value: object) -> str | None:
 def _is_indivisible(container: Container, name: str, cards: int) -> bool:
     amount = parse(container.limits.get(name, container.requests.get(name)))
     return isinstance(amount, Quantity) and amount.is_integer and amount.value % cards != 0
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    label = f"$metadata.?labels[?{cel(GPU_COUNT)}]"
-    digits = cel(f"^[0-9]{{1,{MAX_DIGITS}}}$")
-    names = cel(DIVIDED_RESOURCES)
-    amount = "o.raw.?resources.?limits[?n].orValue('0')"
-    indivisible = f"[{amount}].exists(t, {whole_number('t')} % int(k) != 0)"
-    wrong = (
-        f"$containers.map(o, {names}.filter(n, {indivisible})"
-        ".map(n, n + ' of ' + string(o.text))).filter(l, l.size() > 0)"
-    )
-    fault = (
-        f"(!k.matches({digits}) || int(k) == 0 ? {cel(NO_COUNT_FAULT)}"
-        f" : !$namesGpuMem ? {cel(NO_MEMORY_FAULT)}"
-        f" : [{wrong}].map(found, found.size() == 0 ? '' : {cel(DIVISION_FAULT)} + found[0][0])[0])"
-    )
-    message = concat(
-        cel(f"the pod label {GPU_COUNT} is "), shown(f"{label}.orValue('')"), '": "', "$cardsFault"
-    )
-    as_resource = f"{limit_of(GPU_COUNT)}.hasValue()"
-    words = {
-        "namesGpuMem": f"$containers.exists(c, {limit_of(GPU_MEM)}.hasValue())",
-        "cardsFault": f"{label}.hasValue() ? [{label}.orValue('')].map(k, {fault})[0] : ''",
-    }
-    return (
-        Statement("pod", "$cardsFault != ''", message, cel(LABEL_ADVICE), words=words),
-        Statement(
-            "container", as_resource, concat("c.text", cel(RESOURCE_FAULT)), cel(RESOURCE_ADVICE)
-        ),
-    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_METADATA_KEY | SHARE,))

@@ -28,8 +28,6 @@ from rules.base.json_values import display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
 from rules.base.traits import SHARE
 from rules.gpu.amounts import rewrite_edits
-from rules.in_process.amounts import is_more_than, limit_of, number_of
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.placement.node_labels import GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -109,30 +107,6 @@ def _fix_in_gib(container: Container, amount: object) -> Fix | None:
         return None
     edits = rewrite_edits(container, GPU_MEM, amount, whole)
     return Fix(f"write {whole} for {GPU_MEM}", edits)
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    amount = f"{limit_of(GPU_MEM)}.orValue('0')"
-    gib, gigabyte = BYTES_PER_GIGABYTE
-    message = concat(
-        'c.text + " sets "',
-        shown(f"{cel(f'{GPU_MEM}: ')} + {amount}"),
-        cel(" in limits, which is "),
-        f"[{amount}].map(t, quantity(t).isInteger() ? string(quantity(t).asInteger()) : t)[0]",
-        cel(" GiB: it looks like bytes"),
-    )
-    rounded = f"t.matches('[kMGTPE]i?$') ? 1 + (n - 1) / {gib} : 0"
-    meant = (
-        f"[{number_of(GPU_MEM)}].map(n, [{amount}].map(t, n % {gib} == 0 ? n / {gib}"
-        f" : n % {gigabyte} == 0 ? n / {gigabyte} : {rounded})[0])"
-        f".filter(n, n > 0 && n < {LEAST_BYTES})"
-        f".map(n, {cel(f': {GPU_MEM}: ')} + string(n))"
-    )
-    advice = concat(cel(ADVICE), f'{meant}.join("")')
-    leaves_out = "an amount of more than 63 bits is shown as it is written"
-    where = is_more_than(amount, str(LEAST_BYTES - 1))
-    return (Statement("container", where, message, advice, leaves_out=leaves_out),)
 
 
 RULE = define_rule(

@@ -27,14 +27,11 @@ References
 - koordinator-sh/koordinator, `pkg/webhook/pod/validating/verify_device_resource.go`
 """
 
-import re
 from collections.abc import Iterator
 
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
 from rules.gpu.devices import devices
-from rules.in_process.amounts import asks_for, number_of
-from rules.in_process.statement import Statement, cel, concat
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 GPU_PREFIX = "koordinator.sh/"
@@ -121,63 +118,6 @@ def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
             most = PERCENT_OF_CARD * cards
             fault, advice = (text.format(cards=cards, most=most) for text in TOO_MUCH)
             yield name, fault, advice
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    return tuple(_statements())
-
-
-def _statements() -> Iterator[Statement]:
-    one = PERCENT_OF_CARD
-    has_gpu, has_cards = asks_for(GPU_RESOURCE), asks_for(CARDS_RESOURCE)
-    has_memory, has_ratio = asks_for(MEMORY_RESOURCE), asks_for(MEMORY_RATIO_RESOURCE)
-    of_parts = f"!({has_gpu}) && !({asks_for(NPU_CORE_RESOURCE)})"
-    fault, advice = BESIDE_CARDS
-    yield _statement(GPU_RESOURCE, has_cards, cel(fault), cel(advice))
-    no_whole = f"n > {one} && n % {one} != 0"
-    fault, advice = map(cel, NO_WHOLE_CARDS)
-    yield _statement(GPU_RESOURCE, f"!({has_cards}) && {no_whole}", fault, advice)
-    fault, advice = MEMORY_TWICE
-    yield _statement(MEMORY_RESOURCE, f"{of_parts} && {has_ratio}", cel(fault), cel(advice))
-    without = f"{of_parts} && !({has_memory}) && !({has_ratio})"
-    for name, test in ((CARDS_RESOURCE, without), (CORE_RESOURCE, f"{without} && !({has_cards})")):
-        fault, advice = NO_MEMORY
-        yield _statement(name, test, cel(fault), cel(advice))
-    for name in (CORE_RESOURCE, MEMORY_RATIO_RESOURCE):
-        fault, advice = NO_WHOLE_CARDS
-        where = f"{of_parts} && k == 0 && {no_whole}"
-        yield _statement(name, where, cel(fault), cel(advice))
-        fault, advice = (_with_number(text, "k") for text in NOT_DIVISIBLE)
-        yield _statement(name, f"{of_parts} && k > 0 && n % k != 0", fault, advice)
-        where = f"{of_parts} && k > 0 && n % k == 0 && n / k > {one}"
-        fault, advice = (_with_number(text, "k", f"(k * {one})") for text in TOO_MUCH)
-        yield _statement(name, where, fault, advice)
-
-
-def _with_number(text: str, cards: str, most: str = "") -> str:
-    """The template `text` as CEL, with two numbers that are CEL."""
-    pieces = re.split(r"({cards}|{most})", text)
-    numbers = {"{cards}": f"string({cards})", "{most}": f"string({most})"}
-    return concat(*(numbers.get(piece) or cel(piece) for piece in pieces))
-
-
-def _statement(name: str, where: str, fault: str, advice: str) -> Statement:
-    """One about the resource `name`, of which there are `n`, and `k` cards."""
-
-    def with_numbers(macro: str, text: str) -> str:
-        end = "[0]" if macro == "map" else ""
-        inner = f"[{number_of(CARDS_RESOURCE)}].{macro}(k, {text}){end}"
-        return f"[{number_of(name)}].{macro}(n, {inner}){end}"
-
-    message = concat(f'c.text + " asks for {name}: " + string(n)', fault)
-    return Statement(
-        "container",
-        f"{asks_for(name)} && {with_numbers('exists', where)}",
-        with_numbers("map", message),
-        with_numbers("map", advice),
-        leaves_out="an amount of more than 63 bits counts as 0",
-    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

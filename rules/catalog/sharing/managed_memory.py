@@ -95,7 +95,4 @@ def _finding(
     )
 
 
-in_process = "it reads command lines, and works out which nodes a pod selects"
-
-
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

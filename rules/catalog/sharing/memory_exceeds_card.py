@@ -116,9 +116,6 @@ def _advice(device: Device) -> str:
     return f"{advice}; the pod label {GPU_COUNT} spreads memory over several cards"
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(
     check,
     action=Action.WARN,

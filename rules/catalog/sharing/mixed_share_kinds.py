@@ -19,7 +19,6 @@ References
 
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import SHARE
-from rules.in_process.statement import Statement, cel, concat
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -65,30 +64,6 @@ def _limited_share_resources(container: Container) -> list[str]:
 def _may_be_positive(container: Container, name: str) -> bool:
     amount = parse(container.limits[name])
     return not isinstance(amount, Quantity) or amount.nano > 0
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    names = cel(SHARE_RESOURCES)
-    asks = 'o.raw.?resources.?limits[?n].orValue("0") != "0"'
-    kinds = f'[c].filter(o, o.role == "app").map(o, {names}.filter(n, {asks}))'
-    missing = "$wantedShares.filter(n, !(n in kinds))"
-    message = concat(
-        'c.text + " asks for " + kinds.join(" and ")',
-        cel(", and another container of the pod also for "),
-        f'{missing}.join(" and ")',
-        cel(": all must ask for the same"),
-    )
-    wanted = f'{names}.filter(n, $containers.exists(o, o.role == "app" && {asks}))'
-    return (
-        Statement(
-            "container",
-            f"{kinds}.exists(kinds, kinds.size() > 0 && {missing}.size() > 0)",
-            f"{kinds}.map(kinds, {message})[0]",
-            cel(ADVICE),
-            words={"wantedShares": wanted},
-        ),
-    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

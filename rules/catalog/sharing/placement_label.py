@@ -16,7 +16,6 @@ References
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU_METADATA_KEY
-from rules.in_process.statement import Statement, cel, concat, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 PLACEMENT_LABEL = "ack.gpushare.placement"
@@ -33,18 +32,6 @@ def check(pod: Pod, _context: Context) -> Findings:
         )
         path = (*pod.metadata_path, "labels", PLACEMENT_LABEL)
         yield Finding(path=path, key=f"labels.{PLACEMENT_LABEL}", message=message, help=ADVICE)
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    value = f"$metadata.?labels[?{cel(PLACEMENT_LABEL)}]"
-    message = concat(
-        cel(f"the pod label {PLACEMENT_LABEL} is "),
-        shown(f"{value}.orValue('')"),
-        cel(f": the scheduler knows only {WHOLE_DEVICE}"),
-    )
-    where = f"{value}.hasValue() && {value}.orValue('') != {cel(WHOLE_DEVICE)}"
-    return (Statement("pod", where, message, cel(ADVICE)),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -77,9 +77,6 @@ def _divides_devices_among_processes(container: Container, command: Command) -> 
     return any(_MASK_VARIABLE in text or _MIG_DEVICE_PREFIX in text for text in command.texts)
 
 
-in_process = "it reads command lines, and works out which nodes a pod selects"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(SEVERAL_GPUS,), needs_resources=True
 )

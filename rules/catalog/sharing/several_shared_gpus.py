@@ -58,9 +58,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(
     check, action=Action.WARN, since="0.1", needs=(SEVERAL_GPUS,), needs_resources=True
 )

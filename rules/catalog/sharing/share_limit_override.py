@@ -56,7 +56,7 @@ from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.gpu.devices import devices, requests_share
 from rules.gpu.visibility import describe_setting, prefix_findings, remove_edits
 from rules.gpu.volumes import clean_path
-from rules.in_process.amounts import names_device, names_only_devices
+from rules.in_process.requests import facts_of
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
 from rules.in_process.variables import prefix_statement
 from rules.in_process.volumes import resolved_path
@@ -226,16 +226,29 @@ def in_process() -> tuple[Statement, ...]:
 
 _WITH_SHARE = 'c.devices.exists(x, x.facts[0].sharing == "share")'
 _SUBJECT = " asks for a share of a GPU and"
-_LIMITS_OF_OTHERS = f"!{names_only_devices(ALIYUN_PREFIX)}"
+_LIMITS = "c.raw.?resources.?limits.orValue({})"
+
+
+def _names_device(prefix: str) -> str:
+    """Whether a GPU resource in the limits, perhaps with the amount zero, begins with `prefix`."""
+    return f"({_LIMITS}.exists(n, n.startsWith({cel(prefix)}) && {facts_of('n')}.size() > 0))"
+
+
+def _names_only_devices(prefix: str) -> str:
+    """Whether every GPU resource in the limits begins with `prefix`."""
+    return f"({_LIMITS}.all(n, n.startsWith({cel(prefix)}) || {facts_of('n')}.size() == 0))"
+
+
+_LIMITS_OF_OTHERS = f"!{_names_only_devices(ALIYUN_PREFIX)}"
 
 
 def _variable_statement() -> Statement:
-    asks_for_ascend = names_device(ASCEND_PREFIX)
+    asks_for_ascend = _names_device(ASCEND_PREFIX)
     entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(DISABLING_VARIABLE)})"
     is_on = f"e.?valueFrom.hasValue() || e.?value.orValue('') in {cel(TRUE_WORDS)}"
     is_last_on = f"(v.isReference || v.value in {cel(TRUE_WORDS)})"
     switch = (
-        f"{names_device(PREFIX_WHERE_PRESENCE_COUNTS)} ? {cel(PRESENCE_EFFECT)}"
+        f"{_names_device(PREFIX_WHERE_PRESENCE_COUNTS)} ? {cel(PRESENCE_EFFECT)}"
         f" : {is_last_on} ? {cel(SWITCH_EFFECT)}"
         f" : {entries}.exists(e, {is_on}) ? {cel(OTHER_ENTRY_EFFECT)} : ''"
     )
@@ -271,7 +284,7 @@ def _prefix_statements() -> Iterator[Statement]:
     limits = (f"{variable}*" for variable in LIMIT_VARIABLES)
     for pattern in (DISABLING_VARIABLE, *limits, CACHE_VARIABLE):
         yield prefix_statement(pattern, PREFIX_EFFECT, where, subject=_SUBJECT)
-    where += f" && {names_device(ASCEND_PREFIX)}"
+    where += f" && {_names_device(ASCEND_PREFIX)}"
     for variable in ASCEND_LIMIT_VARIABLES:
         yield prefix_statement(variable, PREFIX_EFFECT, where, subject=_SUBJECT)
 
@@ -284,7 +297,7 @@ def _mount_statements() -> Iterator[Statement]:
     path = f"({long} ? {cel(PRELOAD_FILE)} : {resolved_path('m.mountPath', PRELOAD_FILE)})"
     folders = [f"(t + '/').startsWith({cel(prefix)})" for prefix in SHARING_DIRECTORY_PREFIXES]
     folders += [
-        f"(t + '/').startsWith({cel(f'{directory}/')}) && {names_device(prefix)}"
+        f"(t + '/').startsWith({cel(f'{directory}/')}) && {_names_device(prefix)}"
         for prefix, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items()
         for directory in directories
     ]

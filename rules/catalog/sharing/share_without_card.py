@@ -28,7 +28,6 @@ from rules.base.json_values import display
 from rules.base.text_matching import matches_any
 from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.gpu.devices import Device, devices
-from rules.in_process.statement import Statement, any_of, cel, concat, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # Where nobody adds the card.
@@ -75,29 +74,6 @@ def _finding(container: Container, device: Device) -> Finding:
         container=container,
         help=f"write `{card}{counted}` {ADVICE_END}",
     )
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    known = "variables.companions[d.facts[0].name]"
-    label = f"$metadata.?labels[?{cel(HAMI_LABEL)}].orValue('') == {cel(IGNORED_VALUE)}"
-    prefixes = any_of(f"d.name.startsWith({cel(prefix)})" for prefix in PREFIXES_WITHOUT_CARD)
-    is_card = "x.name in k.names || k.patterns.exists(p, x.name.matches(p))"
-    where = (
-        f'd.text != "0" && ({label} || {prefixes}) && !d.name.startsWith({cel(ALIYUN_PREFIX)})'
-        f" && [{known}].exists(k, k.names.size() + k.patterns.size() > 0"
-        f" && !c.devices.exists(x, {is_card}))"
-    )
-    message = concat(
-        'c.text + " asks for "',
-        shown("d.name"),
-        f'" and for no " + {known}.first[0]',
-        cel(", so no card comes with it and its image decides which GPUs it sees"),
-    )
-    advice = concat(
-        cel("write `"), f"{known}.first[0]", f"{known}.counted[0]", cel(f"` {ADVICE_END}")
-    )
-    return (Statement("device", where, message, advice),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(SHARE,), needs_resources=True)

@@ -64,9 +64,6 @@ def _finding(container: Container, message: str) -> Finding:
     )
 
 
-in_process = "it works out which nodes a pod selects"
-
-
 RULE = define_rule(
     check, action=Action.AUDIT, since="0.1", needs=(SHARE, NODE_CONSTRAINT), needs_resources=True
 )

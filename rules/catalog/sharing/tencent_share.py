@@ -25,8 +25,6 @@ from collections.abc import Mapping
 from rules.base.quantity import Quantity
 from rules.base.traits import SHARE
 from rules.gpu.devices import Device, devices
-from rules.in_process.amounts import asks_for, number_of
-from rules.in_process.statement import Statement, cel, concat
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 CORE_RESOURCE, MEMORY_RESOURCE = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
@@ -65,22 +63,6 @@ def _core_fault_and_remedy(found: Mapping[str, Device]) -> tuple[str, str]:
     if cores < CORES_PER_CARD and not (memory and memory.is_requested):
         return f"{CORE_RESOURCE}: {cores}{MEMORY_FAULT}", MEMORY_ADVICE
     return "", ""
-
-
-def in_process() -> tuple[Statement, ...]:
-    """`check` in CEL."""
-    one = CORES_PER_CARD
-    line = concat(cel(f" asks for {CORE_RESOURCE}: "), f"string({number_of(CORE_RESOURCE)})")
-
-    def said(where: str, fault: str, advice: str) -> Statement:
-        message = concat("c.text", line, cel(f"{fault}: {END}"))
-        where = f"{asks_for(CORE_RESOURCE)} && [{number_of(CORE_RESOURCE)}].exists(n, {where})"
-        return Statement("container", where, message, cel(advice))
-
-    return (
-        said(f"n > {one} && n % {one} != 0", WHOLE_CARDS_FAULT, WHOLE_CARDS_ADVICE),
-        said(f"n > 0 && n < {one} && !({asks_for(MEMORY_RESOURCE)})", MEMORY_FAULT, MEMORY_ADVICE),
-    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)
