@@ -5,6 +5,7 @@ A case is up to three files in one folder:
     NAME.yaml            the manifest: one document
     NAME.expected.yaml   `findings`: a list; `fixed`: the manifest after its fixes, null if none
                          is made; `refused`: whether an error remains after the fixes
+                         Of a case called `clean-…` it may be missing: there is nothing to find.
     NAME.case.yaml       optional, the circumstances: `policy` has keys of a policy, which replace
                          those of the policy that is tested; `rules` names the only rules that
                          count; `namespace`, `user`, `operation`, `today`
@@ -22,6 +23,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from kubeyaml import EncodingError, YamlError, decode, read, split
@@ -32,6 +34,10 @@ from rules.finding import Action, Finding
 from rules.profile.context import Context
 
 EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX = ".expected.yaml", ".case.yaml"
+CLEAN_PREFIX = "clean-"
+"""How the name of a case begins in which nothing is to be found."""
+NOTHING_FOUND: Mapping[str, Any] = MappingProxyType({"findings": [], "fixed": None})
+"""The expected result of such a case."""
 _CIRCUMSTANCE_KEYS = ("policy", "rules", "namespace", "user", "operation", "today")
 # Keys of `tests/cases` in gpuward's own repository, which say where a case applies.
 _SCOPE_KEYS = ("pod_only", "built_in_only")
@@ -60,6 +66,12 @@ class Case:
         return self._stem + EXPECTED_SUFFIX
 
     @property
+    def has_expectation(self) -> bool:
+        """Whether it is known what the policy must do: a file says so, or the name."""
+        is_clean = os.path.basename(self.file).startswith(CLEAN_PREFIX)
+        return is_clean or os.path.exists(self.expected_file)
+
+    @property
     def manifest(self) -> Json:
         """The manifest, read anew so that the caller may change it. Raises CaseError.
 
@@ -85,6 +97,8 @@ class Case:
     @cached_property
     def expected(self) -> Mapping[str, Any]:
         """The expected result. Raises CaseError."""
+        if self.has_expectation and not os.path.exists(self.expected_file):
+            return NOTHING_FOUND
         expected = _read_mapping(self.expected_file, _RESULT_KEYS)
         findings = expected.get("findings")
         if not isinstance(findings, list) or not all(isinstance(f, dict) for f in findings):

@@ -36,19 +36,22 @@ def main(names: list[str]) -> int:
             failed = True
             print(f"tests/cases has no {name}", did_you_mean(name, known), file=sys.stderr)
     for case in all_cases:
-        if {case.rule, case.name} & set(names) or not (names or case.expected_file.exists()):
+        is_known = case.is_clean or case.expected_file.exists()
+        if {case.rule, case.name} & set(names) or not (names or is_known):
             mistake = write_result(case)
             failed = failed or bool(mistake)
-            print(
-                f"{case.name}: {mistake or 'written'}", file=sys.stderr if mistake else sys.stdout
-            )
+            done = "clean" if case.is_clean else "written"
+            print(f"{case.name}: {mistake or done}", file=sys.stderr if mistake else sys.stdout)
     return int(failed)
 
 
 def write_result(case: Case) -> str:
-    """Write the golden file of `case`. Returns why it is not written, or an empty text."""
+    """Write the golden file of `case`, unless the case is clean.
+
+    Returns the mistake that it shows, or an empty text.
+    """
     mistake = find_mistake(case)
-    if not mistake:
+    if not (mistake or case.is_clean):
         text = write_yaml(current_result(case))
         case.expected_file.write_text(text, encoding="utf-8")
     return mistake
@@ -61,8 +64,9 @@ def find_mistake(case: Case) -> str:
     result = case.check(case.manifest)
     if result.failures:
         return "; ".join(f"the rule failed: {failure.error}" for failure in result.failures)
-    is_clean = case.file.stem.startswith("clean-")
-    if result.findings or is_clean:
+    if case.is_clean and result.findings:
+        return "there are findings; the name of a case with findings does not begin with clean-"
+    if result.findings or case.is_clean:
         return ""
     if case.check(case.manifest, without_needs(case.alone)).findings:
         return f"no pod has the traits that the rule needs; there are only {_traits(case)}"

@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
     for case in _cases(options.paths):
         try:
             got = case.actual_result(suite.rules_of(case), today)
-            is_new = options.update and not os.path.exists(case.expected_file)
+            is_new = options.update and not case.has_expectation
             lines = ["new"] if is_new else difference_lines(case.expected, got, case.manifest)
         except CaseError as error:
             counts["not evaluated"] += 1

@@ -154,6 +154,14 @@ def test_a_manifest_without_expectations_never_passes(suite: Suite) -> None:
     )
 
 
+def test_the_name_of_a_clean_case_says_what_is_expected(suite: Suite) -> None:
+    suite.write("clean-good.yaml", GOOD)
+    suite.write("clean-bad.yaml", BAD)
+    status, lines = suite.run()
+    assert (status, lines[0], lines[-1]) == (1, "failed: clean-bad.yaml", "1 passed, 1 failed")
+    assert not list(suite.folder.glob("*.expected.yaml"))
+
+
 def test_expected_files_can_be_written(suite: Suite) -> None:
     suite.write("new.yaml", BAD)
     suite.case("changed", FIXABLE, "findings: []\n")

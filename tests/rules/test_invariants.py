@@ -461,8 +461,7 @@ def test_a_rule_has_a_failing_and_a_clean_case(rule: Any) -> None:
     assert any(not case.expected["findings"] for case in own)
     for case in own:
         assert case.title, f"{case.name} does not say what it shows"
-        if case.file.stem.startswith("clean"):
-            assert not case.expected["findings"]
+        assert case.is_clean is not case.expected_file.exists()
 
 
 def test_every_case_file_belongs_to_a_rule() -> None:

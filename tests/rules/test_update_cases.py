@@ -44,7 +44,7 @@ def test_every_golden_file_can_be_written_again(tmp_path: Path) -> None:
         for file in case.file.parent.glob(f"{case.file.stem}.*yaml"):
             (tmp_path / file.name).write_bytes(file.read_bytes())
         copy = Case(case.rule, tmp_path / case.file.name)
-        copy.expected_file.unlink()
+        copy.expected_file.unlink(missing_ok=True)
         assert write_result(copy) == "", case.name
         assert copy.expected == case.expected
 
@@ -57,7 +57,10 @@ def test_a_rule_that_is_not_listed_is_reported(tmp_path: Path) -> None:
 
 def test_a_case_without_findings_is_called_clean(tmp_path: Path) -> None:
     assert "begins with clean-" in write_result(new_case(tmp_path, "fractional-gpu", number="1"))
-    assert write_result(new_case(tmp_path, "fractional-gpu", "clean-whole", "1")) == ""
+    clean = new_case(tmp_path, "fractional-gpu", "clean-whole", "1")
+    assert write_result(clean) == ""
+    assert not clean.expected_file.exists()
+    assert "begin with clean-" in write_result(new_case(tmp_path, "fractional-gpu", "clean-half"))
 
 
 def change_rule(monkeypatch: pytest.MonkeyPatch, name: str, **fields: Any) -> None:

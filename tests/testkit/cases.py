@@ -3,7 +3,8 @@
 The format is that of `gpuward policy test` (`policies/cases.py`).
 
 `tests/cases/<rule>/<case>.yaml` is the manifest. Its first comment says what the case shows.
-`<case>.expected.yaml` has the findings of that rule alone, and the fixed manifest.
+`<case>.expected.yaml` has the findings of that rule alone, and the fixed manifest; `clean-…` needs
+none, because nothing is to be found in it.
 `<case>.case.yaml` is optional and has the circumstances of the case:
 
     policy:    keys of a policy, as in a policy file
@@ -26,6 +27,7 @@ from typing import Any
 import yaml
 
 from kubeyaml import Chunk, read
+from policies.cases import CLEAN_PREFIX, NOTHING_FOUND
 from policies.cases import describe_finding as describe
 from policies.loading import load_policy
 from policies.policy import Policy
@@ -87,7 +89,12 @@ class Case:
     @property
     def expected(self) -> dict[str, Any]:
         """The expected result: the findings and the fixed manifest."""
-        return _load(self.expected_file)
+        return dict(NOTHING_FOUND) if self.is_clean else _load(self.expected_file)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether its name says that nothing is to be found; then no file says it."""
+        return self.file.stem.startswith(CLEAN_PREFIX)
 
     @cached_property
     def policy(self) -> Policy:
