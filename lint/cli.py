@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from contextlib import nullcontext
-from importlib import import_module
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 from lint.linter import reduce_garbage_collection
 from lint.options import lint_parser
+from lint.preview import write_patch
 from lint.run import find_policies, paths_to_lint, run_linter
 from policies.loading import PolicyError
-from reports.formats import FORMATS_WITH_EDITS, ReportStyle, WriteReport
+from reports.formats import FORMATS_WITH_EDITS, ReportStyle, writer_of
 from reports.results import InputNotEvaluated, Results
 from sources.sources import DISK, UsageError
 from terminal import printable, use_color, use_hyperlinks, write_error
@@ -50,14 +50,20 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
         raise UsageError(f"{why}: leave --output out, or write it into a file with --report")
     fix_output = None
     if (options.fix or options.diff) and not options.patch:
-        output = import_module("lint.fix.output")
-        fix_output = output.choose_fix_output(paths, out, diff=options.diff, staged=options.staged)
+        from lint.fix.output import choose_fix_output  # noqa: PLC0415  # most runs only lint
+
+        fix_output = choose_fix_output(paths, out, diff=options.diff, staged=options.staged)
         out = fix_output.report
-    staged = (
-        import_module("sources.git.changes").staged_files() if options.staged else nullcontext()
-    )
-    with (fix_output and fix_output.streams) or nullcontext(), staged as files:
+    with (fix_output and fix_output.streams) or nullcontext(), _staged_files(options) as files:
         return _evaluate(options, paths, fix_output, files, out, started)
+
+
+def _staged_files(options: argparse.Namespace) -> AbstractContextManager[StagedFiles | None]:
+    if not options.staged:
+        return nullcontext()
+    from sources.git.changes import staged_files  # noqa: PLC0415  # few runs need Git
+
+    return staged_files()
 
 
 def _evaluate(
@@ -70,17 +76,21 @@ def _evaluate(
 ) -> int:
     """Evaluate `paths`, fix them as `fix_output` says, and report to `out`; the exit status."""
     policies = find_policies(options, paths, staged.tree if staged else DISK)
-    outputs = (
-        import_module("reports.outputs").plan_outputs(options, paths) if options.reports else None
-    )
-    baseline = None
+    outputs = baseline = suggest = None
+    if options.reports:
+        from reports.outputs import plan_outputs  # noqa: PLC0415  # most runs write one report
+
+        outputs = plan_outputs(options, paths)
     if options.baseline:
-        baseline = import_module("lint.baseline.matching").load_baseline(options.baseline)
+        from lint.baseline.matching import load_baseline  # noqa: PLC0415  # not every project has one
+
+        baseline = load_baseline(options.baseline)
     formats = outputs.formats if outputs else {options.output}
     notes = options.notes or options.fail_on == "note"
-    suggest = None
     if FORMATS_WITH_EDITS & formats and not fix_output:
-        suggest = import_module("lint.fix.suggestions").edit_suggester(notes=notes)
+        from lint.fix.suggestions import edit_suggester  # noqa: PLC0415  # few formats have edits
+
+        suggest = edit_suggester(notes=notes)
     done = run_linter(options, paths, fix_output, staged, suggest, policies)
     results = done.results
     if baseline:
@@ -97,13 +107,12 @@ def _evaluate(
     is_written = not outputs or outputs.write(results, style)
     if options.diff or options.patch:
         if options.patch:
-            import_module("lint.preview").write_patch(out, done.previews)
+            write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
         form = outputs.standard_output_format if outputs else options.output or "text"
-        writer: WriteReport = import_module(f"reports.formats.{form}").write
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
-        writer(out, results, style._replace(color=color, hyperlinks=links))
+        writer_of(form)(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:
         return 2
     status = results.exit_status(options.fail_on)

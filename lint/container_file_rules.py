@@ -52,7 +52,7 @@ def evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None
     """Add to the linter's results what is found in `files`."""
     for file in files:
         chosen = linter.use_policy_of(file.name)
-        active = map(chosen.policy.activate, RULES)
+        active = map(chosen.found.policy.activate, RULES)
         rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
         about_objects = {active.rule.name: active for active in chosen.rules.rules}
         source = file.read()

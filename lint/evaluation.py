@@ -5,34 +5,28 @@ from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
-from policies.policy import Policy
 from reports.findings import SuggestedEdit
-from reports.results import InputNotEvaluated, oversized_object, too_large_object
-from rules.base.json_values import Json, as_object
-from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
+from reports.results import InputNotEvaluated
+from rules.base.json_values import Json, Path, as_object
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, RuleSet
 from rules.finding import Finding
 from rules.profile.context import Context
+from rules.profile.profile import Profile
+from rules.workloads.discovery import find_subjects, flatten_lists
 from rules.workloads.files_in_objects import has_plugin_words
 from sources.manifests import File, UnparsedDocument
+from sources.policy_file import FoundPolicy
 
 
 class FilePolicy(NamedTuple):
-    """The policy for a file, its rules as they act, and the name of its own file, if it has one.
+    """The policy that was found for a file, and its rules as they act in this run."""
 
-    `namespace`, if not None, is where it puts objects that name none. Equal policies of a run have
-    the same `equality_key`. `cluster` is the one that the file is for; empty if it may be for any.
-    """
-
-    policy: Policy
+    found: FoundPolicy
     rules: RuleSet
-    file: str
-    namespace: str | None = None
-    equality_key: object = None
-    cluster: tuple[tuple[str, int], ...] = ()
 
 
 class EvaluatedDocument(NamedTuple):
@@ -71,7 +65,7 @@ class Evaluator:
     def evaluate(self, file: File, document: Document) -> EvaluatedDocument | InputNotEvaluated:
         """What the rules say about one document."""
         objects = _count_objects(document.value)
-        if oversized := oversized_object(file, document, self._rules.profile):
+        if oversized := _oversized_object(file, document, self._rules.profile):
             return oversized
         comments = find_suppressions(file, document, _document_end(file, document))
         steps = StepLimit(MAX_STEPS * objects)
@@ -121,3 +115,24 @@ def _document_end(file: File, document: Document) -> int:
     """Where the text of the document ends: at the next separator or at the end of the file."""
     after = file.source.text.find("\n---", document.place.end)
     return len(file.source.text) if after < 0 else after
+
+
+def _oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:
+    """The first object of the document that admission would not evaluate for its size.
+
+    Objects in which there is nothing to evaluate, such as definitions of resources and dashboards,
+    may be of any size.
+    """
+    size = document.place.end - document.place.start
+    for raw, path in flatten_lists(as_object(document.value), ()):
+        why = oversized_reason(raw, size)
+        if why and next(find_subjects({**raw}, profile), None) is not None:
+            return too_large_object(file, document, path, why)
+    return None
+
+
+def too_large_object(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
+    """The object at `path`, which is not evaluated because of `why`."""
+    span = file.span_of_path(document, path)
+    why = f"gpuward cannot evaluate this object because of {why}"
+    return InputNotEvaluated(file.source.name, span.line, span.column, why)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -42,7 +41,7 @@ from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
-from sources.policy_file import Policies
+from sources.policy_file import FoundPolicy, Policies
 from sources.sources import (
     DISK,
     FileTree,
@@ -111,7 +110,8 @@ class Linter:
         select: Callable[[Policy], RuleSet] = Policy.rule_set,
         wanted: Callable[[str], bool] | None = None,
     ) -> None:
-        self._default = FilePolicy(policy, rules or policy.rule_set(), policy_file)
+        found = FoundPolicy(policy, policy_file)
+        self._default = FilePolicy(found, rules or policy.rule_set())
         self._current = self._default
         self._used: UsedPolicies = {}
         self._known: dict[object, FilePolicy] = {}
@@ -131,7 +131,7 @@ class Linter:
     @property
     def policy(self) -> Policy:
         """The policy for the file that is being evaluated."""
-        return self._current.policy
+        return self._current.found.policy
 
     @property
     def _rules(self) -> RuleSet:
@@ -143,7 +143,8 @@ class Linter:
         Raises PolicyError.
         """
         self._current = current = self.policy_of(name, is_folder=is_folder)
-        self._used.setdefault(current.equality_key, (current.file, current.policy.exceptions))
+        found = current.found
+        self._used.setdefault(found.equality_key, (found.file, found.policy.exceptions))
         return current
 
     def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
@@ -157,15 +158,15 @@ class Linter:
         known = self._known.get(found.equality_key)
         if known is None:
             default = self._default
-            is_known = found.policy is default.policy  # and its rules take time to choose
+            is_known = found.policy is default.found.policy  # and its rules take time to choose
             rules = default.rules if is_known else self._select(found.policy)
-            known = FilePolicy(found.policy, rules, *found[1:])
+            known = FilePolicy(found, rules)
             self._known[found.equality_key] = known
         return known
 
     def policy_of_file(self, name: str) -> Policy:
         """The policy for the file called `name`. Raises PolicyError."""
-        return self.policy_of(name).policy
+        return self.policy_of(name).found.policy
 
     def gather_inventory(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text.
@@ -176,8 +177,8 @@ class Linter:
         profiles: dict[object, Profile] = {}
         for given in inputs:
             policy = self.policy_of(given.name)
-            clusters.setdefault(policy.cluster, []).append(given)
-            profiles.setdefault(policy.cluster, policy.rules.profile)
+            clusters.setdefault(policy.found.cluster, []).append(given)
+            profiles.setdefault(policy.found.cluster, policy.rules.profile)
         for_all = clusters.get((), [])
         for cluster, own in clusters.items():
             files = [*for_all, *own] if cluster else own
@@ -231,7 +232,7 @@ class Linter:
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
         self.results.findings = self._owners.merge(self.results.findings)
-        default = (self._default.file, self._default.policy.exceptions)
+        default = (self._default.found.file, self._default.found.policy.exceptions)
         used = dict.fromkeys(self._used.values()) or {default: None}
         self.results.policy = ", ".join(sorted({file for file, _ in used if file}))
         reported: set[PolicyException] = set()  # which a policy may have from another one
@@ -243,7 +244,7 @@ class Linter:
     def _evaluate_file(self, file: File) -> None:
         source = file.source
         place = source.folder if source.is_rendering else source.name
-        namespace = self.use_policy_of(place, is_folder=source.is_rendering).namespace
+        namespace = self.use_policy_of(place, is_folder=source.is_rendering).found.namespace
         name, context = source.name, self.context
         renders = self.uses_values is not None
         if namespace and not context.namespace:
@@ -278,7 +279,7 @@ class Linter:
 
         A rendering has objects that no file has, with names that other renderings may use as well.
         """
-        known = self._inventories.get(self._current.cluster)
+        known = self._inventories.get(self._current.found.cluster)
         if known is None or source.is_rendering:
             has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
             known = (
@@ -287,9 +288,9 @@ class Linter:
         return known.for_unnamed_namespace(source.namespace_stand_in) if known else EMPTY_INVENTORY
 
     def _inventory_of(self, inputs: Iterable[Input], profile: Profile) -> Inventory:
-        gather_inventory = import_module("lint.manifest_inventory").gather_inventory
-        run = (self.results, profile, self.context, self._kustomizations)
-        return gather_inventory(inputs, *run)  # type: ignore[no-any-return]
+        from lint.manifest_inventory import gather_inventory  # noqa: PLC0415  # few runs need it
+
+        return gather_inventory(inputs, self.results, profile, self.context, self._kustomizations)
 
     def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, DocumentResult]]:
         if self._fixer and not file.source.is_embedded:
@@ -304,7 +305,7 @@ class Linter:
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
         # Without a policy file it is not known what the cluster allows.
-        known = self.policy if self._current.file else None
+        known = self.policy if self._current.found.file else None
         add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
         results.objects += item.object_count
         self._report_findings(file, item, evaluator)

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from typing import Any
 
 from kubeyaml import YamlError, read, split
@@ -129,7 +128,9 @@ def _relevant_sources_of_file(
         if not stat.S_ISREG(status.st_mode):
             return
         if status.st_size >= LARGE_BYTES:
-            parts = import_module("sources.large_files").split_large_inputs((given,))
+            from sources.large_files import split_large_inputs  # noqa: PLC0415  # few are large
+
+            parts = split_large_inputs((given,))
             yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
             return
         content = DISK.read(given.name, MAX_BYTES + 1)

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple, TextIO
 
-from lint.evaluation import EvaluatedDocument, Evaluator
-from reports.results import Results, too_large_object
+from lint.evaluation import EvaluatedDocument, Evaluator, too_large_object
+from reports.results import Results
 from rules.base.json_values import Json, Operation, as_object, pointer
 from rules.engine.bounds import TooManyStepsError
 from rules.finding import Action, Finding

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from lint.evaluation import SuggestEdits
@@ -96,8 +95,9 @@ def run_linter(
         files = [*given]
         _load_policies(policies, files)
         linter.gather_inventory(files)
-        renderer = import_module("lint.rendering.renderer")
-        renderer.evaluate_renderings(linter, files, paths, exclude, options, staged or changed)
+        from lint.rendering.renderer import evaluate_renderings  # noqa: PLC0415  # few runs render
+
+        evaluate_renderings(linter, files, paths, exclude, options, staged or changed)
     elif staged:
         linter.gather_inventory(staged.sources(paths, exclude))
         linter.evaluate(given)
@@ -110,10 +110,15 @@ def run_linter(
         if fix_output or options.patch or not _need_processes(files):
             linter.evaluate(files)
         else:
-            import_module("lint.processes").evaluate_many(linter, files, options.jobs)
+            from lint.processes import evaluate_many  # noqa: PLC0415  # few runs have many files
+
+            evaluate_many(linter, files, options.jobs)
     if others:
-        rules = import_module("lint.container_file_rules")
-        rules.evaluate_container_files(linter, others.find_files(paths, exclude, is_wanted))
+        from lint.container_file_rules import (  # noqa: PLC0415  # few runs want such files
+            evaluate_container_files,
+        )
+
+        evaluate_container_files(linter, others.find_files(paths, exclude, is_wanted))
     linter.finish()
     linter.results.remarks += (
         Remark("note", "", 0, 0, text, is_always_shown=True) for text in exclude.notes
@@ -159,8 +164,9 @@ def _exclusion(options: argparse.Namespace) -> Exclusion:
 
 
 def _ignored_paths(folder: str) -> frozenset[str]:
-    paths: frozenset[str] = import_module("sources.git.trees").ignored_paths(folder)
-    return paths
+    from sources.git.trees import ignored_paths  # noqa: PLC0415  # only folders have such paths
+
+    return ignored_paths(folder)
 
 
 def _inputs(
@@ -178,10 +184,9 @@ def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFile
     """The files that have changed, if the user wants only those to be linted."""
     if not options.changed_since:
         return None
-    changed: ChangedFiles = import_module("sources.git.changes").changed_since(
-        options.changed_since, paths
-    )
-    return changed
+    from sources.git.changes import changed_since  # noqa: PLC0415  # few runs need Git
+
+    return changed_since(options.changed_since, paths)
 
 
 def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
@@ -190,9 +195,9 @@ def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
         return None
     if options.staged:
         raise UsageError("--also reads the files of the working tree: leave --staged out")
-    files = import_module("sources.container_files")
-    chosen: ContainerFiles = files.ContainerFiles(options.also)
-    return chosen
+    from sources.container_files import ContainerFiles  # noqa: PLC0415  # few runs want such files
+
+    return ContainerFiles(options.also)
 
 
 def paths_to_lint(options: argparse.Namespace) -> list[str]:
@@ -241,7 +246,8 @@ def _rule_set_chooser(
     if not (options.fix or options.diff or options.patch):
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-    select_fixes = import_module("lint.fix.fixer").select_fixes
+    from lint.fix.fixer import select_fixes  # noqa: PLC0415  # few runs choose fixes
+
     return partial(_rule_set_with_fixes, select_fixes, names, is_wanted_rule, unsafe=unsafe)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable
-from importlib import import_module
 from io import StringIO
 from typing import NamedTuple
 
-from reports.formats import FORMATS, ReportStyle, WriteReport
+from reports.formats import FORMATS, ReportStyle, writer_of
 from reports.results import Results
 from sources.manifests import File
 from sources.sources import MANIFEST_ENDINGS, InputFile, Source, UsageError
@@ -103,9 +102,8 @@ def _parse_output(value: str) -> Output:
 
 
 def _write(output: Output, results: Results, style: ReportStyle) -> bool:
-    writer: WriteReport = import_module(f"reports.formats.{output.format}").write
     text = StringIO()
-    writer(text, results, style)
+    writer_of(output.format)(text, results, style)
     try:
         with open(output.file, "wb") as file:
             file.write(text.getvalue().encode())

@@ -6,11 +6,7 @@ from typing import NamedTuple
 
 from kubeyaml import Document
 from reports.findings import ACTION_BY_LEVEL, LocatedFinding, ReportedFinding, SuppressedFinding
-from rules.base.json_values import Path, as_object
-from rules.engine.bounds import oversized_reason
 from rules.engine.evaluation import EvaluationResult
-from rules.profile.profile import Profile
-from rules.workloads.discovery import find_subjects, flatten_lists
 from sources.manifests import File, UnparsedDocument
 from sources.sources import SkippedSource, Source
 
@@ -191,27 +187,6 @@ def report_unread_inputs(
     for unread in inputs:
         message = f"not evaluated: {unread.message}"
         results.remarks.append(Remark("warning", *unread[:3], message))
-
-
-def oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:
-    """The first object of the document that admission would not evaluate for its size.
-
-    Objects in which there is nothing to evaluate, such as definitions of resources and dashboards,
-    may be of any size.
-    """
-    size = document.place.end - document.place.start
-    for raw, path in flatten_lists(as_object(document.value), ()):
-        why = oversized_reason(raw, size)
-        if why and next(find_subjects({**raw}, profile), None) is not None:
-            return too_large_object(file, document, path, why)
-    return None
-
-
-def too_large_object(file: File, document: Document, path: Path, why: str) -> InputNotEvaluated:
-    """The object at `path`, which is not evaluated because of `why`."""
-    span = file.span_of_path(document, path)
-    why = f"gpuward cannot evaluate this object because of {why}"
-    return InputNotEvaluated(file.source.name, span.line, span.column, why)
 
 
 def inputs_with_malformed_fields(

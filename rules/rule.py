@@ -126,9 +126,18 @@ def define_rule(
     title = (sys.modules[check.__module__].__doc__ or "").partition("\n")[0].rstrip(".")
     # A sentence begins with a capital; a name such as CUDA_VISIBLE_DEVICES keeps its own.
     summary = title if title[1:2].isupper() else title[:1].lower() + title[1:]
-    name, subject = _rule_name(check.__module__), next(iter(get_type_hints(check).values()))
-    more = (supersedes, options, needs_resources)
-    return Rule(name, summary, subject, action, since, check, needs, *more)
+    return Rule(
+        name=_rule_name(check.__module__),
+        summary=summary,
+        subject=next(iter(get_type_hints(check).values())),
+        action=action,
+        since=since,
+        check=check,
+        needs=needs,
+        supersedes=supersedes,
+        options=options,
+        needs_resources=needs_resources,
+    )
 
 
 def indexed_rule(

@@ -7,7 +7,6 @@ import datetime
 import sys
 import time
 from functools import partial
-from importlib import import_module
 
 from cluster.audit.audit import AuditResult, Clusters, audit, audit_clusters
 from cluster.audit.evaluation import REFUSERS
@@ -20,7 +19,7 @@ from cluster.source.options import add_options, open_connection, open_source
 from lint.linter import reduce_garbage_collection
 from lint.options import add_policy_options, add_report_options
 from policies.loading import PolicyError
-from reports.formats import ReportStyle, WriteReport
+from reports.formats import ReportStyle, writer_of
 from reports.outputs import plan_outputs
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
@@ -137,7 +136,9 @@ def main(arguments: list[str]) -> int:
         return _refuse(why)
     options.output = _VIEWS.get(options.output, options.output)
     if options.interval is not None:
-        return int(import_module("cluster.audit.service").run(options))
+        from cluster.audit import service  # noqa: PLC0415  # few audits repeat
+
+        return service.run(options)
     started = time.perf_counter()
     try:
         outputs = plan_outputs(options, options.files)
@@ -170,9 +171,9 @@ def main(arguments: list[str]) -> int:
     # The files first: whoever reads standard output may close it early.
     is_written = outputs.write(results, style)
     out = sys.stdout
-    writer: WriteReport = import_module(f"reports.formats.{outputs.standard_output_format}").write
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
-    writer(out, results, style._replace(color=color, hyperlinks=links))
+    write = writer_of(outputs.standard_output_format)
+    write(out, results, style._replace(color=color, hyperlinks=links))
     is_stored = last is None or _store_findings(options, last, notes=notes)
     if not (is_written and is_stored):
         return 2
@@ -225,10 +226,11 @@ def _store_findings(options: argparse.Namespace, result: AuditResult, *, notes: 
     """Write the findings into the cluster, if the user wants it; whether that succeeded."""
     if not (options.publish or options.events):
         return True
-    sinks = import_module("cluster.audit.sinks")
+    from cluster.audit.sinks import store_findings  # noqa: PLC0415  # few audits write into the cluster
+
     failed: list[SourceError] = []
     try:
-        for done in sinks.store_findings(
+        for done in store_findings(
             open_connection(options),
             result,
             options.namespace,

@@ -145,12 +145,20 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
     if not listed and usage is None and (failure := next(failures, None)):
         raise failure
     own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
-    release = find_release(source, own)
-    programs = (images, frozenset(schedulers), tuple(failed))
     is_called = bool(own) or VALIDATING in missing
-    metrics = _metrics(request) if request is not None and is_called else None
-    read = (request, source.get, release, metrics)
-    return Facts(listed, missing, usage, policy, *read, *programs)
+    return Facts(
+        listed=listed,
+        missing=missing,
+        usage=usage,
+        policy=policy,
+        request=request,
+        get=source.get,
+        release=find_release(source, own),
+        metrics=_metrics(request) if request is not None and is_called else None,
+        images=images,
+        schedulers=frozenset(schedulers),
+        failed=tuple(failed),
+    )
 
 
 def _metrics(request: Request) -> str | ClusterError:

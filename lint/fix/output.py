@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from importlib import import_module
 from typing import NamedTuple, Self, TextIO
 
 from lint.fix.changes import LineChange, changed_lines, split_lines
@@ -258,11 +257,12 @@ def _write_staged(text: FixedText) -> bool:
 
 
 def _is_as_staged(name: str) -> bool:
+    from sources.git.changes import is_as_staged  # noqa: PLC0415  # few fixes are of staged files
+
     try:
-        is_same: bool = import_module("sources.git.changes").is_as_staged(name)
+        return is_as_staged(name)
     except UsageError as error:
         raise WriteError(str(error)) from error
-    return is_same
 
 
 def _with_carriage_returns(text: FixedText) -> FixedText:

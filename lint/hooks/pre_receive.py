@@ -10,7 +10,6 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from types import FrameType
 from typing import BinaryIO, NamedTuple, TextIO
 
@@ -18,7 +17,7 @@ from lint.linter import Linter, reduce_garbage_collection
 from lint.options import add_exclude_option, add_profile_option
 from policies.loading import load_policy_file
 from policies.policy import Policy
-from reports.formats import ReportStyle, WriteReport
+from reports.formats import ReportStyle, writer_of
 from reports.results import Results
 from rules.profile.context import Context
 from sources.git.changes import changed_sources
@@ -156,10 +155,8 @@ def _judge_push(push: Push, policy: Policy, options: argparse.Namespace, out: Te
     status = results.exit_status(options.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
-        writer: WriteReport = import_module(f"reports.formats.{options.output}").write
-        writer(
-            report, results, ReportStyle(notes=options.fail_on == "note", fail_on=options.fail_on)
-        )
+        style = ReportStyle(notes=options.fail_on == "note", fail_on=options.fail_on)
+        writer_of(options.output)(report, results, style)
         out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status
 

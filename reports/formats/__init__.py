@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import NamedTuple, TextIO
 
 from reports.findings import LocatedFinding
@@ -33,6 +34,12 @@ class ReportStyle(NamedTuple):
 
 
 WriteReport = Callable[[TextIO, Results, ReportStyle], None]
+
+
+def writer_of(form: str) -> WriteReport:
+    """Return the `write` of the module of `form`, one of FORMATS; most runs need one of them."""
+    write: WriteReport = import_module(f"reports.formats.{form}").write
+    return write
 
 
 def position_text(located: LocatedFinding) -> str:
