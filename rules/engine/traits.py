@@ -222,9 +222,9 @@ def traits_of_raw_pod(
     containers = []
     for field, role_traits in _TRAITS_BY_CONTAINER_LIST:
         for raw in spec.get(field) or ():
-            own = _container_traits(raw, raw.get("resources"), profile)
-            traits |= own[0] | role_traits
-            containers.append((own[0] | role_traits, own[1]))
+            own, known = _container_traits(raw, raw.get("resources"), profile)
+            traits |= own | role_traits
+            containers.append((own | role_traits, known))
     return PodTraits(traits, containers)
 
 

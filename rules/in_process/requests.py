@@ -1,4 +1,4 @@
-"""Twins of `rules.gpu.devices` and of the profile's schedulers: what containers request, in CEL."""
+"""Twins of `rules.gpu.devices` and of `Pod._fraction_target`: what containers request, in CEL."""
 
 from collections.abc import Iterator, Mapping
 

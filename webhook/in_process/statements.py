@@ -16,7 +16,7 @@ from rules.rule import Rule, load_module
 
 NOT_ABOUT_PODS = "it is about other objects than pods"
 NOT_WRITTEN = "it is not written in CEL yet"
-NO_BYPASS = "it finds mistakes, by which no pod takes a GPU that it did not ask for"
+NO_BYPASS = "it finds mistakes, by which a pod gets no more GPUs than without them"
 NO_FIX, ONLY_BY_WEBHOOK = "it has no fix", "only the webhook makes this fix"
 
 

@@ -159,8 +159,10 @@ class Application:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop_synchronising()
-        self._plane.request("DELETE", self._path)
+        try:
+            self._stop_synchronising()
+        finally:
+            self._plane.request("DELETE", self._path)
         eventually(self._is_deleted, what="Argo CD has deleted the application's objects")
 
     def _stop_synchronising(self) -> None:
