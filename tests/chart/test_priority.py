@@ -153,18 +153,25 @@ def test_a_pod_of_the_highest_class_evicts_others_and_not_gpuward(plane: Control
         gpuward = start(pod_specs(render())["webhook"]["priorityClassName"])
         eventually(lambda: node_of(plane, gpuward) == "judge", what="it takes the node")
         assert not node_of(plane, unprotected)
-        attacker = start(HIGHEST)
-        eventually(lambda: is_unschedulable(plane, attacker), what="the attacker waits")
+        attackers = [start(HIGHEST) for _ in range(3)]
+        eventually(lambda: is_unschedulable(plane, attackers), what="the attackers wait")
+        assert not any(node_of(plane, attacker) for attacker in attackers)
         assert node_of(plane, gpuward) == "judge"
     finally:
         plane.request("DELETE", "/api/v1/nodes/judge")
 
 
-def is_unschedulable(plane: ControlPlane, path: str) -> bool:
-    """Whether the scheduler has looked at a pod, and found neither room nor a pod to evict."""
-    conditions = plane.request("GET", path).body["status"].get("conditions", ())
-    return any(
-        c["reason"] == "Unschedulable" and "No preemption victims found" in c["message"]
-        for c in conditions
-        if c["type"] == "PodScheduled"
-    )
+def is_unschedulable(plane: ControlPlane, paths: list[str]) -> bool:
+    """Whether the scheduler looked at one of the pods, and found neither room nor a pod to evict.
+
+    Raises AssertionError with the status of the pods if it did not.
+    """
+    found = [plane.request("GET", path).body["status"] for path in paths]
+    conditions = [condition for status in found for condition in status.get("conditions", ())]
+    assert any(
+        condition.get("reason") == "Unschedulable"
+        and "No preemption victims found" in condition.get("message", "")
+        for condition in conditions
+        if condition["type"] == "PodScheduled"
+    ), found
+    return True
