@@ -21,7 +21,9 @@ from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
 from cluster.source.following import Key
 from cluster.source.objects import (
     CLAIMS,
+    DEVICE_CLASSES,
     GPU_EXCEPTIONS,
+    LIMIT_RANGES,
     NAMESPACES,
     NODES,
     PODS,
@@ -42,7 +44,8 @@ from cluster.source.objects import (
 from cluster.source.registered import is_own
 from cluster.source.release import homes
 from cluster.webhooks.decision_log import CONTAINER, DecisionLog
-from cluster.why.explanation import Explanation, explain
+from cluster.why.cluster import asks_for_more, served_resources
+from cluster.why.explanation import Explanation, Namespace, explain
 from cluster.why.filters import read_node
 from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
@@ -257,10 +260,26 @@ class ClusterState:
         claims = None
         if as_object(pod.get("spec")).get("resourceClaims"):
             claims = {_key(raw)[1]: raw for raw in self._readable(CLAIMS, home)}
-        quotas = () if exists else self._readable(QUOTAS, home)
+        of_new_pods = (
+            ([], [])
+            if exists
+            else (
+                self._readable(QUOTAS, home),
+                self._readable(LIMIT_RANGES, home),
+            )
+        )
         with self._lock:
             nodes = [read_node(raw, load) for raw, load in self._account.nodes()]
-        return explain(pod, nodes, claims=claims, quotas=quotas, exists=exists)
+        served: Mapping[str, str] = {}
+        if asks_for_more(pod, nodes):
+            served = served_resources(self._readable(DEVICE_CLASSES))
+        return explain(
+            pod,
+            nodes,
+            namespace=Namespace(claims, *map(tuple, of_new_pods)),
+            served=served,
+            exists=exists,
+        )
 
     def scheduler_messages(self) -> Mapping[Key, str]:
         """What kube-scheduler has last said about each pod without a node."""

@@ -44,19 +44,39 @@ from rules.profile.profile import Profile
 
 
 class NodeLoad:
-    """What the pods of a node take: amounts in units of 1e-9, and their number."""
+    """What the pods of a node take: amounts in units of 1e-9, and their number.
 
-    __slots__ = ("pods", "requests")
+    - `shares`: what they have of each card, by card and resource, where a scheduler records it.
+    - `unplaced`: the GPU resources of which a pod has some, and no record says of which card.
+    """
+
+    __slots__ = ("pods", "requests", "shares", "unplaced")
 
     def __init__(self) -> None:
         self.requests: dict[str, int] = {}
         self.pods = 0
+        self.shares: dict[tuple[str, str], Amount] = {}
+        self.unplaced: set[str] = set()
 
-    def add(self, requests: Mapping[str, int]) -> None:
-        """Count one more pod."""
+    def add(self, requests: Mapping[str, int], consumer: Consumer | None = None) -> None:
+        """Count one more pod, with the GPUs that it has."""
         self.pods += 1
         for name, amount in requests.items():
             self.requests[name] = self.requests.get(name, 0) + amount
+        if consumer is not None:
+            for share in consumer.shares:
+                place = share.card, share.resource
+                self.shares[place] = self.shares.get(place, 0) + share.amount
+            self.unplaced.update({*consumer.amounts} - {s.resource for s in consumer.shares})
+
+    def with_pods(self, requests: Mapping[str, int], count: int) -> NodeLoad:
+        """The load with `count` more pods, of which each takes `requests`."""
+        more = NodeLoad()
+        more.requests, more.pods = {**self.requests}, self.pods + count
+        more.shares, more.unplaced = {**self.shares}, {*self.unplaced}
+        for name, amount in requests.items():
+            more.requests[name] = more.requests.get(name, 0) + amount * count
+        return more
 
 
 class CountedPod(NamedTuple):
@@ -138,7 +158,7 @@ class PodLedger:
     def add_counted(self, pod: CountedPod) -> None:
         """Count a pod by what counts of it."""
         if pod.node:
-            self.loads.setdefault(pod.node, NodeLoad()).add(pod.requests)
+            self.loads.setdefault(pod.node, NodeLoad()).add(pod.requests, pod.consumer)
         if pod.has_claims:
             self._owner_of[pod.namespace, pod.name] = pod.owner
         if pod.consumer is not None:

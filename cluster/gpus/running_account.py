@@ -132,7 +132,7 @@ class RunningAccount:
     def _load(self, name: str) -> NodeLoad:
         load = NodeLoad()
         for pod in self._on_node.get(name, {}).values():
-            load.add(pod.requests)
+            load.add(pod.requests, pod.consumer)
         return load
 
     def _count(self, name: str) -> None:

@@ -153,6 +153,7 @@ GPU_CLUSTERS = Resource(
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
 QUOTAS = Resource("resourcequotas", "ResourceQuota")
+LIMIT_RANGES = Resource("limitranges", "LimitRange")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")

@@ -5,35 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
-from cluster.gpus.accounting import PodLedger
-from cluster.source.files import FileSource
-from cluster.source.objects import (
-    CLAIMS,
-    NODES,
-    PODS,
-    QUOTAS,
-    Object,
-    ObjectSource,
-    SourceError,
-    list_readable,
-)
+from cluster.gpus.accounting import name_of
+from cluster.source.objects import PODS, Object, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from cluster.why.explanation import Explanation, explain, to_document
-from cluster.why.filters import read_node
-from policies.loading import default_policy
+from cluster.why.cluster import Cluster, read_workloads
+from cluster.why.explanation import Answer, Explanation, to_document
+from cluster.why.groups import NodeGroup
 from reports.formats import some
 from rules.base.json_values import as_object, as_text
 from terminal import CommandParser, printable, write_error
 
 _DESCRIPTION = """\
-Say why a pod is Pending: each group of nodes with the first reason why kube-scheduler
-cannot use it, and what would change that. Nothing is created or changed."""
+Say why a pod is Pending: each group of nodes with the first reason why kube-scheduler, the kubelet
+or the device plugin refuses the pod, and what would change that. Without POD, say it of each pod
+that waits for a node. Nothing is created or changed."""
 _EPILOG = """\
-exit status: 0 the pod has a node, or a node can take it; 1 no node can; 2 wrong usage, or
-there is no such pod; 3 something could not be read"""
+exit status: 0 the pod has a node, or a node can take it; 1 it cannot run; 2 wrong usage, or
+there is no such pod; 3 not known: what decides about it is not looked at, or could not be read"""
 _WIDTH = 100
 _NAMED = 3
 
@@ -48,7 +39,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     made.add_argument("pod", metavar="POD", nargs="?", help="the name of a pod")
     made.add_argument(
-        "--manifest", metavar="FILE", help="a pod that does not exist yet; - for standard input"
+        "--manifest",
+        metavar="FILE",
+        help="pods that do not exist yet, or a Job or another workload; - for standard input",
     )
     made.add_argument(
         "--output", "-o", choices=("text", "json", "yaml"), default="text", help="default: text"
@@ -61,77 +54,43 @@ def main(arguments: list[str]) -> int:
     """Explain a pod; the exit status."""
     parser = make_parser()
     options = parser.parse_args(arguments)
-    if bool(options.pod) == bool(options.manifest):
+    if options.pod and options.manifest:
         parser.error("name a POD, or give one by --manifest")
     missing: list[str] = []
     try:
         source = open_source(options)
-        pod = _manifest(options.manifest) if options.manifest else _pod(source, options)
-        found = explanation_of(
-            pod, source, missing.append, namespace=options.namespace, exists=not options.manifest
-        )
+        cluster = Cluster(source, missing.append, namespace=options.namespace)
+        if options.manifest:
+            workloads = read_workloads(options.manifest, options.namespace)
+            answers = [*map(cluster.explain_workload, workloads)]
+        elif options.pod:
+            answers = [cluster.explain(_pod(source, options))]
+        else:
+            answers = [*cluster.explain_pending()]
     except SourceError as error:
         write_error("gpuward why", error)
         return 2
     for line in missing:
         write_error("gpuward why", line)
-    if options.output == "text":
-        sys.stdout.write("\n".join(map(printable, lines(found))) + "\n")
+    is_list = not options.pod and not options.manifest
+    if options.output != "text":
+        documents = [*map(to_document, answers)]
+        document = {"version": 1, "pods": documents} if is_list else documents[0]
+        if not is_list and len(documents) > 1:
+            document = {"version": 1, "pods": documents}
+        sys.stdout.write(format_document(document, options.output))
     else:
-        sys.stdout.write(format_document(to_document(found), options.output))
+        text = _waiting(answers) if is_list else _each(answers)
+        sys.stdout.write("\n".join(map(printable, text)) + "\n")
     if missing:
         return 3
-    return 0 if found.node or (found.fitting and not found.hurdles) else 1
-
-
-def explanation_of(
-    pod: Object,
-    source: ObjectSource,
-    on_missing: Callable[[str], object],
-    *,
-    namespace: str | None = None,
-    exists: bool = True,
-) -> Explanation:
-    """Why `pod` is Pending in the cluster of `source`.
-
-    `on_missing` is called with a line for each thing that the account may not list. Raises
-    SourceError if nodes or pods cannot be listed.
-    """
-    home = as_text(as_object(pod.get("metadata")).get("namespace")) or namespace or "default"
-    ledger = PodLedger(default_policy().profile, {})
-    own = as_object(pod.get("metadata")).get("uid")
-    for other in source.list(PODS):
-        if not own or as_object(other.get("metadata")).get("uid") != own:
-            ledger.add(other)
-    nodes = [*source.list(NODES)]
-    claims = {
-        as_text(as_object(raw.get("metadata")).get("name")): raw
-        for raw in list_readable(source, CLAIMS, home, on_missing)
-    }
-    quotas = [] if exists else [*list_readable(source, QUOTAS, home, on_missing)]
-    return explain(
-        pod,
-        (read_node(raw, ledger.loads.get(_name(raw))) for raw in nodes),
-        claims=claims,
-        quotas=quotas,
-        exists=exists,
-    )
-
-
-def _name(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("name"))
-
-
-def _manifest(file: str) -> Object:
-    pods = [*FileSource([file], sys.stdin.buffer).list(PODS)]
-    if len(pods) != 1:
-        raise SourceError(f"{file}: expected one object of the kind Pod, and there are {len(pods)}")
-    return pods[0]
+    found = {answer.answer for answer in answers}
+    return 1 if Answer.CANNOT in found else 3 if Answer.NOT_KNOWN in found else 0
 
 
 def _pod(source: ObjectSource, options: argparse.Namespace) -> Object:
     name = options.pod.removeprefix("pod/")
-    found = [raw for raw in source.list(PODS, options.namespace) if _name(raw) == name]
+    found = [raw for raw in source.list(PODS, options.namespace) if name_of(raw) == name]
     if not found:
         where = f" in namespace {options.namespace}" if options.namespace else ""
         raise SourceError(f"there is no pod {name!r}{where}")
@@ -147,29 +106,77 @@ def lines(found: Explanation) -> Iterator[str]:
     """What is printed for people."""
     asks = f" asks for {', '.join(found.asks)}" if found.asks else ""
     yield f"{found.namespace or 'default'}/{found.name}{asks}"
-    yield from _wrapped(found.verdict[:1].upper() + found.verdict[1:], "")
-    if found.node:
-        return
+    for line in found.defaults:
+        yield from _wrapped(f"{_sentence(line)}.", "")
+    verdict = _sentence(found.verdict)
+    if found.placed is not None:
+        may = "may have" if found.answer is Answer.NOT_KNOWN else "have"
+        yield f"{found.placed:,} of its {found.wanted:,} pods {may} room."
+        if found.answer is Answer.CANNOT:
+            verdict = f"The next: {found.verdict}"
+    yield from _wrapped(verdict, "")
     for hurdle in found.hurdles:
         yield ""
         yield from _wrapped(hurdle.what, "  ")
         yield from _wrapped(hurdle.remedy, "    -> ")
     for group in found.groups:
         yield ""
-        count = f"{len(group.names):,} node{'s'[len(group.names) == 1 :]}"
-        more = f" and {len(group.names) - _NAMED:,} more" if len(group.names) > _NAMED else ""
-        model = f", {group.model}" if group.model else ""
-        yield f"{count}{model}: {', '.join(group.names[:_NAMED])}{more}"
-        for reason in group.reasons:
-            yield from _wrapped(reason, "  - ")
-        for remedy in group.remedies:
+        yield from _group(group)
+    if found.summary and not found.is_bound:
+        yield ""
+        yield from _wrapped(found.summary, "")
+    if found.unchecked and found.answer is not Answer.CANNOT:
+        yield from _wrapped(f"Not known: {'; '.join(found.unchecked)}", "")
+
+
+def _group(group: NodeGroup) -> Iterator[str]:
+    count = f"{len(group.names):,} node{'s'[len(group.names) == 1 :]}"
+    more = f" and {len(group.names) - _NAMED:,} more" if len(group.names) > _NAMED else ""
+    model = f", {group.model}" if group.model else ""
+    yield f"{count}{model}: {', '.join(group.names[:_NAMED])}{more}"
+    for reason in group.reasons:
+        yield from _wrapped(reason, "  - ")
+    for remedy in group.remedies:
+        yield from _wrapped(remedy, "    -> ")
+    for reason in group.further:
+        yield from _wrapped(f"that alone would not do: {reason}", "    -> ")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _each(answers: Sequence[Explanation]) -> Iterator[str]:
+    for number, found in enumerate(answers):
+        if number:
+            yield ""
+        yield from lines(found)
+
+
+def _waiting(answers: Sequence[Explanation]) -> Iterator[str]:
+    """Pods that wait, those together that wait for the same."""
+    if not answers:
+        yield "No pod waits for a node."
+        return
+    alike: dict[tuple[Answer, str], list[Explanation]] = {}
+    for found in answers:
+        alike.setdefault((found.answer, found.verdict), []).append(found)
+    yield f"{len(answers):,} pod{' waits' if len(answers) == 1 else 's wait'} for a node."
+    for (answer, verdict), group in sorted(alike.items(), key=lambda item: -len(item[1])):
+        yield ""
+        oldest = min((found.since for found in group if found.since), default="")
+        count = f"{len(group):,} pod{'s'[len(group) == 1 :]}"
+        yield f"{count}, {answer.value}{f', since {oldest}' if oldest else ''}:"
+        names = [f"{found.namespace or 'default'}/{found.name}" for found in group]
+        yield from _wrapped(some(names), "  ")
+        yield from _wrapped(verdict, "  - ")
+        first = group[0]
+        remedies = [hurdle.remedy for hurdle in first.hurdles[:1]]
+        remedies += [remedy for each in first.groups[:1] for remedy in each.remedies]
+        for remedy in remedies[:1] if answer is not Answer.CAN else ():
             yield from _wrapped(remedy, "    -> ")
-        for reason in group.further:
-            yield from _wrapped(f"that alone would not do: {reason}", "    -> ")
-    yield ""
-    yield from _wrapped(found.summary, "")
-    if found.unchecked:
-        yield from _wrapped(f"Not looked at: {'; '.join(found.unchecked)}", "")
+        for unknown in first.unchecked if answer is Answer.NOT_KNOWN else ():
+            yield from _wrapped(f"not known: {unknown}", "    -> ")
 
 
 def _wrapped(line: str, indent: str) -> list[str]:

@@ -1,20 +1,24 @@
 """What keeps one node from taking a pod, in the order in which kube-scheduler asks.
 
 The scheduler runs its filter plugins one after the other, and the first that refuses a node says
-why. A plugin may have several reasons, such as too little of several resources.
+why. A plugin may have several reasons, such as too little of several resources. After it come the
+device plugin, and the schedulers that count what is free on one card.
 Source: Kubernetes, `pkg/scheduler/apis/config/v1/default_plugins.go` and
 `pkg/scheduler/framework/plugins`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from cluster.gpus.accounting import NodeLoad
 from cluster.gpus.nodes import model_of
 from cluster.gpus.pod_requests import amount_of, effective_requests, whole
+from cluster.gpus.shares import card_memory
+from cluster.why.amounts import NANO
+from cluster.why.cards import CardRequest, CardRoom, asked_of_a_card, rooms_of
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.profile import Taint
@@ -23,6 +27,7 @@ _EFFECTS = ("NoSchedule", "NoExecute")
 _CORDONED = Taint((), "node.kubernetes.io/unschedulable", None, "NoSchedule")
 _BY_NAME = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _MAX_INT64 = 2**63 - 1
+_NVIDIA = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
 
 class Obstacle(NamedTuple):
@@ -31,8 +36,11 @@ class Obstacle(NamedTuple):
     - `plugin`: the filter of kube-scheduler that refuses it.
     - `message`: what an event of kube-scheduler says.
     - `subject`: what it is about: a taint, a label, or the name of a resource.
-    - `asked`, `free`, `total`: of a resource, in units of 1e-9: what the pod asks for, and what the
-      node has left and has.
+    - `asked`, `free`, `total`, `capacity`: of a resource, in units of 1e-9: what the pod asks for,
+      and what the node has left, offers, and would offer if all its devices were healthy.
+    - `is_expected`: the node's labels say that it has such devices.
+
+    `message` is empty if kube-scheduler does not refuse the pod, and another program does.
     """
 
     plugin: str
@@ -41,10 +49,16 @@ class Obstacle(NamedTuple):
     asked: int = 0
     free: int = 0
     total: int = 0
+    capacity: int = 0
+    is_expected: bool = False
 
 
 class Node(NamedTuple):
-    """What the filters look at of a node; amounts in units of 1e-9."""
+    """What the filters look at of a node; amounts in units of 1e-9.
+
+    - `devices`: the names of the devices that it offers.
+    - `rooms`: what is free on one card, by resource; `card_memory`: the MiB of a card, if known.
+    """
 
     name: str
     model: str
@@ -53,12 +67,18 @@ class Node(NamedTuple):
     is_cordoned: bool
     allocatable: Mapping[str, int]
     load: NodeLoad
+    capacity: Mapping[str, int] = {}
+    devices: frozenset[str] = frozenset()
+    rooms: Mapping[str, CardRoom] = {}
+    card_memory: int = 0
 
 
 def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
     """The node `raw`, of which pods take `load`."""
     metadata, spec = as_object(raw.get("metadata")), as_object(raw.get("spec"))
-    allocatable = as_object(as_object(raw.get("status")).get("allocatable"))
+    status = as_object(raw.get("status"))
+    allocatable = _amounts(status.get("allocatable"))
+    load = load or NodeLoad()
     labels = {key: as_text(value) for key, value in as_object(metadata.get("labels")).items()}
     return Node(
         as_text(metadata.get("name")),
@@ -66,9 +86,17 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
         labels,
         tuple(_taints(spec)),
         spec.get("unschedulable") is True,
-        {name: amount_of(value) for name, value in allocatable.items()},
-        load or NodeLoad(),
+        allocatable,
+        load,
+        _amounts(status.get("capacity")),
+        frozenset(name for name, amount in allocatable.items() if "/" in name and amount),
+        rooms_of(raw, load),
+        card_memory(raw),
     )
+
+
+def _amounts(quantities: object) -> Mapping[str, int]:
+    return {name: amount_of(value) for name, value in as_object(quantities).items()}
 
 
 def _taints(spec: Mapping[str, Any]) -> Iterator[Taint]:
@@ -79,11 +107,17 @@ def _taints(spec: Mapping[str, Any]) -> Iterator[Taint]:
 
 
 class Wanted:
-    """What a pod asks of a node."""
+    """What a pod asks of a node.
 
-    def __init__(self, pod: Mapping[str, Any]) -> None:
+    `uncounted` are resources that kube-scheduler does not count on a node that does not offer them:
+    those that another scheduler counts, and those that a DeviceClass serves.
+    """
+
+    def __init__(self, pod: Mapping[str, Any], uncounted: Collection[str] = ()) -> None:
         spec = as_object(pod.get("spec"))
-        self.spec = spec
+        self.pod, self.spec = pod, spec
+        self._uncounted = uncounted
+        self._of_a_card: dict[int, Mapping[str, CardRequest]] = {}
         self.requests = effective_requests(pod)
         self.node_name = as_text(spec.get("nodeName"))
         self._tolerations = [toleration for _, toleration in as_objects(spec.get("tolerations"))]
@@ -104,9 +138,56 @@ class Wanted:
         """
         if self._names is not None and node.name not in self._names:
             yield (Obstacle("NodeAffinity", _BY_NAME),)
-        for plugin in (self._unschedulable, self._taint, self._affinity, self._resources):
+        for plugin in (
+            *(self._unschedulable, self._taint, self._affinity, self._resources),
+            *(self._shares, self._cards),
+        ):
             if found := tuple(plugin(node)):
                 yield found
+
+    def obstacles_of_kubelet(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
+        """Why the kubelet of `node` refuses the pod, if it names the node itself.
+
+        Then nobody asks kube-scheduler. A kubelet does not check a device that its node does not
+        offer. Source: Kubernetes, `pkg/kubelet/lifecycle/predicate.go`.
+        """
+        taints = tuple(taint for taint in node.taints if taint.effect == "NoExecute")
+        resources = [o for o in self._resources(node) if o.total or "/" not in o.subject]
+        for found in (
+            tuple(self._taint(node._replace(taints=taints))),
+            tuple(self._affinity(node)),
+            tuple(resources),
+            tuple(self._shares(node)),
+        ):
+            if found:
+                yield tuple(obstacle._replace(message="") for obstacle in found)
+
+    def copies(self, node: Node) -> int:
+        """How many such pods the resources of `node` are enough for."""
+        room = [whole(node.allocatable.get("pods", 0)) - node.load.pods]
+        for name, asked in self.requests.items():
+            total = node.allocatable.get(name, 0)
+            if asked and not (name in self._uncounted and not total):
+                room.append((total - node.load.requests.get(name, 0)) // asked)
+        return max(min(room), 0)
+
+    def doubts(self, node: Node) -> Iterator[str]:
+        """What is not known of a node that refuses the pod for no known reason."""
+        for resource, asked in self._asked_of_a_card(node.card_memory).items():
+            room = node.rooms.get(resource)
+            if room is not None and (not room.is_known or asked.most > room.free):
+                yield f"how much {resource} is free on one card"
+
+    @property
+    def asks_of_a_card(self) -> bool:
+        """Whether the pod asks for a part of a card."""
+        return bool(self._asked_of_a_card(0))
+
+    def _asked_of_a_card(self, memory: int) -> Mapping[str, CardRequest]:
+        """The same for all nodes whose cards have as much memory."""
+        if memory not in self._of_a_card:
+            self._of_a_card[memory] = asked_of_a_card(self.pod, memory)
+        return self._of_a_card[memory]
 
     @cached_property
     def _names(self) -> frozenset[str] | None:
@@ -159,13 +240,46 @@ class Wanted:
         room = whole(node.allocatable.get("pods", 0)) - node.load.pods
         if room < 1:
             total = node.allocatable.get("pods", 0)
-            yield Obstacle(plugin, "Too many pods", "pods", 10**9, 0, total)
+            yield Obstacle(plugin, "Too many pods", "pods", NANO, 0, total)
         # GPUs first: what is beside them matters only where they are.
         for name, asked in sorted(self.requests.items(), key=lambda item: "/" not in item[0]):
             total = node.allocatable.get(name, 0)
             free = total - node.load.requests.get(name, 0)
-            if asked > free:
-                yield Obstacle(plugin, f"Insufficient {name}", name, asked, max(free, 0), total)
+            if asked > free and not (name in self._uncounted and not total):
+                capacity, is_expected = node.capacity.get(name, 0), _is_expected(node, name)
+                amounts = asked, max(free, 0), total, capacity
+                yield Obstacle(plugin, f"Insufficient {name}", name, *amounts, is_expected)
+
+    def _shares(self, node: Node) -> Iterator[Obstacle]:
+        """NVIDIA's device plugin gives a container one share of a card that MPS shares.
+
+        Source: NVIDIA/k8s-device-plugin `cmd/nvidia-device-plugin`, failRequestsGreaterThanOne.
+        """
+        if node.labels.get("nvidia.com/gpu.sharing-strategy") != "mps":
+            return
+        for field in ("containers", "initContainers"):
+            for _, container in as_objects(self.spec.get(field)):
+                limits = as_object(as_object(container.get("resources")).get("limits"))
+                for name in _NVIDIA:
+                    if (asked := amount_of(limits.get(name))) > NANO and name in node.devices:
+                        yield Obstacle("MPS", "", name, asked)
+                        return
+
+    def _cards(self, node: Node) -> Iterator[Obstacle]:
+        """Too little is free on one card, whatever the sum over the cards of the node is."""
+        for resource, asked in self._asked_of_a_card(node.card_memory).items():
+            room = node.rooms.get(resource)
+            if room is not None and asked.least > room.free:
+                yield Obstacle("Card", "", resource, asked.least, room.free, room.total)
+
+
+def _is_expected(node: Node, resource: str) -> bool:
+    """Whether the labels of a node say that it has the devices of a vendor, and it offers none."""
+    vendor = resource.partition("/")[0]
+    is_labelled = node.labels.get(f"{vendor}/gpu.present") == "true" or any(
+        node.labels.get(f"{vendor}/{key}") for key in ("gpu.product", "gpu.product-name")
+    )
+    return is_labelled and not any(name.startswith(f"{vendor}/") for name in node.devices)
 
 
 def _named(field: Mapping[str, Any]) -> frozenset[str] | None:

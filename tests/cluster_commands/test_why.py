@@ -10,7 +10,7 @@ import pytest
 
 from cluster.gpus.accounting import NodeLoad
 from cluster.why.cli import main
-from cluster.why.explanation import Explanation, explain
+from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.filters import Wanted, read_node
 
 GPU = "nvidia.com/gpu"
@@ -186,17 +186,21 @@ def test_a_gate_comes_before_all_nodes() -> None:
     assert hurdle(found) == "it waits for the scheduling gates kueue.x-k8s.io/admission"
 
 
-def test_another_scheduler_decides_for_itself() -> None:
-    assert hurdle(explain(pod(schedulerName="volcano"), [node()])).startswith(
-        "the scheduler volcano decides about it"
-    )
+def test_what_another_scheduler_decides_is_not_known() -> None:
+    for gpus in (1, 9):
+        found = explain(pod(gpus, schedulerName="volcano"), [node()])
+        assert found.verdict.startswith("the scheduler volcano decides about it; by what is known")
+        assert (found.answer, found.summary) == (Answer.NOT_KNOWN, "")
 
 
 def test_a_claim_that_does_not_exist_is_named() -> None:
     claims = [{"name": "gpu", "resourceClaimName": "mine"}]
-    found = explain(pod(0, resourceClaims=claims), [node()], claims={})
+    found = explain(pod(0, resourceClaims=claims), [node()], namespace=Namespace({}))
     assert hurdle(found) == "the claim mine does not exist"
-    assert explain(pod(0, resourceClaims=claims), [node()], claims={"mine": {}}).hurdles == ()
+    assert (
+        explain(pod(0, resourceClaims=claims), [node()], namespace=Namespace({"mine": {}})).hurdles
+        == ()
+    )
 
 
 def test_a_claim_with_devices_elsewhere_binds_the_pod_to_them() -> None:
@@ -204,7 +208,7 @@ def test_a_claim_with_devices_elsewhere_binds_the_pod_to_them() -> None:
     allocation = {"nodeSelector": {"nodeSelectorTerms": [term]}}
     claims = {"mine": {"status": {"allocation": allocation}}}
     wanted = pod(0, resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
-    found = explain(wanted, [node("a"), node("b")], claims=claims)
+    found = explain(wanted, [node("a"), node("b")], namespace=Namespace(claims))
     assert found.fitting == ("b",)
     assert only_group(found)[0] == "its claim mine has devices elsewhere"
 
@@ -215,12 +219,13 @@ def test_a_quota_counts_only_for_a_pod_that_does_not_exist_yet() -> None:
         "spec": {"hard": {f"requests.{GPU}": "8"}},
         "status": {"used": {f"requests.{GPU}": "6"}},
     }
-    assert explain(pod(4), [node()], quotas=[quota]).hurdles == ()
-    assert hurdle(explain(pod(4), [node()], quotas=[quota], exists=False)) == (
+    limited = Namespace(quotas=(quota,))
+    assert explain(pod(4), [node()], namespace=limited).hurdles == ()
+    assert hurdle(explain(pod(4), [node()], namespace=limited, exists=False)) == (
         "the quota gpus refuses it: it asks for 4 of requests.nvidia.com/gpu, and 2 of 8 are left"
     )
-    assert explain(pod(2), [node()], quotas=[quota], exists=False).hurdles == ()
-    assert explain(pod(0), [node()], quotas=[quota], exists=False).hurdles == ()
+    assert explain(pod(2), [node()], namespace=limited, exists=False).hurdles == ()
+    assert explain(pod(0), [node()], namespace=limited, exists=False).hurdles == ()
 
 
 def test_what_is_not_looked_at_is_said() -> None:
@@ -270,7 +275,7 @@ def file(tmp_path: Path) -> str:
 def test_the_command_explains_for_people(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["one", "-n", "ml", "-f", file]) == 1
     out = capsys.readouterr().out
-    assert out.startswith("ml/one asks for 4 nvidia.com/gpu\nNone of 1 node can take it: the pod")
+    assert out.startswith("ml/one asks for 4 nvidia.com/gpu\nThe only node cannot take it: the pod")
     assert "    -> ask for at most 2 nvidia.com/gpu in one pod" in out
     assert out.endswith("0/1 nodes are available: 1 Insufficient nvidia.com/gpu.\n")
 

@@ -14,7 +14,7 @@ import pytest
 from cluster.api.connection import Connection
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import PODS
-from cluster.why.cli import explanation_of
+from cluster.why.cluster import Cluster
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
@@ -148,7 +148,7 @@ def test_the_sums_are_those_of_the_scheduler(
     def agrees() -> bool:
         pod = source.get(PODS, namespace, name)
         assert pod is not None
-        found = explanation_of(pod, source, pytest.fail)
+        found = Cluster(source, pytest.fail).explain(pod)
         message = said(plane, namespace, name)
         if "nodes are available" not in message:
             return False
@@ -163,7 +163,7 @@ def test_a_gate_is_what_the_scheduler_says(plane: ControlPlane, namespace: str) 
     source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
     pod = source.get(PODS, namespace, "gated")
     assert pod is not None
-    found = explanation_of(pod, source, pytest.fail)
+    found = Cluster(source, pytest.fail).explain(pod)
     assert found.verdict == "it waits for the scheduling gates gpuward.test/gate"
     eventually(lambda: "gates" in said(plane, namespace, "gated"))
     assert found.fitting

@@ -1,0 +1,250 @@
+"""Reads what counts for pods from a cluster, or from files with what is in one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from cluster.gpus.accounting import PodLedger, name_of
+from cluster.gpus.pod_requests import effective_requests, has_terminated
+from cluster.gpus.shares import card_memory
+from cluster.source.files import FileSource
+from cluster.source.objects import (
+    CLAIMS,
+    DEVICE_CLASSES,
+    LIMIT_RANGES,
+    NODES,
+    PODS,
+    QUOTAS,
+    Object,
+    ObjectSource,
+    Resource,
+    SourceError,
+    list_readable,
+)
+from cluster.why.explanation import (
+    Explanation,
+    Namespace,
+    as_created,
+    explain,
+    scheduler_message,
+    uncounted_resources,
+)
+from cluster.why.filters import Node, Wanted, read_node
+from policies.loading import default_policy
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.workloads.future_pods import future_pods, has_final_pods
+
+_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+_LOOKED_AT = (
+    *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),
+    *("schedulingGates", "tolerations", "topologySpreadConstraints"),
+)
+"""The fields of a pod's spec that an explanation looks at, beside containers and volumes."""
+
+
+class Workload(NamedTuple):
+    """Pods that do not exist yet: how many run at the same time; None if that is not known."""
+
+    pod: Object
+    pods: int | None
+
+
+class Cluster:
+    """The nodes of a cluster, what their pods take, and what else counts for a pod.
+
+    `on_missing` is called with a line for each thing that the account may not list. Raises
+    SourceError if nodes or pods cannot be listed.
+    """
+
+    def __init__(
+        self,
+        source: ObjectSource,
+        on_missing: Callable[[str], object],
+        *,
+        namespace: str | None = None,
+    ) -> None:
+        self._source, self._on_missing, self._namespace = source, on_missing, namespace
+        raw_nodes = [*source.list(NODES)]
+        memory = {name_of(raw): card_memory(raw) for raw in raw_nodes}
+        ledger = PodLedger(default_policy().profile, memory)
+        self._waiting: list[Object] = []
+        for pod in source.list(PODS):
+            ledger.add(pod)
+            if not has_terminated(pod) and not as_object(pod.get("spec")).get("nodeName"):
+                self._waiting.append(pod)
+        self._nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in raw_nodes]
+        self._namespaces: dict[str, Namespace] = {}
+        self._claims: dict[str | None, dict[tuple[str, str], Object]] = {}
+
+    def explain(self, pod: Object) -> Explanation:
+        """Why a pod of the cluster is Pending."""
+        return self._explain(pod, exists=True)
+
+    def explain_pending(self) -> Iterator[Explanation]:
+        """Why each pod that waits for a node does so, in the order of the list."""
+        known: dict[str, Explanation] = {}
+        for pod in self._waiting:
+            metadata = as_object(pod.get("metadata"))
+            namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+            if self._namespace and namespace not in {self._namespace, ""}:
+                continue
+            key = _key(pod)
+            found = known.get(key)
+            if found is None:
+                scope = self._namespace
+                found = known[key] = self._explain(pod, exists=True, scope=scope)
+            yield found._replace(
+                namespace=namespace,
+                name=name,
+                scheduler=scheduler_message(pod),
+                since=as_text(metadata.get("creationTimestamp")),
+            )
+
+    def explain_workload(self, workload: Workload) -> Explanation:
+        """Why the first of the pods cannot run, or the first for which the others leave no room."""
+        pod, count = workload
+        found = self._explain(pod, exists=False)
+        if count is None or count == 1 or not found.fitting or found.node:
+            return found._replace(wanted=count)
+        served = self._served_for(pod)
+        created = as_created(pod, self._namespace_of_new(pod)).pod
+        wanted = Wanted(created, uncounted_resources(created, self._nodes, served, exists=False))
+        fitting = frozenset(found.fitting)
+        nodes, placed = [], 0
+        for node in self._nodes:
+            copies = 0
+            if node.name in fitting:
+                copies = min(wanted.copies(node), count - placed)
+            placed += copies
+            nodes.append(node._replace(load=node.load.with_pods(wanted.requests, copies)))
+        if placed < count:
+            found = self._explain(pod, exists=False, nodes=nodes)
+        elif wanted.asks_of_a_card:
+            found = found._replace(unchecked=(*found.unchecked, "how its pods fit on the cards"))
+        return found._replace(wanted=count, placed=placed)
+
+    def _explain(
+        self, pod: Object, *, exists: bool, nodes: list[Node] | None = None, scope: str | None = ""
+    ) -> Explanation:
+        """`scope` is the namespace whose claims are read; None for all."""
+        claims = None
+        if as_object(pod.get("spec")).get("resourceClaims"):
+            home = self._home(pod)
+            known = self._claims_in(home if scope == "" else scope)
+            claims = {name: raw for (where, name), raw in known.items() if where in {home, ""}}
+        namespace = Namespace() if exists else self._namespace_of_new(pod)
+        return explain(
+            pod,
+            self._nodes if nodes is None else nodes,
+            namespace=namespace._replace(claims=claims),
+            served=self._served_for(pod),
+            exists=exists,
+        )
+
+    def _home(self, pod: Object) -> str:
+        named = as_text(as_object(pod.get("metadata")).get("namespace"))
+        return named or self._namespace or "default"
+
+    def _namespace_of_new(self, pod: Object) -> Namespace:
+        home = self._home(pod)
+        if home not in self._namespaces:
+            quotas, ranges = self._readable(QUOTAS, home), self._readable(LIMIT_RANGES, home)
+            self._namespaces[home] = Namespace(None, tuple(quotas), tuple(ranges))
+        return self._namespaces[home]
+
+    def _served_for(self, pod: Object) -> Mapping[str, str]:
+        return self._served if asks_for_more(pod, self._nodes) else {}
+
+    def _claims_in(self, scope: str | None) -> dict[tuple[str, str], Object]:
+        if scope not in self._claims:
+            listed = self._readable(CLAIMS, scope)
+            self._claims[scope] = {_place(raw): raw for raw in listed}
+        return self._claims[scope]
+
+    @cached_property
+    def _served(self) -> Mapping[str, str]:
+        return served_resources(self._readable(DEVICE_CLASSES, None))
+
+    def _readable(self, resource: Resource, namespace: str | None) -> Iterator[Object]:
+        return list_readable(self._source, resource, namespace, self._on_missing)
+
+
+def asks_for_more(pod: Object, nodes: Iterable[Node]) -> bool:
+    """Whether a pod asks for a device that no node offers."""
+    devices = {name for name in effective_requests(pod) if "/" in name}
+    return bool(devices) and bool(devices.difference(*(node.devices for node in nodes)))
+
+
+def served_resources(classes: Iterable[Object]) -> Mapping[str, str]:
+    """The extended resources that DeviceClasses serve, each with the name of the class."""
+    served = {}
+    for raw in classes:
+        name = name_of(raw)
+        served[_CLASS_PREFIX + name] = name
+        if resource := as_text(as_object(raw.get("spec")).get("extendedResourceName")):
+            served[resource] = name
+    return served
+
+
+def read_workloads(file: str, namespace: str | None) -> list[Workload]:
+    """The pods of the objects in a file: of Pods, and of what makes pods.
+
+    Raises SourceError if there are none.
+    """
+    found: list[Workload] = []
+    profile = default_policy().profile
+    for raw in FileSource([file], sys.stdin.buffer).list_all({}, None, _raise):
+        kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
+        if (kind, group) == ("Pod", ""):
+            found.append(Workload(raw, 1))
+        elif has_final_pods(kind, group):
+            made = future_pods(raw, profile, namespace)
+            pods = [{**as_object(pod.manifest)} for pod in made]
+            count = _count(kind, as_object(raw.get("spec"))) if len(pods) == 1 else None
+            found += (Workload(pod, count) for pod in pods)
+    if not found:
+        raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
+    return found
+
+
+def _raise(error: SourceError) -> None:
+    raise error
+
+
+def _count(kind: str, spec: Mapping[str, Any]) -> int | None:
+    """How many pods of a built-in workload run at the same time; None if it is not known."""
+    match kind:
+        case "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController":
+            return _number(spec.get("replicas"), 1)
+        case "Job":
+            parallelism = _number(spec.get("parallelism"), 1)
+            return min(parallelism, _number(spec.get("completions"), parallelism))
+    return None
+
+
+def _number(value: object, default: int) -> int:
+    return value if isinstance(value, int) and 0 <= value < 10**9 else default
+
+
+def _key(pod: Object) -> str:
+    """The same for pods about which the answer is the same: what an explanation looks at."""
+    metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+    containers = [
+        [container.get("resources"), container.get("ports"), container.get("restartPolicy")]
+        for field in ("containers", "initContainers")
+        for _, container in as_objects(spec.get(field))
+    ]
+    volumes = [volume.get("persistentVolumeClaim") for _, volume in as_objects(spec.get("volumes"))]
+    claims = as_object(pod.get("status")).get("resourceClaimStatuses")
+    named = [metadata.get(key) for key in ("namespace", "annotations", "labels")]
+    looked_at = [spec.get(key) for key in _LOOKED_AT]
+    return json.dumps([named, looked_at, containers, volumes, claims], sort_keys=True, default=str)
+
+
+def _place(raw: Object) -> tuple[str, str]:
+    metadata = as_object(raw.get("metadata"))
+    return as_text(metadata.get("namespace")), as_text(metadata.get("name"))

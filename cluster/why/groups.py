@@ -1,0 +1,219 @@
+"""Nodes that refuse a pod, in groups that are alike, each with what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
+
+from cluster.gpus.tables import text
+from cluster.why.amounts import NANO, amount_text
+from cluster.why.filters import Node, Obstacle, Wanted
+from reports.formats import some
+
+
+class NodeGroup(NamedTuple):
+    """Nodes that are alike and refuse a pod for the same reasons, with what would change it.
+
+    `reasons` and `messages` are those of the first filter that refuses them, in plain words and in
+    those of kube-scheduler; `further` is what would refuse the pod after that.
+    """
+
+    model: str
+    names: tuple[str, ...]
+    reasons: tuple[str, ...]
+    messages: tuple[str, ...]
+    remedies: tuple[str, ...]
+    further: tuple[str, ...] = ()
+
+
+def group_nodes(refused: Iterable[tuple[Node, Refusals]], wanted: Wanted) -> list[NodeGroup]:
+    """The nodes that refuse a pod in groups, those first that come nearest to taking it."""
+    alike: dict[tuple[Any, ...], list[tuple[Node, Refusals]]] = {}
+    for node, refusals in refused:
+        subjects = tuple((o.message, _subject(o)) for found in refusals for o in found)
+        key = node.model, node.devices, subjects
+        alike.setdefault(key, []).append((node, refusals))
+    return sorted((_group(members, wanted) for members in alike.values()), key=_order)
+
+
+def _subject(obstacle: Obstacle) -> tuple[Any, ...]:
+    """What tells groups apart. How much is free differs from node to node, and does not."""
+    if not obstacle.asked:
+        return (obstacle.subject,)
+    is_too_small = obstacle.asked > obstacle.total
+    is_device = "/" in obstacle.subject
+    # Nodes of one kind differ by some bytes of memory, and not by a device.
+    sizes = (obstacle.total, obstacle.capacity, obstacle.is_expected) if is_device else ()
+    return (obstacle.subject, bool(obstacle.total), is_too_small, *sizes)
+
+
+Refusals: TypeAlias = Sequence[Sequence[Obstacle]]
+"""What each filter says that refuses a node."""
+
+
+def _group(members: Sequence[tuple[Node, Refusals]], wanted: Wanted) -> NodeGroup:
+    node, refusals = members[0]
+    first, *others = refusals
+    reasons, remedies = [], []
+    for index, obstacle in enumerate(first):
+        same = [found[0][index] for _, found in members]
+        reasons.append(_reason(obstacle, same))
+        remedies.append(_remedy(obstacle, same, members, wanted))
+    if lacking := [o for o in first if _is_lacking(o)]:
+        # Nothing else about such nodes would help.
+        reasons = [_reason(obstacle, [obstacle]) for obstacle in lacking]
+        remedies = [_offer(node, lacking[0])]
+    further = [
+        _reason(obstacle, [found[number][index] for _, found in members])
+        for number, later in enumerate(others, 1)
+        for index, obstacle in enumerate(later)
+    ]
+    return NodeGroup(
+        node.model,
+        tuple(sorted(node.name for node, _ in members)),
+        tuple(reasons),
+        tuple(obstacle.message for obstacle in first),
+        tuple(dict.fromkeys(filter(None, remedies))),
+        tuple(further),
+    )
+
+
+def _order(group: NodeGroup) -> tuple[Any, ...]:
+    """Nodes that could take the pod first: those where a single thing is in its way."""
+    is_for_others = any(_NOT_OFFERED in reason for reason in (*group.reasons, *group.further))
+    return is_for_others, bool(group.further), -len(group.names), group.model, group.messages
+
+
+def _is_lacking(obstacle: Obstacle) -> bool:
+    """Whether a node does not offer a device at all."""
+    is_missing = obstacle.plugin == "NodeResourcesFit" and not obstacle.total
+    return is_missing and "/" in obstacle.subject
+
+
+_NOT_OFFERED = "which the nodes do not offer"
+_NO_PLUGIN = (
+    "and the nodes offer none, although their labels say that they have such cards: no device "
+    "plugin has registered there"
+)
+_LOOK_AT_PLUGIN = (
+    "look at the device plugin and the cards of these nodes: gpuward doctor, gpuward gpus"
+)
+
+
+def _reason(obstacle: Obstacle, same: Sequence[Obstacle]) -> str:
+    reason = obstacle.message
+    match obstacle.plugin:
+        case "NodeUnschedulable":
+            reason = "the nodes are cordoned"
+        case "TaintToleration":
+            reason = f"the pod does not tolerate the taint {obstacle.subject}"
+        case "NodeAffinity":
+            reason = "the pod names other nodes"
+            if obstacle.subject:
+                reason = f"the pod selects {obstacle.subject}"
+        case "NodeResourcesFit":
+            most = max(same, key=lambda one: one.total)
+            is_too_small = most.asked > most.total
+            reason = _shortage(most if is_too_small else max(same, key=lambda one: one.free))
+        case "DynamicResources":
+            reason = f"its claim {obstacle.subject} has devices elsewhere"
+        case "MPS":
+            reason = (
+                f"a container asks for {_whole(obstacle.asked)} {obstacle.subject}, and the device "
+                "plugin gives a container only one share of a card that MPS shares: the kubelet "
+                "refuses the pod"
+            )
+        case "Card":
+            best = max(same, key=lambda one: one.free)
+            asked, free, total = map(_of_card, (best.asked, best.free, best.total))
+            reason = (
+                f"the pod asks for {asked} {best.subject} of one card, and at most {free} of "
+                f"{total} are free on one card"
+            )
+    return reason
+
+
+def _shortage(best: Obstacle) -> str:
+    name = best.subject
+    if name == "pods":
+        return f"no room for one more pod: at most {_whole(best.total)} run there"
+    asked, free, total = (amount_text(name, n) for n in (best.asked, best.free, best.total))
+    if not best.total:
+        missing = _NOT_OFFERED
+        if best.capacity:
+            missing = f"and none of the {_whole(best.capacity)} is healthy"
+        elif best.is_expected:
+            missing = _NO_PLUGIN
+    elif best.total < best.asked <= best.capacity:
+        missing = f"and only {total} of {_whole(best.capacity)} are healthy on one node"
+    elif best.asked > best.total:
+        missing = f"and a node has at most {total}"
+    else:
+        missing = f"and at most {free} of {total} are free on one node"
+    return f"the pod asks for {asked} {name}, {missing}"
+
+
+def _remedy(
+    obstacle: Obstacle,
+    same: Sequence[Obstacle],
+    members: Sequence[tuple[Node, Refusals]],
+    wanted: Wanted,
+) -> str:
+    remedy = ""
+    match obstacle.plugin:
+        case "NodeUnschedulable":
+            remedy = f"if they may take pods again: kubectl uncordon {members[0][0].name}"
+        case "TaintToleration":
+            remedy = f"add a toleration for {obstacle.subject}, if the pod may run there"
+            if obstacle.subject.startswith("node.kubernetes.io/"):
+                remedy = "wait until the node is well: Kubernetes itself has set the taint"
+        case "NodeAffinity":
+            remedy = "change nodeSelector or node affinity, or label nodes that should take it"
+        case "NodeResourcesFit":
+            remedy = _remedy_of_shortage(obstacle, same, members, wanted)
+        case "MPS":
+            remedy = "ask for one share, or for nodes whose cards are whole"
+        case "Card":
+            remedy = "wait until that much is free on one card, or ask for less"
+    return remedy
+
+
+def _remedy_of_shortage(
+    obstacle: Obstacle,
+    same: Sequence[Obstacle],
+    members: Sequence[tuple[Node, Refusals]],
+    wanted: Wanted,
+) -> str:
+    name = obstacle.subject
+    most = max(one.total for one in same)
+    if most < obstacle.asked <= max(one.capacity for one in same):
+        return _LOOK_AT_PLUGIN
+    if name != "pods" and obstacle.asked > most:
+        return f"ask for at most {amount_text(name, most)} {name} in one pod, and use several pods"
+    free = max(one.free for one in same)
+    gpus = [key for key in wanted.requests if "/" in key]
+    short = {other.subject for _, found in members for other in found[0]}
+    if name in {"cpu", "memory"} and gpus and not short.intersection(gpus):
+        stranded = f"the {gpus[0]} there is free, and stranded by too little {name} beside it"
+        if free:
+            return f"ask for at most {amount_text(name, free)} {name}: {stranded}"
+        return f"move pods without GPUs elsewhere: {stranded}"
+    if name == "pods":
+        return "wait until a pod there ends"
+    return f"wait until {amount_text(name, obstacle.asked - free)} more {name} is released there"
+
+
+def _offer(node: Node, lacking: Obstacle) -> str:
+    """What to do about a node that does not offer what a pod asks for; empty without devices."""
+    if lacking.capacity or lacking.is_expected:
+        return _LOOK_AT_PLUGIN
+    return f"ask for what these nodes offer: {some(sorted(node.devices))}" if node.devices else ""
+
+
+def _whole(amount: int) -> str:
+    return text(amount // NANO)
+
+
+def _of_card(amount: int) -> str:
+    return text((Decimal(amount) / NANO).normalize())

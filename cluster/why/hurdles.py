@@ -1,0 +1,106 @@
+"""What keeps a pod from running before any node is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cluster.gpus.pod_requests import Requests, amount_of
+from cluster.source.objects import Object
+from cluster.why.amounts import NANO, amount_text
+from cluster.why.filters import Wanted
+from reports.formats import some
+from rules.base.json_values import as_object, as_objects, as_text
+
+_TERMINATED_REMEDY = "it never runs again: delete it; a controller that has made it makes another"
+
+
+class Hurdle(NamedTuple):
+    """What keeps a pod from running, whatever the nodes say, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+def find_hurdles(
+    pod: Object, wanted: Wanted, claims: Mapping[str, Object] | None, quotas: Iterable[Object]
+) -> Iterator[Hurdle]:
+    """What is in the way before nodes are looked at.
+
+    `claims` are those of the namespace by name, None if they are not known; `quotas` those that
+    count for the pod.
+    """
+    status = as_object(pod.get("status"))
+    if status.get("phase") == "Failed":
+        yield _failed(status, wanted.node_name)
+        return
+    gates = [
+        as_text(gate.get("name")) for _, gate in as_objects(wanted.spec.get("schedulingGates"))
+    ]
+    if gates:
+        names = some(gates)
+        yield Hurdle(
+            f"it waits for the scheduling gates {names}",
+            "whoever has set them removes them: of Kueue, admission to a queue does",
+        )
+    for quota in quotas:
+        yield from _exceeded(quota, wanted.requests)
+    if claims is not None and not wanted.node_name:
+        yield from _missing_claims(pod, claims)
+
+
+def _failed(status: Mapping[str, Any], node: str) -> Hurdle:
+    """A pod that has failed, as when the kubelet of its node refused it."""
+    reason, message = as_text(status.get("reason")), as_text(status.get("message"))
+    where = f" on the node {node}" if node else ""
+    said = ": ".join(filter(None, (reason, message)))
+    if reason == "UnexpectedAdmissionError":
+        remedy = f"look at the device plugin of the node: gpuward doctor; {_TERMINATED_REMEDY}"
+    else:
+        remedy = _TERMINATED_REMEDY
+    return Hurdle(f"it has failed{where}{': ' if said else ''}{said}", remedy)
+
+
+def _exceeded(quota: Object, requests: Requests) -> Iterator[Hurdle]:
+    """What the API server refuses because of a quota, which has no scopes."""
+    spec, status = as_object(quota.get("spec")), as_object(quota.get("status"))
+    if spec.get("scopes") or spec.get("scopeSelector"):
+        return
+    used = as_object(status.get("used"))
+    name = as_text(as_object(quota.get("metadata")).get("name"))
+    for key, hard in as_object(spec.get("hard")).items():
+        resource = key.removeprefix("requests.")
+        is_counted = key.startswith("requests.") or resource in {"cpu", "memory"}
+        asked = requests.get(resource, 0) if is_counted else NANO if key == "pods" else 0
+        left = amount_of(hard) - amount_of(used.get(key))
+        if asked and asked > left:
+            yield Hurdle(
+                f"the quota {name} refuses it: it asks for {amount_text(resource, asked)} of "
+                f"{key}, and {amount_text(resource, max(left, 0))} of "
+                f"{amount_text(resource, amount_of(hard))} are left",
+                "release what others of the namespace have, or raise the quota",
+            )
+
+
+def claim_names(pod: Object) -> Iterator[tuple[str, str]]:
+    """Each claim of the pod by its entry in the spec; without a name if it is not made yet."""
+    statuses = {
+        as_text(one.get("name")): as_text(one.get("resourceClaimName"))
+        for _, one in as_objects(as_object(pod.get("status")).get("resourceClaimStatuses"))
+    }
+    for _, claim in as_objects(as_object(pod.get("spec")).get("resourceClaims")):
+        entry = as_text(claim.get("name"))
+        yield entry, as_text(claim.get("resourceClaimName")) or statuses.get(entry, "")
+
+
+def _missing_claims(pod: Object, claims: Mapping[str, Object]) -> Iterator[Hurdle]:
+    for entry, name in claim_names(pod):
+        if name and name not in claims:
+            yield Hurdle(
+                f"the claim {name} does not exist", "create it, or use a template of claims"
+            )
+        elif not name and as_object(pod.get("metadata")).get("uid"):
+            yield Hurdle(
+                f"its claim {entry} is not made from the template yet",
+                "look for the template: a controller makes the claim as soon as there is one",
+            )
