@@ -7,6 +7,11 @@ import sys
 from collections.abc import Iterator
 
 from cluster.doctor.checks.callers import check_callers
+from cluster.doctor.checks.cards import (
+    check_cards_given_twice,
+    check_sick_cards,
+    check_two_plugins,
+)
 from cluster.doctor.checks.devices import (
     check_autoscaler,
     check_cards_offered_twice,
@@ -210,7 +215,10 @@ def _own_rows(facts: Facts, before: CountedCalls | None, *, tls_only: bool) -> I
 def _cluster_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_ca_bundles(facts, of_gpuward=False)
     yield from check_gpu_nodes(facts)
+    yield from check_sick_cards(facts)
+    yield from check_cards_given_twice(facts)
     yield from check_cards_offered_twice(facts)
+    yield from check_two_plugins(facts)
     yield from check_device_plugins(facts)
     yield from check_operator(facts)
     yield from check_device_classes(facts)

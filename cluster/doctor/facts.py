@@ -35,6 +35,7 @@ from cluster.source.objects import (
     ObjectReader,
     Resource,
     SourceError,
+    matches,
 )
 from cluster.source.registered import is_own
 from cluster.source.release import Release, find_release
@@ -75,6 +76,19 @@ class FailedPod(NamedTuple):
     has_owner: bool
 
 
+class GivenDevice(NamedTuple):
+    """A device that a kubelet has given to a pod, as the pod's status says since Kubernetes 1.36.
+
+    `device` is the ID that the device plugin uses for it, `health` what the plugin says of it.
+    """
+
+    node: str
+    resource: str
+    device: str
+    subject: str
+    health: str
+
+
 class Facts(NamedTuple):
     """What is known of a cluster.
 
@@ -85,6 +99,7 @@ class Facts(NamedTuple):
       autoscaler's, without pods that have terminated.
     - `schedulers`: those that these pods name.
     - `failed`: the pods that asked for GPUs and have failed, and are still there.
+    - `given`: the devices that running pods have, where their status says which.
     - `request`: asks the API server for more; None if the objects are from files.
     - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
       installed.
@@ -104,6 +119,7 @@ class Facts(NamedTuple):
     images: Mapping[str, list[str]] = MappingProxyType({})
     schedulers: frozenset[str] = frozenset()
     failed: tuple[FailedPod, ...] = ()
+    given: tuple[GivenDevice, ...] = ()
 
     def objects(self, resource: Resource) -> list[Object]:
         """The objects of a resource; none if it could not be listed."""
@@ -135,9 +151,11 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
     images: dict[str, list[str]] = {}
     schedulers: set[str] = set()
     failed: list[FailedPod] = []
+    given: list[GivenDevice] = []
     try:
         pods = _noting(source.list(PODS), images, schedulers)
         pods = _noting_failed(pods, failed, policy.profile)
+        pods = _noting_given(pods, given)
         usage = account(nodes, pods, slices=slices, claims=claims, profile=policy.profile)
     except SourceError as error:
         missing[PODS] = error
@@ -158,6 +176,7 @@ def read_facts(source: ObjectReader, policy: Policy, request: Request | None) ->
         images=images,
         schedulers=frozenset(schedulers),
         failed=tuple(failed),
+        given=tuple(given),
     )
 
 
@@ -220,6 +239,32 @@ def _noting_failed(
             failed.append(FailedPod(f"pod/{name} in {namespace}", reason, is_owned))
 
 
+def _noting_given(pods: Iterator[Object], given: list[GivenDevice]) -> Iterator[Object]:
+    """`pods`, as they come; notes in `given` the devices that their status names, each once."""
+    for pod in pods:
+        yield pod
+        status = as_object(pod.get("status"))
+        if has_terminated(pod):
+            continue
+        metadata = as_object(pod.get("metadata"))
+        namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
+        node = as_text(as_object(pod.get("spec")).get("nodeName"))
+        found = (
+            GivenDevice(
+                node,
+                as_text(allocated.get("name")),
+                as_text(device.get("resourceID")),
+                f"pod/{name} in {namespace}",
+                as_text(device.get("health")),
+            )
+            for field in ("initContainerStatuses", "containerStatuses")
+            for _, container in as_objects(status.get(field))
+            for _, allocated in as_objects(container.get("allocatedResourcesStatus"))
+            for _, device in as_objects(allocated.get("resources"))
+        )
+        given.extend(dict.fromkeys(found))
+
+
 def autoscaler_of(image: str) -> str:
     """The autoscaler that an image is of; empty if it is none."""
     parts = full_repository(image).split("/")
@@ -279,3 +324,14 @@ def daemon_sets(facts: Facts) -> Iterator[DaemonSet]:
         template = as_object(as_object(item.get("spec")).get("template"))
         subject = f"daemonset/{name} in {namespace}"
         yield DaemonSet(subject, as_object(template.get("spec")), as_object(item.get("status")))
+
+
+def may_be_on(daemon_set: DaemonSet, labels: Mapping[str, Any]) -> bool:
+    """Whether the pods of a DaemonSet may be on a node with these labels."""
+    spec = daemon_set.pod_spec
+    if not matches({"matchLabels": spec.get("nodeSelector")}, labels):
+        return False
+    affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
+    required = as_object(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = [term for _, term in as_objects(required.get("nodeSelectorTerms"))]
+    return not terms or any(matches(term, labels) for term in terms)

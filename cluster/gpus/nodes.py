@@ -12,7 +12,7 @@ from cluster.gpus.pod_requests import amount_of, whole
 from cluster.gpus.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
-from rules.profile.profile import Profile
+from rules.profile.profile import Profile, Taint
 
 # Labels that name the model of a node's cards, the most exact first.
 _MODEL_LABELS = (
@@ -150,6 +150,14 @@ def takes_pods(node: Mapping[str, Any]) -> bool:
         taint.get("effect") in _EFFECTS and as_text(taint.get("key")).startswith(_TAINTS)
         for _, taint in as_objects(spec.get("taints"))
     )
+
+
+def taints_of(node: Mapping[str, Any]) -> Iterator[Taint]:
+    """The taints of a node that keep pods away."""
+    for _, taint in as_objects(as_object(node.get("spec")).get("taints")):
+        if taint.get("effect") in _EFFECTS:
+            key, value = as_text(taint.get("key")), as_text(taint.get("value"))
+            yield Taint((), key, value, as_text(taint.get("effect")))
 
 
 # How much of each GPU resource a node has.

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cluster.gpus.accounting import NodeLoad
-from cluster.gpus.nodes import model_of
+from cluster.gpus.nodes import model_of, taints_of
 from cluster.gpus.pod_requests import amount_of, effective_requests, whole
 from cluster.gpus.shares import card_memory
 from cluster.why.amounts import NANO
@@ -23,7 +23,6 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.profile import Taint
 
-_EFFECTS = ("NoSchedule", "NoExecute")
 _CORDONED = Taint((), "node.kubernetes.io/unschedulable", None, "NoSchedule")
 _BY_NAME = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _MAX_INT64 = 2**63 - 1
@@ -84,7 +83,7 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
         as_text(metadata.get("name")),
         model_of(raw),
         labels,
-        tuple(_taints(spec)),
+        tuple(taints_of(raw)),
         spec.get("unschedulable") is True,
         allocatable,
         load,
@@ -97,13 +96,6 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
 
 def _amounts(quantities: object) -> Mapping[str, int]:
     return {name: amount_of(value) for name, value in as_object(quantities).items()}
-
-
-def _taints(spec: Mapping[str, Any]) -> Iterator[Taint]:
-    for _, taint in as_objects(spec.get("taints")):
-        if taint.get("effect") in _EFFECTS:
-            key, value = as_text(taint.get("key")), as_text(taint.get("value"))
-            yield Taint((), key, value, as_text(taint.get("effect")))
 
 
 class Wanted:

@@ -11,6 +11,7 @@ from cluster.doctor.facts import (
     autoscaler_of,
     by_name,
     daemon_sets,
+    may_be_on,
     name_of,
     why_missing,
 )
@@ -29,7 +30,6 @@ from cluster.source.objects import (
     GetError,
     SourceError,
     is_device_plugin,
-    matches,
 )
 from kubeyaml import YamlError, read, split
 from rules.base.json_values import as_object, as_objects, as_text
@@ -100,7 +100,9 @@ def check_device_plugins(facts: Facts) -> Iterator[Row]:
         for other, of_other in plugins[index + 1 :]:
             if of_other != resource:
                 continue
-            both = [n for n, labels in labelled if _is_on(one, labels) and _is_on(other, labels)]
+            both = [
+                n for n, labels in labelled if may_be_on(one, labels) and may_be_on(other, labels)
+            ]
             if both:
                 shared[one.subject, other.subject, resource] = both
     for (first, second, resource), both in shared.items():
@@ -125,17 +127,6 @@ def _offered(pod_spec: Mapping[str, Any]) -> str:
 def _has_pods(daemon_set: DaemonSet) -> bool:
     """Whether a DaemonSet has pods on nodes; also if its status does not say."""
     return daemon_set.status.get("desiredNumberScheduled") != 0
-
-
-def _is_on(daemon_set: DaemonSet, labels: Mapping[str, Any]) -> bool:
-    """Whether the pods of a DaemonSet may be on a node with these labels."""
-    spec = daemon_set.pod_spec
-    if not matches({"matchLabels": spec.get("nodeSelector")}, labels):
-        return False
-    affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
-    required = as_object(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-    terms = [term for _, term in as_objects(required.get("nodeSelectorTerms"))]
-    return not terms or any(matches(term, labels) for term in terms)
 
 
 # The two ways in which NVIDIA's operator offers GPUs.
@@ -380,7 +371,7 @@ def check_exporter(facts: Facts) -> Iterator[Row]:
     ]
     for daemon_set in daemon_sets(facts):
         container = _exporter_in(daemon_set.pod_spec)
-        on = [name for name, labels in labelled if _is_on(daemon_set, labels)]
+        on = [name for name, labels in labelled if may_be_on(daemon_set, labels)]
         if container is None or not on:
             continue
         if _is_told_of_claims(container):

@@ -10,11 +10,30 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from cluster.api.errors import ClusterError, ForbiddenError
-from cluster.doctor.facts import Facts, by_name, name_of, nodes_with_shared_cards, why_missing
+from cluster.doctor.facts import (
+    Facts,
+    by_name,
+    daemon_sets,
+    may_be_on,
+    name_of,
+    nodes_with_shared_cards,
+    why_missing,
+)
 from cluster.doctor.rows import Row, names, not_known, ok, wrong
-from cluster.source.objects import DAEMON_SETS, MUTATING, NODES, PODS, SLICES, VALIDATING, Object
+from cluster.gpus.nodes import taints_of
+from cluster.gpus.pod_requests import amount_of
+from cluster.source.objects import (
+    DAEMON_SETS,
+    MUTATING,
+    NODES,
+    PODS,
+    SLICES,
+    VALIDATING,
+    Object,
+    is_device_plugin,
+)
 from rules.all_rules import ALL_RULES
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.text_matching import matches_any
 from rules.base.traits import NODE, WEBHOOK_CONFIGURATION, satisfies
 from rules.engine.fixing import check
@@ -29,6 +48,7 @@ from rules.placement.node_labels import (
     MODE_LABEL,
     REGION_LABELS,
 )
+from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.context import Context
 from rules.profile.platforms.ack import (
     MEMORY_ISOLATION,
@@ -237,6 +257,8 @@ _SEE_DEVICE_PLUGIN = (
     "kubectl get pods -A --field-selector spec.nodeName=NODE"
 )
 
+_DECLARE = "if it is a GPU, declare it under resources in a policy: docs/profiles.md"
+_VENDORS = frozenset({"nvidia.com", "amd.com"})
 _DRIVER_REMEDY = (
     "if it stays so, see what the DRA driver logs: it replaces the slices of a pool one by one"
 )
@@ -259,21 +281,84 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
     usages = facts.usage.nodes if facts.usage else ()
     offering = [node.name for node in usages if any(used.total for used in node.resources)]
     known = set(offering)
-    empty = [
-        f"{name} ({label})"
-        for name, node in by_name(facts.objects(NODES))
-        if name not in known and (label := _gpu_label(node, profile))
+    idle = [(name, node) for name, node in by_name(facts.objects(NODES)) if name not in known]
+    yield from _without_cards(facts, [name for name, node in idle if _is_zero(node, profile)])
+    labelled = [
+        (name, node, label)
+        for name, node in idle
+        if not _is_zero(node, profile) and (label := _gpu_label(node, profile))
     ]
+    strange = [(name, found) for name, node, _ in labelled if (found := _other_devices(node))]
+    for name, found in strange:
+        message = f"offers {names(found)}, which gpuward does not know as a GPU"
+        yield not_known(_GPU_NODES, name, message, _DECLARE)
+    others = {name for name, _ in strange}
+    empty = [(name, node, label) for name, node, label in labelled if name not in others]
     if empty and (row := why_missing(facts, _GPU_NODES, SLICES)):
         yield row  # their GPUs may be devices of drivers, in ResourceSlices
     elif empty:
         message = "labelled as GPU nodes, and offer no GPU"
-        yield wrong(_GPU_NODES, names(empty), message, _SEE_DEVICE_PLUGIN)
+        subject = names([f"{name} ({label})" for name, _, label in empty])
+        yield wrong(_GPU_NODES, subject, message, _SEE_DEVICE_PLUGIN)
+        yield from _kept_away(facts, [(name, node) for name, node, _ in empty])
     if offering:
         yield ok(_GPU_NODES, names(offering), f"nodes that offer GPUs: {len(offering):,}")
-    elif not empty:
+    elif not labelled and not any(_is_zero(node, profile) for _, node in idle):
         remedy = "name your platform's profile in a policy: docs/profiles.md"
         yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
+
+
+def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
+    """A row for nodes on which a device plugin is registered and offers nothing."""
+    if nodes and (row := why_missing(facts, _GPU_NODES, SLICES)):
+        yield row  # the devices of a driver may be in place of those of the plugin
+    elif nodes:
+        message = "their device plugin is registered, and offers 0 GPUs: it finds no healthy card"
+        yield wrong(_GPU_NODES, names(nodes), message, _SEE_DEVICE_PLUGIN)
+
+
+def _is_zero(node: Object, profile: Profile) -> bool:
+    """Whether the status of a node has resources of GPUs, and 0 of each."""
+    capacity = as_object(_status(node).get("capacity"))
+    known = [amount_of(capacity[name]) for name in capacity if profile.resource(name) is not None]
+    return bool(known) and not any(known) and not _other_devices(node)
+
+
+def _other_devices(node: Object) -> list[str]:
+    """The devices of a vendor of GPUs that the status of a node has, and that are no known GPUs.
+
+    Such as cards for virtual machines, which are called by their model.
+    """
+    capacity = as_object(_status(node).get("capacity"))
+    return [
+        name
+        for name, amount in sorted(capacity.items())
+        if name.partition("/")[0] in _VENDORS and amount_of(amount)
+    ]
+
+
+def _kept_away(facts: Facts, nodes: list[tuple[str, Object]]) -> Iterator[Row]:
+    """A row for each taint of GPU nodes that keeps a device plugin from them."""
+    for daemon_set in daemon_sets(facts):
+        spec = daemon_set.pod_spec
+        if not is_device_plugin(spec):
+            continue
+        tolerations = [toleration for _, toleration in as_objects(spec.get("tolerations"))]
+        kept: dict[str, list[str]] = defaultdict(list)
+        for name, node in nodes:
+            labels = as_object(as_object(node.get("metadata")).get("labels"))
+            for taint in taints_of(node) if may_be_on(daemon_set, labels) else ():
+                # Kubernetes itself gives the pods of DaemonSets tolerations for these.
+                is_own = taint.key.startswith("node.kubernetes.io/")
+                if not is_own and not any(tolerates(each, taint) for each in tolerations):
+                    kept[display_taint(taint._replace(value=taint.value or None))].append(name)
+        for taint_text, found in sorted(kept.items()):
+            message = (
+                f"does not tolerate the taint {taint_text} of {names(found)}, so it offers no GPU "
+                "there"
+            )
+            remedy = f"add a toleration for {taint_text} to the DaemonSet"
+            yield wrong(_GPU_NODES, daemon_set.subject, message, remedy)
 
 
 def _gpu_label(node: Object, profile: Profile) -> str:
@@ -340,7 +425,7 @@ _KINDS = {NODES: NODE, MUTATING: WEBHOOK_CONFIGURATION, VALIDATING: WEBHOOK_CONF
 
 
 def check_by_catalog(facts: Facts) -> Iterator[Row]:
-    """One row for each fault, with all objects that have it; and one for each kind without any.
+    """One row for each fault, with the objects that have it; and one for each kind without any.
 
     What the policy only notes is no fault. Other checks say that a kind could not be listed.
     """
@@ -352,16 +437,17 @@ def check_by_catalog(facts: Facts) -> Iterator[Row]:
         items = facts.objects(resource)
         if not (rules and items):
             continue
-        faults: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+        faults: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
         for item in items:
+            messages: dict[tuple[str, str], list[str]] = defaultdict(list)
             for finding in check(item, active, context).findings:
                 if finding.rule in _RULES and finding.action > Action.AUDIT:
-                    found = faults[finding.rule, finding.help]
-                    found.append((name_of(item), finding.message))
-        for (rule_name, remedy), found in sorted(faults.items()):
-            subject = names([*dict.fromkeys(name for name, _ in found)])
+                    messages[finding.rule, finding.help].append(finding.message)
+            for (rule_name, remedy), found in messages.items():
+                faults[rule_name, remedy, tuple(found)].append(name_of(item))
+        for (rule_name, remedy, texts), objects in sorted(faults.items()):
             advice = remedy or f"gpuward explain {rule_name}"
-            yield wrong(rule_name, subject, found[0][1], advice)
+            yield wrong(rule_name, names(objects), texts[0], advice)
         if not faults:
             message = f"{len(rules)} rules find no fault in {len(items):,}"
             yield ok(resource.name, "all", message)

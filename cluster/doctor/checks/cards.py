@@ -1,0 +1,135 @@
+"""Cards: those that two pods have, those that are sick, and those that two plugins offer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from cluster.doctor.facts import Facts, by_name, name_of
+from cluster.doctor.rows import Row, names, not_known, wrong
+from cluster.gpus.nodes import cards_of
+from cluster.gpus.pod_requests import amount_of, whole
+from cluster.gpus.shares import whole_number
+from cluster.source.objects import CLAIMS, NODES, Object
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import GPU_COUNT
+
+_GIVEN_TWICE = "cards given twice"
+_END_ONE = "delete one of the pods, and its claim if it has one of its own: both use the same card"
+_CLAIM = "claim:"
+
+
+def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
+    """One row for each device that two claims or two pods have, and that cannot be shared.
+
+    Source: kubernetes/kubernetes issues 136269 and 137534
+    """
+    by_device: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
+    for item in facts.objects(CLAIMS):
+        metadata = as_object(item.get("metadata"))
+        subject = f"resourceclaim/{name_of(item)} in {as_text(metadata.get('namespace'))}"
+        for device in _devices_of(item):
+            by_device[device][subject] = None
+    for (driver, pool, called), claims in sorted(by_device.items()):
+        if len(claims) > 1:
+            message = f"each have the device {called} of the pool {pool} ({driver}) for themselves"
+            yield wrong(_GIVEN_TWICE, names([*claims]), message, _END_ONE)
+    by_id: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
+    for given in facts.given:
+        # Pods may share a claim; claims with the same device are above.
+        if given.device and not given.resource.startswith(_CLAIM):
+            by_id[given.node, given.resource, given.device][given.subject] = None
+    for (node, resource, called), pods in sorted(by_id.items()):
+        if len(pods) > 1:
+            message = f"have the same device {called} of {node} as {resource}"
+            yield wrong(_GIVEN_TWICE, names([*pods]), message, _END_ONE)
+
+
+def _devices_of(claim: Object) -> Iterator[tuple[str, str, str]]:
+    """Driver, pool and name of each device that a claim has for itself."""
+    allocation = as_object(as_object(claim.get("status")).get("allocation"))
+    for _, result in as_objects(as_object(allocation.get("devices")).get("results")):
+        is_shared = result.get("adminAccess") is True or result.get("shareID")
+        if not is_shared and not result.get("consumedCapacity"):
+            driver, pool = as_text(result.get("driver")), as_text(result.get("pool"))
+            yield driver, pool, as_text(result.get("device"))
+
+
+_SICK = "sick cards"
+_REPLACE = (
+    "move the pod away, and see what the device plugin and the kernel (Xid) say of the card: "
+    "kubectl cordon NODE keeps other pods away"
+)
+_LOOK = "see what the device plugin of the node logs, and what the kernel (Xid) says of its cards"
+
+
+def check_sick_cards(facts: Facts) -> Iterator[Row]:
+    """One row for the pods with devices that are not healthy, one for nodes that lost some."""
+    profile = facts.policy.profile
+    sick = [f"{g.subject} ({g.device} of {g.node})" for g in facts.given if g.health == "Unhealthy"]
+    if sick:
+        message = "have a device that its device plugin calls unhealthy"
+        yield wrong(_SICK, names([*dict.fromkeys(sick)]), message, _REPLACE)
+    lost: dict[tuple[str, int, int], list[str]] = defaultdict(list)
+    for name, node in by_name(facts.objects(NODES)):
+        status = as_object(node.get("status"))
+        capacity, allocatable = (
+            as_object(status.get(field)) for field in ("capacity", "allocatable")
+        )
+        for resource in capacity:
+            known = profile.resource(resource)
+            if known is None or known.unit != "device":
+                continue
+            there = whole(amount_of(capacity[resource]))
+            usable = whole(amount_of(allocatable.get(resource)))
+            if usable < there:
+                lost[resource, usable, there].append(name)
+    for (resource, usable, there), nodes in sorted(lost.items()):
+        message = f"offer {usable:,} of {there:,} {resource}: the others are not healthy"
+        yield wrong(_SICK, names(nodes), message, _LOOK)
+
+
+_TWO_PLUGINS = "cards offered by two plugins"
+_ONE_PLUGIN = (
+    "let one plugin offer the cards of a node: label nodes for each, and select them by the "
+    "nodeSelector of its DaemonSet"
+)
+_VOLCANO = ("volcano.sh/vgpu-number", "volcano.sh/gpu-number")
+
+
+def check_two_plugins(facts: Facts) -> Iterator[Row]:
+    """One row for the nodes whose cards NVIDIA's plugin and that of a scheduler both offer."""
+    both: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    for name, node in by_name(facts.objects(NODES)):
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        capacity = as_object(as_object(node.get("status")).get("capacity"))
+        nvidia = _cards_of_nvidia(capacity, labels)
+        for resource, cards in _cards_of_schedulers(node, capacity):
+            there = whole_number(as_text(labels.get("nvidia.com/gpu.count")))
+            if nvidia and cards and not (there and nvidia + cards <= there):
+                both["nvidia.com/gpu", resource, bool(there)].append(name)
+    for (first, second, is_known), nodes in sorted(both.items()):
+        message = f"offer cards both as {first} and as {second}"
+        if is_known:
+            message += ", more than they have: a card can be given away twice"
+            yield wrong(_TWO_PLUGINS, names(nodes), message, _ONE_PLUGIN)
+        else:
+            message += ", and no label nvidia.com/gpu.count says how many they have"
+            yield not_known(_TWO_PLUGINS, names(nodes), message, _ONE_PLUGIN)
+
+
+def _cards_of_nvidia(capacity: Mapping[str, object], labels: Mapping[str, object]) -> int:
+    """How many cards the resource of NVIDIA's plugin stands for."""
+    devices = whole(amount_of(capacity.get("nvidia.com/gpu")))
+    replicas = whole_number(as_text(labels.get("nvidia.com/gpu.replicas"))) or 1
+    return -(-devices // replicas)
+
+
+def _cards_of_schedulers(node: Object, capacity: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """The resources of other plugins for NVIDIA's cards, each with the number of cards."""
+    vgpu, gpu = _VOLCANO
+    if whole(amount_of(capacity.get(vgpu))):
+        cards = [card for card in cards_of(node) if "volcano.sh/vgpu-memory" in card.amounts]
+        yield vgpu, max(len(cards), 1)
+    yield gpu, whole(amount_of(capacity.get(gpu)))
+    yield GPU_COUNT, whole(amount_of(capacity.get(GPU_COUNT)))
