@@ -6,7 +6,7 @@ import datetime
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.api.errors import ForbiddenError
@@ -44,7 +44,7 @@ from cluster.source.objects import (
 from cluster.source.registered import is_own
 from cluster.source.release import homes
 from cluster.webhooks.decision_log import CONTAINER, DecisionLog
-from cluster.why.cluster import asks_for_more, served_resources
+from cluster.why.cluster import served_resources
 from cluster.why.explanation import Explanation, Namespace, explain
 from cluster.why.filters import read_node
 from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
@@ -260,24 +260,17 @@ class ClusterState:
         claims = None
         if as_object(pod.get("spec")).get("resourceClaims"):
             claims = {_key(raw)[1]: raw for raw in self._readable(CLAIMS, home)}
-        of_new_pods = (
-            ([], [])
-            if exists
-            else (
-                self._readable(QUOTAS, home),
-                self._readable(LIMIT_RANGES, home),
-            )
-        )
+        quotas: Iterable[Object] = ()
+        limits: Iterable[Object] = ()
+        if not exists:
+            quotas, limits = self._readable(QUOTAS, home), self._readable(LIMIT_RANGES, home)
         with self._lock:
             nodes = [read_node(raw, load) for raw, load in self._account.nodes()]
-        served: Mapping[str, str] = {}
-        if asks_for_more(pod, nodes):
-            served = served_resources(self._readable(DEVICE_CLASSES))
         return explain(
             pod,
             nodes,
-            namespace=Namespace(claims, *map(tuple, of_new_pods)),
-            served=served,
+            namespace=Namespace(claims, tuple(quotas), tuple(limits)),
+            served=lambda: served_resources(self._readable(DEVICE_CLASSES), self._readable(SLICES)),
             exists=exists,
         )
 

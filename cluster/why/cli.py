@@ -75,9 +75,8 @@ def main(arguments: list[str]) -> int:
     is_list = not options.pod and not options.manifest
     if options.output != "text":
         documents = [*map(to_document, answers)]
-        document = {"version": 1, "pods": documents} if is_list else documents[0]
-        if not is_list and len(documents) > 1:
-            document = {"version": 1, "pods": documents}
+        is_one = len(documents) == 1 and not is_list
+        document = documents[0] if is_one else {"version": 1, "pods": documents}
         sys.stdout.write(format_document(document, options.output))
     else:
         text = _waiting(answers) if is_list else _each(answers)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cluster.gpus.accounting import PodLedger, name_of
-from cluster.gpus.pod_requests import effective_requests, has_terminated
+from cluster.gpus.pod_requests import has_terminated
 from cluster.gpus.shares import card_memory
 from cluster.source.files import FileSource
 from cluster.source.objects import (
@@ -19,6 +19,7 @@ from cluster.source.objects import (
     NODES,
     PODS,
     QUOTAS,
+    SLICES,
     Object,
     ObjectSource,
     Resource,
@@ -28,6 +29,7 @@ from cluster.source.objects import (
 from cluster.why.explanation import (
     Explanation,
     Namespace,
+    Served,
     as_created,
     explain,
     scheduler_message,
@@ -110,9 +112,8 @@ class Cluster:
         found = self._explain(pod, exists=False)
         if count is None or count == 1 or not found.fitting or found.node:
             return found._replace(wanted=count)
-        served = self._served_for(pod)
         created = as_created(pod, self._namespace_of_new(pod)).pod
-        wanted = Wanted(created, uncounted_resources(created, self._nodes, served, exists=False))
+        wanted = Wanted(created, uncounted_resources(created, self._nodes, {}, exists=False))
         fitting = frozenset(found.fitting)
         nodes, placed = [], 0
         for node in self._nodes:
@@ -121,6 +122,8 @@ class Cluster:
                 copies = min(wanted.copies(node), count - placed)
             placed += copies
             nodes.append(node._replace(load=node.load.with_pods(wanted.requests, copies)))
+        if not placed:  # devices of a DeviceClass, of which nobody knows how many are free
+            return found._replace(wanted=count)
         if placed < count:
             found = self._explain(pod, exists=False, nodes=nodes)
         elif wanted.asks_of_a_card:
@@ -141,7 +144,7 @@ class Cluster:
             pod,
             self._nodes if nodes is None else nodes,
             namespace=namespace._replace(claims=claims),
-            served=self._served_for(pod),
+            served=self._served,
             exists=exists,
         )
 
@@ -156,37 +159,40 @@ class Cluster:
             self._namespaces[home] = Namespace(None, tuple(quotas), tuple(ranges))
         return self._namespaces[home]
 
-    def _served_for(self, pod: Object) -> Mapping[str, str]:
-        return self._served if asks_for_more(pod, self._nodes) else {}
-
     def _claims_in(self, scope: str | None) -> dict[tuple[str, str], Object]:
         if scope not in self._claims:
             listed = self._readable(CLAIMS, scope)
             self._claims[scope] = {_place(raw): raw for raw in listed}
         return self._claims[scope]
 
+    def _served(self) -> Mapping[str, Served]:
+        return self._served_once
+
     @cached_property
-    def _served(self) -> Mapping[str, str]:
-        return served_resources(self._readable(DEVICE_CLASSES, None))
+    def _served_once(self) -> Mapping[str, Served]:
+        classes = [*self._readable(DEVICE_CLASSES, None)]
+        return served_resources(classes, self._readable(SLICES, None) if classes else ())
 
     def _readable(self, resource: Resource, namespace: str | None) -> Iterator[Object]:
         return list_readable(self._source, resource, namespace, self._on_missing)
 
 
-def asks_for_more(pod: Object, nodes: Iterable[Node]) -> bool:
-    """Whether a pod asks for a device that no node offers."""
-    devices = {name for name in effective_requests(pod) if "/" in name}
-    return bool(devices) and bool(devices.difference(*(node.devices for node in nodes)))
-
-
-def served_resources(classes: Iterable[Object]) -> Mapping[str, str]:
-    """The extended resources that DeviceClasses serve, each with the name of the class."""
-    served = {}
+def served_resources(classes: Iterable[Object], slices: Iterable[Object]) -> Mapping[str, Served]:
+    """The extended resources that DeviceClasses serve; `slices` are all ResourceSlices."""
+    nodes: set[str] = set()
+    is_known = True
+    for raw in slices:
+        spec = as_object(raw.get("spec"))
+        nodes.add(as_text(spec.get("nodeName")))
+        is_known &= bool(spec.get("nodeName"))
+    on_nodes = frozenset(nodes) if nodes and is_known else None
+    served: dict[str, Served] = {}
     for raw in classes:
         name = name_of(raw)
-        served[_CLASS_PREFIX + name] = name
+        found = Served(name, on_nodes)
+        served[_CLASS_PREFIX + name] = found
         if resource := as_text(as_object(raw.get("spec")).get("extendedResourceName")):
-            served[resource] = name
+            served[resource] = found
     return served
 
 

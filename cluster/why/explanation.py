@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from cluster.gpus.pod_requests import effective_requests
 from cluster.source.objects import Object
 from cluster.why.amounts import requests_text
 from cluster.why.cards import COUNTED_BY_SCHEDULERS
-from cluster.why.filters import Node, Obstacle, Wanted
+from cluster.why.filters import Node, Obstacle, Uncounted, Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
 from cluster.why.hurdles import Hurdle, claim_names, find_hurdles
 from cluster.why.limit_ranges import Limited, apply_limit_ranges
@@ -133,23 +134,51 @@ class Namespace(NamedTuple):
     limit_ranges: tuple[Object, ...] = ()
 
 
+class Served(NamedTuple):
+    """The DeviceClass that serves an extended resource, and the nodes with devices of drivers.
+
+    Without `nodes` it is not known which these are.
+    """
+
+    device_class: str
+    nodes: frozenset[str] | None = None
+
+
 def explain(
     pod: Object,
     nodes: Iterable[Node],
     *,
     namespace: Namespace = Namespace(),  # noqa: B008  # it cannot be changed
-    served: Mapping[str, str] | None = None,
+    served: Callable[[], Mapping[str, Served]] = dict,
     exists: bool = True,
 ) -> Explanation:
     """Why `pod` is Pending, or would be.
 
-    `served` are the resources that DeviceClasses serve, each with the name of the class. Quotas and
-    LimitRanges count only for a pod that does not exist yet.
+    `served` reads the resources that DeviceClasses serve; it is called only if no node takes the
+    pod without them. Quotas and LimitRanges count only for a pod that does not exist yet.
     """
     limited = Limited(pod) if exists else as_created(pod, namespace)
-    pod, listed = limited.pod, [*nodes]
+    listed = [*nodes]
+    found = _explained(limited, listed, namespace, {}, exists=exists)
+    devices = {name for name in effective_requests(limited.pod) if "/" in name}
+    if devices and not (found.fitting or found.hurdles or found.node):
+        by_classes = {name: one for name, one in served().items() if name in devices}
+        if by_classes:
+            return _explained(limited, listed, namespace, by_classes, exists=exists)
+    return found
+
+
+def _explained(
+    limited: Limited,
+    listed: list[Node],
+    namespace: Namespace,
+    served: Mapping[str, Served],
+    *,
+    exists: bool,
+) -> Explanation:
+    pod = limited.pod
     other = _other_scheduler(pod)
-    uncounted = uncounted_resources(pod, listed, served or {}, exists=exists)
+    uncounted = uncounted_resources(pod, listed, served, exists=exists)
     wanted = Wanted(pod, uncounted)
     claims = namespace.claims
     placed = _places_of_claims(pod, claims or {})
@@ -159,8 +188,7 @@ def explain(
         hurdles += _named_node_is_missing(wanted.node_name, listed, exists=exists)
         listed = [node for node in listed if node.name == wanted.node_name]
     refused: list[tuple[Node, Refusals]] = []
-    fitting: list[str] = []
-    doubts: dict[str, tuple[str, ...]] = {}
+    fitting: list[Node] = []
     for node in listed:
         if wanted.node_name:
             refusals = [] if exists else [*wanted.obstacles_of_kubelet(node)]
@@ -169,15 +197,7 @@ def explain(
         if refusals:
             refused.append((node, refusals))
         else:
-            fitting.append(node.name)
-            doubts[node.name] = tuple(wanted.doubts(node))
-    if wanted.node_name:
-        unchecked = [] if exists else [*_unknown_to_kubelet(wanted, listed)]
-    else:
-        unchecked = [*_not_looked_at(wanted.spec, placed)]
-    unchecked += _served_by_others(wanted, listed, uncounted, served or {})
-    if doubts and all(doubts.values()):
-        unchecked += dict.fromkeys(doubt for found in doubts.values() for doubt in found)
+            fitting.append(node)
     metadata = as_object(pod.get("metadata"))
     return Explanation(
         as_text(metadata.get("namespace")),
@@ -186,14 +206,34 @@ def explain(
         wanted.node_name,
         tuple(hurdles),
         tuple(group_nodes(refused, wanted)),
-        tuple(sorted(fitting)),
+        tuple(sorted(node.name for node in fitting)),
         len(listed),
         scheduler_message(pod),
-        tuple(unchecked),
+        tuple(_unknown(wanted, fitting, placed, served, exists=exists)),
         other_scheduler="" if wanted.node_name else other,
         defaults=limited.defaults,
         is_bound=bool(wanted.node_name) and exists,
     )
+
+
+def _unknown(
+    wanted: Wanted,
+    fitting: Sequence[Node],
+    placed: Sequence[Any],
+    served: Mapping[str, Served],
+    *,
+    exists: bool,
+) -> Iterator[str]:
+    """What decides about a pod as well, and is not known here."""
+    if wanted.node_name:
+        if not exists:
+            yield from _unknown_to_kubelet(wanted, fitting)
+        return
+    yield from _not_looked_at(wanted.spec, placed)
+    yield from _served_by_others(wanted, fitting, served)
+    doubts = [tuple(wanted.doubts(node)) for node in fitting]
+    if all(doubts):
+        yield from dict.fromkeys(doubt for found in doubts for doubt in found)
 
 
 def _other_scheduler(pod: Mapping[str, Any]) -> str:
@@ -208,8 +248,8 @@ def as_created(pod: Object, namespace: Namespace) -> Limited:
 
 
 def uncounted_resources(
-    pod: Object, nodes: Iterable[Node], served: Mapping[str, str], *, exists: bool
-) -> frozenset[str]:
+    pod: Object, nodes: Iterable[Node], served: Mapping[str, Served], *, exists: bool
+) -> Uncounted:
     """The resources that a node need not offer for a pod to get them.
 
     kube-scheduler counts all that its own pods ask for. Webhooks give a pod that does not exist yet
@@ -217,7 +257,10 @@ def uncounted_resources(
     """
     is_counted = exists and not _other_scheduler(pod)
     shared = frozenset[str]() if is_counted else COUNTED_BY_SCHEDULERS
-    return frozenset(served) | (shared & {name for node in nodes for name in node.rooms})
+    found: dict[str, frozenset[str] | None] = {
+        name: None for node in nodes for name in node.rooms if name in shared
+    }
+    return {**found, **{name: one.nodes for name, one in served.items()}}
 
 
 def _unknown_to_kubelet(wanted: Wanted, nodes: Iterable[Node]) -> Iterator[str]:
@@ -227,14 +270,16 @@ def _unknown_to_kubelet(wanted: Wanted, nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def _served_by_others(
-    wanted: Wanted, nodes: Sequence[Node], uncounted: Collection[str], served: Mapping[str, str]
+    wanted: Wanted, nodes: Sequence[Node], served: Mapping[str, Served]
 ) -> Iterator[str]:
     for name in wanted.requests:
-        if name in uncounted and not any(name in node.devices for node in nodes):
-            if name in served:
-                yield f"which devices are free for {name}, of the DeviceClass {served[name]}"
-            elif not _other_scheduler(wanted.pod):
-                yield f"whether a webhook gives it to the scheduler that counts {name}"
+        if any(name in node.devices for node in nodes):
+            continue
+        if name in served:
+            device_class = served[name].device_class
+            yield f"which devices are free for {name}, of the DeviceClass {device_class}"
+        elif name in COUNTED_BY_SCHEDULERS and not _other_scheduler(wanted.pod):
+            yield f"whether a webhook gives it to the scheduler that counts {name}"
 
 
 def _named_node_is_missing(name: str, nodes: Iterable[Node], *, exists: bool) -> Iterator[Hurdle]:

@@ -9,9 +9,10 @@ Source: Kubernetes, `pkg/scheduler/apis/config/v1/default_plugins.go` and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.accounting import NodeLoad
 from cluster.gpus.nodes import model_of, taints_of
@@ -98,14 +99,17 @@ def _amounts(quantities: object) -> Mapping[str, int]:
     return {name: amount_of(value) for name, value in as_object(quantities).items()}
 
 
+Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]
+"""Resources that nodes need not offer, each with the names of these nodes; None: no node need."""
+
+
 class Wanted:
     """What a pod asks of a node.
 
-    `uncounted` are resources that kube-scheduler does not count on a node that does not offer them:
-    those that another scheduler counts, and those that a DeviceClass serves.
+    `uncounted` are resources that another scheduler counts, or that a DeviceClass serves.
     """
 
-    def __init__(self, pod: Mapping[str, Any], uncounted: Collection[str] = ()) -> None:
+    def __init__(self, pod: Mapping[str, Any], uncounted: Uncounted = MappingProxyType({})) -> None:
         spec = as_object(pod.get("spec"))
         self.pod, self.spec = pod, spec
         self._uncounted = uncounted
@@ -154,12 +158,18 @@ class Wanted:
             if found:
                 yield tuple(obstacle._replace(message="") for obstacle in found)
 
+    def _is_uncounted(self, resource: str, node: Node) -> bool:
+        if resource in node.devices or resource not in self._uncounted:
+            return False
+        nodes = self._uncounted[resource]
+        return nodes is None or node.name in nodes
+
     def copies(self, node: Node) -> int:
         """How many such pods the resources of `node` are enough for."""
         room = [whole(node.allocatable.get("pods", 0)) - node.load.pods]
         for name, asked in self.requests.items():
             total = node.allocatable.get(name, 0)
-            if asked and not (name in self._uncounted and not total):
+            if asked and not self._is_uncounted(name, node):
                 room.append((total - node.load.requests.get(name, 0)) // asked)
         return max(min(room), 0)
 
@@ -237,7 +247,7 @@ class Wanted:
         for name, asked in sorted(self.requests.items(), key=lambda item: "/" not in item[0]):
             total = node.allocatable.get(name, 0)
             free = total - node.load.requests.get(name, 0)
-            if asked > free and not (name in self._uncounted and not total):
+            if asked > free and not self._is_uncounted(name, node):
                 capacity, is_expected = node.capacity.get(name, 0), _is_expected(node, name)
                 amounts = asked, max(free, 0), total, capacity
                 yield Obstacle(plugin, f"Insufficient {name}", name, *amounts, is_expected)

@@ -245,6 +245,24 @@ def test_what_a_device_class_serves_no_node_must_offer(why: Asked, name: str) ->
     assert why(node("a", 0), manifest=pod(limits={name: 1}))[0] == CANNOT
 
 
+def slice_of(name: str) -> dict[str, Any]:
+    spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": {"name": name}, "devices": []}
+    made = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    return {**made, "metadata": {"name": f"of-{name}"}, "spec": spec}
+
+
+def test_a_device_class_serves_where_drivers_have_devices(why: Asked) -> None:
+    asks = pod(limits={GPU: 1})
+    status, out = why(node("a", 0), node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=asks)
+    assert (status, "1 node may take it: b" in out) == (NOT_KNOWN, True)
+    # Where a device plugin offers the resource, and all of it is taken.
+    full = pod("full", {GPU: 8}, nodeName="c", status={"phase": "Running"})
+    status, out = why(node("c"), full, node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=asks)
+    assert (status, "1 node may take it: b" in out) == (NOT_KNOWN, True)
+    status, out = why(node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=job(3))
+    assert (status, "pods have room" in out) == (NOT_KNOWN, False)
+
+
 # LimitRanges.
 
 
