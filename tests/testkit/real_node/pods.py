@@ -107,12 +107,18 @@ def answer(plane: Cluster, pod: Any, name: str = "main") -> Answer:
 
 def log(plane: Cluster, pod: Any, name: str) -> str:
     """The output of a container, or before it was restarted."""
+    return eventually(lambda: _log(plane, pod, name), seconds=20, what=f"the log of {name}")
+
+
+def _log(plane: Cluster, pod: Any, name: str) -> str:
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log"
     for previous in ("false", "true"):
         found = plane.request("GET", f"{path}?container={name}&previous={previous}")
         body = found.body
         text = json.dumps(body) if isinstance(body, dict) else str(body)
-        if found.status == 200 and text.strip():
+        # A kubelet answers so, with 200, while it replaces the container.
+        is_gone = text.startswith("unable to retrieve container logs")
+        if found.status == 200 and text.strip() and not is_gone:
             return text
     raise AssertionError(f"{metadata['name']}: {found}")

@@ -18,6 +18,8 @@ from tests.testkit.real_node import isolation
 from tests.testkit.real_node.gpuward_image import ROOT_VARIABLE, build
 from tests.testkit.real_node.programs import programs
 
+# As in the Makefile: a wait that was too short for a busy machine.
+_RERUN = ("--reruns", "1", "--only-rerun", "TimeoutError", "-raR")
 _NO_TEST_SELECTED = 5  # pytest's exit status
 
 
@@ -29,7 +31,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gpuward-image-") as root:
         build(Path(root))
         os.environ[ROOT_VARIABLE] = root
-        pytest = [sys.executable, "-m", "pytest", "-q", "-m", "real_node", *arguments]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-m", "real_node", *_RERUN, *arguments]
         status = subprocess.run([*isolation.COMMAND, *pytest], check=False).returncode
     return 0 if status == _NO_TEST_SELECTED else status
 
