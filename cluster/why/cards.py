@@ -26,6 +26,8 @@ COUNTED_BY_SCHEDULERS = PER_CARD | {"nvidia.com/gpumem-percentage"}
 _SHARED = (GPU_MEM, VOLCANO_MEMORY, "nvidia.com/gpumem", "volcano.sh/vgpu-memory")
 _PLUGIN = "nvidia.com/gpu"
 _DEVICES_OF_KAI = "gpu-fraction-num-devices"
+KAI_KEYS = (FRACTION, MEMORY, _DEVICES_OF_KAI)
+"""The annotations by which a pod asks KAI for a part of a card."""
 
 
 class CardRoom(NamedTuple):

@@ -26,6 +26,7 @@ from cluster.source.objects import (
     SourceError,
     list_readable,
 )
+from cluster.why.cards import KAI_KEYS
 from cluster.why.explanation import (
     Explanation,
     Namespace,
@@ -38,6 +39,7 @@ from cluster.why.explanation import (
 from cluster.why.filters import Node, Wanted, read_node
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import GPU_COUNT
 from rules.workloads.future_pods import future_pods, has_final_pods
 
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
@@ -144,7 +146,7 @@ class Cluster:
             pod,
             self._nodes if nodes is None else nodes,
             namespace=namespace._replace(claims=claims),
-            served=self._served,
+            served=lambda: self._served,
             exists=exists,
         )
 
@@ -165,11 +167,8 @@ class Cluster:
             self._claims[scope] = {_place(raw): raw for raw in listed}
         return self._claims[scope]
 
-    def _served(self) -> Mapping[str, Served]:
-        return self._served_once
-
     @cached_property
-    def _served_once(self) -> Mapping[str, Served]:
+    def _served(self) -> Mapping[str, Served]:
         classes = [*self._readable(DEVICE_CLASSES, None)]
         return served_resources(classes, self._readable(SLICES, None) if classes else ())
 
@@ -246,7 +245,9 @@ def _key(pod: Object) -> str:
     ]
     volumes = [volume.get("persistentVolumeClaim") for _, volume in as_objects(spec.get("volumes"))]
     claims = as_object(pod.get("status")).get("resourceClaimStatuses")
-    named = [metadata.get(key) for key in ("namespace", "annotations", "labels")]
+    # Labels and annotations differ from pod to pod of a Job: only these matter.
+    labels, annotations = (as_object(metadata.get(key)) for key in ("labels", "annotations"))
+    named = [metadata.get("namespace"), labels.get(GPU_COUNT), *map(annotations.get, KAI_KEYS)]
     looked_at = [spec.get(key) for key in _LOOKED_AT]
     return json.dumps([named, looked_at, containers, volumes, claims], sort_keys=True, default=str)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.why.cli import main
+from cluster.why.explanation import Explanation, explain
 
 GPU = "nvidia.com/gpu"
 CAN, CANNOT, WRONG_USAGE, NOT_KNOWN = range(4)
@@ -338,6 +339,26 @@ def test_each_template_of_a_workload_is_asked_about(why: Asked) -> None:
 def test_a_file_without_pods_is_an_error(why: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert why(node("a"), manifest=node("b"))[0] == 2  # wrong usage
     del capsys
+
+
+def test_pods_that_differ_only_by_their_labels_are_explained_once(
+    why: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def noting(raw: Any, *arguments: Any, **options: Any) -> Explanation:
+        asked.append(raw)
+        return explain(raw, *arguments, **options)
+
+    monkeypatch.setattr("cluster.why.cluster.explain", noting)
+    jobs = [pod(f"j{n}", {GPU: 9}, metadata={"labels": {"index": str(n)}}) for n in range(5)]
+    parts = [
+        pod(f"k{n}", {GPU: 9}, metadata={"annotations": {"gpu-fraction": f"0.{n}"}})
+        for n in range(1, 3)
+    ]
+    status, out = why(node("a"), *jobs, *parts)
+    assert (status, out.startswith("7 pods wait for a node.")) == (CANNOT, True)
+    assert len(asked) == 3  # one of the Job, and one for each part
 
 
 def test_without_a_name_all_pods_that_wait_are_explained(why: Asked) -> None:

@@ -37,7 +37,7 @@ def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
     by_id: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
     for given in facts.given:
         # Pods may share a claim; claims with the same device are above.
-        if given.device and not given.resource.startswith(_CLAIM):
+        if given.device and facts.policy.profile.resource(given.resource) is not None:
             by_id[given.node, given.resource, given.device][given.subject] = None
     for (node, resource, called), pods in sorted(by_id.items()):
         if len(pods) > 1:
@@ -66,7 +66,12 @@ _LOOK = "see what the device plugin of the node logs, and what the kernel (Xid) 
 def check_sick_cards(facts: Facts) -> Iterator[Row]:
     """One row for the pods with devices that are not healthy, one for nodes that lost some."""
     profile = facts.policy.profile
-    sick = [f"{g.subject} ({g.device} of {g.node})" for g in facts.given if g.health == "Unhealthy"]
+    sick = [
+        f"{given.subject} ({given.device} of {given.node})"
+        for given in facts.given
+        if given.health == "Unhealthy"
+        and (given.resource.startswith(_CLAIM) or profile.resource(given.resource) is not None)
+    ]
     if sick:
         message = "have a device that its device plugin calls unhealthy"
         yield wrong(_SICK, names([*dict.fromkeys(sick)]), message, _REPLACE)

@@ -282,7 +282,8 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
     offering = [node.name for node in usages if any(used.total for used in node.resources)]
     known = set(offering)
     idle = [(name, node) for name, node in by_name(facts.objects(NODES)) if name not in known]
-    yield from _without_cards(facts, [name for name, node in idle if _is_zero(node, profile)])
+    zero = [(name, node) for name, node in idle if _is_zero(node, profile)]
+    yield from _without_cards(facts, [name for name, _ in zero])
     labelled = [
         (name, node, label)
         for name, node in idle
@@ -300,20 +301,23 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
         message = "labelled as GPU nodes, and offer no GPU"
         subject = names([f"{name} ({label})" for name, _, label in empty])
         yield wrong(_GPU_NODES, subject, message, _SEE_DEVICE_PLUGIN)
-        yield from _kept_away(facts, [(name, node) for name, node, _ in empty])
+    yield from _kept_away(facts, [*zero, *((name, node) for name, node, _ in empty)])
     if offering:
         yield ok(_GPU_NODES, names(offering), f"nodes that offer GPUs: {len(offering):,}")
-    elif not labelled and not any(_is_zero(node, profile) for _, node in idle):
+    elif not labelled and not zero:
         remedy = "name your platform's profile in a policy: docs/profiles.md"
         yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
 
 
 def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
-    """A row for nodes on which a device plugin is registered and offers nothing."""
+    """A row for nodes on which a device plugin was registered, and that offer nothing now.
+
+    A kubelet keeps the resource, with 0, after its plugin has gone.
+    """
     if nodes and (row := why_missing(facts, _GPU_NODES, SLICES)):
         yield row  # the devices of a driver may be in place of those of the plugin
     elif nodes:
-        message = "their device plugin is registered, and offers 0 GPUs: it finds no healthy card"
+        message = "have 0 of each GPU resource: the device plugin has stopped, or finds no card"
         yield wrong(_GPU_NODES, names(nodes), message, _SEE_DEVICE_PLUGIN)
 
 

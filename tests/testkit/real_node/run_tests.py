@@ -19,7 +19,7 @@ from tests.testkit.real_node.gpuward_image import ROOT_VARIABLE, build
 from tests.testkit.real_node.programs import programs
 
 # As in the Makefile: a wait that was too short for a busy machine.
-_RERUN = ("--reruns", "1", "--only-rerun", "TimeoutError", "-raR")
+_RERUN = ("--reruns", "1", "--only-rerun", "^TimeoutError", "-raR")
 _NO_TEST_SELECTED = 5  # pytest's exit status
 
 
