@@ -8,7 +8,7 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-node test-node-1.34 test-oldest
-.PHONY: control-plane container-runtime node-programs node plane proof check format docs cases bench
+.PHONY: oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
 .PHONY: bench-admission bench-end-to-end bench-resilience bench-console mutation clean
 
 demo: .venv/.lint
@@ -74,6 +74,10 @@ test-oldest: .venv/.dev
 # Builds the control plane for tests, once; a later call returns immediately.
 control-plane: .venv/.dev
 	@$(BIN)/python -m tests.testkit.control_plane.build
+
+# Compares `gpuward why` with kube-scheduler's own filters, about random clusters: some minutes.
+oracle-scheduler: .venv/.dev
+	@$(BIN)/python -m tests.testkit.scheduling $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
 # Builds runc and NVIDIA's container toolkits for tests, once; a later call returns immediately.
 container-runtime: .venv/.dev

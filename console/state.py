@@ -46,7 +46,7 @@ from cluster.source.release import homes
 from cluster.webhooks.decision_log import CONTAINER, DecisionLog
 from cluster.why.cluster import served_resources
 from cluster.why.explanation import Explanation, Namespace, explain
-from cluster.why.filters import read_node
+from cluster.why.nodes import read_node
 from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams
@@ -269,7 +269,7 @@ class ClusterState:
         return explain(
             pod,
             nodes,
-            namespace=Namespace(claims, tuple(quotas), tuple(limits)),
+            namespace=Namespace(claims, tuple(quotas), tuple(limits), home),
             served=lambda: served_resources(self._readable(DEVICE_CLASSES), self._readable(SLICES)),
             exists=exists,
         )

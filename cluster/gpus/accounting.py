@@ -149,11 +149,12 @@ class PodLedger:
         self.consumers: list[Consumer] = []
         self._owner_of: dict[tuple[str, str], str] = {}
 
-    def add(self, pod: Mapping[str, Any]) -> None:
-        """Count `pod`."""
+    def add(self, pod: Mapping[str, Any]) -> CountedPod | None:
+        """Count `pod`; what counts of it, or None if it has terminated."""
         counted = count_pod(pod, self._profile, self._card_memory)
         if counted is not None:
             self.add_counted(counted)
+        return counted
 
     def add_counted(self, pod: CountedPod) -> None:
         """Count a pod by what counts of it."""

@@ -109,7 +109,7 @@ def lines(found: Explanation) -> Iterator[str]:
         yield from _wrapped(f"{_sentence(line)}.", "")
     verdict = _sentence(found.verdict)
     if found.placed is not None:
-        may = "may have" if found.answer is Answer.NOT_KNOWN else "have"
+        may = "may have" if found.unchecked else "have"
         yield f"{found.placed:,} of its {found.wanted:,} pods {may} room."
         if found.answer is Answer.CANNOT:
             verdict = f"The next: {found.verdict}"
@@ -124,6 +124,12 @@ def lines(found: Explanation) -> Iterator[str]:
     if found.summary and not found.is_bound:
         yield ""
         yield from _wrapped(found.summary, "")
+    if found.evicting:
+        count = len(found.evicting)
+        nodes = f"{count:,} node{'s'[count == 1 :]}: {some(found.evicting)}"
+        yield from _wrapped(
+            f"kube-scheduler may evict pods of lower priority for it from {nodes}", ""
+        )
     if found.unchecked and found.answer is not Answer.CANNOT:
         yield from _wrapped(f"Not known: {'; '.join(found.unchecked)}", "")
 
@@ -174,6 +180,9 @@ def _waiting(answers: Sequence[Explanation]) -> Iterator[str]:
         remedies += [remedy for each in first.groups[:1] for remedy in each.remedies]
         for remedy in remedies[:1] if answer is not Answer.CAN else ():
             yield from _wrapped(remedy, "    -> ")
+        if first.evicting:
+            nodes = some(first.evicting)
+            yield from _wrapped(f"pods of lower priority may be evicted from {nodes}", "    -> ")
         for unknown in first.unchecked if answer is Answer.NOT_KNOWN else ():
             yield from _wrapped(f"not known: {unknown}", "    -> ")
 

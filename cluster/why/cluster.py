@@ -9,16 +9,18 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from cluster.gpus.accounting import PodLedger, name_of
-from cluster.gpus.pod_requests import has_terminated
 from cluster.gpus.shares import card_memory
 from cluster.source.files import FileSource
 from cluster.source.objects import (
     CLAIMS,
     DEVICE_CLASSES,
     LIMIT_RANGES,
+    NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     QUOTAS,
+    RUNTIME_CLASSES,
     SLICES,
     Object,
     ObjectSource,
@@ -26,17 +28,23 @@ from cluster.source.objects import (
     SourceError,
     list_readable,
 )
+from cluster.why.admission import admit
 from cluster.why.cards import KAI_KEYS
 from cluster.why.explanation import (
+    Classes,
     Explanation,
     Namespace,
     Served,
-    as_created,
     explain,
     scheduler_message,
     uncounted_resources,
 )
-from cluster.why.filters import Node, Wanted, read_node
+from cluster.why.filters import Wanted
+from cluster.why.nodes import Node, read_node
+from cluster.why.placed.affinity import label_marks
+from cluster.why.placed.label_selectors import labels_of
+from cluster.why.placed.pods import PlacedPods
+from cluster.why.placed.topology_spread import label_keys, spread_marks
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
@@ -45,7 +53,8 @@ from rules.workloads.future_pods import future_pods, has_final_pods
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _LOOKED_AT = (
     *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),
-    *("schedulingGates", "tolerations", "topologySpreadConstraints"),
+    *("preemptionPolicy", "priority", "schedulingGates", "tolerations"),
+    "topologySpreadConstraints",
 )
 """The fields of a pod's spec that an explanation looks at, beside containers and volumes."""
 
@@ -76,10 +85,17 @@ class Cluster:
         memory = {name_of(raw): card_memory(raw) for raw in raw_nodes}
         ledger = PodLedger(default_policy().profile, memory)
         self._waiting: list[Object] = []
+        self._placed = PlacedPods(self._labels_of_namespace)
         for pod in source.list(PODS):
-            ledger.add(pod)
-            if not has_terminated(pod) and not as_object(pod.get("spec")).get("nodeName"):
+            counted = ledger.add(pod)
+            if counted is not None and counted.node:
+                self._placed.add(pod, counted.requests)
+            elif counted is not None:
                 self._waiting.append(pod)
+        self._classes = Classes(
+            lambda: self._named(RUNTIME_CLASSES), lambda: self._named(PRIORITY_CLASSES)
+        )
+        self._known_classes: dict[Resource, Mapping[str, Object]] = {}
         self._nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in raw_nodes]
         self._namespaces: dict[str, Namespace] = {}
         self._claims: dict[str | None, dict[tuple[str, str], Object]] = {}
@@ -96,7 +112,7 @@ class Cluster:
             namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
             if self._namespace and namespace not in {self._namespace, ""}:
                 continue
-            key = _key(pod)
+            key = _key(pod, self._placed)
             found = known.get(key)
             if found is None:
                 scope = self._namespace
@@ -114,26 +130,45 @@ class Cluster:
         found = self._explain(pod, exists=False)
         if count is None or count == 1 or not found.fitting or found.node:
             return found._replace(wanted=count)
-        created = as_created(pod, self._namespace_of_new(pod)).pod
-        wanted = Wanted(created, uncounted_resources(created, self._nodes, {}, exists=False))
-        fitting = frozenset(found.fitting)
-        nodes, placed = [], 0
-        for node in self._nodes:
-            copies = 0
-            if node.name in fitting:
-                copies = min(wanted.copies(node), count - placed)
-            placed += copies
-            nodes.append(node._replace(load=node.load.with_pods(wanted.requests, copies)))
+        home = self._namespace_of_new(pod)
+        made = admit(pod, home.name, home.limit_ranges, self._classes.runtime).pod
+        uncounted = uncounted_resources(made, self._nodes, {}, exists=False)
+        wanted = Wanted(made, uncounted, nodes=self._nodes, placed=self._placed)
+        copies = self._copies(wanted, frozenset(found.fitting), count)
+        placed = sum(copies.values())
         if not placed:  # devices of a DeviceClass, of which nobody knows how many are free
             return found._replace(wanted=count)
         if placed < count:
-            found = self._explain(pod, exists=False, nodes=nodes)
+            nodes = [
+                node._replace(load=node.load.with_pods(wanted.requests, copies.get(node.name, 0)))
+                for node in self._nodes
+            ]
+            others = self._placed.with_copies(made, copies)
+            found = self._explain(pod, exists=False, nodes=nodes, placed=others)
         elif wanted.asks_of_a_card:
             found = found._replace(unchecked=(*found.unchecked, "how its pods fit on the cards"))
+        if wanted.is_about_itself:
+            unchecked = (*found.unchecked, "where its pods are, which decides about the next ones")
+            found = found._replace(unchecked=unchecked)
         return found._replace(wanted=count, placed=placed)
 
+    def _copies(self, wanted: Wanted, fitting: frozenset[str], count: int) -> Mapping[str, int]:
+        """How many of `count` equal pods each of the fitting nodes has room for."""
+        copies: dict[str, int] = {}
+        for node in self._nodes:
+            if node.name in fitting and count:
+                copies[node.name] = min(wanted.copies(node), count)
+                count -= copies[node.name]
+        return copies
+
     def _explain(
-        self, pod: Object, *, exists: bool, nodes: list[Node] | None = None, scope: str | None = ""
+        self,
+        pod: Object,
+        *,
+        exists: bool,
+        nodes: list[Node] | None = None,
+        placed: PlacedPods | None = None,
+        scope: str | None = "",
     ) -> Explanation:
         """`scope` is the namespace whose claims are read; None for all."""
         claims = None
@@ -147,6 +182,8 @@ class Cluster:
             self._nodes if nodes is None else nodes,
             namespace=namespace._replace(claims=claims),
             served=lambda: self._served,
+            placed=self._placed if placed is None else placed,
+            classes=self._classes,
             exists=exists,
         )
 
@@ -158,7 +195,7 @@ class Cluster:
         home = self._home(pod)
         if home not in self._namespaces:
             quotas, ranges = self._readable(QUOTAS, home), self._readable(LIMIT_RANGES, home)
-            self._namespaces[home] = Namespace(None, tuple(quotas), tuple(ranges))
+            self._namespaces[home] = Namespace(None, tuple(quotas), tuple(ranges), home)
         return self._namespaces[home]
 
     def _claims_in(self, scope: str | None) -> dict[tuple[str, str], Object]:
@@ -171,6 +208,20 @@ class Cluster:
     def _served(self) -> Mapping[str, Served]:
         classes = [*self._readable(DEVICE_CLASSES, None)]
         return served_resources(classes, self._readable(SLICES, None) if classes else ())
+
+    def _labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
+        return self._namespace_labels.get(namespace)
+
+    @cached_property
+    def _namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        return {name_of(raw): labels_of(raw) for raw in self._readable(NAMESPACES, None)}
+
+    def _named(self, resource: Resource) -> Mapping[str, Object]:
+        """The objects of a resource by name; they are read once."""
+        if resource not in self._known_classes:
+            listed = self._readable(resource, None)
+            self._known_classes[resource] = {name_of(raw): raw for raw in listed}
+        return self._known_classes[resource]
 
     def _readable(self, resource: Resource, namespace: str | None) -> Iterator[Object]:
         return list_readable(self._source, resource, namespace, self._on_missing)
@@ -235,7 +286,7 @@ def _number(value: object, default: int) -> int:
     return value if isinstance(value, int) and 0 <= value < 10**9 else default
 
 
-def _key(pod: Object) -> str:
+def _key(pod: Object, placed: PlacedPods) -> str:
     """The same for pods about which the answer is the same: what an explanation looks at."""
     metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
     containers = [
@@ -248,8 +299,11 @@ def _key(pod: Object) -> str:
     # Labels and annotations differ from pod to pod of a Job: only these matter.
     labels, annotations = (as_object(metadata.get(key)) for key in ("labels", "annotations"))
     named = [metadata.get("namespace"), labels.get(GPU_COUNT), *map(annotations.get, KAI_KEYS)]
+    named += [labels.get(key) for key in label_keys(pod)]
+    marks = [*label_marks(pod, placed), *spread_marks(pod)]
     looked_at = [spec.get(key) for key in _LOOKED_AT]
-    return json.dumps([named, looked_at, containers, volumes, claims], sort_keys=True, default=str)
+    parts = [named, marks, looked_at, containers, volumes, claims]
+    return json.dumps(parts, sort_keys=True, default=str)
 
 
 def _place(raw: Object) -> tuple[str, str]:

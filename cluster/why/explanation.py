@@ -9,16 +9,21 @@ from typing import Any, NamedTuple
 
 from cluster.gpus.pod_requests import effective_requests
 from cluster.source.objects import Object
+from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
 from cluster.why.cards import COUNTED_BY_SCHEDULERS
-from cluster.why.filters import Node, Obstacle, Uncounted, Wanted
+from cluster.why.filters import Obstacle, Uncounted, Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
 from cluster.why.hurdles import Hurdle, claim_names, find_hurdles
-from cluster.why.limit_ranges import Limited, apply_limit_ranges
+from cluster.why.nodes import Node
+from cluster.why.placed.pods import PlacedPods, host_ports, namespace_of
+from cluster.why.placed.preemption import nodes_with_victims, priority_of
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 
 _DEFAULT = "default-scheduler"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_AGAINST = "podAntiAffinity"
 
 
 class Answer(StrEnum):
@@ -41,6 +46,7 @@ class Explanation(NamedTuple):
     - `wanted`, `placed`: of how many equal pods this is one, and for how many there is room; None
       if nobody asked. With too little room, the explanation is that of the next pod.
     - `since`: when it was created.
+    - `evicting`: the nodes from which kube-scheduler may evict pods of lower priority for it.
     - `scheduler`: what kube-scheduler has said last, if the pod has it.
     - `unchecked`: what may keep nodes from it as well, and is not known here.
     """
@@ -62,6 +68,7 @@ class Explanation(NamedTuple):
     wanted: int | None = None
     placed: int | None = None
     since: str = ""
+    evicting: tuple[str, ...] = ()
 
     @property
     def answer(self) -> Answer:
@@ -73,7 +80,7 @@ class Explanation(NamedTuple):
         if self.other_scheduler:
             return Answer.NOT_KNOWN
         if not self.fitting:
-            return Answer.CANNOT
+            return Answer.NOT_KNOWN if self.evicting else Answer.CANNOT
         return Answer.NOT_KNOWN if self.unchecked else Answer.CAN
 
     @property
@@ -118,8 +125,12 @@ class Explanation(NamedTuple):
         if self.node:
             return f"the kubelet of {self.node} refuses it: {reasons}"
         if self.nodes == 1:
-            return f"the only node cannot take it: {reasons}"
-        return f"none of {_nodes(self.nodes)} can take it: {reasons}"
+            return f"the only node cannot take it{self._now}: {reasons}"
+        return f"none of {_nodes(self.nodes)} can take it{self._now}: {reasons}"
+
+    @property
+    def _now(self) -> str:
+        return " as it is now" if self.evicting else ""
 
 
 class Namespace(NamedTuple):
@@ -127,11 +138,24 @@ class Namespace(NamedTuple):
 
     - `claims`: by name; None if they are not known.
     - `quotas`, `limit_ranges`: what the API server looks at as it creates a pod.
+    - `name`: where a pod is created that names no namespace itself.
     """
 
     claims: Mapping[str, Object] | None = None
     quotas: tuple[Object, ...] = ()
     limit_ranges: tuple[Object, ...] = ()
+    name: str = ""
+
+
+def _no_classes() -> Mapping[str, Object]:
+    return {}
+
+
+class Classes(NamedTuple):
+    """Functions that return the classes of a cluster by name."""
+
+    runtime: Callable[[], Mapping[str, Object]] = _no_classes
+    priority: Callable[[], Mapping[str, Object]] = _no_classes
 
 
 class Served(NamedTuple):
@@ -150,39 +174,50 @@ def explain(
     *,
     namespace: Namespace = Namespace(),  # noqa: B008  # it cannot be changed
     served: Callable[[], Mapping[str, Served]] = dict,
+    placed: PlacedPods | None = None,
+    classes: Classes = Classes(),  # noqa: B008  # the same
     exists: bool = True,
 ) -> Explanation:
     """Why `pod` is Pending, or would be.
 
+    `placed` are the pods that have a node; None if they are not known.
+
     `served` reads the resources that DeviceClasses serve; it is called only if no node takes the
     pod without them. Quotas and LimitRanges count only for a pod that does not exist yet.
     """
-    limited = Limited(pod) if exists else as_created(pod, namespace)
+    admitted = Admitted(pod)
+    if not exists:
+        home = namespace.name or namespace_of(pod)
+        admitted = admit(pod, home, namespace.limit_ranges, classes.runtime)
     listed = [*nodes]
-    found = _explained(limited, listed, namespace, {}, exists=exists)
-    devices = {name for name in effective_requests(limited.pod) if "/" in name}
+    context = _Context(admitted, listed, namespace, placed, classes, exists)
+    found = _explained(context, {})
+    devices = {name for name in effective_requests(admitted.pod) if "/" in name}
     if devices and not (found.fitting or found.hurdles or found.node):
         by_classes = {name: one for name, one in served().items() if name in devices}
         if by_classes:
-            return _explained(limited, listed, namespace, by_classes, exists=exists)
+            return _explained(context, by_classes)
     return found
 
 
-def _explained(
-    limited: Limited,
-    listed: list[Node],
-    namespace: Namespace,
-    served: Mapping[str, Served],
-    *,
-    exists: bool,
-) -> Explanation:
-    pod = limited.pod
+class _Context(NamedTuple):
+    admitted: Admitted
+    nodes: list[Node]
+    namespace: Namespace
+    placed: PlacedPods | None
+    classes: Classes
+    exists: bool
+
+
+def _explained(context: _Context, served: Mapping[str, Served]) -> Explanation:
+    admitted, listed, namespace, placed, classes, exists = context
+    pod = admitted.pod
     other = _other_scheduler(pod)
     uncounted = uncounted_resources(pod, listed, served, exists=exists)
-    wanted = Wanted(pod, uncounted)
+    wanted = Wanted(pod, uncounted, nodes=listed, placed=placed)
     claims = namespace.claims
-    placed = _places_of_claims(pod, claims or {})
-    hurdles = [*limited.hurdles]
+    allocated = _places_of_claims(pod, claims or {})
+    hurdles = [*admitted.hurdles]
     hurdles += find_hurdles(pod, wanted, claims, () if exists else namespace.quotas)
     if wanted.node_name:
         hurdles += _named_node_is_missing(wanted.node_name, listed, exists=exists)
@@ -193,11 +228,15 @@ def _explained(
         if wanted.node_name:
             refusals = [] if exists else [*wanted.obstacles_of_kubelet(node)]
         else:
-            refusals = [*wanted.obstacles(node), *_other_claims(placed, node)]
+            refusals = [*wanted.obstacles(node), *_other_claims(allocated, node)]
         if refusals:
             refused.append((node, refusals))
         else:
             fitting.append(node)
+    evicting: tuple[str, ...] = ()
+    if placed is not None and refused and not (fitting or hurdles or wanted.node_name):
+        priority = priority_of(pod, classes.priority())
+        evicting = tuple(sorted(nodes_with_victims(refused, placed, priority)))
     metadata = as_object(pod.get("metadata"))
     return Explanation(
         as_text(metadata.get("namespace")),
@@ -209,27 +248,31 @@ def _explained(
         tuple(sorted(node.name for node in fitting)),
         len(listed),
         scheduler_message(pod),
-        tuple(_unknown(wanted, fitting, placed, served, exists=exists)),
+        (*admitted.unknown, *_unknown(context, wanted, fitting, allocated, served)),
         other_scheduler="" if wanted.node_name else other,
-        defaults=limited.defaults,
+        defaults=admitted.defaults,
         is_bound=bool(wanted.node_name) and exists,
+        evicting=evicting,
     )
 
 
 def _unknown(
+    context: _Context,
     wanted: Wanted,
     fitting: Sequence[Node],
-    placed: Sequence[Any],
+    allocated: Sequence[Any],
     served: Mapping[str, Served],
-    *,
-    exists: bool,
 ) -> Iterator[str]:
     """What decides about a pod as well, and is not known here."""
     if wanted.node_name:
-        if not exists:
+        if not context.exists:
             yield from _unknown_to_kubelet(wanted, fitting)
         return
-    yield from _not_looked_at(wanted.spec, placed)
+    yield from _not_looked_at(wanted.spec, allocated)
+    if context.placed is None:
+        yield from _of_other_pods(wanted.spec)
+    elif wanted.pod_affinity.is_unsure:
+        yield "the labels of namespaces, by which an affinity to pods selects them"
     yield from _served_by_others(wanted, fitting, served)
     doubts = [tuple(wanted.doubts(node)) for node in fitting]
     if all(doubts):
@@ -239,12 +282,6 @@ def _unknown(
 def _other_scheduler(pod: Mapping[str, Any]) -> str:
     name = as_text(as_object(pod.get("spec")).get("schedulerName"))
     return "" if name == _DEFAULT else name
-
-
-def as_created(pod: Object, namespace: Namespace) -> Limited:
-    """A pod that does not exist yet, as the API server would make it."""
-    new = {key: value for key, value in pod.items() if key != "status"}
-    return apply_limit_ranges(new, namespace.limit_ranges)
 
 
 def uncounted_resources(
@@ -324,6 +361,7 @@ def to_document(found: Explanation) -> dict[str, Any]:
         "wanted": found.wanted,
         "placed": found.placed,
         "since": found.since or None,
+        "evicting": list(found.evicting),
     }
 
 
@@ -361,21 +399,21 @@ def scheduler_message(pod: Object) -> str:
     return ""
 
 
-def _not_looked_at(spec: Mapping[str, Any], placed: Sequence[Any]) -> Iterator[str]:
-    """What else may keep nodes from a pod; `placed` are its claims that have their devices."""
-    affinity = as_object(spec.get("affinity"))
-    if affinity.get("podAffinity") or affinity.get("podAntiAffinity"):
-        yield "affinity to other pods"
-    if spec.get("topologySpreadConstraints"):
-        yield "topology spread constraints"
+def _not_looked_at(spec: Mapping[str, Any], allocated: Sequence[Any]) -> Iterator[str]:
+    """What else may keep nodes from a pod; `allocated` are its claims that have their devices."""
     if any(volume.get("persistentVolumeClaim") for _, volume in as_objects(spec.get("volumes"))):
         yield "where its persistent volumes are"
-    ports = (
-        port
-        for _, container in as_objects(spec.get("containers"))
-        for _, port in as_objects(container.get("ports"))
-    )
-    if any(port.get("hostPort") for port in ports):
-        yield "ports of the node"
-    if len(placed) < len([*as_objects(spec.get("resourceClaims"))]):
+    if len(allocated) < len([*as_objects(spec.get("resourceClaims"))]):
         yield "which devices are free for its claims: gpuward gpus -d shows them"
+
+
+def _of_other_pods(spec: Mapping[str, Any]) -> Iterator[str]:
+    """What depends on pods that have a node."""
+    affinity = as_object(spec.get("affinity"))
+    if any(as_object(affinity.get(key)).get(_REQUIRED) for key in ("podAffinity", _AGAINST)):
+        yield "affinity to other pods"
+    constraints = as_objects(spec.get("topologySpreadConstraints"))
+    if any(one.get("whenUnsatisfiable") == "DoNotSchedule" for _, one in constraints):
+        yield "topology spread constraints"
+    if any(host_ports(spec)):
+        yield "ports of the node"

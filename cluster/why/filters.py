@@ -9,24 +9,26 @@ Source: Kubernetes, `pkg/scheduler/apis/config/v1/default_plugins.go` and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.accounting import NodeLoad
-from cluster.gpus.nodes import model_of, taints_of
 from cluster.gpus.pod_requests import amount_of, effective_requests, whole
-from cluster.gpus.shares import card_memory
 from cluster.why.amounts import NANO
-from cluster.why.cards import CardRequest, CardRoom, asked_of_a_card, rooms_of
+from cluster.why.cards import CardRequest, asked_of_a_card
+from cluster.why.node_affinity import NodeAffinity
+from cluster.why.nodes import Node
+from cluster.why.placed.affinity import PodAffinity
+from cluster.why.placed.pods import PlacedPods, host_ports
+from cluster.why.placed.topology_spread import TopologySpread
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.profile import Taint
 
 _CORDONED = Taint((), "node.kubernetes.io/unschedulable", None, "NoSchedule")
 _BY_NAME = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-_MAX_INT64 = 2**63 - 1
+_NO_NAME = "pod affinity terms conflict"
 _NVIDIA = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
 
@@ -35,7 +37,8 @@ class Obstacle(NamedTuple):
 
     - `plugin`: the filter of kube-scheduler that refuses it.
     - `message`: what an event of kube-scheduler says.
-    - `subject`: what it is about: a taint, a label, or the name of a resource.
+    - `subject`: what it is about: a taint, a label, a port, or the name of a resource.
+    - `pod`: the pod that is in the way, if there is one.
     - `asked`, `free`, `total`, `capacity`: of a resource, in units of 1e-9: what the pod asks for,
       and what the node has left, offers, and would offer if all its devices were healthy.
     - `is_expected`: the node's labels say that it has such devices.
@@ -51,52 +54,7 @@ class Obstacle(NamedTuple):
     total: int = 0
     capacity: int = 0
     is_expected: bool = False
-
-
-class Node(NamedTuple):
-    """What the filters look at of a node; amounts in units of 1e-9.
-
-    - `devices`: the names of the devices that it offers.
-    - `rooms`: what is free on one card, by resource; `card_memory`: the MiB of a card, if known.
-    """
-
-    name: str
-    model: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    is_cordoned: bool
-    allocatable: Mapping[str, int]
-    load: NodeLoad
-    capacity: Mapping[str, int] = {}
-    devices: frozenset[str] = frozenset()
-    rooms: Mapping[str, CardRoom] = {}
-    card_memory: int = 0
-
-
-def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
-    """The node `raw`, of which pods take `load`."""
-    metadata, spec = as_object(raw.get("metadata")), as_object(raw.get("spec"))
-    status = as_object(raw.get("status"))
-    allocatable = _amounts(status.get("allocatable"))
-    load = load or NodeLoad()
-    labels = {key: as_text(value) for key, value in as_object(metadata.get("labels")).items()}
-    return Node(
-        as_text(metadata.get("name")),
-        model_of(raw),
-        labels,
-        tuple(taints_of(raw)),
-        spec.get("unschedulable") is True,
-        allocatable,
-        load,
-        _amounts(status.get("capacity")),
-        frozenset(name for name, amount in allocatable.items() if "/" in name and amount),
-        rooms_of(raw, load),
-        card_memory(raw),
-    )
-
-
-def _amounts(quantities: object) -> Mapping[str, int]:
-    return {name: amount_of(value) for name, value in as_object(quantities).items()}
+    pod: str = ""
 
 
 Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]
@@ -106,25 +64,28 @@ Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]
 class Wanted:
     """What a pod asks of a node.
 
-    `uncounted` are resources that another scheduler counts, or that a DeviceClass serves.
+    `uncounted` are resources that another scheduler counts, or that a DeviceClass serves. `nodes`
+    are all of the cluster, and `placed` the pods that have one of them, if they are known.
     """
 
-    def __init__(self, pod: Mapping[str, Any], uncounted: Uncounted = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        pod: Mapping[str, Any],
+        uncounted: Uncounted = MappingProxyType({}),
+        *,
+        nodes: Sequence[Node] = (),
+        placed: PlacedPods | None = None,
+    ) -> None:
         spec = as_object(pod.get("spec"))
         self.pod, self.spec = pod, spec
-        self._uncounted = uncounted
+        self._uncounted, self._nodes = uncounted, nodes
+        self._placed = placed or PlacedPods()
+        self._ports = [*host_ports(spec)]
         self._of_a_card: dict[int, Mapping[str, CardRequest]] = {}
         self.requests = effective_requests(pod)
         self.node_name = as_text(spec.get("nodeName"))
         self._tolerations = [toleration for _, toleration in as_objects(spec.get("tolerations"))]
-        self._selector = as_object(spec.get("nodeSelector"))
-        affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
-        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-        self._terms = (
-            [term for _, term in as_objects(as_object(required).get("nodeSelectorTerms"))]
-            if isinstance(required, dict)
-            else None
-        )
+        self._node_affinity = NodeAffinity(spec)
 
     def obstacles(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
         """What each filter says that refuses `node`; nothing if none does.
@@ -132,10 +93,12 @@ class Wanted:
         kube-scheduler stops at the first. What comes after it says whether it would be enough to
         remove that.
         """
-        if self._names is not None and node.name not in self._names:
-            yield (Obstacle("NodeAffinity", _BY_NAME),)
+        names = self._node_affinity.names
+        if names is not None and node.name not in names:
+            yield (Obstacle("NodeAffinity", _BY_NAME if names else _NO_NAME),)
         for plugin in (
-            *(self._unschedulable, self._taint, self._affinity, self._resources),
+            *(self._unschedulable, self._taint, self._affinity, self._host_ports),
+            *(self._resources, self._topology_spread, self._pod_affinity),
             *(self._shares, self._cards),
         ):
             if found := tuple(plugin(node)):
@@ -152,6 +115,7 @@ class Wanted:
         for found in (
             tuple(self._taint(node._replace(taints=taints))),
             tuple(self._affinity(node)),
+            tuple(self._host_ports(node)),
             tuple(resources),
             tuple(self._shares(node)),
         ):
@@ -165,8 +129,9 @@ class Wanted:
         return nodes is None or node.name in nodes
 
     def copies(self, node: Node) -> int:
-        """How many such pods the resources of `node` are enough for."""
-        room = [whole(node.allocatable.get("pods", 0)) - node.load.pods]
+        """How many such pods `node` has room for, whatever other nodes say."""
+        room = [1] if self._ports or self.pod_affinity.is_one_per_node else []
+        room += [whole(node.allocatable.get("pods", 0)) - node.load.pods]
         for name, asked in self.requests.items():
             total = node.allocatable.get(name, 0)
             if asked and not self._is_uncounted(name, node):
@@ -191,19 +156,26 @@ class Wanted:
             self._of_a_card[memory] = asked_of_a_card(self.pod, memory)
         return self._of_a_card[memory]
 
+    @property
+    def is_about_itself(self) -> bool:
+        """Whether where one such pod is decides about the next, beyond its node."""
+        return self.topology_spread.is_about_itself or self.pod_affinity.is_about_itself
+
     @cached_property
-    def _names(self) -> frozenset[str] | None:
-        """The only nodes that are looked at, if every term of the affinity names some."""
-        if not self._terms:
-            return None
-        names: set[str] = set()
-        for term in self._terms:
-            listed = [_named(field) for _, field in as_objects(term.get("matchFields"))]
-            known = [found for found in listed if found is not None]
-            if not known:
-                return None
-            names |= frozenset.intersection(*known)
-        return frozenset(names)
+    def topology_spread(self) -> TopologySpread:
+        """What its topology spread constraints say."""
+        return TopologySpread(
+            self.pod,
+            self._placed,
+            self._nodes,
+            is_selected=lambda node: not self._node_affinity.unmet(node),
+            is_tolerated=lambda node: all(map(self._tolerates, node.taints)),
+        )
+
+    @cached_property
+    def pod_affinity(self) -> PodAffinity:
+        """What its affinity to pods says, and the anti-affinity of others."""
+        return PodAffinity(self.pod, self._placed, self._nodes)
 
     def _tolerates(self, taint: Taint) -> bool:
         return any(tolerates(toleration, taint) for toleration in self._tolerations)
@@ -219,23 +191,25 @@ class Wanted:
             yield Obstacle("TaintToleration", "node(s) had untolerated taint(s)", text)
 
     def _affinity(self, node: Node) -> Iterator[Obstacle]:
-        missing = next(
-            (
-                f"{key}={value}"
-                for key, value in self._selector.items()
-                if node.labels.get(key) != value
-            ),
-            "",
-        )
-        if not missing and self._terms is not None:
-            terms = [_unmet(term, node) for term in self._terms]
-            if terms and "" not in terms:
-                missing = " or ".join(dict.fromkeys(terms))
-            elif not terms:
-                missing = "a term of the node affinity"
-        if missing:
+        if unmet := self._node_affinity.unmet(node):
             message = "node(s) didn't match Pod's node affinity/selector"
-            yield Obstacle("NodeAffinity", message, missing)
+            yield Obstacle("NodeAffinity", message, unmet)
+
+    def _host_ports(self, node: Node) -> Iterator[Obstacle]:
+        if taken := self._placed.taken(self._ports, node.name):
+            port, pod = taken
+            message = "node(s) didn't have free ports for the requested pod ports"
+            yield Obstacle("NodePorts", message, f"{port.port}/{port.protocol}", pod=pod)
+
+    def _topology_spread(self, node: Node) -> Iterator[Obstacle]:
+        if found := self.topology_spread.obstacle(node):
+            yield Obstacle(
+                "PodTopologySpread", found.message, found.topology_key, total=found.max_skew
+            )
+
+    def _pod_affinity(self, node: Node) -> Iterator[Obstacle]:
+        if found := self.pod_affinity.obstacle(node):
+            yield Obstacle("InterPodAffinity", found.message, found.topology, pod=found.pod)
 
     def _resources(self, node: Node) -> Iterator[Obstacle]:
         plugin = "NodeResourcesFit"
@@ -282,76 +256,3 @@ def _is_expected(node: Node, resource: str) -> bool:
         node.labels.get(f"{vendor}/{key}") for key in ("gpu.product", "gpu.product-name")
     )
     return is_labelled and not any(name.startswith(f"{vendor}/") for name in node.devices)
-
-
-def _named(field: Mapping[str, Any]) -> frozenset[str] | None:
-    """The names that a field selector allows; None if it is another one."""
-    if field.get("key") != "metadata.name" or field.get("operator") != "In":
-        return None
-    values = field.get("values")
-    return frozenset(map(as_text, values if isinstance(values, list) else ()))
-
-
-def _unmet(term: Mapping[str, Any], node: Node) -> str:
-    """The first requirement of a term that `node` does not meet; empty if it meets the term.
-
-    A term without requirements is met by no node.
-    """
-    requirements = [found for _, found in as_objects(term.get("matchExpressions"))]
-    fields = [found for _, found in as_objects(term.get("matchFields"))]
-    if not (requirements or fields):
-        return "an empty term"
-    for requirement in requirements:
-        if not _meets(requirement, node.labels):
-            return _requirement_text(requirement)
-    for field in fields:
-        if not _meets(field, {"metadata.name": node.name}):
-            return _requirement_text(field)
-    return ""
-
-
-def _meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches."""
-    key, values = as_text(requirement.get("key")), requirement.get("values")
-    listed = [as_text(value) for value in values] if isinstance(values, list) else []
-    value = labels.get(key)
-    match requirement.get("operator"):
-        case "In":
-            return value in listed
-        case "NotIn":
-            return value not in listed
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case operator:
-            return _compares(value or "", operator, listed[0] if listed else "")
-
-
-def _compares(value: str, operator: object, bound: str) -> bool:
-    own, other = _integer(value), _integer(bound)
-    if own is None or other is None:
-        return False
-    return (operator == "Gt" and own > other) or (operator == "Lt" and own < other)
-
-
-def _integer(text: str) -> int | None:
-    """A whole number of 64 bits, as Go's `strconv.ParseInt` reads it."""
-    digits = text[1:] if text[:1] in {"-", "+"} else text
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_MAX_INT64))):
-        return None
-    number = int(text)
-    return number if -_MAX_INT64 - 1 <= number <= _MAX_INT64 else None
-
-
-def _requirement_text(requirement: Mapping[str, Any]) -> str:
-    key, operator = as_text(requirement.get("key")), as_text(requirement.get("operator"))
-    values = requirement.get("values")
-    listed = [as_text(value) for value in values] if isinstance(values, list) else []
-    texts = {
-        "In": f"{key}={listed[0]}" if len(listed) == 1 else f"{key} in ({', '.join(listed)})",
-        "NotIn": f"{key} not in ({', '.join(listed)})",
-        "Exists": key,
-        "DoesNotExist": f"no label {key}",
-    }
-    return texts.get(operator, f"{key} {operator} {', '.join(listed)}")

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.tables import text
 from cluster.why.amounts import NANO, amount_text
-from cluster.why.filters import Node, Obstacle, Wanted
+from cluster.why.filters import Obstacle, Wanted
+from cluster.why.nodes import Node
+from cluster.why.placed.words import words_about_pods
 from reports.formats import some
 
 
@@ -102,7 +104,7 @@ _LOOK_AT_PLUGIN = (
 
 
 def _reason(obstacle: Obstacle, same: Sequence[Obstacle]) -> str:
-    reason = obstacle.message
+    reason, _ = words_about_pods(obstacle)
     match obstacle.plugin:
         case "NodeUnschedulable":
             reason = "the nodes are cordoned"
@@ -160,7 +162,7 @@ def _remedy(
     members: Sequence[tuple[Node, Refusals]],
     wanted: Wanted,
 ) -> str:
-    remedy = ""
+    _, remedy = words_about_pods(obstacle)
     match obstacle.plugin:
         case "NodeUnschedulable":
             remedy = f"if they may take pods again: kubectl uncordon {members[0][0].name}"

@@ -11,7 +11,8 @@ import pytest
 from cluster.gpus.accounting import NodeLoad
 from cluster.why.cli import main
 from cluster.why.explanation import Answer, Explanation, Namespace, explain
-from cluster.why.filters import Wanted, read_node
+from cluster.why.filters import Wanted
+from cluster.why.nodes import read_node
 
 GPU = "nvidia.com/gpu"
 NANO = 10**9
@@ -230,8 +231,9 @@ def test_a_quota_counts_only_for_a_pod_that_does_not_exist_yet() -> None:
 
 def test_what_is_not_looked_at_is_said() -> None:
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
-    found = explain(pod(volumes=[volume], topologySpreadConstraints=[{}]), [node()])
-    assert found.unchecked == ("topology spread constraints", "where its persistent volumes are")
+    spread = {"whenUnsatisfiable": "DoNotSchedule"}
+    found = explain(pod(volumes=[volume], topologySpreadConstraints=[spread]), [node()])
+    assert found.unchecked == ("where its persistent volumes are", "topology spread constraints")
 
 
 @pytest.mark.parametrize("odd", [None, [], "x", 7, {"a": 1}])

@@ -14,7 +14,8 @@ import pytest
 from cluster.api.connection import Connection
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import PODS
-from cluster.why.cluster import Cluster
+from cluster.why.cluster import Cluster, Workload
+from cluster.why.explanation import Answer, Explanation
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
@@ -24,6 +25,7 @@ GPU = "nvidia.com/gpu"
 COUNTS_OTHER_NODES = 37
 """A minor version of Kubernetes that does; 31 does not, and those between were not tried."""
 TAINT = {"key": "gpuward.test/why", "value": "x", "effect": "NoSchedule"}
+LABELS = {"gpuward.test/pod": "takes"}
 OURS = [{"key": "gpuward.test/why", "operator": "Exists"}]
 # Older releases name the taint, and newer ones do not.
 _TAINT_TEXT = re.compile(r"node\(s\) had untolerated taint.*")
@@ -38,6 +40,14 @@ def affinity(*requirements: dict[str, Any], fields: tuple[dict[str, Any], ...] =
     term = {"matchExpressions": list(requirements), "matchFields": list(fields)}
     required = {"nodeSelectorTerms": [term]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def of_pods(field: str, label: str) -> Any:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"gpuward.test/pod": label}},
+    }
+    return {field: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 # What keeps each pod from every node.
@@ -74,6 +84,33 @@ PODS_BY_NAME: dict[str, dict[str, Any]] = {
         "initContainers": [{**limits(9)[0], "name": "init"}],
         "tolerations": OURS,
     },
+    "port-taken": {
+        "containers": [{**limits(1)[0], "ports": [{"containerPort": 80, "hostPort": 9400}]}],
+        "tolerations": OURS,
+    },
+    "beside-nobody": {
+        "containers": limits(0),
+        "tolerations": OURS,
+        "affinity": of_pods("podAffinity", "nobody"),
+    },
+    "away-from-all": {
+        "containers": limits(0),
+        "tolerations": OURS,
+        "affinity": of_pods("podAntiAffinity", "takes"),
+    },
+    "uneven": {
+        "containers": limits(0),
+        "tolerations": OURS,
+        "topologySpreadConstraints": [
+            {
+                "topologyKey": "gpuward.test/model",
+                "maxSkew": 1,
+                "minDomains": 9,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"gpuward.test/pod": "takes"}},
+            }
+        ],
+    },
     "gated": {
         "containers": limits(1),
         "tolerations": OURS,
@@ -99,16 +136,21 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
     for number, name in enumerate(names[:-1]):
         # Each leaves two cards, and no CPU on some nodes.
         spec = {
-            "containers": limits(6, "30" if number % 2 else "62"),
+            "containers": [
+                {
+                    **limits(6, "30" if number % 2 else "62")[0],
+                    "ports": [{"containerPort": 80, "hostPort": 9400}],
+                }
+            ],
             "tolerations": OURS,
             "nodeSelector": {"kubernetes.io/hostname": name},
         }
-        plane.create(path, {"metadata": {"name": f"takes-{name}"}, "spec": spec})
+        plane.create(path, {"metadata": {"name": f"takes-{name}", "labels": LABELS}, "spec": spec})
     for number in range(len(names) - 1):
         taken = f"{path}/takes-{names[number]}"
         eventually(partial(has_node, plane, taken))
     for name, spec in PODS_BY_NAME.items():
-        plane.create(path, {"metadata": {"name": name}, "spec": spec})
+        plane.create(path, {"metadata": {"name": name, "labels": LABELS}, "spec": spec})
     yield home
     for name in names:
         answer = plane.request("DELETE", f"/api/v1/nodes/{name}")
@@ -167,3 +209,41 @@ def test_a_gate_is_what_the_scheduler_says(plane: ControlPlane, namespace: str) 
     assert found.verdict == "it waits for the scheduling gates gpuward.test/gate"
     eventually(lambda: "gates" in said(plane, namespace, "gated"))
     assert found.fitting
+
+
+def test_pods_of_lower_priority_may_go(plane: ControlPlane) -> None:
+    home, name = plane.namespace(), "why-preemption"
+    node = gpu_node(name, GPU, 8, {}, taint=False)
+    node["spec"]["taints"] = [{**TAINT, "key": name}]
+    plane.create("/api/v1/nodes", node)
+    path = f"/api/v1/namespaces/{home}/pods"
+    for value, class_name, policy in ((8, "why-evicts", None), (7, "why-waits", "Never")):
+        made = {"metadata": {"name": class_name}, "value": value}
+        made |= {"preemptionPolicy": policy} if policy else {}
+        plane.create("/apis/scheduling.k8s.io/v1/priorityclasses", made)
+    own = [{"key": name, "operator": "Exists"}]
+    only = {"tolerations": own, "nodeSelector": {"kubernetes.io/hostname": name}}
+    try:
+        plane.create(path, {"metadata": {"name": "low"}, "spec": {"containers": limits(8), **only}})
+        eventually(partial(has_node, plane, f"{path}/low"))
+        source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
+
+        def asked(class_name: str) -> Explanation:
+            """What is said about the pod before it exists; then it is created."""
+            spec = {"containers": limits(8), "priorityClassName": class_name, **only}
+            pod = {"metadata": {"name": class_name, "namespace": home}, "spec": spec}
+            found = Cluster(source, pytest.fail).explain_workload(Workload(pod, 1))
+            plane.create(path, pod)
+            return found
+
+        waits = asked("why-waits")
+        assert (waits.answer, waits.evicting) == (Answer.CANNOT, ())
+        eventually(lambda: "Insufficient" in said(plane, home, "why-waits"))
+        evicts = asked("why-evicts")
+        assert (evicts.answer, evicts.evicting) == (Answer.NOT_KNOWN, (name,))
+        eventually(partial(has_node, plane, f"{path}/why-evicts"))
+        assert not has_node(plane, f"{path}/why-waits")
+    finally:
+        plane.request("DELETE", f"/api/v1/nodes/{name}")
+        for class_name in ("why-evicts", "why-waits"):
+            plane.request("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{class_name}")

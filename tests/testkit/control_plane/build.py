@@ -28,6 +28,7 @@ from tests.testkit.control_plane.sources import (
     KREW,
     KUBERNETES,
     REPORT_KINDS,
+    SCHEDULER_FILTERS,
     Source,
     kubernetes,
 )
@@ -91,6 +92,11 @@ def chart_tools() -> Programs:
 def krew() -> Path:
     """The program krew, which installs plugins of kubectl."""
     return _programs(KREW)["krew"]
+
+
+def scheduler_filters() -> Path:
+    """The program scheduler-filters, which asks the filters of the newest kube-scheduler."""
+    return build_programs(SCHEDULER_FILTERS)["scheduler-filters"]
 
 
 def report_kinds() -> Programs:
@@ -206,6 +212,7 @@ def main() -> int:
         if not os.environ.get("KUBEBUILDER_ASSETS"):
             tools = chart_tools()
             report_kinds()
+            lines.append(f"scheduler-filters {scheduler_filters()}")
             lines.append(f"krew {krew()}")
             names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
             lines += [f"{name} {tools[name]}" for name in names]

@@ -84,6 +84,13 @@ def kubernetes() -> Source:
     return _KUBERNETES_BY_RELEASE[release]
 
 
+SCHEDULER_FILTERS = Source(
+    "scheduler-filters",
+    {"scheduler-filters": "."},
+    duration="some minutes, or seconds after Kubernetes",
+    module="kubernetes",
+)
+
 # These stages make nodes ready, and make pods run, complete and disappear at once.
 _STAGES = (
     "kustomize/stage/node/fast/node-initialize.yaml",

@@ -1,0 +1,128 @@
+"""Which nodes a pod selects, by `nodeSelector` and node affinity.
+
+Source: Kubernetes, `staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from cluster.why.nodes import Node
+from rules.base.json_values import as_object, as_objects, as_text
+
+_MAX_INT64 = 2**63 - 1
+
+
+class NodeAffinity:
+    """The nodes that the `spec` of a pod selects."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._selector = as_object(spec.get("nodeSelector"))
+        affinity = as_object(as_object(spec.get("affinity")).get("nodeAffinity"))
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        self._terms = (
+            [term for _, term in as_objects(as_object(required).get("nodeSelectorTerms"))]
+            if isinstance(required, dict)
+            else None
+        )
+
+    def unmet(self, node: Node) -> str:
+        """The first that `node` does not meet, such as `zone=a`; empty if it is selected."""
+        for key, value in self._selector.items():
+            if node.labels.get(key) != value:
+                return f"{key}={value}"
+        if self._terms is None:
+            return ""
+        unmet = [_unmet(term, node) for term in self._terms]
+        if not unmet:
+            return "a term of the node affinity"
+        return "" if "" in unmet else " or ".join(dict.fromkeys(unmet))
+
+    @cached_property
+    def names(self) -> frozenset[str] | None:
+        """The only nodes that kube-scheduler looks at, if every term names some; else None."""
+        if not self._terms:
+            return None
+        names: set[str] = set()
+        for term in self._terms:
+            listed = [_named(field) for _, field in as_objects(term.get("matchFields"))]
+            known = [found for found in listed if found is not None]
+            if not known:
+                return None
+            names |= frozenset.intersection(*known)
+        return frozenset(names)
+
+
+def _named(field: Mapping[str, Any]) -> frozenset[str] | None:
+    """The names that a field selector allows; None if it is another one."""
+    if field.get("key") != "metadata.name" or field.get("operator") != "In":
+        return None
+    values = field.get("values")
+    return frozenset(map(as_text, values if isinstance(values, list) else ()))
+
+
+def _unmet(term: Mapping[str, Any], node: Node) -> str:
+    """The first requirement of a term that `node` does not meet; empty if it meets the term.
+
+    A term without requirements is met by no node.
+    """
+    requirements = [found for _, found in as_objects(term.get("matchExpressions"))]
+    fields = [found for _, found in as_objects(term.get("matchFields"))]
+    if not (requirements or fields):
+        return "an empty term"
+    for requirement in requirements:
+        if not _meets(requirement, node.labels):
+            return _requirement_text(requirement)
+    for field in fields:
+        if not _meets(field, {"metadata.name": node.name}):
+            return _requirement_text(field)
+    return ""
+
+
+def _meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches."""
+    key, values = as_text(requirement.get("key")), requirement.get("values")
+    listed = [as_text(value) for value in values] if isinstance(values, list) else []
+    value = labels.get(key)
+    match requirement.get("operator"):
+        case "In":
+            return value in listed
+        case "NotIn":
+            return value not in listed
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case operator:
+            return _compares(value or "", operator, listed[0] if listed else "")
+
+
+def _compares(value: str, operator: object, bound: str) -> bool:
+    own, other = _integer(value), _integer(bound)
+    if own is None or other is None:
+        return False
+    return (operator == "Gt" and own > other) or (operator == "Lt" and own < other)
+
+
+def _integer(text: str) -> int | None:
+    """A whole number of 64 bits, as Go's `strconv.ParseInt` reads it."""
+    digits = text[1:] if text[:1] in {"-", "+"} else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_MAX_INT64))):
+        return None
+    number = int(text)
+    return number if -_MAX_INT64 - 1 <= number <= _MAX_INT64 else None
+
+
+def _requirement_text(requirement: Mapping[str, Any]) -> str:
+    key, operator = as_text(requirement.get("key")), as_text(requirement.get("operator"))
+    values = requirement.get("values")
+    listed = [as_text(value) for value in values] if isinstance(values, list) else []
+    texts = {
+        "In": f"{key}={listed[0]}" if len(listed) == 1 else f"{key} in ({', '.join(listed)})",
+        "NotIn": f"{key} not in ({', '.join(listed)})",
+        "Exists": key,
+        "DoesNotExist": f"no label {key}",
+    }
+    return texts.get(operator, f"{key} {operator} {', '.join(listed)}")

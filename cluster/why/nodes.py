@@ -1,0 +1,60 @@
+"""What the filters look at of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from cluster.gpus.accounting import NodeLoad
+from cluster.gpus.nodes import model_of, taints_of
+from cluster.gpus.pod_requests import amount_of
+from cluster.gpus.shares import card_memory
+from cluster.why.cards import CardRoom, rooms_of
+from rules.base.json_values import as_object, as_text
+from rules.profile.profile import Taint
+
+
+class Node(NamedTuple):
+    """A node; amounts are in units of 1e-9.
+
+    - `devices`: the names of the devices that it offers.
+    - `rooms`: what is free on one card, by resource; `card_memory`: the MiB of a card, if known.
+    """
+
+    name: str
+    model: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    is_cordoned: bool
+    allocatable: Mapping[str, int]
+    load: NodeLoad
+    capacity: Mapping[str, int] = {}
+    devices: frozenset[str] = frozenset()
+    rooms: Mapping[str, CardRoom] = {}
+    card_memory: int = 0
+
+
+def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
+    """The node `raw`, of which pods take `load`."""
+    metadata, spec = as_object(raw.get("metadata")), as_object(raw.get("spec"))
+    status = as_object(raw.get("status"))
+    allocatable = _amounts(status.get("allocatable"))
+    load = load or NodeLoad()
+    labels = {key: as_text(value) for key, value in as_object(metadata.get("labels")).items()}
+    return Node(
+        as_text(metadata.get("name")),
+        model_of(raw),
+        labels,
+        tuple(taints_of(raw)),
+        spec.get("unschedulable") is True,
+        allocatable,
+        load,
+        _amounts(status.get("capacity")),
+        frozenset(name for name, amount in allocatable.items() if "/" in name and amount),
+        rooms_of(raw, load),
+        card_memory(raw),
+    )
+
+
+def _amounts(quantities: object) -> Mapping[str, int]:
+    return {name: amount_of(value) for name, value in as_object(quantities).items()}

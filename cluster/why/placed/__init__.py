@@ -1,0 +1,1 @@
+"""What pods that have a node mean for those that have none."""

@@ -1,0 +1,191 @@
+"""What counts of pods that have a node for those that have none: labels, ports and affinity."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from cluster.gpus.accounting import NodeLoad
+from cluster.gpus.pod_requests import Requests
+from cluster.why.placed.label_selectors import LabelSelector, labels_of
+from rules.base.json_values import as_object, as_objects, as_text
+
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # compared, and not listened at
+
+
+class HostPort(NamedTuple):
+    """A port of a node that a container takes."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def collides(self, other: HostPort) -> bool:
+        """Whether both cannot be on one node."""
+        addresses = {self.address, other.address}
+        is_same = self.protocol == other.protocol and self.port == other.port
+        return is_same and (len(addresses) == 1 or _ANY_ADDRESS in addresses)
+
+
+def host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
+    """The ports of its node that a pod takes while it runs.
+
+    Source: Kubernetes, `pkg/scheduler/util/utils.go`, GetHostPorts.
+    """
+    running = [container for _, container in as_objects(spec.get("containers"))]
+    inits = (container for _, container in as_objects(spec.get("initContainers")))
+    running += [container for container in inits if container.get("restartPolicy") == "Always"]
+    for container in running:
+        for _, port in as_objects(container.get("ports")):
+            number = port.get("hostPort")
+            if isinstance(number, int) and number > 0:
+                address = as_text(port.get("hostIP")) or _ANY_ADDRESS
+                yield HostPort(address, as_text(port.get("protocol")) or "TCP", number)
+
+
+class PodKind(NamedTuple):
+    """What affinity tells pods apart by."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
+
+
+class AffinityTerm(NamedTuple):
+    """A required term of affinity to pods, or against them.
+
+    `namespaces` are those whose pods count, together with those that `namespace_selector` selects.
+    """
+
+    topology_key: str
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector
+
+    def matches(
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
+    ) -> bool | None:
+        """Whether a pod counts for it; None if that takes labels of its namespace that are unknown.
+
+        Source: Kubernetes, `pkg/scheduler/framework/types.go`, AffinityTerm.
+        """
+        if not self.selector.matches(labels):
+            return False
+        selector = self.namespace_selector
+        if namespace in self.namespaces or selector.is_empty:
+            return True
+        if selector.is_none:
+            return False
+        return None if namespace_labels is None else selector.matches(namespace_labels)
+
+
+def affinity_terms(pod: Mapping[str, Any], field: str) -> Iterator[AffinityTerm]:
+    """The required terms of `podAffinity` or `podAntiAffinity` of a pod."""
+    affinity = as_object(as_object(as_object(pod.get("spec")).get("affinity")).get(field))
+    for _, raw in as_objects(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")):
+        listed = raw.get("namespaces")
+        names = [*map(as_text, listed)] if isinstance(listed, list) else []
+        if not names and not isinstance(raw.get("namespaceSelector"), dict):
+            names = [namespace_of(pod)]
+        yield AffinityTerm(
+            as_text(raw.get("topologyKey")),
+            LabelSelector(raw.get("labelSelector")),
+            frozenset(names),
+            LabelSelector(raw.get("namespaceSelector")),
+        )
+
+
+def namespace_of(pod: Mapping[str, Any]) -> str:
+    """The namespace of a pod; `default` if it names none, as in a file."""
+    return as_text(as_object(pod.get("metadata")).get("namespace")) or "default"
+
+
+Places: TypeAlias = dict[str, list[str]]
+"""By the name of a node, the pods that are there, as NAMESPACE/NAME."""
+
+
+NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str] | None]
+
+
+def _unknown_labels(_: str) -> None:
+    return None
+
+
+class PlacedPods:
+    """The pods of a cluster that have a node.
+
+    - `kinds`: where the pods of a kind are; `ending` are those that are deleted and still there.
+    - `guarded`: the required terms of anti-affinity of pods, with where these pods are.
+    - `ports`: by node, the ports that are taken, each with a pod that has it.
+    - `by_priority`: by node, what its pods of each priority take.
+    - `namespace_labels`: returns the labels of a namespace; None if they are not known.
+    """
+
+    def __init__(self, namespace_labels: NamespaceLabels = _unknown_labels) -> None:
+        self.namespace_labels = namespace_labels
+        self.kinds: dict[PodKind, Places] = {}
+        self.ending: dict[PodKind, Places] = {}
+        self.guarded: dict[str, tuple[tuple[AffinityTerm, ...], Places]] = {}
+        self.ports: dict[str, dict[HostPort, str]] = {}
+        self.by_priority: dict[str, dict[int, NodeLoad]] = {}
+
+    def add(self, pod: Mapping[str, Any], requests: Requests) -> None:
+        """Count a pod that has a node, has not terminated, and takes `requests`."""
+        metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+        node, value = as_text(spec.get("nodeName")), spec.get("priority")
+        self.add_at(pod, node, f"{namespace_of(pod)}/{as_text(metadata.get('name'))}")
+        priority = value if isinstance(value, int) else 0
+        loads = self.by_priority.setdefault(node, {})
+        loads.setdefault(priority, NodeLoad()).add(requests)
+
+    def lower(self, node: str, priority: int) -> NodeLoad:
+        """What the pods of `node` take that have a lower priority."""
+        lower = NodeLoad()
+        for value, load in self.by_priority.get(node, {}).items():
+            if value < priority:
+                lower = lower.with_pods(load.requests, 1)
+        return lower
+
+    def add_at(self, pod: Mapping[str, Any], node: str, name: str) -> None:
+        """Count a pod as one of `node`, by that name."""
+        metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+        kind = PodKind(namespace_of(pod), frozenset(labels_of(pod).items()))
+        kinds = self.ending if metadata.get("deletionTimestamp") else self.kinds
+        kinds.setdefault(kind, {}).setdefault(node, []).append(name)
+        for port in host_ports(spec):
+            self.ports.setdefault(node, {}).setdefault(port, name)
+        if affinity := as_object(as_object(spec.get("affinity")).get("podAntiAffinity")):
+            key = json.dumps([kind.namespace, affinity], sort_keys=True, default=str)
+            if key not in self.guarded:
+                self.guarded[key] = tuple(affinity_terms(pod, "podAntiAffinity")), {}
+            self.guarded[key][1].setdefault(node, []).append(name)
+
+    def with_copies(self, pod: Mapping[str, Any], copies: Mapping[str, int]) -> PlacedPods:
+        """These pods, and of `pod` as many as `copies` says by node."""
+        more = PlacedPods(self.namespace_labels)
+        more.by_priority = self.by_priority  # they have the priority of `pod`, and evict no other
+        more.kinds, more.ending = _copied(self.kinds), _copied(self.ending)
+        more.guarded = {
+            key: (terms, {node: [*names] for node, names in places.items()})
+            for key, (terms, places) in self.guarded.items()
+        }
+        more.ports = {node: {**ports} for node, ports in self.ports.items()}
+        name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
+        for node, count in copies.items():
+            for _ in range(count):
+                more.add_at(pod, node, name)
+        return more
+
+    def taken(self, ports: Iterable[HostPort], node: str) -> tuple[HostPort, str] | None:
+        """The first of `ports` that is not free on `node`, with the pod that has it."""
+        for port in ports:
+            for other, name in self.ports.get(node, {}).items():
+                if port.collides(other):
+                    return port, name
+        return None
+
+
+def _copied(kinds: Mapping[PodKind, Places]) -> dict[PodKind, Places]:
+    return {
+        kind: {node: [*names] for node, names in places.items()} for kind, places in kinds.items()
+    }

@@ -1,0 +1,57 @@
+"""`gpuward why` says of each node what kube-scheduler's own filters say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.testkit.control_plane.build import scheduler_filters
+from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.scheduling.filters import ask_kube_scheduler, differences
+from tests.testkit.scheduling.random_clusters import random_scenario
+from tests.testkit.skipping import skip_missing
+
+# What the filters say; without one of them the scenarios would show less than they seem to.
+REASONS = {
+    "Insufficient cpu",
+    "Insufficient memory",
+    "Insufficient nvidia.com/gpu",
+    "Too many pods",
+    "node(s) didn't have free ports for the requested pod ports",
+    "node(s) didn't match Pod's node affinity/selector",
+    "node(s) didn't match pod affinity rules",
+    "node(s) didn't match pod anti-affinity rules",
+    "node(s) didn't match pod topology spread constraints",
+    "node(s) didn't match pod topology spread constraints (missing required label)",
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+    "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    "node(s) had untolerated taint(s)",
+    "node(s) were unschedulable",
+    "pod affinity terms conflict",
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    try:
+        return scheduler_filters()
+    except BuildError as error:
+        skip_missing(str(error))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_both_give_each_node_the_same_reasons(program: Path, seed: int) -> None:
+    random = Random(seed)  # noqa: S311  # not a secret
+    assert [*differences(program, [random_scenario(random) for _ in range(200)])] == []
+
+
+def test_the_scenarios_show_every_reason(program: Path) -> None:
+    random = Random(0)  # noqa: S311  # the same
+    scenarios = [random_scenario(random) for _ in range(1000)]
+    answers = ask_kube_scheduler(program, scenarios)
+    found = {reason for answer in answers for reasons in answer.values() for reason in reasons}
+    assert found == REASONS
+    fitting = [len(one.nodes) - len(answer) for one, answer in zip(scenarios, answers, strict=True)]
+    assert fitting.count(0) in range(300, 800)

@@ -1,0 +1,1 @@
+"""The filters of kube-scheduler, to compare `gpuward why` with."""

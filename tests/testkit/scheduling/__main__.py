@@ -1,0 +1,41 @@
+"""Compares `gpuward why` with the filters of kube-scheduler: `make oracle-scheduler`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from random import Random
+
+from tests.testkit.control_plane.build import scheduler_filters
+from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.scheduling.filters import differences
+from tests.testkit.scheduling.random_clusters import random_scenario
+
+_BATCH = 1_000
+
+
+def main() -> int:
+    """Compare random scenarios; 1 if an answer differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=100_000, help="default: 100,000")
+    parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    options = parser.parse_args()
+    try:
+        program = scheduler_filters()
+    except BuildError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    random = Random(options.seed)  # noqa: S311  # not a secret
+    found = 0
+    for done in range(0, options.cases, _BATCH):
+        count = min(_BATCH, options.cases - done)
+        for different in differences(program, [random_scenario(random) for _ in range(count)]):
+            found += 1
+            sys.stdout.write(f"{json.dumps(different._asdict(), default=sorted)}\n")
+    sys.stdout.write(f"{options.cases:,} cases, {found:,} different answers\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,63 @@
+"""kube-scheduler's own filters, and what `gpuward why` says of the same cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from cluster.gpus.accounting import PodLedger, name_of
+from cluster.why.explanation import explain
+from cluster.why.nodes import read_node
+from cluster.why.placed.pods import PlacedPods
+from policies.loading import default_policy
+from rules.base.json_values import as_object
+from tests.testkit.scheduling.random_clusters import Scenario
+
+Refusals: TypeAlias = Mapping[str, frozenset[str]]
+"""What kube-scheduler says of each node that it refuses."""
+_NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
+def ask_kube_scheduler(program: Path, scenarios: Iterable[Scenario]) -> list[Refusals]:
+    """The answer of kube-scheduler's filters to each scenario."""
+    asked = "\n".join(json.dumps(one._asdict()) for one in scenarios)
+    done = subprocess.run([program], input=asked, capture_output=True, text=True, check=True)
+    return [*map(_refusals, map(json.loads, done.stdout.splitlines()))]
+
+
+def _refusals(answer: Mapping[str, Any]) -> Refusals:
+    return {node: frozenset(refusal["reasons"] or [_NOT_NAMED]) for node, refusal in answer.items()}
+
+
+class Difference(NamedTuple):
+    """A scenario, and what both say about it; `unknown` is what `gpuward why` does not know."""
+
+    scenario: Scenario
+    kube_scheduler: Refusals
+    gpuward: Refusals
+    unknown: tuple[str, ...]
+
+
+def differences(program: Path, scenarios: Sequence[Scenario]) -> Iterator[Difference]:
+    """The scenarios about which `gpuward why` says something else, or is not sure."""
+    for scenario, expected in zip(scenarios, ask_kube_scheduler(program, scenarios), strict=True):
+        found, unknown = ask_gpuward(scenario)
+        if found != expected or unknown:
+            yield Difference(scenario, expected, found, unknown)
+
+
+def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
+    """What `gpuward why` says of each node that it refuses, and what it does not know."""
+    namespaces = {name_of(one): as_object(one["metadata"]["labels"]) for one in scenario.namespaces}
+    ledger, placed = PodLedger(default_policy().profile, {}), PlacedPods(namespaces.get)
+    for pod in scenario.pods:
+        counted = ledger.add(pod)
+        assert counted is not None
+        placed.add(pod, counted.requests)
+    nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in scenario.nodes]
+    found = explain(scenario.pod, nodes, placed=placed)
+    refusals = {name: frozenset(group.messages) for group in found.groups for name in group.names}
+    return refusals, found.unchecked

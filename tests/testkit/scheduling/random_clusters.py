@@ -1,0 +1,210 @@
+"""Random small clusters with a pod that waits: what kube-scheduler's filters tell apart."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+GPU = "nvidia.com/gpu"
+_ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_NAMESPACES = ("ml", "web", "batch")
+_TAINTS = (GPU, "team", "node.kubernetes.io/not-ready")
+_FEATURES = ("taints", "node affinity", "amounts", "ports", "pods", "spread")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class Scenario(NamedTuple):
+    """A pod without a node, and the cluster that it waits in."""
+
+    pod: dict[str, Any]
+    nodes: list[dict[str, Any]]
+    pods: list[dict[str, Any]]
+    namespaces: list[dict[str, Any]]
+
+
+def random_scenario(random: Random) -> Scenario:
+    """A scenario; the same for the same state of `random`."""
+    return _Scenarios(random).make()
+
+
+class _Scenarios:
+    """Makes scenarios. Each leaves some features out, so that others are what decides."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._features = {feature for feature in _FEATURES if self._maybe(0.5)}
+
+    def make(self) -> Scenario:
+        names = [f"n{number}" for number in range(self._random.randint(1, 7))]
+        nodes = [*map(self._node, names)]
+        pods = [self._placed(f"q{n}", names) for n in range(self._random.randint(0, 10))]
+        namespaces = [
+            {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name, **labels}}}
+            for name in _NAMESPACES
+            for labels in [self._some({"team": self._one("a", "b"), "tier": "1"})]
+        ]
+        return Scenario(self._waiting(), nodes, pods, namespaces)
+
+    def _maybe(self, chance: float) -> bool:
+        return self._random.random() < chance
+
+    def _has(self, feature: str, chance: float) -> bool:
+        return feature in self._features and self._maybe(chance)
+
+    def _one(self, *values: Any) -> Any:
+        return self._random.choice(values)
+
+    def _some(self, items: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in items.items() if self._maybe(0.6)}
+
+    def _node(self, name: str) -> dict[str, Any]:
+        labels = {
+            **({_HOST: name} if self._maybe(0.95) else {}),
+            **({_ZONE: self._one("a", "b", "c")} if self._maybe(0.85) else {}),
+            **self._some({"size": self._one("40", "80", "large"), "model": self._one("x", "y")}),
+        }
+        amounts = {
+            "cpu": self._one("4", "8000m", "64"),
+            "memory": self._one("16Gi", "512Gi"),
+            "pods": self._one("2", "4", "110"),
+            **({GPU: self._one("0", "1", "4", "8")} if self._maybe(0.8) else {}),
+        }
+        if "amounts" not in self._features:
+            amounts |= {"cpu": "200", "memory": "1Ti", "pods": "110", GPU: "64"}
+        taints = [
+            self._some({"value": self._one("a", "b", "7")})
+            | {"key": key, "effect": self._one("NoSchedule", "NoExecute", "PreferNoSchedule")}
+            for key in _TAINTS
+            if self._has("taints", 0.3)
+        ]
+        spec = {"taints": taints, "unschedulable": self._has("taints", 0.1)}
+        status = {"capacity": amounts, "allocatable": amounts}
+        return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
+
+    def _placed(self, name: str, nodes: list[str]) -> dict[str, Any]:
+        pod = self._pod(name)
+        spec = pod["spec"]
+        spec["nodeName"] = self._one(*nodes)
+        if self._has("pods", 0.4):
+            spec["affinity"] = {"podAntiAffinity": {_REQUIRED: [self._affinity_term()]}}
+        if self._maybe(0.1):
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return pod
+
+    def _waiting(self) -> dict[str, Any]:
+        pod = self._pod("p")
+        spec = pod["spec"]
+        if self._has("node affinity", 0.3):
+            spec["nodeSelector"] = self._some({_ZONE: "a", "model": "x"})
+        affinity: dict[str, Any] = {}
+        if self._has("node affinity", 0.6):
+            terms = [self._node_term() for _ in range(self._random.randint(1, 2))]
+            affinity["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": terms}}
+        for field in ("podAffinity", "podAntiAffinity"):
+            if self._has("pods", 0.5):
+                terms = [self._affinity_term() for _ in range(self._random.randint(1, 2))]
+                affinity[field] = {_REQUIRED: terms}
+        spec["affinity"] = affinity
+        spec["tolerations"] = [self._toleration() for _ in range(self._random.randint(0, 3))]
+        if self._has("spread", 0.9):
+            count = self._random.randint(1, 2)
+            spec["topologySpreadConstraints"] = [self._spread() for _ in range(count)]
+        return pod
+
+    def _pod(self, name: str) -> dict[str, Any]:
+        spec: dict[str, Any] = {
+            "containers": [self._container(f"c{n}") for n in range(self._random.randint(1, 2))]
+        }
+        if self._maybe(0.2):
+            init = self._container("i")
+            spec["initContainers"] = [init | self._some({"restartPolicy": "Always"})]
+        if self._maybe(0.1):
+            spec["overhead"] = {"cpu": "500m", "memory": "128Mi"}
+        metadata = {"name": name, "namespace": self._one(*_NAMESPACES), "labels": self._labels()}
+        return {"metadata": metadata, "spec": spec}
+
+    def _labels(self) -> dict[str, str]:
+        return self._some({"app": self._one("x", "y"), "rev": self._one("1", "2")})
+
+    def _container(self, name: str) -> dict[str, Any]:
+        amounts = self._some(
+            {"cpu": self._one("100m", "2", "30"), "memory": self._one("1Gi", "40Gi")}
+        )
+        limits = {GPU: self._one("1", "2", "4", "8")} if self._maybe(0.5) else {}
+        container: dict[str, Any] = {
+            "name": name,
+            "resources": {"requests": {**amounts, **limits}, "limits": limits},
+        }
+        if self._has("ports", 0.5):
+            container["ports"] = [
+                {"containerPort": 80, "hostPort": self._one(80, 9400)}
+                | self._some(
+                    {
+                        "hostIP": self._one("10.0.0.1", "10.0.0.2"),
+                        "protocol": self._one("TCP", "UDP"),
+                    }
+                )
+            ]
+        return container
+
+    def _selector(self) -> dict[str, Any] | None:
+        if self._maybe(0.05):
+            return {} if self._maybe(0.5) else None
+        if self._maybe(0.6):
+            return {"matchLabels": self._labels()}
+        operator = self._one("In", "NotIn", "Exists", "DoesNotExist")
+        values = {"values": ["x"]} if operator in {"In", "NotIn"} else {}
+        return {"matchExpressions": [{"key": "app", "operator": operator, **values}]}
+
+    def _affinity_term(self) -> dict[str, Any]:
+        term: dict[str, Any] = {
+            "topologyKey": self._one(_HOST, _ZONE),
+            "labelSelector": self._selector(),
+        }
+        if self._maybe(0.3):
+            term["namespaces"] = [self._one(*_NAMESPACES)]
+        if self._maybe(0.3):
+            term["namespaceSelector"] = self._one({}, {"matchLabels": {"team": "a"}})
+        return term
+
+    def _spread(self) -> dict[str, Any]:
+        return {
+            "topologyKey": self._one(_HOST, _ZONE),
+            "maxSkew": self._one(1, 1, 2),
+            "whenUnsatisfiable": self._one("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
+            "labelSelector": self._selector(),
+            **self._some(
+                {
+                    "nodeAffinityPolicy": self._one("Honor", "Ignore"),
+                    "nodeTaintsPolicy": self._one("Honor", "Ignore"),
+                    "matchLabelKeys": ["rev"],
+                    "minDomains": self._one(1, 2, 4),
+                }
+            ),
+        }
+
+    def _node_term(self) -> dict[str, Any]:
+        operator = self._one("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+        key = self._one(_ZONE, "size", "model")
+        values = {"In": ["a", "x"], "NotIn": ["a", "80"], "Gt": ["50"], "Lt": ["50"]}.get(operator)
+        term = {
+            "matchExpressions": [
+                {"key": key, "operator": operator, **({"values": values} if values else {})}
+            ]
+        }
+        if self._maybe(0.25):
+            name = {"key": "metadata.name", "operator": self._one("In", "In", "NotIn")}
+            count = 2 if self._maybe(0.3) else 1
+            term["matchFields"] = [
+                {**name, "values": [self._one("n0", "n1")]} for _ in range(count)
+            ]
+            if self._maybe(0.5):
+                del term["matchExpressions"]
+        return {} if self._maybe(0.03) else term
+
+    def _toleration(self) -> dict[str, Any]:
+        operator = self._one("Exists", "Equal")
+        value = {"value": self._one("a", "b", "7")} if operator == "Equal" else {}
+        effect = self._some({"effect": self._one("NoSchedule", "NoExecute")})
+        key = self._one(*_TAINTS, "node.kubernetes.io/unschedulable")
+        return {"key": key, "operator": operator, **value, **effect}
