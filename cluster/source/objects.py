@@ -150,6 +150,11 @@ CLUSTER_POLICIES = Resource(
 GPU_CLUSTERS = Resource(
     "gpuclusters", "GPUCluster", "nvidia.com", ("v1alpha1",), is_namespaced=False
 )
+PERSISTENT_VOLUMES = Resource("persistentvolumes", "PersistentVolume", is_namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeClaim")
+_STORAGE = "storage.k8s.io"
+STORAGE_CLASSES = Resource("storageclasses", "StorageClass", _STORAGE, is_namespaced=False)
+CSI_DRIVERS = Resource("csidrivers", "CSIDriver", _STORAGE, is_namespaced=False)
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
 QUOTAS = Resource("resourcequotas", "ResourceQuota")

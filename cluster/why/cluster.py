@@ -13,15 +13,19 @@ from cluster.gpus.shares import card_memory
 from cluster.source.files import FileSource
 from cluster.source.objects import (
     CLAIMS,
+    CSI_DRIVERS,
     DEVICE_CLASSES,
     LIMIT_RANGES,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
     PODS,
     PRIORITY_CLASSES,
     QUOTAS,
     RUNTIME_CLASSES,
     SLICES,
+    STORAGE_CLASSES,
     Object,
     ObjectSource,
     Resource,
@@ -45,6 +49,7 @@ from cluster.why.placed.affinity import label_marks
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
+from cluster.why.volumes import Known, KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
@@ -95,7 +100,13 @@ class Cluster:
         self._classes = Classes(
             lambda: self._named(RUNTIME_CLASSES), lambda: self._named(PRIORITY_CLASSES)
         )
-        self._known_classes: dict[Resource, Mapping[str, Object]] = {}
+        self._volumes = KnownVolumes(
+            lambda namespace: self._known(PERSISTENT_VOLUME_CLAIMS, namespace),
+            lambda: self._known(PERSISTENT_VOLUMES),
+            lambda: self._known(STORAGE_CLASSES),
+            lambda: self._known(CSI_DRIVERS),
+        )
+        self._listed: dict[tuple[Resource, str | None], Mapping[str, Object]] = {}
         self._nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in raw_nodes]
         self._namespaces: dict[str, Namespace] = {}
         self._claims: dict[str | None, dict[tuple[str, str], Object]] = {}
@@ -184,6 +195,7 @@ class Cluster:
             served=lambda: self._served,
             placed=self._placed if placed is None else placed,
             classes=self._classes,
+            volumes=self._volumes,
             exists=exists,
         )
 
@@ -216,12 +228,17 @@ class Cluster:
     def _namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
         return {name_of(raw): labels_of(raw) for raw in self._readable(NAMESPACES, None)}
 
-    def _named(self, resource: Resource) -> Mapping[str, Object]:
+    def _named(self, resource: Resource, namespace: str | None = None) -> Mapping[str, Object]:
         """The objects of a resource by name; they are read once."""
-        if resource not in self._known_classes:
-            listed = self._readable(resource, None)
-            self._known_classes[resource] = {name_of(raw): raw for raw in listed}
-        return self._known_classes[resource]
+        if (resource, namespace) not in self._listed:
+            listed = self._readable(resource, namespace)
+            self._listed[resource, namespace] = {name_of(raw): raw for raw in listed}
+        return self._listed[resource, namespace]
+
+    def _known(self, resource: Resource, namespace: str | None = None) -> Known:
+        """The same; None if files have none: they need not have all that is in a cluster."""
+        found = self._named(resource, namespace)
+        return None if not found and isinstance(self._source, FileSource) else found
 
     def _readable(self, resource: Resource, namespace: str | None) -> Iterator[Object]:
         return list_readable(self._source, resource, namespace, self._on_missing)
@@ -294,11 +311,16 @@ def _key(pod: Object, placed: PlacedPods) -> str:
         for field in ("containers", "initContainers")
         for _, container in as_objects(spec.get(field))
     ]
-    volumes = [volume.get("persistentVolumeClaim") for _, volume in as_objects(spec.get("volumes"))]
+    volumes = [
+        [volume.get(key) for key in ("persistentVolumeClaim", "ephemeral")]
+        for _, volume in as_objects(spec.get("volumes"))
+    ]
     claims = as_object(pod.get("status")).get("resourceClaimStatuses")
     # Labels and annotations differ from pod to pod of a Job: only these matter.
     labels, annotations = (as_object(metadata.get(key)) for key in ("labels", "annotations"))
     named = [metadata.get("namespace"), labels.get(GPU_COUNT), *map(annotations.get, KAI_KEYS)]
+    if any(volume.get("ephemeral") for _, volume in as_objects(spec.get("volumes"))):
+        named.append(metadata.get("name"))  # its claims have names of their own
     named += [labels.get(key) for key in label_keys(pod)]
     marks = [*label_marks(pod, placed), *spread_marks(pod)]
     looked_at = [spec.get(key) for key in _LOOKED_AT]

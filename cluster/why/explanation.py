@@ -18,6 +18,7 @@ from cluster.why.hurdles import Hurdle, claim_names, find_hurdles
 from cluster.why.nodes import Node
 from cluster.why.placed.pods import PlacedPods, host_ports, namespace_of
 from cluster.why.placed.preemption import nodes_with_victims, priority_of
+from cluster.why.volumes import KnownVolumes, Volumes
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 
@@ -176,6 +177,7 @@ def explain(
     served: Callable[[], Mapping[str, Served]] = dict,
     placed: PlacedPods | None = None,
     classes: Classes = Classes(),  # noqa: B008  # the same
+    volumes: KnownVolumes = KnownVolumes(),  # noqa: B008  # the same
     exists: bool = True,
 ) -> Explanation:
     """Why `pod` is Pending, or would be.
@@ -190,7 +192,9 @@ def explain(
         home = namespace.name or namespace_of(pod)
         admitted = admit(pod, home, namespace.limit_ranges, classes.runtime)
     listed = [*nodes]
-    context = _Context(admitted, listed, namespace, placed, classes, exists)
+    pods = placed or PlacedPods()
+    of_pod = Volumes(admitted.pod, volumes, pods, exists=exists)
+    context = _Context(admitted, listed, namespace, placed, classes, of_pod, exists)
     found = _explained(context, {})
     devices = {name for name in effective_requests(admitted.pod) if "/" in name}
     if devices and not (found.fitting or found.hurdles or found.node):
@@ -206,20 +210,23 @@ class _Context(NamedTuple):
     namespace: Namespace
     placed: PlacedPods | None
     classes: Classes
+    volumes: Volumes
     exists: bool
 
 
 def _explained(context: _Context, served: Mapping[str, Served]) -> Explanation:
-    admitted, listed, namespace, placed, classes, exists = context
+    admitted, listed, namespace, placed, classes, volumes, exists = context
     pod = admitted.pod
     other = _other_scheduler(pod)
     uncounted = uncounted_resources(pod, listed, served, exists=exists)
-    wanted = Wanted(pod, uncounted, nodes=listed, placed=placed)
+    wanted = Wanted(pod, uncounted, nodes=listed, placed=placed, volumes=volumes)
     claims = namespace.claims
     allocated = _places_of_claims(pod, claims or {})
     hurdles = [*admitted.hurdles]
-    hurdles += find_hurdles(pod, wanted, claims, () if exists else namespace.quotas)
-    if wanted.node_name:
+    hurdles += find_hurdles(pod, wanted.requests, claims, () if exists else namespace.quotas)
+    if not wanted.node_name:
+        hurdles += volumes.hurdles
+    else:
         hurdles += _named_node_is_missing(wanted.node_name, listed, exists=exists)
         listed = [node for node in listed if node.name == wanted.node_name]
     refused: list[tuple[Node, Refusals]] = []
@@ -268,7 +275,9 @@ def _unknown(
         if not context.exists:
             yield from _unknown_to_kubelet(wanted, fitting)
         return
-    yield from _not_looked_at(wanted.spec, allocated)
+    yield from context.volumes.unknown
+    if len(allocated) < len([*as_objects(wanted.spec.get("resourceClaims"))]):
+        yield "which devices are free for its claims: gpuward gpus -d shows them"
     if context.placed is None:
         yield from _of_other_pods(wanted.spec)
     elif wanted.pod_affinity.is_unsure:
@@ -397,14 +406,6 @@ def scheduler_message(pod: Object) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return as_text(condition.get("message"))
     return ""
-
-
-def _not_looked_at(spec: Mapping[str, Any], allocated: Sequence[Any]) -> Iterator[str]:
-    """What else may keep nodes from a pod; `allocated` are its claims that have their devices."""
-    if any(volume.get("persistentVolumeClaim") for _, volume in as_objects(spec.get("volumes"))):
-        yield "where its persistent volumes are"
-    if len(allocated) < len([*as_objects(spec.get("resourceClaims"))]):
-        yield "which devices are free for its claims: gpuward gpus -d shows them"
 
 
 def _of_other_pods(spec: Mapping[str, Any]) -> Iterator[str]:

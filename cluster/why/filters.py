@@ -22,6 +22,7 @@ from cluster.why.nodes import Node
 from cluster.why.placed.affinity import PodAffinity
 from cluster.why.placed.pods import PlacedPods, host_ports
 from cluster.why.placed.topology_spread import TopologySpread
+from cluster.why.volumes import Volumes
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.profile import Taint
@@ -39,6 +40,7 @@ class Obstacle(NamedTuple):
     - `message`: what an event of kube-scheduler says.
     - `subject`: what it is about: a taint, a label, a port, or the name of a resource.
     - `pod`: the pod that is in the way, if there is one.
+    - `wanted`: what the node lacks of what `subject` needs.
     - `asked`, `free`, `total`, `capacity`: of a resource, in units of 1e-9: what the pod asks for,
       and what the node has left, offers, and would offer if all its devices were healthy.
     - `is_expected`: the node's labels say that it has such devices.
@@ -55,6 +57,7 @@ class Obstacle(NamedTuple):
     capacity: int = 0
     is_expected: bool = False
     pod: str = ""
+    wanted: str = ""
 
 
 Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]
@@ -65,7 +68,8 @@ class Wanted:
     """What a pod asks of a node.
 
     `uncounted` are resources that another scheduler counts, or that a DeviceClass serves. `nodes`
-    are all of the cluster, and `placed` the pods that have one of them, if they are known.
+    are all of the cluster, `placed` the pods that have one of them, if they are known, and
+    `volumes` those of the pod.
     """
 
     def __init__(
@@ -75,12 +79,14 @@ class Wanted:
         *,
         nodes: Sequence[Node] = (),
         placed: PlacedPods | None = None,
+        volumes: Volumes | None = None,
     ) -> None:
         spec = as_object(pod.get("spec"))
         self.pod, self.spec = pod, spec
         self._uncounted, self._nodes = uncounted, nodes
         self._placed = placed or PlacedPods()
         self._ports = [*host_ports(spec)]
+        self._volumes = volumes
         self._of_a_card: dict[int, Mapping[str, CardRequest]] = {}
         self.requests = effective_requests(pod)
         self.node_name = as_text(spec.get("nodeName"))
@@ -98,11 +104,21 @@ class Wanted:
             yield (Obstacle("NodeAffinity", _BY_NAME if names else _NO_NAME),)
         for plugin in (
             *(self._unschedulable, self._taint, self._affinity, self._host_ports),
-            *(self._resources, self._topology_spread, self._pod_affinity),
-            *(self._shares, self._cards),
+            self._resources,
         ):
             if found := tuple(plugin(node)):
                 yield found
+        yield from self._of_volumes(node)
+        for plugin in (*(self._topology_spread, self._pod_affinity, self._shares, self._cards),):
+            if found := tuple(plugin(node)):
+                yield found
+
+    def _of_volumes(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
+        for found in self._volumes.obstacles(node) if self._volumes else ():
+            yield tuple(
+                Obstacle(one.plugin, one.message, one.subject, wanted=one.wanted, pod=one.pod)
+                for one in found
+            )
 
     def obstacles_of_kubelet(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
         """Why the kubelet of `node` refuses the pod, if it names the node itself.
@@ -140,6 +156,8 @@ class Wanted:
 
     def doubts(self, node: Node) -> Iterator[str]:
         """What is not known of a node that refuses the pod for no known reason."""
+        if self._volumes:
+            yield from self._volumes.doubts(node)
         for resource, asked in self._asked_of_a_card(node.card_memory).items():
             room = node.rooms.get(resource)
             if room is not None and (not room.is_known or asked.most > room.free):
@@ -159,7 +177,9 @@ class Wanted:
     @property
     def is_about_itself(self) -> bool:
         """Whether where one such pod is decides about the next, beyond its node."""
-        return self.topology_spread.is_about_itself or self.pod_affinity.is_about_itself
+        is_exclusive = self._volumes is not None and self._volumes.is_for_one_pod
+        of_pods = self.topology_spread.is_about_itself or self.pod_affinity.is_about_itself
+        return is_exclusive or of_pods
 
     @cached_property
     def topology_spread(self) -> TopologySpread:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from cluster.gpus.pod_requests import Requests, amount_of
 from cluster.source.objects import Object
 from cluster.why.amounts import NANO, amount_text
-from cluster.why.filters import Wanted
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 
@@ -23,20 +22,19 @@ class Hurdle(NamedTuple):
 
 
 def find_hurdles(
-    pod: Object, wanted: Wanted, claims: Mapping[str, Object] | None, quotas: Iterable[Object]
+    pod: Object, requests: Requests, claims: Mapping[str, Object] | None, quotas: Iterable[Object]
 ) -> Iterator[Hurdle]:
-    """What is in the way before nodes are looked at.
+    """What is in the way of a pod that asks for `requests`, before nodes are looked at.
 
     `claims` are those of the namespace by name, None if they are not known; `quotas` those that
     count for the pod.
     """
-    status = as_object(pod.get("status"))
+    spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
+    node_name = as_text(spec.get("nodeName"))
     if status.get("phase") == "Failed":
-        yield _failed(status, wanted.node_name)
+        yield _failed(status, node_name)
         return
-    gates = [
-        as_text(gate.get("name")) for _, gate in as_objects(wanted.spec.get("schedulingGates"))
-    ]
+    gates = [as_text(gate.get("name")) for _, gate in as_objects(spec.get("schedulingGates"))]
     if gates:
         names = some(gates)
         yield Hurdle(
@@ -44,8 +42,8 @@ def find_hurdles(
             "whoever has set them removes them: of Kueue, admission to a queue does",
         )
     for quota in quotas:
-        yield from _exceeded(quota, wanted.requests)
-    if claims is not None and not wanted.node_name:
+        yield from _exceeded(quota, requests)
+    if claims is not None and not node_name:
         yield from _missing_claims(pod, claims)
 
 

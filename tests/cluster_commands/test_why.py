@@ -233,7 +233,10 @@ def test_what_is_not_looked_at_is_said() -> None:
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     spread = {"whenUnsatisfiable": "DoNotSchedule"}
     found = explain(pod(volumes=[volume], topologySpreadConstraints=[spread]), [node()])
-    assert found.unchecked == ("where its persistent volumes are", "topology spread constraints")
+    assert found.unchecked == (
+        "where the volume of its claim c is",
+        "topology spread constraints",
+    )
 
 
 @pytest.mark.parametrize("odd", [None, [], "x", 7, {"a": 1}])

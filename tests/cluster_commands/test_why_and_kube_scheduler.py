@@ -9,7 +9,7 @@ import pytest
 
 from tests.testkit.control_plane.build import scheduler_filters
 from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.scheduling.filters import ask_kube_scheduler, differences
+from tests.testkit.scheduling.filters import AT_ALL, ask_kube_scheduler, differences
 from tests.testkit.scheduling.random_clusters import random_scenario
 from tests.testkit.skipping import skip_missing
 
@@ -20,6 +20,8 @@ REASONS = {
     "Insufficient nvidia.com/gpu",
     "Too many pods",
     "node(s) didn't have free ports for the requested pod ports",
+    "node(s) didn't find available persistent volumes to bind",
+    "node(s) didn't match PersistentVolume's node affinity",
     "node(s) didn't match Pod's node affinity/selector",
     "node(s) didn't match pod affinity rules",
     "node(s) didn't match pod anti-affinity rules",
@@ -27,7 +29,12 @@ REASONS = {
     "node(s) didn't match pod topology spread constraints (missing required label)",
     "node(s) didn't satisfy existing pods anti-affinity rules",
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    "node(s) had no available volume zone",
     "node(s) had untolerated taint(s)",
+    (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+        "already in-use by another pod"
+    ),
     "node(s) were unschedulable",
     "pod affinity terms conflict",
 }
@@ -52,6 +59,6 @@ def test_the_scenarios_show_every_reason(program: Path) -> None:
     scenarios = [random_scenario(random) for _ in range(1000)]
     answers = ask_kube_scheduler(program, scenarios)
     found = {reason for answer in answers for reasons in answer.values() for reason in reasons}
-    assert found == REASONS
+    assert found == {*REASONS, *AT_ALL}
     fitting = [len(one.nodes) - len(answer) for one, answer in zip(scenarios, answers, strict=True)]
     assert fitting.count(0) in range(300, 800)

@@ -82,7 +82,7 @@ def test_what_is_not_looked_at_makes_no_answer(why: Asked) -> None:
     status, out = why(node("a"), manifest=pod(volumes=volumes))
     assert status == NOT_KNOWN
     assert "1 node may take it: a" in out
-    assert out.endswith("Not known: where its persistent volumes are")
+    assert out.endswith("Not known: where the volume of its claim c is")
     # What refuses it anyway is known.
     status, out = why(node("a"), manifest=pod(limits={GPU: 9}, volumes=volumes))
     assert (status, "Not known" in out) == (CANNOT, False)

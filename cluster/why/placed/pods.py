@@ -117,6 +117,7 @@ class PlacedPods:
     - `kinds`: where the pods of a kind are; `ending` are those that are deleted and still there.
     - `guarded`: the required terms of anti-affinity of pods, with where these pods are.
     - `ports`: by node, the ports that are taken, each with a pod that has it.
+    - `claims`: a pod that has a claim for a persistent volume, by namespace and name of the claim.
     - `by_priority`: by node, what its pods of each priority take.
     - `namespace_labels`: returns the labels of a namespace; None if they are not known.
     """
@@ -127,6 +128,7 @@ class PlacedPods:
         self.ending: dict[PodKind, Places] = {}
         self.guarded: dict[str, tuple[tuple[AffinityTerm, ...], Places]] = {}
         self.ports: dict[str, dict[HostPort, str]] = {}
+        self.claims: dict[tuple[str, str], str] = {}
         self.by_priority: dict[str, dict[int, NodeLoad]] = {}
 
     def add(self, pod: Mapping[str, Any], requests: Requests) -> None:
@@ -152,6 +154,9 @@ class PlacedPods:
         kind = PodKind(namespace_of(pod), frozenset(labels_of(pod).items()))
         kinds = self.ending if metadata.get("deletionTimestamp") else self.kinds
         kinds.setdefault(kind, {}).setdefault(node, []).append(name)
+        for _, volume in as_objects(spec.get("volumes")):
+            if claim := as_object(volume.get("persistentVolumeClaim")):
+                self.claims[kind.namespace, as_text(claim.get("claimName"))] = name
         for port in host_ports(spec):
             self.ports.setdefault(node, {}).setdefault(port, name)
         if affinity := as_object(as_object(spec.get("affinity")).get("podAntiAffinity")):
@@ -163,6 +168,7 @@ class PlacedPods:
     def with_copies(self, pod: Mapping[str, Any], copies: Mapping[str, int]) -> PlacedPods:
         """These pods, and of `pod` as many as `copies` says by node."""
         more = PlacedPods(self.namespace_labels)
+        more.claims = {**self.claims}
         more.by_priority = self.by_priority  # they have the priority of `pod`, and evict no other
         more.kinds, more.ending = _copied(self.kinds), _copied(self.ending)
         more.guarded = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.accounting import PodLedger, name_of
+from cluster.source.objects import Object
 from cluster.why.explanation import explain
 from cluster.why.nodes import read_node
 from cluster.why.placed.pods import PlacedPods
+from cluster.why.volumes import KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object
 from tests.testkit.scheduling.random_clusters import Scenario
@@ -19,6 +22,13 @@ from tests.testkit.scheduling.random_clusters import Scenario
 Refusals: TypeAlias = Mapping[str, frozenset[str]]
 """What kube-scheduler says of each node that it refuses."""
 _NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+_CONFLICT = frozenset({"pod affinity terms conflict"})
+
+AT_ALL = frozenset({"the pod itself"})
+"""The reason of each node if a pod can have none, as its claim does not exist."""
+_ABOUT_CLAIMS = re.compile(
+    r"persistentvolumeclaim .*|pod has unbound immediate PersistentVolumeClaims|persistentvolume .*"
+)
 
 
 def ask_kube_scheduler(program: Path, scenarios: Iterable[Scenario]) -> list[Refusals]:
@@ -29,7 +39,12 @@ def ask_kube_scheduler(program: Path, scenarios: Iterable[Scenario]) -> list[Ref
 
 
 def _refusals(answer: Mapping[str, Any]) -> Refusals:
-    return {node: frozenset(refusal["reasons"] or [_NOT_NAMED]) for node, refusal in answer.items()}
+    return {node: _reasons(refusal["reasons"] or [_NOT_NAMED]) for node, refusal in answer.items()}
+
+
+def _reasons(reasons: Sequence[str]) -> frozenset[str]:
+    is_about_claim = any(map(_ABOUT_CLAIMS.fullmatch, reasons))
+    return AT_ALL if is_about_claim else frozenset(reasons)
 
 
 class Difference(NamedTuple):
@@ -58,6 +73,21 @@ def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
         assert counted is not None
         placed.add(pod, counted.requests)
     nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in scenario.nodes]
-    found = explain(scenario.pod, nodes, placed=placed)
+    found = explain(scenario.pod, nodes, placed=placed, volumes=_volumes_of(scenario))
     refusals = {name: frozenset(group.messages) for group in found.groups for name in group.names}
+    # Of what concerns all nodes, kube-scheduler only says the first.
+    if found.hurdles and set(refusals.values()) != {_CONFLICT}:
+        refusals = dict.fromkeys(map(name_of, scenario.nodes), AT_ALL)
     return refusals, found.unchecked
+
+
+def _volumes_of(scenario: Scenario) -> KnownVolumes:
+    def by_name(objects: Iterable[dict[str, Any]]) -> Mapping[str, Object]:
+        return {name_of(raw): raw for raw in objects}
+
+    return KnownVolumes(
+        lambda _: by_name(scenario.claims),
+        lambda: by_name(scenario.volumes),
+        lambda: by_name(scenario.classes),
+        lambda: by_name(scenario.drivers),
+    )

@@ -9,7 +9,8 @@ GPU = "nvidia.com/gpu"
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _NAMESPACES = ("ml", "web", "batch")
 _TAINTS = (GPU, "team", "node.kubernetes.io/not-ready")
-_FEATURES = ("taints", "node affinity", "amounts", "ports", "pods", "spread")
+_FEATURES = ("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes")
+_CLASSES = ("made", "zoned", "local", "at-once")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -20,6 +21,10 @@ class Scenario(NamedTuple):
     nodes: list[dict[str, Any]]
     pods: list[dict[str, Any]]
     namespaces: list[dict[str, Any]]
+    claims: list[dict[str, Any]]
+    volumes: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+    drivers: list[dict[str, Any]]
 
 
 def random_scenario(random: Random) -> Scenario:
@@ -43,7 +48,18 @@ class _Scenarios:
             for name in _NAMESPACES
             for labels in [self._some({"team": self._one("a", "b"), "tier": "1"})]
         ]
-        return Scenario(self._waiting(), nodes, pods, namespaces)
+        waiting = self._waiting()
+        home = waiting["metadata"]["namespace"]
+        return Scenario(
+            waiting,
+            nodes,
+            pods,
+            namespaces,
+            [self._claim(f"claim-{n}", home) for n in range(3)],
+            [self._volume(f"volume-{n}") for n in range(3)],
+            [*map(self._storage_class, _CLASSES)],
+            [{"metadata": {"name": "csi.test"}, "spec": {}}],
+        )
 
     def _maybe(self, chance: float) -> bool:
         return self._random.random() < chance
@@ -118,10 +134,68 @@ class _Scenarios:
         if self._maybe(0.2):
             init = self._container("i")
             spec["initContainers"] = [init | self._some({"restartPolicy": "Always"})]
+        if self._has("volumes", 0.7 if name == "p" else 0.1):
+            spec["volumes"] = self._volumes_of_pod()
         if self._maybe(0.1):
             spec["overhead"] = {"cpu": "500m", "memory": "128Mi"}
         metadata = {"name": name, "namespace": self._one(*_NAMESPACES), "labels": self._labels()}
         return {"metadata": metadata, "spec": spec}
+
+    def _volumes_of_pod(self) -> list[dict[str, Any]]:
+        names = [f"claim-{self._random.randint(0, 2)}" for _ in range(self._random.randint(1, 2))]
+        if self._maybe(0.05):
+            names.append("missing")
+        return [
+            {"name": f"v{n}", "persistentVolumeClaim": {"claimName": name}}
+            for n, name in enumerate(names)
+        ]
+
+    def _claim(self, name: str, namespace: str) -> dict[str, Any]:
+        annotations: dict[str, str] = {}
+        spec: dict[str, Any] = {"accessModes": [self._one("ReadWriteOnce", "ReadWriteMany")]}
+        if self._maybe(0.15):
+            spec["accessModes"] = ["ReadWriteOncePod"]
+        spec["resources"] = {"requests": {"storage": "1Gi"}}
+        if self._maybe(0.6):
+            spec["volumeName"] = f"volume-{self._random.randint(0, 2)}"
+            if self._maybe(0.95):
+                annotations["pv.kubernetes.io/bind-completed"] = "yes"
+        elif self._maybe(0.2):
+            annotations["volume.kubernetes.io/selected-node"] = self._one("n0", "n1")
+        if self._maybe(0.97):
+            spec["storageClassName"] = self._one(*_CLASSES)
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+        metadata["annotations"] = annotations
+        if self._maybe(0.03):
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        status = {"phase": "Lost"} if self._maybe(0.03) else {}
+        return {"metadata": metadata, "spec": spec, "status": status}
+
+    def _volume(self, name: str) -> dict[str, Any]:
+        spec: dict[str, Any] = {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "elsewhere", "name": "other"},
+            "csi": {"driver": "csi.test", "volumeHandle": name},
+            "storageClassName": "made",
+        }
+        if self._maybe(0.5):
+            terms = [self._node_term()]
+            terms[0].pop("matchFields", None)
+            if terms[0]:
+                spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+        labels = {_ZONE: self._one("a", "b", "a__b")} if self._maybe(0.3) else {}
+        return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+    def _storage_class(self, name: str) -> dict[str, Any]:
+        mode = "Immediate" if name == "at-once" else "WaitForFirstConsumer"
+        provisioner = "kubernetes.io/no-provisioner" if name == "local" else "csi.test"
+        made: dict[str, Any] = {"metadata": {"name": name}}
+        made |= {"provisioner": provisioner, "volumeBindingMode": mode}
+        if name == "zoned":
+            expression = {"key": _ZONE, "values": ["a", "b"]}
+            made["allowedTopologies"] = [{"matchLabelExpressions": [expression]}]
+        return made
 
     def _labels(self) -> dict[str, str]:
         return self._some({"app": self._one("x", "y"), "rev": self._one("1", "2")})

@@ -1,6 +1,6 @@
 // Command scheduler-filters answers what kube-scheduler's own filter plugins say of a pod and each
-// node. It reads one case after the other as JSON from standard input: the pod, and the nodes, pods
-// and namespaces of the cluster. It writes an answer to each as a line of JSON: by the name of a
+// node. It reads one case after the other as JSON from standard input: the pod, and the nodes, pods,
+// namespaces and volumes of the cluster. It writes an answer to each as a line of JSON: by the name of a
 // node, the plugin that refuses it and the reasons that the plugin gives. A node that takes the pod
 // is not there.
 package main
@@ -17,11 +17,15 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	storage "k8s.io/api/storage/v1"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	apicore "k8s.io/kubernetes/pkg/apis/core/v1"
+	apistorage "k8s.io/kubernetes/pkg/apis/storage/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -33,10 +37,14 @@ import (
 )
 
 type scenario struct {
-	Pod        *v1.Pod         `json:"pod"`
-	Nodes      []*v1.Node      `json:"nodes"`
-	Pods       []*v1.Pod       `json:"pods"`
-	Namespaces []*v1.Namespace `json:"namespaces"`
+	Pod        *v1.Pod                     `json:"pod"`
+	Nodes      []*v1.Node                  `json:"nodes"`
+	Pods       []*v1.Pod                   `json:"pods"`
+	Namespaces []*v1.Namespace             `json:"namespaces"`
+	Claims     []*v1.PersistentVolumeClaim `json:"claims"`
+	Volumes    []*v1.PersistentVolume      `json:"volumes"`
+	Classes    []*storage.StorageClass     `json:"classes"`
+	Drivers    []*storage.CSIDriver        `json:"drivers"`
 }
 
 type refusal struct {
@@ -44,13 +52,14 @@ type refusal struct {
 	Reasons []string `json:"reasons"`
 }
 
-// The filters of the default profile, in its order, that need nothing but pods, nodes and namespaces.
+// The filters of the default profile, in its order, without limits of volumes and claims for devices.
 var filters = []string{
 	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity,
-	names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity,
+	names.NodePorts, names.NodeResourcesFit, names.VolumeRestrictions, names.VolumeBinding,
+	names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
 }
 
-// listed is what plugins see of the cluster: it changes with each case.
+// listed is what plugins see of the pods and nodes.
 type listed struct{ fwk.SharedLister }
 
 func main() {
@@ -62,8 +71,9 @@ func main() {
 
 func answerAll(ctx context.Context, in io.Reader, out io.Writer) error {
 	cluster := &listed{cache.NewEmptySnapshot()}
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	filtering, err := newFramework(ctx, cluster, factory)
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	filtering, err := newFramework(ctx, cluster, factory, client)
 	if err != nil {
 		return err
 	}
@@ -76,11 +86,16 @@ func answerAll(ctx context.Context, in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return err
 		}
-		answer, err := answer(ctx, filtering, cluster, factory, one)
+		setDefaults(one)
+		cluster.SharedLister = cache.NewSnapshot(one.Pods, one.Nodes)
+		if err := list(factory, one); err != nil {
+			return err
+		}
+		found, err := answer(ctx, filtering, cluster, one)
 		if err != nil {
 			return err
 		}
-		if err := encoder.Encode(answer); err != nil {
+		if err := encoder.Encode(found); err != nil {
 			return err
 		}
 		if err := writer.Flush(); err != nil {
@@ -89,7 +104,28 @@ func answerAll(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 }
 
-func newFramework(ctx context.Context, cluster fwk.SharedLister, factory informers.SharedInformerFactory) (framework.Framework, error) {
+// list makes the objects of a scenario those that informers know. The informers do not run: plugins
+// read their stores.
+func list(factory informers.SharedInformerFactory, one scenario) error {
+	core, storage := factory.Core().V1(), factory.Storage().V1()
+	return errors.Join(
+		replace(core.Namespaces().Informer(), one.Namespaces),
+		replace(core.PersistentVolumeClaims().Informer(), one.Claims),
+		replace(core.PersistentVolumes().Informer(), one.Volumes),
+		replace(storage.StorageClasses().Informer(), one.Classes),
+		replace(storage.CSIDrivers().Informer(), one.Drivers),
+	)
+}
+
+func replace[T any](informer toolscache.SharedIndexInformer, objects []T) error {
+	var untyped []any
+	for _, object := range objects {
+		untyped = append(untyped, object)
+	}
+	return informer.GetIndexer().Replace(untyped, "")
+}
+
+func newFramework(ctx context.Context, cluster fwk.SharedLister, factory informers.SharedInformerFactory, client kubernetes.Interface) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, err
@@ -102,30 +138,14 @@ func newFramework(ctx context.Context, cluster fwk.SharedLister, factory informe
 	)
 	return runtime.NewFramework(
 		ctx, plugins.NewInTreeRegistry(), &profile,
-		runtime.WithClientSet(fake.NewClientset()),
+		runtime.WithClientSet(client),
 		runtime.WithInformerFactory(factory),
 		runtime.WithSnapshotSharedLister(cluster),
 		runtime.WithEventRecorder(&events.FakeRecorder{}),
 	)
 }
 
-func answer(ctx context.Context, filtering framework.Framework, cluster *listed, factory informers.SharedInformerFactory, one scenario) (map[string]refusal, error) {
-	known := factory.Core().V1().Namespaces().Informer().GetIndexer()
-	objects := make([]any, 0, len(one.Namespaces))
-	for _, namespace := range one.Namespaces {
-		objects = append(objects, namespace)
-	}
-	if err := known.Replace(objects, ""); err != nil {
-		return nil, err
-	}
-	apicore.SetObjectDefaults_Pod(one.Pod)
-	for _, pod := range one.Pods {
-		apicore.SetObjectDefaults_Pod(pod)
-	}
-	for _, node := range one.Nodes {
-		apicore.SetObjectDefaults_Node(node)
-	}
-	cluster.SharedLister = cache.NewSnapshot(one.Pods, one.Nodes)
+func answer(ctx context.Context, filtering framework.Framework, cluster fwk.SharedLister, one scenario) (map[string]refusal, error) {
 	refused := map[string]refusal{}
 	state := framework.NewCycleState()
 	only, status, _ := filtering.RunPreFilterPlugins(ctx, state, one.Pod)
@@ -148,4 +168,26 @@ func answer(ctx context.Context, filtering framework.Framework, cluster *listed,
 		}
 	}
 	return refused, nil
+}
+
+// setDefaults gives the objects the defaults that an API server gives them.
+func setDefaults(one scenario) {
+	for _, pod := range append(one.Pods, one.Pod) {
+		apicore.SetObjectDefaults_Pod(pod)
+	}
+	for _, node := range one.Nodes {
+		apicore.SetObjectDefaults_Node(node)
+	}
+	for _, claim := range one.Claims {
+		apicore.SetObjectDefaults_PersistentVolumeClaim(claim)
+	}
+	for _, volume := range one.Volumes {
+		apicore.SetObjectDefaults_PersistentVolume(volume)
+	}
+	for _, class := range one.Classes {
+		apistorage.SetObjectDefaults_StorageClass(class)
+	}
+	for _, driver := range one.Drivers {
+		apistorage.SetObjectDefaults_CSIDriver(driver)
+	}
 }
