@@ -242,7 +242,7 @@ def _explained(context: _Context, served: Mapping[str, Served]) -> Explanation:
             fitting.append(node)
     evicting: tuple[str, ...] = ()
     if placed is not None and refused and not (fitting or hurdles or wanted.node_name):
-        priority = priority_of(pod, classes.priority())
+        priority = priority_of(pod, classes.priority)
         evicting = tuple(sorted(nodes_with_victims(refused, placed, priority)))
     metadata = as_object(pod.get("metadata"))
     return Explanation(

@@ -9,7 +9,7 @@ Source: Kubernetes, `pkg/scheduler/apis/config/v1/default_plugins.go` and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -64,6 +64,9 @@ Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]
 """Resources that nodes need not offer, each with the names of these nodes; None: no node need."""
 
 
+_Plugin: TypeAlias = Callable[[Node], Iterable[Obstacle]]
+
+
 class Wanted:
     """What a pod asks of a node.
 
@@ -86,7 +89,7 @@ class Wanted:
         self._uncounted, self._nodes = uncounted, nodes
         self._placed = placed or PlacedPods()
         self._ports = [*host_ports(spec)]
-        self._volumes = volumes
+        self._volumes = volumes if volumes and volumes.are_any else None
         self._of_a_card: dict[int, Mapping[str, CardRequest]] = {}
         self.requests = effective_requests(pod)
         self.node_name = as_text(spec.get("nodeName"))
@@ -102,19 +105,34 @@ class Wanted:
         names = self._node_affinity.names
         if names is not None and node.name not in names:
             yield (Obstacle("NodeAffinity", _BY_NAME if names else _NO_NAME),)
-        for plugin in (
-            *(self._unschedulable, self._taint, self._affinity, self._host_ports),
-            self._resources,
-        ):
+        for plugin in self._before_volumes:
             if found := tuple(plugin(node)):
                 yield found
-        yield from self._of_volumes(node)
-        for plugin in (*(self._topology_spread, self._pod_affinity, self._shares, self._cards),):
+        if self._volumes is not None:
+            yield from self._of_volumes(self._volumes, node)
+        for plugin in self._after_volumes:
             if found := tuple(plugin(node)):
                 yield found
 
-    def _of_volumes(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
-        for found in self._volumes.obstacles(node) if self._volumes else ():
+    @cached_property
+    def _before_volumes(self) -> tuple[_Plugin, ...]:
+        plugins: list[_Plugin] = [self._unschedulable, self._taint, self._affinity]
+        if self._ports:
+            plugins.append(self._host_ports)
+        return (*plugins, self._resources)
+
+    @cached_property
+    def _after_volumes(self) -> tuple[_Plugin, ...]:
+        plugins: list[_Plugin] = []
+        if self.topology_spread.can_refuse:
+            plugins.append(self._topology_spread)
+        if self.pod_affinity.can_refuse:
+            plugins.append(self._pod_affinity)
+        return (*plugins, self._shares, self._cards)
+
+    @staticmethod
+    def _of_volumes(volumes: Volumes, node: Node) -> Iterator[tuple[Obstacle, ...]]:
+        for found in volumes.obstacles(node):
             yield tuple(
                 Obstacle(one.plugin, one.message, one.subject, wanted=one.wanted, pod=one.pod)
                 for one in found

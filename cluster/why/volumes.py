@@ -95,6 +95,11 @@ class Volumes:
             self._sort(_Claim(name, raw))
 
     @property
+    def are_any(self) -> bool:
+        """Whether nodes have to be asked because of them."""
+        return bool(self._exclusive or self._bound or self._free)
+
+    @property
     def is_for_one_pod(self) -> bool:
         """Whether only one pod at a time can have them."""
         return bool(self._exclusive)

@@ -60,6 +60,11 @@ class PodAffinity:
             self._guarded.update(self._domains(term.topology_key, places))
 
     @property
+    def can_refuse(self) -> bool:
+        """Whether it keeps the pod from any node."""
+        return bool(self._wanted or self._unwanted or self._guarded)
+
+    @property
     def is_one_per_node(self) -> bool:
         """Whether its anti-affinity keeps two such pods from one node."""
         return any(
@@ -119,7 +124,7 @@ class PodAffinity:
         return near, beside
 
     def _is_meant(self, term: AffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-        is_meant = term.matches(namespace, labels, self._placed.namespace_labels(namespace))
+        is_meant = term.matches(namespace, labels, self._placed.namespace_labels)
         self.is_unsure |= is_meant is None
         return bool(is_meant)
 
@@ -139,6 +144,5 @@ def label_marks(pod: Mapping[str, Any], placed: PlacedPods) -> tuple[bool | None
     )
     guards = (term for terms, _ in placed.guarded.values() for term in terms)
     return tuple(
-        term.matches(namespace, labels, placed.namespace_labels(namespace))
-        for term in (*own, *guards)
+        term.matches(namespace, labels, placed.namespace_labels) for term in (*own, *guards)
     )

@@ -44,6 +44,9 @@ def host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
                 yield HostPort(address, as_text(port.get("protocol")) or "TCP", number)
 
 
+NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str] | None]
+
+
 class PodKind(NamedTuple):
     """What affinity tells pods apart by."""
 
@@ -63,10 +66,11 @@ class AffinityTerm(NamedTuple):
     namespace_selector: LabelSelector
 
     def matches(
-        self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None
+        self, namespace: str, labels: Mapping[str, str], namespace_labels: NamespaceLabels
     ) -> bool | None:
         """Whether a pod counts for it; None if that takes labels of its namespace that are unknown.
 
+        `namespace_labels` returns the labels of a namespace, or None.
         Source: Kubernetes, `pkg/scheduler/framework/types.go`, AffinityTerm.
         """
         if not self.selector.matches(labels):
@@ -76,7 +80,8 @@ class AffinityTerm(NamedTuple):
             return True
         if selector.is_none:
             return False
-        return None if namespace_labels is None else selector.matches(namespace_labels)
+        known = namespace_labels(namespace)
+        return None if known is None else selector.matches(known)
 
 
 def affinity_terms(pod: Mapping[str, Any], field: str) -> Iterator[AffinityTerm]:
@@ -102,9 +107,6 @@ def namespace_of(pod: Mapping[str, Any]) -> str:
 
 Places: TypeAlias = dict[str, list[str]]
 """By the name of a node, the pods that are there, as NAMESPACE/NAME."""
-
-
-NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str] | None]
 
 
 def _unknown_labels(_: str) -> None:

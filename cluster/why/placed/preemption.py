@@ -5,7 +5,7 @@ Source: Kubernetes, `pkg/scheduler/framework/plugins/defaultpreemption/default_p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.source.objects import Object
@@ -25,12 +25,18 @@ class Priority(NamedTuple):
     preempts: bool
 
 
-def priority_of(pod: Object, classes: Mapping[str, Object]) -> Priority:
-    """The priority of `pod`; `classes` are the PriorityClasses by name.
+def priority_of(pod: Object, priority_classes: Callable[[], Mapping[str, Object]]) -> Priority:
+    """The priority of `pod`.
 
-    A class that is not there counts as the highest: then others may have to go.
+    `priority_classes` returns the PriorityClasses by name; it is called only for a pod without a
+    priority of its own, as API servers give one to each. A class that is not there counts as the
+    highest: then others may have to go.
     """
     spec = as_object(pod.get("spec"))
+    own = spec.get("priority")
+    if isinstance(own, int):
+        return Priority(own, spec.get("preemptionPolicy") != "Never")
+    classes = priority_classes()
     name = as_text(spec.get("priorityClassName"))
     found: Mapping[str, Any] = classes.get(name, {})
     if not name:
@@ -38,10 +44,8 @@ def priority_of(pod: Object, classes: Mapping[str, Object]) -> Priority:
         found = next(defaults, {})
     policy = spec.get("preemptionPolicy") or found.get("preemptionPolicy")
     unknown = _BUILT_IN.get(name, HIGHEST) if name else 0
-    for value in (spec.get("priority"), found.get("value"), unknown):
-        if isinstance(value, int):
-            return Priority(value, policy != "Never")
-    return Priority(0, policy != "Never")
+    value = found.get("value")
+    return Priority(value if isinstance(value, int) else unknown, policy != "Never")
 
 
 def nodes_with_victims(

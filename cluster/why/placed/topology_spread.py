@@ -72,6 +72,11 @@ class TopologySpread:
             self._counts.append(counts)
 
     @property
+    def can_refuse(self) -> bool:
+        """Whether there is a constraint that must hold."""
+        return bool(self._constraints)
+
+    @property
     def is_about_itself(self) -> bool:
         """Whether where one such pod is decides about the next."""
         return any(one.selector.matches(self._labels) for one in self._constraints)

@@ -96,7 +96,7 @@ def krew() -> Path:
 
 def scheduler_filters() -> Path:
     """The program scheduler-filters, which asks the filters of the newest kube-scheduler."""
-    return build_programs(SCHEDULER_FILTERS)["scheduler-filters"]
+    return _programs(SCHEDULER_FILTERS)["scheduler-filters"]
 
 
 def report_kinds() -> Programs:
