@@ -17,7 +17,11 @@ from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
 from cluster.gpus.reading import Reading
 from cluster.gpus.running_account import RunningAccount
-from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
+from cluster.gpus.usage import (
+    Usage,
+    notes_on_cards_given_twice,
+    notes_on_cards_offered_twice,
+)
 from cluster.source.following import Key
 from cluster.source.objects import (
     CLAIMS,
@@ -225,7 +229,13 @@ class ClusterState:
                 if resource not in self._listed and resource not in self._errors
             ]
         return Reading(
-            usage, (*missing, *usage.unknown, *notes_on_cards_offered_twice(usage.nodes))
+            usage,
+            (
+                *missing,
+                *usage.unknown,
+                *notes_on_cards_offered_twice(usage.nodes),
+                *notes_on_cards_given_twice(usage.consumers),
+            ),
         )
 
     def teams(self) -> Teams | None:

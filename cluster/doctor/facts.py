@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
 from cluster.gpus.accounting import account
+from cluster.gpus.device_status import device_statuses
 from cluster.gpus.pod_requests import effective_requests, has_terminated
 from cluster.gpus.usage import Usage
 from cluster.source.objects import (
@@ -243,26 +244,16 @@ def _noting_given(pods: Iterator[Object], given: list[GivenDevice]) -> Iterator[
     """`pods`, as they come; notes in `given` the devices that their status names, each once."""
     for pod in pods:
         yield pod
-        status = as_object(pod.get("status"))
         if has_terminated(pod):
             continue
         metadata = as_object(pod.get("metadata"))
         namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
         node = as_text(as_object(pod.get("spec")).get("nodeName"))
-        found = (
-            GivenDevice(
-                node,
-                as_text(allocated.get("name")),
-                as_text(device.get("resourceID")),
-                f"pod/{name} in {namespace}",
-                as_text(device.get("health")),
-            )
-            for field in ("initContainerStatuses", "containerStatuses")
-            for _, container in as_objects(status.get(field))
-            for _, allocated in as_objects(container.get("allocatedResourcesStatus"))
-            for _, device in as_objects(allocated.get("resources"))
+        subject = f"pod/{name} in {namespace}"
+        given.extend(
+            GivenDevice(node, one.resource, one.device, subject, one.health)
+            for one in device_statuses(pod)
         )
-        given.extend(dict.fromkeys(found))
 
 
 def autoscaler_of(image: str) -> str:

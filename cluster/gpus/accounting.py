@@ -14,8 +14,10 @@ from cluster.gpus.claims import (
     offered_devices,
     waiting_devices,
 )
+from cluster.gpus.device_status import device_statuses
 from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
 from cluster.gpus.offered_twice import OfferedTwice, offered_twice
+from cluster.gpus.passthrough import is_gpu
 from cluster.gpus.pod_requests import (
     Requests,
     amount_of,
@@ -108,9 +110,7 @@ def count_pod(
     for name in _names_given_by_claims(status):
         requests.pop(name, None)
     amounts: dict[str, Amount] = {
-        name: whole(amount)
-        for name, amount in requests.items()
-        if profile.resource(name) is not None
+        name: whole(amount) for name, amount in requests.items() if is_gpu(name, profile)
     }
     memory = card_memory.get(node, 0)
     amounts.update(requested(pod, memory))
@@ -125,7 +125,10 @@ def count_pod(
     consumer = None
     if amounts:
         starting = bool(node) and status.get("phase") != "Running"
-        consumer = Consumer(namespace, name, owner, node, starting, amounts, shares)
+        devices = tuple(one for one in device_statuses(pod) if one.resource in amounts)
+        consumer = Consumer(
+            namespace, name, owner, node, starting, amounts, shares, devices=devices
+        )
     return CountedPod(namespace, name, owner, node, requests, consumer, has_claims)
 
 

@@ -86,6 +86,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
             {"card": share.card, "resource": share.resource, "amount": _number(share.amount)}
             for share in consumer.shares
         ],
+        "devices": [device._asdict() for device in consumer.devices],
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.gpus.claims import Device, cards_by_driver
+from cluster.gpus.passthrough import is_gpu
 from cluster.gpus.pod_requests import amount_of, whole
 from cluster.gpus.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
 from rules.base.json_values import as_object, as_objects, as_text
@@ -187,7 +188,7 @@ def node_totals(
     allocatable = as_object(status.get("allocatable"))
     totals: dict[str, Total] = {}
     for resource in {**allocatable, **capacity}:
-        if profile.resource(resource) is not None:
+        if is_gpu(resource, profile):
             usable = whole(amount_of(allocatable.get(resource)))
             totals[resource] = Total(max(whole(amount_of(capacity.get(resource))), usable), usable)
     registered: dict[str, int] = defaultdict(int)

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cluster.gpus.accounting import PodSize, account
-from cluster.gpus.usage import Usage, notes_on_cards_offered_twice
+from cluster.gpus.usage import (
+    Usage,
+    notes_on_cards_given_twice,
+    notes_on_cards_offered_twice,
+)
 from cluster.source.objects import (
     CLAIMS,
     NODES,
@@ -45,4 +49,8 @@ def read_usage(
         profile=profile,
         pod_size=pod_size,
     )
-    return Reading(usage, (*missing, *usage.unknown, *notes_on_cards_offered_twice(usage.nodes)))
+    twice = (
+        *notes_on_cards_offered_twice(usage.nodes),
+        *notes_on_cards_given_twice(usage.consumers),
+    )
+    return Reading(usage, (*missing, *usage.unknown, *twice))

@@ -160,8 +160,12 @@ def _places(consumer: Consumer) -> Iterator[tuple[str, str, Amount]]:
     recorded = {share.resource for share in consumer.shares}
     yield from consumer.shares
     for resource, amount in consumer.amounts.items():
-        if resource not in recorded:
-            yield (UNKNOWN if consumer.node else _NONE), resource, amount
+        if resource in recorded:
+            continue
+        devices = [one.device for one in consumer.devices if one.resource == resource]
+        yield from ((device, resource, 1) for device in devices)
+        if amount > len(devices):
+            yield (UNKNOWN if consumer.node else _NONE), resource, amount - len(devices)
 
 
 def _whose(consumer: Consumer) -> tuple[str, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from cluster.gpus.device_status import DeviceStatus
 from cluster.gpus.offered_twice import OfferedTwice
 from cluster.gpus.shares import Amount, Share
 
@@ -14,8 +15,8 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded. `pods` are those that share a claim. `is_idle`: no pod that has not
-    terminated uses the claim.
+    as far as that is recorded; `devices` the whole ones that its status names. `pods` are those
+    that share a claim. `is_idle`: no pod that has not terminated uses the claim.
     """
 
     namespace: str
@@ -27,6 +28,7 @@ class Consumer(NamedTuple):
     shares: tuple[Share, ...] = ()
     pods: tuple[str, ...] = ()
     is_idle: bool = False
+    devices: tuple[DeviceStatus, ...] = ()
 
 
 class ResourceUsage(NamedTuple):
@@ -148,3 +150,18 @@ class Usage(NamedTuple):
             tuple(consumer for consumer in self.consumers if consumer.node in names),
             self.unknown,
         )
+
+
+def notes_on_cards_given_twice(consumers: Iterable[Consumer]) -> Iterator[str]:
+    """What is wrong with pods of which each has the same whole device, in sentences."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for consumer in consumers:
+        for one in consumer.devices:
+            place = consumer.node, one.resource, one.device
+            found.setdefault(place, []).append(f"{consumer.namespace}/{consumer.name}")
+    for (node, resource, device), pods in sorted(found.items()):
+        if device and len(pods) > 1:
+            yield (
+                f"{', '.join(pods)} have the same device {device} of {node} as {resource}: "
+                "gpuward doctor says what to do"
+            )

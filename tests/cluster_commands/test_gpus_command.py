@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -215,3 +216,51 @@ def test_watch_goes_on_when_the_cluster_is_away(
     assert "0/8" in captured.out
     assert "0/4" in captured.out
     assert "cluster.json" in captured.err
+
+
+def test_cards_for_virtual_machines_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card, audio = "nvidia.com/GP107_GEFORCE_GTX_1050", "nvidia.com/GP107GL_AUDIO_CONTROLLER"
+    vgpu = "nvidia.com/NVIDIA_A10-12Q"
+    file = written(
+        tmp_path,
+        node("a", {card: "1", vgpu: "2", audio: "1", GPU: "0", "nvidia.com/hostdev": "4"}),
+        pod("desk", {card: 1}, on="a"),
+        pod("waits", {vgpu: 4}, phase="Pending"),
+    )
+    assert main(["-f", file, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    totals = {each["resource"]: each for each in document["totals"]}
+    assert set(totals) == {card, vgpu}
+    assert (totals[card]["allocated"], totals[vgpu]["pending"]) == (1, 4)
+
+
+def given(name: str, device: str) -> dict[str, Any]:
+    """A pod with two cards, of which its status names one."""
+    resources = [{"resourceID": device, "health": "Healthy"}]
+    allocated = [{"name": GPU, "resources": resources}]
+    made = pod(name, {GPU: 2}, on="a")
+    containers = [{"name": "c", "allocatedResourcesStatus": allocated}]
+    return {**made, "status": {**made["status"], "containerStatuses": containers}}
+
+
+def test_details_name_the_devices_that_the_status_of_a_pod_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, node("a", {GPU: "8"}), given("one", "GPU-1"), given("two", "GPU-2"))
+    assert main(["-f", file, "-d"]) == 0
+    rows = [line.split()[1:4] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows == [["<unknown>", GPU, "1"]] * 2 + [["GPU-1", GPU, "1"], ["GPU-2", GPU, "1"]]
+    assert main(["-f", file, "-o", "json"]) == 0
+    consumers = json.loads(capsys.readouterr().out)["consumers"]
+    assert consumers[0]["devices"] == [{"resource": GPU, "device": "GPU-1", "health": "Healthy"}]
+
+
+def test_pods_with_the_same_device_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, node("a", {GPU: "8"}), given("one", "GPU-1"), given("two", "GPU-1"))
+    assert main(["-f", file]) == 3
+    said = capsys.readouterr().err
+    assert "team-a/one, team-a/two have the same device GPU-1 of a as nvidia.com/gpu" in said

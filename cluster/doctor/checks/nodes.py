@@ -21,6 +21,7 @@ from cluster.doctor.facts import (
 )
 from cluster.doctor.rows import Row, names, not_known, ok, wrong
 from cluster.gpus.nodes import taints_of
+from cluster.gpus.passthrough import is_passthrough
 from cluster.gpus.pod_requests import amount_of
 from cluster.source.objects import (
     DAEMON_SETS,
@@ -279,7 +280,11 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
     for text in facts.usage.unknown if facts.usage else ():
         yield not_known(_GPU_NODES, "ResourceSlices", text, _DRIVER_REMEDY)
     usages = facts.usage.nodes if facts.usage else ()
-    offering = [node.name for node in usages if any(used.total for used in node.resources)]
+    offering = [
+        node.name
+        for node in usages
+        if any(used.total and not is_passthrough(used.resource) for used in node.resources)
+    ]
     known = set(offering)
     idle = [(name, node) for name, node in by_name(facts.objects(NODES)) if name not in known]
     zero = [(name, node) for name, node in idle if _is_zero(node, profile)]
