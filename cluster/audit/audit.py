@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
+from cluster.audit.devices import DeviceHolders
 from cluster.audit.evaluation import (
     AdminAccessRemarks,
     Evaluated,
@@ -57,7 +58,7 @@ class AuditResult(NamedTuple):
     - `listed_all`: whether all objects were listed that are evaluated.
     - `incomplete`: the namespaces of which not all findings are known, although they were listed.
     - `saw_all`: whether everything was read that an audit reads.
-    - `pods`: what is said about pods together.
+    - `pods`, `devices`: what is said about pods, and about devices, together.
     - `identities`: those of objects that have findings, or may own some that have.
     """
 
@@ -67,6 +68,7 @@ class AuditResult(NamedTuple):
     incomplete: frozenset[str]
     saw_all: bool
     pods: PodRemarks
+    devices: DeviceHolders
     identities: Mapping[ObjectRef, Identity]
 
 
@@ -116,6 +118,7 @@ class _Audit:
         results, owner_of = self._evaluator.results, self._evaluator.owner_of
         profile = self._policy.rule_set().profile
         pods = PodRemarks(profile, facts, owner_of)
+        devices = DeviceHolders(profile)
         admin_access = AdminAccessRemarks(profile, facts, self._namespace)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
@@ -125,6 +128,7 @@ class _Audit:
                 if not self._is_left_out(raw):
                     evaluated = self._evaluate(raw)
                     pods.add(evaluated)
+                    devices.add(raw)
                     admin_access.add(evaluated)
                 is_missing = is_missing and namespace_of(raw) != self._namespace
                 progress.show()
@@ -136,7 +140,12 @@ class _Audit:
         warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
         assumed = self._assumptions(facts)
         about_all = (*warnings, *assumed, *self._not_refused(facts, results))
-        found = (*pods.remarks(), *admin_access.remarks(), *self._expired_exceptions())
+        found = (
+            *pods.remarks(),
+            *devices.remarks(),
+            *admin_access.remarks(),
+            *self._expired_exceptions(),
+        )
         results.remarks.extend((*about_all, *found))
         unread = self._unread + self._failed
         return AuditResult(
@@ -146,6 +155,7 @@ class _Audit:
             frozenset(self._evaluator.incomplete),
             not unread,
             pods,
+            devices,
             self._identities,
         )
 

@@ -6,7 +6,7 @@ Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
@@ -305,3 +305,13 @@ def _part(device: Device, result: Mapping[str, Any]) -> Amount:
         if amount_of(consumed.get(name))
     ]
     return max(shares, default=1) * device.part
+
+
+def own_devices(claim: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Driver, pool and name of each device that a claim has for itself."""
+    allocation = as_object(as_object(claim.get("status")).get("allocation"))
+    for _, result in as_objects(as_object(allocation.get("devices")).get("results")):
+        is_shared = result.get("adminAccess") is True or result.get("shareID")
+        if not is_shared and not result.get("consumedCapacity"):
+            driver, pool = as_text(result.get("driver")), as_text(result.get("pool"))
+            yield driver, pool, as_text(result.get("device"))

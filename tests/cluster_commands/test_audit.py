@@ -258,6 +258,35 @@ def test_pods_that_must_not_share_the_cards_of_a_node_are_named(audit: Audit) ->
     )
 
 
+def test_devices_that_several_have_are_named(audit: Audit) -> None:
+    def given(name: str, device: str, phase: str = "Running") -> dict[str, Any]:
+        resources = [{"resourceID": device, "health": "Healthy"}]
+        allocated = [{"name": "nvidia.com/gpu", "resources": resources}]
+        made = pod(name, node="gpus", resources={"limits": {"nvidia.com/gpu": 1}}, env=[])
+        container = {"name": "main", "allocatedResourcesStatus": allocated}
+        made["status"] = {"phase": phase, "containerStatuses": [container]}
+        return made
+
+    def allocated(name: str, **more: Any) -> dict[str, Any]:
+        result = {"driver": "gpu.nvidia.com", "pool": "gpus", "device": "gpu-0", **more}
+        return {
+            **claim(name, "ml"),
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        }
+
+    pods = [given("a", "GPU-1"), given("b", "GPU-1"), given("c", "GPU-2")]
+    ended = given("d", "GPU-2", "Succeeded")
+    claims = [allocated("one"), allocated("two"), allocated("watches", adminAccess=True)]
+    remarks = [remark["message"] for remark in audit([*pods, ended, *claims])["remarks"]]
+    assert remarks == [
+        f"{who} have the same device {device}: gpuward doctor says what to do"
+        for who, device in (
+            ("claim ml/one, claim ml/two", "gpu-0 of gpus as gpu.nvidia.com"),
+            ("pod ml/a, pod ml/b", "GPU-1 of gpus as nvidia.com/gpu"),
+        )
+    ]
+
+
 def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     fixable = pod("fixable", env=[], resources={"limits": {"nvidia.com/gpu": "1000m"}})
     fixable["spec"]["containers"][0]["resources"] = {"requests": {"nvidia.com/gpu": 1}}

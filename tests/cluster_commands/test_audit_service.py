@@ -98,6 +98,7 @@ def test_what_the_last_audit_found_is_counted(tmp_path: Path) -> None:
         "objects": 7.0,
         "not_evaluated": 0.0,
         "unrequested_gpu_pods": 6.0,
+        "devices_given_twice": 0.0,
         "refused_pods": 2.0,
         "duration_seconds": 30.0,
         "success_timestamp_seconds": 1_030.0,

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from cluster.doctor.facts import Facts, by_name, name_of
 from cluster.doctor.rows import Row, names, not_known, wrong
+from cluster.gpus.claims import own_devices
 from cluster.gpus.nodes import cards_of
 from cluster.gpus.pod_requests import amount_of, whole
 from cluster.gpus.shares import whole_number
 from cluster.source.objects import CLAIMS, NODES, Object
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_text
 from rules.placement.node_labels import GPU_COUNT
 
 _GIVEN_TWICE = "cards given twice"
@@ -28,7 +29,7 @@ def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
     for item in facts.objects(CLAIMS):
         metadata = as_object(item.get("metadata"))
         subject = f"resourceclaim/{name_of(item)} in {as_text(metadata.get('namespace'))}"
-        for device in _devices_of(item):
+        for device in own_devices(item):
             by_device[device][subject] = None
     for (driver, pool, called), claims in sorted(by_device.items()):
         if len(claims) > 1:
@@ -43,16 +44,6 @@ def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
         if len(pods) > 1:
             message = f"have the same device {called} of {node} as {resource}"
             yield wrong(_GIVEN_TWICE, names([*pods]), message, _END_ONE)
-
-
-def _devices_of(claim: Object) -> Iterator[tuple[str, str, str]]:
-    """Driver, pool and name of each device that a claim has for itself."""
-    allocation = as_object(as_object(claim.get("status")).get("allocation"))
-    for _, result in as_objects(as_object(allocation.get("devices")).get("results")):
-        is_shared = result.get("adminAccess") is True or result.get("shareID")
-        if not is_shared and not result.get("consumedCapacity"):
-            driver, pool = as_text(result.get("driver")), as_text(result.get("pool"))
-            yield driver, pool, as_text(result.get("device"))
 
 
 _SICK = "sick cards"
