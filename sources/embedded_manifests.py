@@ -7,16 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sources.sources import Source, SourcePart
+from sources.sources import Source, SourcePart, declares_object
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
 _SHELL_LANGUAGES = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session"})
 _HEREDOC_PATTERN = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
 _MAX_LINE_CHARACTERS = 1_000  # characters of a line in which a here-document may begin
-# Blocks show all kinds of YAML. An object of Kubernetes has both.
-_API_VERSION_PATTERN = re.compile(r"^[ \t>]*\"?apiVersion\"?[ \t]*:", re.MULTILINE)
-_KIND_PATTERN = re.compile(r"^[ \t>]*(?:- )?\"?kind\"?[ \t]*:", re.MULTILINE)
 
 
 class _TextBlock(NamedTuple):
@@ -52,7 +49,7 @@ def manifests_in_script(source: Source) -> Iterator[Source]:
 
 def _manifest_in_block(source: Source, block: _TextBlock) -> Iterator[Source]:
     text = "".join(map(_without_tabs, block.lines))
-    if _API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text):
+    if declares_object(text):  # blocks show all kinds of YAML
         part = SourcePart(line_offset=block.first_line)
         yield Source(source.name, text, is_embedded=True, part=part)
 

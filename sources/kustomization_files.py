@@ -134,7 +134,7 @@ class Kustomizations:
             return
         real = self._tree.real_path(name)
         own = self._read(real)
-        reason = _NOT_RENDERED if renders else _RENDER_ADVICE
+        reason, needs_rendering = (_NOT_RENDERED if renders else _RENDER_ADVICE), not renders
         for path in dict.fromkeys((*own.resources, *own.patches)):
             inner = os.path.relpath(path, os.path.dirname(real))
             shown = os.path.join(os.path.dirname(name), inner)
@@ -144,12 +144,15 @@ class Kustomizations:
                 why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
                 yield SkippedSource(os.path.normpath(shown), why)
             elif path in own.patches and self._is_json_patch(path):
-                yield SkippedSource(os.path.normpath(shown), f"a JSON patch of {name}: {reason}")
+                why = f"a JSON patch of {name}: {reason}"
+                yield SkippedSource(os.path.normpath(shown), why, needs_rendering)
         if own.inline_patch_count:
-            yield SkippedSource(name, f"its patches that are written in it: {reason}")
+            why = f"its patches that are written in it: {reason}"
+            yield SkippedSource(name, why, needs_rendering)
         if own.fields:
             fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
-            yield SkippedSource(name, f"it makes or changes objects by {fields}: {reason}")
+            why = f"it makes or changes objects by {fields}: {reason}"
+            yield SkippedSource(name, why, needs_rendering)
 
     def _is_json_patch(self, path: str) -> bool:
         return isinstance(next(documents_in_file(self._tree, path), None), list)

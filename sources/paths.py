@@ -9,8 +9,6 @@ from fnmatch import fnmatch
 
 from sources.containment import relative_path_inside
 from sources.sources import (
-    KUSTOMIZATION_FILES,
-    MANIFEST_ENDINGS,
     STANDARD_INPUT,
     Input,
     InputFile,
@@ -18,6 +16,7 @@ from sources.sources import (
     StandardInput,
     UnreadableSource,
     UsageError,
+    may_hold_manifests,
 )
 
 # Folders in which tools keep what they make or download, by their names: nobody applies it, and it
@@ -204,7 +203,7 @@ def _files_in_folder(
                 yield SkippedSource(place, "a link to a folder: name it to lint it")
         folders[:] = (name for name in folders if not is_tool_folder(name))
         for name in files:
-            if name.lower().endswith(MANIFEST_ENDINGS) or name in KUSTOMIZATION_FILES:
+            if may_hold_manifests(name):
                 path = os.path.normpath(os.path.join(here, name))
                 if not exclude.excludes(path):
                     yield path

@@ -133,7 +133,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
         add_element(main, "p", f"{missing} more do not fit on this page. The format json has all.")
     _add_suppressed(main, results)
     _add_list(main, "Fixed", (f"{file}: {rules}" for file, rules in fixed_files(results)))
-    _add_list(main, "Skipped", (f"{name}: {why}" for name, why in results.skipped))
+    _add_list(main, "Skipped", (f"{skipped.name}: {skipped.why}" for skipped in results.skipped))
     add_element(body, "script").text = _read_asset("html.js")
     out.write(f"<!DOCTYPE html>\n{tostring(page, 'unicode', method='html')}\n")
 

@@ -171,6 +171,8 @@ def _summary_line(results: Results, style: ReportStyle) -> str:
         parts.append(f"{results.baselined} in the baseline")
     if results.excepted:
         parts.append(f"{results.excepted} excepted")
+    if results.skipped:
+        parts.append(results.skipped_text)
     if results.not_evaluated:
         parts.append(f"{len(results.not_evaluated)} not evaluated")
     policy = f"policy {printable(results.policy)}: " if results.policy else ""

@@ -129,7 +129,7 @@ def test_what_no_rule_reports_is_on_the_page(command: LintCommand) -> None:
     command.write("pod.yaml", suppressed)
     command.write("chart/Chart.yaml", "name: c\n")
     command.write("chart/templates/pod.yaml", "{{ if }}\n")
-    page = Outline(report(command, "."))
+    page = Outline(command("--output", "html", ".").out)
     assert "not evaluated: " in page.text["p"]
     assert page.text["summary"] == "Suppressed (1)Skipped (1)"
     assert "pod.yaml:10: visible-devices-env: ok" in page.text["li"]
