@@ -116,6 +116,11 @@ class Results:
         """How many files were read."""
         return len(self.file_names)
 
+    @property
+    def is_of_files(self) -> bool:
+        """Whether what was evaluated is in files or standard input, and not in a cluster."""
+        return bool(self.file_count) or not self.objects
+
     def count(self, level: str) -> int:
         """How many findings and remarks there are of `level`."""
         levels = [located.level for located in self.findings]

@@ -204,3 +204,15 @@ def test_the_page_is_dark_where_the_user_wants_it(browser: Browser, page_file: P
             opened(page, page_file)
             colors.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(colors) == 2
+
+
+def test_notes_that_are_not_shown_are_counted(command: LintCommand) -> None:
+    request = TAKER.replace("env:", "resources: {limits: {nvidia.com/gpu: 1}}\n      env:")
+    command.write("pod.yaml", request)
+    text = command("pod.yaml").out
+    number = int(re.search(r"(\d+) notes? \(--notes shows them\)", text)[1])  # type: ignore[index]
+    assert f"<strong>{number}</strong><span>note" in report(command, "pod.yaml")
+    assert "(--notes shows them)" in report(command, "pod.yaml")
+    with_notes = report(command, "--notes", "pod.yaml")
+    assert f"<strong>{number}</strong>" in with_notes
+    assert "(--notes shows them)" not in with_notes
