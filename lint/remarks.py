@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
+from lint.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
 from lint.suppressions import Suppressions, comments_in_no_object
 from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from policies.policy import Policy
@@ -16,7 +17,6 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
 from sources.manifests import File
 
 

@@ -11,7 +11,6 @@ from sources.sources import Source, SourcePart, declares_object
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
-_SHELL_LANGUAGES = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session"})
 _HEREDOC_PATTERN = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
 _MAX_LINE_CHARACTERS = 1_000  # characters of a line in which a here-document may begin
 
@@ -28,16 +27,20 @@ class _TextBlock(NamedTuple):
 
 
 def manifests_in_markdown(source: Source) -> Iterator[Source]:
-    """The manifests in the code blocks of `source`, and in here-documents of its shell blocks."""
+    """The manifests in the code blocks of `source`, and in here-documents of these."""
     for block in _code_blocks(source.text.splitlines(keepends=True)):
         language = block.language.lower()
-        if language in _MANIFEST_LANGUAGES:
+        inner = [
+            manifest
+            for heredoc in _heredocs(block.lines)
+            for manifest in _manifest_in_block(
+                source, heredoc._replace(first_line=block.first_line + heredoc.first_line)
+            )
+        ]
+        yield from inner
+        # Without a language, a block with here-documents has commands.
+        if language in _MANIFEST_LANGUAGES and not (inner and not language):
             yield from _manifest_in_block(source, block)
-        elif language in _SHELL_LANGUAGES:
-            for inner in _heredocs(block.lines):
-                yield from _manifest_in_block(
-                    source, inner._replace(first_line=block.first_line + inner.first_line)
-                )
 
 
 def manifests_in_script(source: Source) -> Iterator[Source]:
