@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kubeyaml import Document
 from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
 from lint.preview import Preview, add_preview
 from lint.remarks import (
@@ -40,6 +41,7 @@ from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
+from sources.embedded_manifests import manifests_in_object
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import FoundPolicy, Policies
@@ -55,6 +57,10 @@ from sources.sources import (
 )
 from terminal import is_end_of_output
 
+_MAX_DEPTH = 4
+_TOO_DEEP_MESSAGE = (
+    f"a manifest in more than {_MAX_DEPTH} ConfigMaps, each in a text of another one"
+)
 RULE_NAMES = frozenset(RULE_BY_NAME)
 
 
@@ -128,6 +134,8 @@ class Linter:
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations, self._owners = Kustomizations(tree), Owners()
         self._inventories: dict[object, Inventory] = {}
+        self._depth = 0  # of texts in the texts of objects
+        self._comment_lines: set[int] = set()  # in objects of the file that is being evaluated
         self.uses_values: Callable[[str], bool] | None = None
         """whether a rendering uses the values in a file, if charts are rendered"""
 
@@ -253,8 +261,9 @@ class Linter:
             context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
             renders = self.uses_values is not None
-            skipped = self._kustomizations.skipped_files_of(name, renders=renders)
-            self.results.skipped.extend(skipped)
+            if not self._depth:
+                skipped = self._kustomizations.skipped_files_of(name, renders=renders)
+                self.results.skipped.extend(skipped)
             context = self._kustomizations.context_of(name, context)
         try:
             context = context._replace(inventory=self._inventory_for(file.source))
@@ -270,7 +279,8 @@ class Linter:
 
     def _evaluate_documents(self, file: File, context: Context, evaluator: Evaluator) -> None:
         source, is_all_read = file.source, True
-        comment_lines: set[int] = set()
+        if not self._depth:
+            self._comment_lines = set()
         objects = self.results.objects
         for current, item in self._items(file, evaluator):
             if isinstance(item, UnparsedDocument):
@@ -283,13 +293,27 @@ class Linter:
                 self.results.not_evaluated.append(item)
             else:
                 self._report(current, item, context, evaluator)
+                self._evaluate_texts(current, item.document)
                 starts = (comment.start for comment in item.comments.comments)
-                comment_lines.update(current.position(start)[0] for start in starts)
+                self._comment_lines.update(current.position(start)[0] for start in starts)
                 if self.preview and not source.is_embedded:
                     add_preview(self.previews, self.results, current, item, evaluator)
         # Files of other tools may have comments for rules about them.
         if is_all_read and objects < self.results.objects and self._checks_all_comments(source):
-            self.results.remarks += misplaced_comment_remarks(file, comment_lines)
+            self.results.remarks += misplaced_comment_remarks(file, self._comment_lines)
+
+    def _evaluate_texts(self, file: File, document: Document) -> None:
+        """Evaluate the manifests in the texts of ConfigMaps in a document."""
+        self._depth += 1
+        try:
+            for source in manifests_in_object(file, document):
+                if self._depth <= _MAX_DEPTH:
+                    self._evaluate_file(File(source))
+                else:
+                    unread = InputNotEvaluated(source.name, source.lines[0], 1, _TOO_DEEP_MESSAGE)
+                    self.results.not_evaluated.append(unread)
+        finally:
+            self._depth -= 1
 
     def _checks_all_comments(self, source: Source) -> bool:
         """Whether comments of `source` outside of its objects are for nothing.
