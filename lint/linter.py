@@ -139,6 +139,12 @@ class Linter:
         self.uses_values: Callable[[str], bool] | None = None
         """whether a rendering uses the values in a file, if charts are rendered"""
 
+    def set_linted_paths(self, paths: Iterable[str]) -> None:
+        """Let the linter know that the run reads all files at `paths`, if none is a glob."""
+        names = [path for path in paths if path != "-"]
+        if all(map(os.path.lexists, names)):
+            self._kustomizations.linted_paths = tuple(map(os.path.realpath, names))
+
     @property
     def policy(self) -> Policy:
         """The policy for the file that is being evaluated."""

@@ -81,6 +81,8 @@ def run_linter(
         select=select,
         wanted=wanted,
     )
+    if not staged:
+        linter.set_linted_paths(paths)
     exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
