@@ -32,8 +32,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 130  # as shells say that Ctrl-C has ended a program
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
+    except OSError as error:
+        from terminal import is_full_disk, write_error  # noqa: PLC0415  # after the import path
+
+        if not is_full_disk(error):
+            raise
+        _discard_output()
+        name = f"{error.filename}: " if error.filename else ""
+        write_error("gpuward", f"{name}cannot write: {(error.strerror or str(error)).lower()}")
+        return 2
     except ModuleNotFoundError as error:
         if error.name == "yaml._yaml":
             sys.stderr.write(f"gpuward {verb} needs {_LIBYAML_ADVICE}\n")
@@ -45,6 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
         hint = f"`pip install {wanted}`"
         sys.stderr.write(f"gpuward {verb} needs the package {package}: {hint}\n")
         return 2
+
+
+def _discard_output() -> None:
+    """Write what is still to be written to standard output nowhere, as the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complete_for_kubectl() -> int:
@@ -86,6 +100,11 @@ def _run_command(verb: str, rest: list[str]) -> int:
         return 0
     if verb not in COMMANDS:
         sys.stderr.write(f"gpuward: there is no command {verb!r}\n\n{_usage()}\n")
+        return 2
+    try:
+        os.getcwd()  # to which relative paths refer
+    except OSError:
+        sys.stderr.write("gpuward: the working folder is gone: change to another folder\n")
         return 2
     from importlib import import_module  # noqa: PLC0415  # only after the import path is set
 

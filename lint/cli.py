@@ -96,21 +96,18 @@ def _evaluate(
     if baseline:
         baseline.drop_accepted(results, done.policy_of, done.today, done.is_wanted_rule)
     results.seconds = time.perf_counter() - started
-    # Most commits have no manifest.
-    is_partial = options.staged or options.changed_since
-    if results.reason_nothing_evaluated and (
-        options.require_input or not (is_partial or options.quiet)
-    ):
-        _report_nothing_evaluated(results, paths, required=options.require_input)
+    form = outputs.standard_output_format if outputs else options.output or "text"
+    shows_changes = options.diff or options.patch
+    has_last_line = form == "text" and not (options.quiet or shows_changes)
+    _report_missing_input(results, paths, options, has_last_line=has_last_line)
     style = ReportStyle(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
     # The files first: whoever reads standard output may close it early.
     is_written = not outputs or outputs.write(results, style)
-    if options.diff or options.patch:
+    if shows_changes:
         if options.patch:
             write_patch(out, done.previews)
         _report_not_evaluated(results)
     else:
-        form = outputs.standard_output_format if outputs else options.output or "text"
         color, links = use_color(options.color, out), use_hyperlinks(options.color, out)
         writer_of(form)(out, results, style._replace(color=color, hyperlinks=links))
     if not is_written:
@@ -122,16 +119,23 @@ def _evaluate(
     return status
 
 
-def _report_nothing_evaluated(results: Results, paths: list[str], *, required: bool) -> None:
-    """Say that there was nothing to evaluate: as input not evaluated if it is `required`.
+def _report_missing_input(
+    results: Results, paths: list[str], options: argparse.Namespace, *, has_last_line: bool
+) -> None:
+    """Say that there was nothing to evaluate: as input not evaluated if some is required.
 
-    Otherwise it is a note on standard error, where it disturbs no report.
+    Otherwise it is a note on standard error, where it disturbs no report. So is what only
+    `--render` evaluates, for a report without a last line that says it.
     """
     what, names = results.reason_nothing_evaluated, " ".join(paths)
-    if required:
+    # Most commits have no manifest.
+    is_usual = options.staged or options.changed_since or options.quiet
+    if what and options.require_input:
         results.not_evaluated.append(InputNotEvaluated(names, 0, 0, what))
-    else:
+    elif what and not is_usual:
         write_error("gpuward", f"note: {names}: {what}")
+    if results.needs_rendering and not has_last_line:
+        write_error("gpuward", f"note: {results.skipped_text}")
 
 
 def _report_not_evaluated(results: Results) -> None:

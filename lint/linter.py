@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kubeyaml import Document
 from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
 from lint.preview import Preview, add_preview
 from lint.remarks import (
@@ -15,6 +16,7 @@ from lint.remarks import (
     component_remarks,
     exception_remarks,
     key_and_comment_remarks,
+    misplaced_comment_remarks,
     unread_remarks,
     values_remarks,
 )
@@ -39,11 +41,13 @@ from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
+from sources.embedded_manifests import manifests_in_object
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import FoundPolicy, Policies
 from sources.sources import (
     DISK,
+    KUSTOMIZATION_FILES,
     FileTree,
     Input,
     InputFile,
@@ -51,7 +55,12 @@ from sources.sources import (
     StandardInput,
     UnreadableSource,
 )
+from terminal import is_end_of_output
 
+_MAX_DEPTH = 4
+_TOO_DEEP_MESSAGE = (
+    f"a manifest in more than {_MAX_DEPTH} ConfigMaps, each in a text of another one"
+)
 RULE_NAMES = frozenset(RULE_BY_NAME)
 
 
@@ -125,8 +134,16 @@ class Linter:
         self._used_exceptions: set[PolicyException] = set()
         self._kustomizations, self._owners = Kustomizations(tree), Owners()
         self._inventories: dict[object, Inventory] = {}
+        self._depth = 0  # of texts in the texts of objects
+        self._comment_lines: set[int] = set()  # in objects of the file that is being evaluated
         self.uses_values: Callable[[str], bool] | None = None
         """whether a rendering uses the values in a file, if charts are rendered"""
+
+    def set_linted_paths(self, paths: Iterable[str]) -> None:
+        """Let the linter know that the run reads all files at `paths`, if none is a glob."""
+        names = [path for path in paths if path != "-"]
+        if all(map(os.path.lexists, names)):
+            self._kustomizations.linted_paths = tuple(map(os.path.realpath, names))
 
     @property
     def policy(self) -> Policy:
@@ -246,33 +263,72 @@ class Linter:
         place = source.folder if source.is_rendering else source.name
         namespace = self.use_policy_of(place, is_folder=source.is_rendering).found.namespace
         name, context = source.name, self.context
-        renders = self.uses_values is not None
         if namespace and not context.namespace:
             context = context._replace(namespace=namespace)
         if not file.source.is_rendering:  # whose name is a command, and no path
-            skipped = self._kustomizations.skipped_files_of(name, renders=renders)
-            self.results.skipped.extend(skipped)
+            renders = self.uses_values is not None
+            if not self._depth:
+                skipped = self._kustomizations.skipped_files_of(name, renders=renders)
+                self.results.skipped.extend(skipped)
             context = self._kustomizations.context_of(name, context)
         try:
             context = context._replace(inventory=self._inventory_for(file.source))
             evaluator = Evaluator(self._rules, context)
-            for current, item in self._items(file, evaluator):
-                if isinstance(item, UnparsedDocument):
-                    report_unparsed(self.results, file.source, item, renders=renders)
-                elif isinstance(item, InputNotEvaluated):
-                    self.results.objects += 1
-                    self.results.not_evaluated.append(item)
-                else:
-                    self._report(current, item, context, evaluator)
-                    if self.preview and not file.source.is_embedded:
-                        add_preview(self.previews, self.results, current, item, evaluator)
-            if not file.source.is_embedded:
+            self._evaluate_documents(file, context, evaluator)
+            if not source.is_embedded:
                 self._report_values(file, evaluator)
-        except BrokenPipeError:
-            raise  # whoever reads the diffs has seen enough
-        except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the results of other files
+        except Exception as error:  # a bug of ours must not hide the results of other files
+            if isinstance(error, OSError) and is_end_of_output(error):
+                raise
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
             self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
+
+    def _evaluate_documents(self, file: File, context: Context, evaluator: Evaluator) -> None:
+        source, is_all_read = file.source, True
+        if not self._depth:
+            self._comment_lines = set()
+        objects = self.results.objects
+        for current, item in self._items(file, evaluator):
+            if isinstance(item, UnparsedDocument):
+                is_all_read = False
+                renders = self.uses_values is not None
+                report_unparsed(self.results, source, item, renders=renders)
+            elif isinstance(item, InputNotEvaluated):
+                is_all_read = False
+                self.results.objects += 1
+                self.results.not_evaluated.append(item)
+            else:
+                self._report(current, item, context, evaluator)
+                self._evaluate_texts(current, item.document)
+                starts = (comment.start for comment in item.comments.comments)
+                self._comment_lines.update(current.position(start)[0] for start in starts)
+                if self.preview and not source.is_embedded:
+                    add_preview(self.previews, self.results, current, item, evaluator)
+        # Files of other tools may have comments for rules about them.
+        if is_all_read and objects < self.results.objects and self._checks_all_comments(source):
+            self.results.remarks += misplaced_comment_remarks(file, self._comment_lines)
+
+    def _evaluate_texts(self, file: File, document: Document) -> None:
+        """Evaluate the manifests in the texts of ConfigMaps in a document."""
+        self._depth += 1
+        try:
+            for source in manifests_in_object(file, document):
+                if self._depth <= _MAX_DEPTH:
+                    self._evaluate_file(File(source))
+                else:
+                    unread = InputNotEvaluated(source.name, source.lines[0], 1, _TOO_DEEP_MESSAGE)
+                    self.results.not_evaluated.append(unread)
+        finally:
+            self._depth -= 1
+
+    def _checks_all_comments(self, source: Source) -> bool:
+        """Whether comments of `source` outside of its objects are for nothing.
+
+        In a kustomization, they work where its rendering is evaluated.
+        """
+        is_whole = not (source.is_embedded or source.is_rendering or source.part)
+        is_kustomization = os.path.basename(source.name) in KUSTOMIZATION_FILES
+        return is_whole and not is_kustomization and self.wanted is None and self._fixer is None
 
     def _inventory_for(self, source: Source) -> Inventory:
         """What is known of other objects when `source` is evaluated.

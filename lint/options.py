@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from policies.loading import POLICY_FILE
+from policies.problems import path_pattern_problem
 from reports.formats import FORMATS
 from sources.sources import STANDARD_INPUT
 from terminal import CommandParser
@@ -73,10 +74,17 @@ def add_exclude_option(made: argparse._ActionsContainer) -> None:
     made.add_argument(
         "--exclude",
         metavar="GLOB",
+        type=_path_pattern,
         action="append",
         default=[],
         help="leave out files, or folders, whose path or name fits; repeatable",
     )
+
+
+def _path_pattern(text: str) -> str:
+    if problem := path_pattern_problem(text, is_inside=False):
+        raise argparse.ArgumentTypeError(problem)
+    return text
 
 
 def add_profile_option(made: argparse._ActionsContainer) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
-from lint.suppressions import Suppressions
+from lint.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
+from lint.suppressions import Suppressions, comments_in_no_object
 from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from policies.policy import Policy
 from reports.results import Remark, Results
@@ -16,7 +17,6 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
 from sources.manifests import File
 
 
@@ -36,9 +36,22 @@ def key_and_comment_remarks(
             "the file"
         )
         yield Remark("warning", name, line, column, message)
-    for comment, message in comments.comment_faults(rules):
+
+    def line_of(path: Path) -> int:
+        return file.span_of_path(document, path).line
+
+    for comment, message in comments.comment_faults(rules, line_of):
         line, column = file.position(comment.start)
         yield Remark("warning", name, line, column, message)
+
+
+def misplaced_comment_remarks(file: File, handled: Collection[int]) -> Iterator[Remark]:
+    """The comments that suppress nothing because of where they stand.
+
+    The comments in the lines `handled` are in objects.
+    """
+    for offset, message in comments_in_no_object(file, handled):
+        yield Remark("warning", file.source.name, *file.position(offset), message)
 
 
 def unread_remarks(

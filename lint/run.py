@@ -14,6 +14,7 @@ from lint.evaluation import SuggestEdits
 from lint.linter import Linter
 from lint.preview import Preview
 from policies.policy import Policy
+from policies.problems import path_pattern_problem
 from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
@@ -80,6 +81,8 @@ def run_linter(
         select=select,
         wanted=wanted,
     )
+    if not staged:
+        linter.set_linted_paths(paths)
     exclude = _exclusion(options)
     others = _other_files(options)
     changed = _changed_files(options, paths)
@@ -159,6 +162,9 @@ def _exclusion(options: argparse.Namespace) -> Exclusion:
     if options.no_gitignore and (options.fix or options.diff):
         why = "a fix never writes what Git ignores, unless you name the file"
         raise UsageError(f"{why}: leave --no-gitignore out")
+    if not any(map(os.path.isabs, options.paths)):
+        for pattern in filter(os.path.isabs, options.exclude):
+            raise UsageError(f"--exclude: {path_pattern_problem(pattern)}")
     ignored_paths = None if options.no_gitignore else _ignored_paths
     return Exclusion(options.exclude, ignored_paths, options.policy_exclude)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from kubeyaml import Document, Place
 from policies.problems import suggestion_suffix
@@ -23,6 +23,10 @@ _COMMENT_PATTERN = (
     r"(?:^|(?<=\s))#[ \t]*gpuward:[ \t]*ignore\b[ \t]*(?:\[([^\]\n]*)\])?[ \t]*([^\n]*)"
 )
 _COMMENT_WORD = "gpuward:"
+_NO_OBJECT_MESSAGE = (
+    "this comment suppresses nothing, because it is outside of every object or in a text: write it "
+    "below the `---` of the object, on the line of the field or on the line above"
+)
 
 
 class Suppression:
@@ -44,6 +48,7 @@ class Suppressions:
     def __init__(self, comments: list[Suppression]) -> None:
         self.comments = comments
         self._covering: dict[tuple[str, Path], Suppression] = {}
+        self._left: dict[str, list[Path]] = {}  # what each rule finds, and no comment covers
         for comment in comments:
             for rule in comment.rules if comment.reason else ():
                 self._covering.setdefault((rule, comment.covers), comment)
@@ -52,6 +57,8 @@ class Suppressions:
         """Whether a comment covers `finding`; the engine asks this of each one."""
         comment = self.comment_covering(finding.path, active)
         if comment is None:
+            if self.comments:
+                self._left.setdefault(finding.rule, []).append(finding.path)
             return False
         comment.used.add(finding.rule)
         comment.suppressed.setdefault((finding.identity, finding.path), finding)
@@ -74,8 +81,13 @@ class Suppressions:
             for finding in comment.suppressed.values():
                 yield finding, comment.reason
 
-    def comment_faults(self, known: frozenset[str]) -> Iterator[tuple[Suppression, str]]:
-        """What is wrong with the comments, once all findings have been asked about."""
+    def comment_faults(
+        self, known: frozenset[str], line_of: Callable[[Path], int] | None = None
+    ) -> Iterator[tuple[Suppression, str]]:
+        """What is wrong with the comments, once all findings have been asked about.
+
+        `line_of` returns the line of a finding, where a comment would suppress it.
+        """
         for comment in self.comments:
             if not comment.rules or not comment.reason:
                 yield comment, "write it as: gpuward: ignore[rule-name] the reason"
@@ -85,8 +97,35 @@ class Suppressions:
                     yield comment, f"there is no rule {rule!r}{suggestion_suffix(rule, known)}"
                 elif rule in comment.refused:
                     yield comment, f"the policy does not allow a comment to suppress {rule}"
+                elif rule not in comment.used and rule in self._left and line_of:
+                    lines = sorted(set(map(line_of, self._left[rule])))
+                    where = f"but {some_lines(lines)}: write the comment there or on the line above"
+                    yield comment, f"{rule} finds nothing here, {where}"
                 elif rule not in comment.used:
                     yield comment, f"{rule} finds nothing here: remove it from the comment"
+
+
+_MAX_LINES = 5
+
+
+def some_lines(lines: list[int]) -> str:
+    """The first few of `lines` in words, at least one, and how many more there are."""
+    first = ", ".join(map(str, lines[:_MAX_LINES]))
+    more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
+    return f"on line {first}" if len(lines) == 1 else f"on the lines {first}{more}"
+
+
+def comments_in_no_object(file: File, handled: Collection[int]) -> Iterator[tuple[int, str]]:
+    """The comments that are in no object, or in a text of one: the offset, and what to do.
+
+    They are on lines of their own. The comments in the lines `handled` are in objects.
+    """
+    text = file.source.text
+    if _COMMENT_WORD not in text:
+        return
+    for match in re.finditer(rf"(?m)^[ \t]*{_COMMENT_PATTERN}", text):
+        if file.position(match.start())[0] not in handled:
+            yield text.index("#", match.start()), _NO_OBJECT_MESSAGE
 
 
 def find_suppressions(file: File, document: Document, end: int) -> Suppressions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -103,3 +104,21 @@ def suggestion_suffix(word: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown `word`: empty if no known word is similar."""
     hint = did_you_mean(word, known)
     return hint and f"; {hint}"
+
+
+def path_pattern_problem(pattern: str, *, is_inside: bool = True) -> str:
+    """Why `pattern` fits no path of a file, and what to write instead; empty if it may fit one.
+
+    Paths have neither `./` in front nor `/` at the end. `is_inside`: they begin in the folder to
+    which they are relative.
+    """
+    working = posixpath.normpath(pattern) if pattern else "."
+    if is_inside:
+        working = working.lstrip("/")
+        while working.startswith("../"):
+            working = working[3:]
+    if working in {"", ".", ".."}:
+        working = "*"
+    if working == pattern:
+        return ""
+    return f"the pattern {pattern!r} fits no file: write {working!r}"

@@ -11,12 +11,13 @@ from typing import Any
 
 from policies.bundles import rule_settings
 from policies.exceptions import (
+    as_patterns,
     exception_problems,
     gpu_exception_limit_problems,
     path_exception_problems,
 )
 from policies.policy import parse_catalog_version
-from policies.problems import Problem, schema_problems, suggestion_suffix
+from policies.problems import Problem, path_pattern_problem, schema_problems, suggestion_suffix
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG
@@ -65,6 +66,8 @@ def find_policy_problems(raw: Any) -> Iterator[Problem]:
     yield from _rule_problems(valid.get("rules", {}))
     yield from _component_problems(valid.get("profiles", ()))
     yield from _path_settings_problems(valid.get("perPath", ()))
+    excluded = as_object(valid.get("lint")).get("exclude", ())
+    yield from _pattern_problems(excluded, ("lint", "exclude"))
     for index, exception in enumerate(valid.get("exceptions", ())):
         yield from exception_problems(exception, ("exceptions", index))
     if not broken:
@@ -130,6 +133,7 @@ def _rule_problems(rules: Mapping[str, Any]) -> Iterator[Problem]:
 def _path_settings_problems(entries: Any) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
         path: Path = ("perPath", index)
+        yield from _pattern_problems(entry["paths"], (*path, "paths"))
         for place, message in _rule_problems(entry.get("rules", {})):
             yield (*path, *place), message
         for place, message in _component_problems(entry.get("profiles", ())):
@@ -137,6 +141,12 @@ def _path_settings_problems(entries: Any) -> Iterator[Problem]:
         for number, exception in enumerate(entry.get("exceptions", ())):
             place = (*path, "exceptions", number)
             yield from path_exception_problems(exception, place)
+
+
+def _pattern_problems(patterns: Any, path: Path) -> Iterator[Problem]:
+    for index, pattern in enumerate(as_patterns(patterns)):
+        if problem := path_pattern_problem(pattern):
+            yield path if isinstance(patterns, str) else (*path, index), problem
 
 
 def _component_problems(profiles: Any) -> Iterator[Problem]:

@@ -103,7 +103,7 @@ def entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[Re
 
 def _entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[ReportEntry]:
     for remark in results.remarks:
-        if remark.level != "note" or style.notes:
+        if remark.is_visible(notes=style.notes):
             yield _make_entry(remark.level, REMARK_CODE, remark[1:4], remark.message)
     for failed in results.not_evaluated:
         yield _make_entry(

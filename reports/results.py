@@ -8,7 +8,7 @@ from kubeyaml import Document
 from reports.findings import ACTION_BY_LEVEL, LocatedFinding, ReportedFinding, SuppressedFinding
 from rules.engine.evaluation import EvaluationResult
 from sources.manifests import File, UnparsedDocument
-from sources.sources import SkippedSource, Source
+from sources.sources import TEMPLATE_REASON, SkippedSource, Source
 
 MAX_FINDINGS = 100_000
 """More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
@@ -116,6 +116,11 @@ class Results:
         """How many files were read."""
         return len(self.file_names)
 
+    @property
+    def is_of_files(self) -> bool:
+        """Whether what was evaluated is in files or standard input, and not in a cluster."""
+        return bool(self.file_count) or not self.objects
+
     def count(self, level: str) -> int:
         """How many findings and remarks there are of `level`."""
         levels = [located.level for located in self.findings]
@@ -125,6 +130,22 @@ class Results:
     def fixable_count(self) -> int:
         """How many findings can be fixed under this policy."""
         return sum(1 for located in self.findings if located.finding.fixable)
+
+    @property
+    def skipped_text(self) -> str:
+        """How many inputs were skipped, and how many of them `--render` evaluates."""
+        names = {skipped.name for skipped in self.skipped}
+        rendered = {skipped.name for skipped in self.skipped if skipped.needs_rendering}
+        if not rendered:
+            return f"{len(names)} skipped"
+        which = "them" if rendered == names else f"{len(rendered)} of them"
+        which = "it" if len(names) == 1 else which
+        return f"{len(names)} skipped (--render evaluates {which})"
+
+    @property
+    def needs_rendering(self) -> bool:
+        """Whether something was skipped that `--render` evaluates."""
+        return any(skipped.needs_rendering for skipped in self.skipped)
 
     @property
     def reason_nothing_evaluated(self) -> str:
@@ -148,27 +169,41 @@ class Results:
         return int(any(action >= ACTION_BY_LEVEL[fail_on] for action in worst))
 
 
-TEMPLATE_REASON = "a chart's template: lint the chart with --render"
 _NOT_RENDERED_REASON = (
     "a file of a chart that helm does not render by itself; a template may include it"
 )
+_NO_OBJECT_REASON = "no YAML, and no object of Kubernetes: it has neither an apiVersion nor a kind"
+
+
+def skipped_document(
+    source: Source, document: UnparsedDocument, *, renders: bool = False
+) -> SkippedSource | None:
+    """The file `source` as it is skipped for a document that is no YAML; None if it is not.
+
+    A chart's template is skipped, and what can be no object of Kubernetes, in files that nobody
+    named. `renders`: the run renders charts.
+    """
+    if source.is_named or source.is_rendering:
+        return None
+    if document.is_template and renders:
+        return SkippedSource(source.name, _NOT_RENDERED_REASON)
+    if document.is_template:
+        return SkippedSource(source.name, TEMPLATE_REASON, needs_rendering=True)
+    return None if document.may_be_object else SkippedSource(source.name, _NO_OBJECT_REASON)
 
 
 def report_unparsed(
     results: Results, source: Source, document: UnparsedDocument, *, renders: bool = False
 ) -> None:
-    """Report a document that is no YAML. A chart's template that nobody named is only skipped.
+    """Report a document that is no YAML, if it is not one to be skipped.
 
     `renders`: the run renders charts.
     """
-    why = document.why
-    if document.is_template:
-        skipped = SkippedSource(source.name, _NOT_RENDERED_REASON if renders else TEMPLATE_REASON)
-        if not source.is_named:
-            if skipped not in results.skipped[-1:]:
-                results.skipped.append(skipped)
-            return
-        why = f"{TEMPLATE_REASON} ({why})"
+    if skipped := skipped_document(source, document, renders=renders):
+        if skipped not in results.skipped[-1:]:
+            results.skipped.append(skipped)
+        return
+    why = f"{TEMPLATE_REASON} ({document.why})" if document.is_template else document.why
     where = (source.name, document.line, document.column)
     report_unread_inputs(results, source, [InputNotEvaluated(*where, why)])
 

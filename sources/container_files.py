@@ -23,7 +23,7 @@ from rules.gpu.scripts import (
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
-from sources.paths import Exclusion, is_tool_folder, walk
+from sources.paths import Exclusion, FilePlaces, is_tool_folder, walk
 from sources.sources import InputFile, UsageError
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
@@ -84,13 +84,12 @@ class ContainerFiles:
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Iterator[InputFile]:
         """The files at `paths`, each once; none of the folders in which tools keep theirs."""
-        seen = set()
+        places = FilePlaces()
         for path in paths:
             for name in _files(path, exclude) if os.path.isdir(path) else [path]:
-                if name in seen or name not in self or (is_wanted and not is_wanted(name)):
+                if name not in self or (is_wanted and not is_wanted(name)):
                     continue
-                if not exclude.excludes(name):
-                    seen.add(name)
+                if not exclude.excludes(name) and places.add(name):
                     yield InputFile(name, path)
 
 

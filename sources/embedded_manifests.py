@@ -1,22 +1,27 @@
-"""Manifests in other texts: code blocks of Markdown, and here-documents of scripts.
+"""Manifests in other texts: blocks of Markdown, here-documents of scripts, and ConfigMaps.
 
 Every function is linear in its input.
 """
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
-from sources.sources import Source, SourcePart
+from kubeyaml import Document, YamlError, read, split
+from rules.base.json_values import Path, as_object, as_text
+from rules.objects.object_ref import group_of
+from rules.workloads.discovery import flatten_lists
+from rules.workloads.object_kinds import object_kind_of
+from sources.manifests import MAX_DOCUMENTS, File
+from sources.sources import Source, SourcePart, declares_object
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
-_SHELL_LANGUAGES = frozenset({"bash", "sh", "shell", "zsh", "console", "terminal", "shell-session"})
 _HEREDOC_PATTERN = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
 _MAX_LINE_CHARACTERS = 1_000  # characters of a line in which a here-document may begin
-# Blocks show all kinds of YAML. An object of Kubernetes has both.
-_API_VERSION_PATTERN = re.compile(r"^[ \t>]*\"?apiVersion\"?[ \t]*:", re.MULTILINE)
-_KIND_PATTERN = re.compile(r"^[ \t>]*(?:- )?\"?kind\"?[ \t]*:", re.MULTILINE)
 
 
 class _TextBlock(NamedTuple):
@@ -31,16 +36,20 @@ class _TextBlock(NamedTuple):
 
 
 def manifests_in_markdown(source: Source) -> Iterator[Source]:
-    """The manifests in the code blocks of `source`, and in here-documents of its shell blocks."""
+    """The manifests in the code blocks of `source`, and in here-documents of these."""
     for block in _code_blocks(source.text.splitlines(keepends=True)):
         language = block.language.lower()
-        if language in _MANIFEST_LANGUAGES:
+        inner = [
+            manifest
+            for heredoc in _heredocs(block.lines)
+            for manifest in _manifest_in_block(
+                source, heredoc._replace(first_line=block.first_line + heredoc.first_line)
+            )
+        ]
+        yield from inner
+        # Without a language, a block with here-documents has commands.
+        if language in _MANIFEST_LANGUAGES and not (inner and not language):
             yield from _manifest_in_block(source, block)
-        elif language in _SHELL_LANGUAGES:
-            for inner in _heredocs(block.lines):
-                yield from _manifest_in_block(
-                    source, inner._replace(first_line=block.first_line + inner.first_line)
-                )
 
 
 def manifests_in_script(source: Source) -> Iterator[Source]:
@@ -52,7 +61,7 @@ def manifests_in_script(source: Source) -> Iterator[Source]:
 
 def _manifest_in_block(source: Source, block: _TextBlock) -> Iterator[Source]:
     text = "".join(map(_without_tabs, block.lines))
-    if _API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text):
+    if declares_object(text):  # blocks show all kinds of YAML
         part = SourcePart(line_offset=block.first_line)
         yield Source(source.name, text, is_embedded=True, part=part)
 
@@ -106,3 +115,87 @@ def _heredocs(lines: list[str]) -> Iterator[_TextBlock]:
             block = _TextBlock(number + 1, [])
         elif block is not None:
             block.lines.append(line)
+
+
+# Where kinds of the core group have texts that a controller may apply, as a ClusterResourceSet of
+# Cluster API does with those of ConfigMaps and Secrets.
+_TEXT_FIELDS_BY_KIND = {"ConfigMap": "data", "Secret": "stringData"}
+# The only type of Secrets that a ClusterResourceSet applies: kubernetes-sigs/cluster-api,
+# docs/proposals/20200220-cluster-resource-set.md
+_APPLIED_SECRET_TYPE = "addons.cluster.x-k8s.io/resource-set"  # noqa: S105  # no password
+_SEPARATOR = "---"
+
+
+def manifests_in_object(file: File, document: Document) -> Iterator[Source]:
+    """The manifests in the texts of the ConfigMaps and Secrets in a document of `file`.
+
+    They have the lines of the file if these have the text, else the line of its beginning.
+    """
+    for raw, base in flatten_lists(as_object(document.value), ()):
+        kind, group = as_text(raw.get("kind")), group_of(raw)
+        field = "" if group else _TEXT_FIELDS_BY_KIND.get(kind, "")
+        if not field or object_kind_of(group, kind, raw):  # of which rules read the texts
+            continue
+        for key, value in as_object(raw.get(field)).items():
+            if declares_object(as_text(value)):
+                yield from _manifests_in_text(file, document, (*base, field, key), value)
+        if kind == "Secret" and raw.get("type") == _APPLIED_SECRET_TYPE:
+            for key, value in as_object(raw.get("data")).items():
+                text = _decoded(as_text(value))
+                if declares_object(text):
+                    yield _on_line_of(file, document, (*base, "data", key), text)
+
+
+def _decoded(text: str) -> str:
+    """The text that `text` is in base64; empty if it is not."""
+    try:
+        return b64decode("".join(text.split()), validate=True).decode()
+    except ValueError:
+        return ""
+
+
+def _manifests_in_text(file: File, document: Document, path: Path, value: str) -> Iterator[Source]:
+    span = file.span_of_path(document, path)
+    lines = file.source.text[span.start : span.end].splitlines(keepends=True)
+    if lines and lines[0].startswith("|"):
+        for block in _documents_in_lines(lines[1:]):
+            part = SourcePart(line_offset=span.line + block.first_line)
+            yield _as_embedded(file.source, "".join(block.lines), part)
+    else:  # quoted or folded
+        yield _on_line_of(file, document, path, value)
+
+
+def _on_line_of(file: File, document: Document, path: Path, text: str) -> Source:
+    """The manifests in `text`, all on the line of the text at `path`."""
+    part = SourcePart(line_offset=file.span_of_path(document, path).line - 1)
+    return _as_embedded(file.source, _on_one_line(text), part)
+
+
+def _as_embedded(source: Source, text: str, part: SourcePart) -> Source:
+    made = source._replace(text=text, part=part, is_embedded=True)
+    return made._replace(is_template=False, reader=None)
+
+
+def _documents_in_lines(lines: list[str]) -> Iterator[_TextBlock]:
+    """The documents in `lines`, which are indented, so that their separators are too."""
+    block = _TextBlock(0, [])
+    for number, line in enumerate(lines):
+        if line.strip() == _SEPARATOR or line.lstrip().startswith(f"{_SEPARATOR} "):
+            yield block
+            block = _TextBlock(number + 1, [])
+        else:
+            block.lines.append(line)
+    yield block
+
+
+def _on_one_line(text: str) -> str:
+    """A List of the documents in `text`, in JSON; `text` itself if it is not such a text."""
+    try:
+        found = (read(chunk) for chunk in islice(split(text), MAX_DOCUMENTS + 1))
+        documents = [document.value for document in found if document]
+    except YamlError:
+        return text
+    if len(documents) > MAX_DOCUMENTS:
+        return text
+    listed: dict[str, Any] = {"apiVersion": "v1", "kind": "List", "items": documents}
+    return json.dumps(listed)

@@ -14,6 +14,7 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.traits import KEY_WORDS, VARIABLE_WORDS
 from rules.gpu.images import is_cuda_image
 from rules.profile.context import Context
+from sources.containment import is_inside
 from sources.sources import (
     KUSTOMIZATION_FILES,
     MANIFEST_ENDINGS,
@@ -76,11 +77,13 @@ _NOT_RENDERED = "no rendering has it"
 class KustomizationContent(NamedTuple):
     """What one kustomization says.
 
-    Its paths are absolute. `inline_patch_count` counts the patches written in it; `fields` are
-    those by which it makes or changes objects in other ways.
+    Its paths are absolute; `resource_names` are the resources as it names them.
+    `inline_patch_count` counts the patches written in it; `fields` are those by which it makes or
+    changes objects in other ways.
     """
 
     resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     inline_patch_count: int = 0
     fields: tuple[str, ...] = ()
@@ -91,6 +94,8 @@ class Kustomizations:
 
     def __init__(self, tree: FileTree) -> None:
         self._tree = tree
+        self.linted_paths: tuple[str, ...] = ()
+        """the real paths on disk that the user names; empty if it is not known what is there"""
         self._patches: dict[str, frozenset[str]] = {}
         self._real_folders: dict[str, str] = {}
 
@@ -134,7 +139,7 @@ class Kustomizations:
             return
         real = self._tree.real_path(name)
         own = self._read(real)
-        reason = _NOT_RENDERED if renders else _RENDER_ADVICE
+        reason, needs_rendering = (_NOT_RENDERED if renders else _RENDER_ADVICE), not renders
         for path in dict.fromkeys((*own.resources, *own.patches)):
             inner = os.path.relpath(path, os.path.dirname(real))
             shown = os.path.join(os.path.dirname(name), inner)
@@ -144,12 +149,29 @@ class Kustomizations:
                 why = f"{name} names it, and it does not end in .yaml or .json: name it to lint it"
                 yield SkippedSource(os.path.normpath(shown), why)
             elif path in own.patches and self._is_json_patch(path):
-                yield SkippedSource(os.path.normpath(shown), f"a JSON patch of {name}: {reason}")
+                why = f"a JSON patch of {name}: {reason}"
+                yield SkippedSource(os.path.normpath(shown), why, needs_rendering)
+        if self.linted_paths:
+            yield from self._resources_elsewhere(name, own, reason, needs_rendering=needs_rendering)
         if own.inline_patch_count:
-            yield SkippedSource(name, f"its patches that are written in it: {reason}")
+            why = f"its patches that are written in it: {reason}"
+            yield SkippedSource(name, why, needs_rendering)
         if own.fields:
             fields = " and ".join(filter(None, (", ".join(own.fields[:-1]), own.fields[-1])))
-            yield SkippedSource(name, f"it makes or changes objects by {fields}: {reason}")
+            why = f"it makes or changes objects by {fields}: {reason}"
+            yield SkippedSource(name, why, needs_rendering)
+
+    def _resources_elsewhere(
+        self, name: str, own: KustomizationContent, reason: str, *, needs_rendering: bool
+    ) -> Iterator[SkippedSource]:
+        """The resources that the run does not read because of where they are."""
+        for resource, path in zip(own.resource_names, own.resources, strict=True):
+            if not os.path.lexists(path):
+                why = f"its resource {resource} is not here: lint what kustomize builds of it"
+                yield SkippedSource(name, why)
+            elif not any(is_inside(path, linted) for linted in self.linted_paths):
+                why = f"its resource {resource} is outside of what is linted: {reason}"
+                yield SkippedSource(name, why, needs_rendering)
 
     def _is_json_patch(self, path: str) -> bool:
         return isinstance(next(documents_in_file(self._tree, path), None), list)
@@ -165,9 +187,9 @@ class Kustomizations:
                 entries.append(as_text(entry.get("path")))
                 inline += bool(entry.get("patch"))
         inline += sum("\n" in entry for entry in entries)
-        resources = (as_text(entry) for entry in as_list(raw.get("resources")))
+        resources = _file_names(as_text(entry) for entry in as_list(raw.get("resources")))
         folder = os.path.dirname(path)
-        paths = (self._paths(folder, resources), self._paths(folder, entries))
+        paths = (self._paths(folder, resources), resources, self._paths(folder, entries))
         made = (field for field in _GENERATORS if self._sets_gpu_variables(raw.get(field), folder))
         fields = sorted({*_fields_needing_rendering(raw), *made})
         return KustomizationContent(*paths, inline, tuple(fields))
@@ -192,8 +214,12 @@ class Kustomizations:
 
     def _paths(self, folder: str, entries: Iterable[str]) -> tuple[str, ...]:
         """The absolute paths of `entries`, which may also be texts of several lines."""
-        names = (entry for entry in entries if entry and "\n" not in entry and "\0" not in entry)
+        names = _file_names(entries)
         return tuple(self._tree.real_path(os.path.join(folder, name)) for name in names)
+
+
+def _file_names(entries: Iterable[str]) -> tuple[str, ...]:
+    return tuple(entry for entry in entries if entry and "\n" not in entry and "\0" not in entry)
 
 
 def documents_in_file(tree: FileTree, path: str) -> Iterator[Any]:

@@ -105,6 +105,10 @@ _TEMPLATE_ELSEWHERE_REASON = "a template outside a chart's templates: lint what 
 _SURROGATE_PAIR_PATTERN = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 
 
+# Every object has these keys, which a text may also have by an escape or an alias.
+_MAY_BE_OBJECT = re.compile(r"\bkind\b|apiVersion|\\|!|<<").search
+
+
 # How much longer than the character the two escapes are.
 _ESCAPES_LENGTH = len(r"\ud83d\ude00") - 1
 
@@ -117,6 +121,8 @@ class UnparsedDocument(NamedTuple):
     why: str
     is_template: bool = False
     """whether it is no YAML, and has placeholders as a chart's template"""
+    may_be_object: bool = True
+    """whether an object of Kubernetes may be in it"""
 
 
 class File:
@@ -218,6 +224,7 @@ class File:
             *self.position(offset),
             why,
             is_template and self.source.is_template,
+            isinstance(error, LimitError) or _MAY_BE_OBJECT(chunk.text) is not None,
         )
 
     def values(self) -> Iterator[Document]:

@@ -6,11 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
+from functools import cache
 
 from sources.containment import relative_path_inside
 from sources.sources import (
-    KUSTOMIZATION_FILES,
-    MANIFEST_ENDINGS,
     STANDARD_INPUT,
     Input,
     InputFile,
@@ -18,6 +17,7 @@ from sources.sources import (
     StandardInput,
     UnreadableSource,
     UsageError,
+    may_hold_manifests,
 )
 
 # Folders in which tools keep what they make or download, by their names: nobody applies it, and it
@@ -131,7 +131,7 @@ def inputs(
     `is_wanted` says which of the files are read; all without it. Raises UsageError for a path that
     does not exist.
     """
-    seen: set[str] = set()
+    places = FilePlaces()
     for path in paths:
         if path == "-":
             yield StandardInput(stdin_name, read_stdin or sys.stdin.buffer.read)
@@ -139,10 +139,24 @@ def inputs(
         for name in files_at(path, exclude):
             if isinstance(name, SkippedSource | UnreadableSource):
                 yield name
-            elif name not in seen:
-                seen.add(name)
-                if is_wanted is None or is_wanted(name):
-                    yield InputFile(name, path)
+            elif places.add(name) and (is_wanted is None or is_wanted(name)):
+                yield InputFile(name, path)
+
+
+class FilePlaces:
+    """The files of a run, each once, whatever the user calls it. A link is another file."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._real_folder = cache(os.path.realpath)
+
+    def add(self, name: str) -> bool:
+        """Add the file called `name`; whether it is a new one."""
+        folder, base = os.path.split(name)
+        place = os.path.join(self._real_folder(folder or "."), base)
+        is_new = place not in self._seen
+        self._seen.add(place)
+        return is_new
 
 
 def is_excluded(name: str, pattern: str) -> bool:
@@ -204,7 +218,7 @@ def _files_in_folder(
                 yield SkippedSource(place, "a link to a folder: name it to lint it")
         folders[:] = (name for name in folders if not is_tool_folder(name))
         for name in files:
-            if name.lower().endswith(MANIFEST_ENDINGS) or name in KUSTOMIZATION_FILES:
+            if may_hold_manifests(name):
                 path = os.path.normpath(os.path.join(here, name))
                 if not exclude.excludes(path):
                     yield path

@@ -87,9 +87,19 @@ LARGE_BYTES = 4 << 20
 """From how many bytes on a file is cut. A List of this size has too many nodes to read at once."""
 MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
 KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+# What tools put behind the name of a file that they fill in: Go, Jinja, ERB, Terraform, chezmoi …
+_TEMPLATE_ENDINGS = (
+    r"tmpl|tpl|tftpl|template|templ|gotmpl|gotemplate|j2|jinja2?|erb|mustache|hbs|handlebars|in"
+)
+# With `README.md.gotmpl` and `nginx.conf.j2`, something else is made than manifests.
+_IS_TEMPLATE_NAME = re.compile(
+    rf"(?:[^.]*|.+\.(?:ya?ml|json))\.(?:{_TEMPLATE_ENDINGS})", re.IGNORECASE
+).fullmatch
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
+_API_VERSION_PATTERN = re.compile(r"^[ \t>]*(?:- )?[\"']?apiVersion[\"']?[ \t]*:", re.MULTILINE)
+_KIND_PATTERN = re.compile(r"^[ \t>]*(?:- )?[\"']?kind[\"']?[ \t]*:", re.MULTILINE)
 # The names of the format that git-lfs reads: today's, and two older ones.
 _LFS_POINTERS = (
     "version https://git-lfs.github.com/spec/",
@@ -97,6 +107,10 @@ _LFS_POINTERS = (
     "version http://git-media.io/v/",
 )
 _MAX_LFS_POINTER_BYTES = 1024
+TEMPLATE_REASON = "a chart's template: lint the chart with --render"
+_TEMPLATE_ENDING_REASON = (
+    "a template of a manifest: lint what it renders to, or name the file to lint it as it is"
+)
 _PLACEHOLDER_PATTERN = r"(?m)^[^#\n]*\{[{%]"
 
 
@@ -161,10 +175,12 @@ class SkippedSource(NamedTuple):
     """A file or another input that is not evaluated on purpose, and why.
 
     Without a reason, no user expects it to be evaluated, and no report names it.
+    `needs_rendering`: `--render` evaluates it, so the result of the run depends on that option.
     """
 
     name: str
     why: str
+    needs_rendering: bool = False
 
 
 class UnreadableSource(NamedTuple):
@@ -220,7 +236,8 @@ class StandardInput(NamedTuple):
 
     def to_source(self, content: bytes) -> Source | UnreadableSource:
         """The same, if `content` has been read already."""
-        return _decode(self.name, content)
+        source = _decode(self.name, content)
+        return source._replace(is_named=True) if isinstance(source, Source) else source
 
 
 Input: TypeAlias = Source | SkippedSource | UnreadableSource | InputFile | StandardInput
@@ -230,13 +247,32 @@ def may_be_large(given: Input) -> bool:
     """Whether the input has, or may have, so many bytes that it is cut."""
     if isinstance(given, StandardInput):
         return True
-    if not isinstance(given, InputFile):
+    if not isinstance(given, InputFile) or is_template_name(given.name):
         return False
     try:
         status = os.stat(given.name)
     except OSError:
         return False  # reading it says why
     return stat.S_ISREG(status.st_mode) and status.st_size >= LARGE_BYTES
+
+
+def may_hold_manifests(name: str) -> bool:
+    """Whether a file called `name` in a folder is read: YAML, JSON and templates of them."""
+    return (
+        name.lower().endswith(MANIFEST_ENDINGS)
+        or os.path.basename(name) in KUSTOMIZATION_FILES
+        or is_template_name(name)
+    )
+
+
+def is_template_name(name: str) -> bool:
+    """Whether a file called `name` is a template of another file, by its ending."""
+    return _IS_TEMPLATE_NAME(os.path.basename(name)) is not None
+
+
+def declares_object(text: str) -> bool:
+    """Whether lines of `text` begin with the two keys that every object of Kubernetes has."""
+    return bool(_API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text))
 
 
 def has_placeholder(text: str) -> bool:
@@ -248,6 +284,8 @@ def source_of(
     name: str, content: bytes, tree: FileTree, *, is_named: bool = False
 ) -> Source | SkippedSource | UnreadableSource:
     """The file `name` of `tree` with its content, of which up to MAX_BYTES + 1 bytes are given."""
+    if not is_named and is_template_name(name):
+        return _refused_template(name, content, tree)
     source = _decode(name, content)
     if not isinstance(source, Source):
         return source
@@ -255,6 +293,17 @@ def source_of(
         return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
     is_template = has_placeholder(source.text) and _is_chart_template(name, tree)
     return source._replace(is_named=is_named, is_template=is_template)
+
+
+def _refused_template(
+    name: str, content: bytes, tree: FileTree
+) -> SkippedSource | UnreadableSource:
+    """Why the file `name` with a template is not evaluated; no reason if it is of no manifest."""
+    if not declares_object(content.decode(errors="replace")):
+        return SkippedSource(name, "")
+    if _is_chart_template(name, tree):
+        return SkippedSource(name, TEMPLATE_REASON, needs_rendering=True)
+    return UnreadableSource(name, _TEMPLATE_ENDING_REASON)
 
 
 def _decode(name: str, content: bytes) -> Source | UnreadableSource:

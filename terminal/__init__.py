@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -44,6 +45,19 @@ def write_error(prog: str, *lines: object) -> None:
     They are made printable: errors quote names and files that others have written.
     """
     sys.stderr.write(f"{prog}: " + "\n".join(printable(str(line)) for line in lines) + "\n")
+
+
+_FULL_DISK_NUMBERS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def is_full_disk(error: OSError) -> bool:
+    """Whether a disk, a quota or a limit has no room for what was to be written."""
+    return error.errno in _FULL_DISK_NUMBERS
+
+
+def is_end_of_output(error: OSError) -> bool:
+    """Whether nothing more can be written: a disk is full, or the reader has seen enough."""
+    return isinstance(error, BrokenPipeError) or is_full_disk(error)
 
 
 def use_color(choice: str, out: TextIO, environment: Mapping[str, str] = os.environ) -> bool:

@@ -16,7 +16,7 @@ from lint.options import add_exclude_option
 from lint.policy import Commands
 from lint.suppressions import Suppressions
 from policies.loading import load_policy_or_config_map
-from reports.results import TEMPLATE_REASON, InputNotEvaluated
+from reports.results import InputNotEvaluated, skipped_document
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
@@ -77,9 +77,9 @@ class PolicyComparison:
             evaluators = [Evaluator(rules, context) for rules in self._rule_sets]
             for document in file.manifests():
                 if isinstance(document, UnparsedDocument):
-                    is_skipped = document.is_template and not source.is_named
-                    group = self.skipped if is_skipped else self.not_evaluated
-                    why = TEMPLATE_REASON if is_skipped else document.why
+                    skipped = skipped_document(source, document)
+                    group = self.skipped if skipped else self.not_evaluated
+                    why = skipped.why if skipped else document.why
                     group.append((f"{source.name}:{document.line}", why))
                 else:
                     self._compare(file, document, evaluators)

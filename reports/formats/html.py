@@ -133,14 +133,14 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
         add_element(main, "p", f"{missing} more do not fit on this page. The format json has all.")
     _add_suppressed(main, results)
     _add_list(main, "Fixed", (f"{file}: {rules}" for file, rules in fixed_files(results)))
-    _add_list(main, "Skipped", (f"{name}: {why}" for name, why in results.skipped))
+    _add_list(main, "Skipped", (f"{skipped.name}: {skipped.why}" for skipped in results.skipped))
     add_element(body, "script").text = _read_asset("html.js")
     out.write(f"<!DOCTYPE html>\n{tostring(page, 'unicode', method='html')}\n")
 
 
 def _articles(results: Results, style: ReportStyle) -> Iterable[Article]:
     """What was not evaluated comes first: without it the rest may say too little."""
-    nameless = STANDARD_INPUT if results.file_count or not results.objects else "the cluster"
+    nameless = STANDARD_INPUT if results.is_of_files else "the cluster"
     for entry in entries_beside_findings(results, style):
         yield Article(entry, nameless=nameless)
     for located, mark in zip(results.findings, fingerprints(results.findings), strict=True):
@@ -171,11 +171,13 @@ def _add_header(body: Element, results: Results, articles: list[Article]) -> Non
     add_element(header, "h1", "gpuward")
     counts = add_element(header, "ul", css="counts")
     for level in LEVEL_BY_ACTION.values():
-        number = sum(article.entry.level == level for article in articles)
+        shown = sum(article.entry.level == level for article in articles)
+        number = max(shown, results.count(level))
         item = add_element(counts, "li", css=level if number else f"{level} none")
         add_element(item, "strong", str(number))
-        add_element(item, "span", f"{level}{'s'[number == 1 :]}")
-    facts = [many(results.file_count, "file")] if results.file_count or not results.objects else []
+        advice = " (--notes shows them)" if number > shown else ""
+        add_element(item, "span", f"{level}{'s'[number == 1 :]}{advice}")
+    facts = [many(results.file_count, "file")] if results.is_of_files else []
     facts += [many(results.objects, "object")]
     facts += [many(results.pods, "pod"), f"{results.suppressed} suppressed"]
     facts += [f"{results.excepted} excepted"] if results.excepted else []

@@ -21,7 +21,7 @@ def write(out: TextIO, results: Results, _style: ReportStyle) -> None:
         "policy": results.policy or None,
         "findings": list(map(_finding, results.findings, fingerprints(results.findings))),
         "remarks": [dict(zip(_REMARK_FIELDS, remark, strict=False)) for remark in results.remarks],
-        "skipped": [{"file": name, "why": why} for name, why in results.skipped],
+        "skipped": [{"file": skipped.name, "why": skipped.why} for skipped in results.skipped],
         "not_evaluated": [failed._asdict() for failed in results.not_evaluated],
         "fixed": [_fixed(entry) for entry in results.fixed],
         "not_fixed": [entry._asdict() for entry in results.not_fixed],

@@ -22,6 +22,9 @@ _SCHEMA_URL = (
 )
 # The name has the version of how fingerprints are made.
 _FINGERPRINT_KEY = "gpuwardIdentity/v1"
+# GitHub rejects a report in which a result has no file or no line: rules GH1001 and GH1003 of
+# microsoft/sarif-sdk. These names stand for what is in no file.
+_STANDARD_INPUT, _CLUSTER = "stdin", "cluster"
 _PLACEHOLDER_PATTERN = re.compile(r"\{(\d+)\}")
 _SECURITY_FAMILIES = {"bypass", "security"}
 # On GitHub's scale from 0 to 10: high, medium and low.
@@ -39,6 +42,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     shown = list(_findings_with_suppressions(results, style))
     names = sorted({located.finding.rule for located, _, _ in shown})
     rules = {located.finding.rule: located.rule for located, _, _ in shown}
+    nameless = _STANDARD_INPUT if results.is_of_files else _CLUSTER
     index = {name: number for number, name in enumerate(names)}
     log = {
         "$schema": _SCHEMA_URL,
@@ -49,7 +53,7 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
                 "invocations": [_invocation(results, style)],
                 "columnKind": "unicodeCodePoints",
                 "results": [
-                    _result(located, mark, index[located.finding.rule], suppressions)
+                    _result(located, mark, index[located.finding.rule], suppressions, nameless)
                     for located, mark, suppressions in shown
                 ],
             }
@@ -110,15 +114,16 @@ def _properties(rule: Rule[Any]) -> dict[str, Any]:
 
 
 def _result(
-    located: LocatedFinding, mark: str, rule_index: int, suppressions: list[_Json]
+    located: LocatedFinding, mark: str, rule_index: int, suppressions: list[_Json], nameless: str
 ) -> dict[str, Any]:
+    """The result; `nameless` stands for the file of what is in none."""
     entry = entry_of_finding(located, mark)
     result = {
         "ruleId": entry.code,
         "ruleIndex": rule_index,
         "level": entry.level,
         "message": _message(entry.description),
-        "locations": [_location(entry)],
+        "locations": [_location(entry, entry.file or nameless)],
         "partialFingerprints": {_FINGERPRINT_KEY: mark},
         "suppressions": suppressions,
     }
@@ -152,7 +157,7 @@ def _invocation(results: Results, style: ReportStyle) -> dict[str, Any]:
             {
                 "level": entry.level,
                 "message": _message(entry.description),
-                "locations": [_location(entry)] if entry.file else [],
+                "locations": [_location(entry, entry.file)] if entry.file else [],
                 "descriptor": {"id": entry.code},
             }
             for entry in entries_beside_findings(results, style)
@@ -169,18 +174,19 @@ def _message(text: str) -> dict[str, str]:
     return {"text": _PLACEHOLDER_PATTERN.sub(r"{{\1}}", text).replace("](", "] (")}
 
 
-def _location(entry: ReportEntry) -> dict[str, Any]:
-    location: dict[str, Any] = {}
-    if entry.file:
-        physical: dict[str, Any] = {"artifactLocation": _artifact(entry.file)}
-        if entry.line:
-            physical["region"] = {
-                "startLine": entry.line,
-                "startColumn": entry.column,
-                "endLine": entry.end_line,
-                "endColumn": entry.end_column,
-            }
-        location["physicalLocation"] = physical
+def _location(entry: ReportEntry, file: str) -> dict[str, Any]:
+    """Where the entry is: in `file`, whose first line stands for it if no line is known."""
+    region = {"startLine": 1}
+    if entry.line:
+        region = {
+            "startLine": entry.line,
+            "startColumn": entry.column,
+            "endLine": entry.end_line,
+            "endColumn": entry.end_column,
+        }
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": _artifact(file), "region": region}
+    }
     if entry.object:
         location["logicalLocations"] = [{"fullyQualifiedName": entry.object, "kind": "object"}]
     return location

@@ -153,7 +153,7 @@ def _summary_line(results: Results, style: ReportStyle) -> str:
     fixable_notes = sum(f.finding.fixable for f in results.findings if f.level == "note")
     of_notes = f" ({fixable_notes} of them notes)" if fixable_notes and not style.notes else ""
     parts = [
-        *([many(results.file_count, "file")] if results.file_count or not results.objects else []),
+        *([many(results.file_count, "file")] if results.is_of_files else []),
         *([many(results.renderings, "rendering")] if results.renderings else []),
         many(results.objects, "object"),
         many(results.pods, "pod"),
@@ -171,6 +171,8 @@ def _summary_line(results: Results, style: ReportStyle) -> str:
         parts.append(f"{results.baselined} in the baseline")
     if results.excepted:
         parts.append(f"{results.excepted} excepted")
+    if results.skipped:
+        parts.append(results.skipped_text)
     if results.not_evaluated:
         parts.append(f"{len(results.not_evaluated)} not evaluated")
     policy = f"policy {printable(results.policy)}: " if results.policy else ""

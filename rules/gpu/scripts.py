@@ -19,6 +19,10 @@ from rules.profile.profile import VisibleDevices
 _WORD_PATTERN = r"""[ \t]* (?: \\\r?\n [ \t]* )*
     ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
 _MAX_WORDS = 200
+# A word up to a quote behind a letter, and a quotation of several lines.
+_CLOSING_QUOTE_PATTERN = r"""[^\s"']*[\w./](?=(?:"[^"\n]*\n|'[^'\n]*\n))"""
+_QUOTE_MARK_PATTERN = r"""\\.|["']"""
+_QUOTATION_PATTERN_BY_QUOTE = {'"': r'(?:[^"\\]++|\\.)*+(?=")', "'": r"[^']*+(?=')"}
 # A word of a script, or the end of a line. A quotation that is never closed goes to the end.
 _SCRIPT_WORD_PATTERN = r"""
     \n | (?: "(?:[^"\\]|\\.?)*+(?:"|\Z) | '[^']*(?:'|\Z) | \\.? | [^\s"'\\]++ )++"""
@@ -44,11 +48,11 @@ def find_commands(text: str, start: str) -> Iterator[tuple[list[str], list[Span]
 
     Of each its words, unquoted, and where they are; at least one.
     """
-    end = 0
+    end, quotations = 0, _Quotations(text)
     for match in _compiled_pattern(start).finditer(text):
         if match.start() < end or _is_comment(text, match.start()):
             continue
-        spans = list(_word_spans(text, match.start()))
+        spans = list(_word_spans(text, match.start(), quotations.end_around(match.start())))
         end = spans[-1][1] if spans else match.end()
         if spans:
             yield [_unquoted(text[a:b]) for a, b in spans], spans
@@ -75,14 +79,52 @@ def _script_words(text: str) -> Iterator[ScriptWord]:
         mentions = name in _PROGRAMS_THAT_START_NONE or (mentions and not ends)
 
 
-def _word_spans(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Where the words of the command at `start` are."""
+def _word_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where the words of the command at `start` are, up to `stop`."""
     for _ in range(_MAX_WORDS):
-        match = _compiled_pattern(_WORD_PATTERN).match(text, start)
+        match = _compiled_pattern(_WORD_PATTERN).match(text, start, stop)
         if not match or match[1].startswith("#"):
+            return
+        # A quotation of several lines that begins behind a letter: there, another one ends.
+        if closing := _compiled_pattern(_CLOSING_QUOTE_PATTERN).match(match[1]):
+            yield match.start(1), match.start(1) + closing.end()
             return
         yield match.span(1)
         start = match.end()
+
+
+class _Quotations:
+    """The quotations in a text that is read from its beginning to its end, in linear time."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at, self._quote = 0, ""
+        self._ends: dict[str, int] = {}  # of a quotation with this quote
+
+    def end_around(self, offset: int) -> int:
+        """Where the quotation ends that the line of `offset` has begun; else the end of the text.
+
+        `offset` is never smaller than in the call before.
+        """
+        newline = self._text.rfind("\n", self._at, offset)
+        if newline >= 0:
+            self._at, self._quote = newline + 1, ""
+        for mark in _compiled_pattern(_QUOTE_MARK_PATTERN).finditer(self._text, self._at, offset):
+            self._add(mark[0])
+        self._at = offset
+        return self._end_after(offset) if self._quote else len(self._text)
+
+    def _add(self, mark: str) -> None:
+        is_escape = mark.startswith("\\") and self._quote != "'"
+        if not is_escape and mark[-1] in ("'", '"') and self._quote in ("", mark[-1]):
+            self._quote = "" if self._quote else mark[-1]
+
+    def _end_after(self, offset: int) -> int:
+        if self._ends.get(self._quote, -1) < offset:
+            pattern = _compiled_pattern(_QUOTATION_PATTERN_BY_QUOTE[self._quote])
+            found = pattern.match(self._text, offset)
+            self._ends[self._quote] = found.end() if found else len(self._text)
+        return self._ends[self._quote]
 
 
 @cache

@@ -261,3 +261,11 @@ def _is_patch_of_pod(pod: Pod) -> bool:
     return pod.layout is POD_SPEC and any(
         not container.image or container.name == EVERY_CONTAINER for container in pod.containers
     )
+
+
+def is_pod_spec(pod: Pod) -> bool:
+    """Whether the fields of `pod` beside its containers are those of a pod spec for certain.
+
+    In a custom resource they may have another meaning.
+    """
+    return pod.path[-2:] == ("template", "spec") or pod.object.kind == "Pod"

@@ -9,7 +9,7 @@ no table holds all their kinds. `kinds` has the tables, and the kinds that the s
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import Json, Path, as_object, as_objects, as_text
+from rules.base.json_values import Json, Path, as_object, as_objects, as_text, pointer
 from rules.base.text_matching import matches_any
 from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, DEVICE_PLUGIN_CONFIG, QUOTA
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
@@ -74,6 +74,8 @@ def find_subjects(
         if object_kind is not None:
             for place, why in type_errors(raw, object_kind.fields, ()):
                 yield MalformedField(owner, (*base, *place), why)
+            for place, why in _fields_outside_spec(raw, kind, object_kind):
+                yield MalformedField(owner, (*base, *place), why)
             yield _view(raw, base, object_kind, owner, profile)
             continue
         if is_built_in:
@@ -88,6 +90,17 @@ def find_subjects(
             if isinstance(subject, Pod):
                 subject.owner_labels, subject.owner_spec = labels, spec
             yield subject
+
+
+def _fields_outside_spec(
+    raw: Mapping[str, Any], kind: str, object_kind: ObjectKind
+) -> Iterator[tuple[Path, str]]:
+    """The fields of the spec that are beside it, where the API server ignores or refuses them."""
+    spec = as_object(raw.get("spec"))
+    for field in as_object(object_kind.fields.get("spec")):
+        if raw.get(field) and field not in object_kind.fields and not spec.get(field):
+            right = pointer(("spec", field))
+            yield (field,), f"/{field} is not where a {kind} has it: write it as {right}"
 
 
 def _plugin_configuration(

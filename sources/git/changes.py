@@ -21,13 +21,12 @@ from sources.git.trees import (
 )
 from sources.paths import EXCLUDE_NOTHING, TOOL_FOLDER_REASON, Exclusion, tool_folder_of
 from sources.sources import (
-    KUSTOMIZATION_FILES,
-    MANIFEST_ENDINGS,
     MAX_BYTES,
     SkippedSource,
     Source,
     UnreadableSource,
     UsageError,
+    may_hold_manifests,
     source_of,
 )
 
@@ -180,7 +179,7 @@ def changed_sources(
     """
     skipped = set()
     for path in sorted(changed_paths(tree, before)):
-        if _is_manifest(path) or tree.entries[path].mode == SUBMODULE_MODE:
+        if may_hold_manifests(path) or tree.entries[path].mode == SUBMODULE_MODE:
             name = os.path.relpath(os.path.join(tree.root, path))
             if exclude.excludes(name):
                 continue
@@ -202,10 +201,6 @@ def changed_paths(tree: GitTree, before: Mapping[str, TreeEntry]) -> set[str]:
     links = (path for path, entry in tree.entries.items() if entry.mode == LINK_MODE)
     ways = {path: tree.links_and_file(os.path.join(tree.root, path)) for path in links}
     return changed | {path for path, way in ways.items() if not changed.isdisjoint(way)}
-
-
-def _is_manifest(path: str) -> bool:
-    return path.lower().endswith(MANIFEST_ENDINGS) or os.path.basename(path) in KUSTOMIZATION_FILES
 
 
 def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | UnreadableSource:

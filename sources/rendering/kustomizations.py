@@ -153,6 +153,12 @@ def choose_rendered(found: Collection[Kustomization]) -> RenderedKustomizations:
     return chosen
 
 
+# kustomize reads files outside of the folder of a kustomization only with this option. gpuward
+# never gives it: the report would show what anybody's kustomization reads.
+_LOAD_EVERYTHING_OPTION = "--load-restrictor=LoadRestrictionsNone"
+_OUTSIDE_WORDS = " is not in or below "
+
+
 def render_kustomization(
     parts: tuple[Kustomization, ...], deadline: float = math.inf
 ) -> RenderedKustomization | UnreadableSource:
@@ -174,6 +180,9 @@ def render_kustomization(
         text = run_program([program, verb, os.path.abspath(top.folder)], deadline=deadline)
     except ProgramError as error:
         why = f"the kustomization cannot be rendered: {_reason_of_failure(str(error))}"
+        if _OUTSIDE_WORDS in str(error):
+            allowing = shlex.join([name, verb, _LOAD_EVERYTHING_OPTION, top.folder])
+            why += f"; if you trust it, lint what this prints: {allowing} | gpuward lint -"
         return UnreadableSource(top.file, why)
     source = Source(command, text, is_rendering=True, folder=top.folder)
     return RenderedKustomization(source, parts)

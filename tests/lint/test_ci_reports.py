@@ -278,10 +278,12 @@ def test_input_that_is_not_evaluated_is_in_every_report(command: LintCommand) ->
     assert issue["check_name"] == "not-evaluated"
 
 
-def test_standard_input_is_no_file(command: LintCommand) -> None:
+def test_standard_input_has_a_name_where_github_requires_one(command: LintCommand) -> None:
     log = json.loads(command("--output", "sarif", "-", stdin=POD).out)
     (location,) = log["runs"][0]["results"][0]["locations"]
-    assert "physicalLocation" not in location
+    place = location["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "stdin", "uriBaseId": "%SRCROOT%"}
+    assert place["region"]["startLine"] == 12
     assert location["logicalLocations"][0]["fullyQualifiedName"] == "Pod ml/taker"
     assert "file=" not in command("--output", "github", "-", stdin=POD).out
 
@@ -571,3 +573,11 @@ def test_a_reader_who_closes_standard_output_early_loses_no_report_file(tmp_path
         )
     report = json.loads((tmp_path / "out.sarif").read_text(encoding="utf-8"))
     assert report["runs"][0]["results"]
+
+
+def test_a_report_counts_and_lists_the_notes_that_the_text_shows(command: LintCommand) -> None:
+    values = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec:\n  values:\n"
+    command.write("release.yaml", values + "    runtimeClassName: nvidia\n")
+    shown = "is where gpuward finds no pod"
+    for form in ("text", "github", "gitlab", "sarif", "rdjson", "html"):
+        assert shown in command("-o", form, "release.yaml").out

@@ -97,6 +97,15 @@ def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> N
             "x=$(docker run --gpus all a) && docker run --gpus 1 b\n",
             [("warning", 1, 16), ("warning", 1, 44)],
         ),
+        (
+            'RUN="docker run --gpus all"\ndocker run --gpus 1 b\necho "done"\n',
+            [("warning", 1, 17), ("warning", 2, 12)],
+        ),
+        (
+            "RUN='\ndocker run --gpus all'\ndocker run --gpus 1 b\necho 'done'\n",
+            [("warning", 2, 12), ("warning", 3, 12)],
+        ),
+        (f'docker run -e "A=1\n2" --gpus all a; echo "{ALL}"\n', [("warning", 2, 4)]),
         ("docker run image --gpus all\n", []),
         ("docker run --name --gpus image\n", []),
         ("docker build --gpus all .\n", []),

@@ -218,6 +218,18 @@ spec:
   driver: {image: example.com/spark:1}
   executor: {image: example.com/spark:1}
 """
+DEVICES = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: films}
+spec:
+  values:
+    podAnnotations: {cdi.k8s.io/card: nvidia.com/gpu=all}
+    persistence:
+      cache: {type: hostPath, hostPath: /dev/shm}
+      card: {type: hostPath, hostPath: /dev/nvidia0}
+      render: {type: hostPath, hostPath: /dev/dri}
+"""
 VALUES = """\
 resources: {limits: {nvidia.com/gpu: 0}}
 env:
@@ -230,6 +242,10 @@ env:
     ("name", "text", "lines"),
     [
         ("release.yaml", HELM_RELEASE, [7, 8, 9]),
+        ("films.yaml", DEVICES, [6, 9]),
+        ("rocm.yaml", DEVICES.replace("nvidia0", "kfd:/dev/kfd").replace("card:", "x:"), [6, 9]),
+        ("values.yaml", "devices: [/dev/dri/renderD128]\nprivileged: true\n", [1, 2]),
+        ("values.yaml", "devices: [/dev/ttyUSB0, /dev/shm]\nprivileged: true\n", []),
         ("workflow.yaml", WORKFLOW, [5]),
         ("template.yaml", PATCHED_TEMPLATE, [8]),
         ("spark.yaml", SPARK, [6]),

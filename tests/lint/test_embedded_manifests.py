@@ -47,6 +47,8 @@ def lint(command: LintCommand, name: str, text: str) -> Outcome:
         (f"````yaml\n# ```\n{POD}````\n", 2, 0),
         (f"```bash\nkubectl apply -f - <<EOF\n{POD}EOF\n```\n", 2, 0),
         (f"```console\n$ cat > pod.yaml <<'EOF'\n{POD}EOF\n```\n", 2, 0),
+        (f"```\nkubectl apply -f - <<EOF\n{POD}EOF\n```\n", 2, 0),
+        (f"```powershell\ncat <<EOF | kubectl apply -f -\n{POD}EOF\n```\n", 2, 0),
     ],
 )
 def test_a_code_block_of_markdown_is_linted(

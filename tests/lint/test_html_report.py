@@ -129,7 +129,7 @@ def test_what_no_rule_reports_is_on_the_page(command: LintCommand) -> None:
     command.write("pod.yaml", suppressed)
     command.write("chart/Chart.yaml", "name: c\n")
     command.write("chart/templates/pod.yaml", "{{ if }}\n")
-    page = Outline(report(command, "."))
+    page = Outline(command("--output", "html", ".").out)
     assert "not evaluated: " in page.text["p"]
     assert page.text["summary"] == "Suppressed (1)Skipped (1)"
     assert "pod.yaml:10: visible-devices-env: ok" in page.text["li"]
@@ -204,3 +204,15 @@ def test_the_page_is_dark_where_the_user_wants_it(browser: Browser, page_file: P
             opened(page, page_file)
             colors.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(colors) == 2
+
+
+def test_notes_that_are_not_shown_are_counted(command: LintCommand) -> None:
+    request = TAKER.replace("env:", "resources: {limits: {nvidia.com/gpu: 1}}\n      env:")
+    command.write("pod.yaml", request)
+    text = command("pod.yaml").out
+    number = int(re.search(r"(\d+) notes? \(--notes shows them\)", text)[1])  # type: ignore[index]
+    assert f"<strong>{number}</strong><span>note" in report(command, "pod.yaml")
+    assert "(--notes shows them)" in report(command, "pod.yaml")
+    with_notes = report(command, "--notes", "pod.yaml")
+    assert f"<strong>{number}</strong>" in with_notes
+    assert "(--notes shows them)" not in with_notes

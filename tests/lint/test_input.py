@@ -152,3 +152,49 @@ def test_a_pipe_of_the_shell_is_read(command: LintCommand) -> None:
     finally:
         os.close(reader)
     assert (done.status, done.report["summary"]["errors"]) == (1, 1)
+
+
+def test_a_file_that_is_named_several_ways_is_reported_once(folder: LintCommand) -> None:
+    folder.write("deploy/pod.yaml", POD)
+    (folder.folder / "same").symlink_to("deploy")
+    ways = ["deploy/pod.yaml", "./deploy/pod.yaml", "deploy/../deploy/pod.yaml", "same/pod.yaml"]
+    done = folder(*ways, str(folder.folder / "deploy" / "pod.yaml"), "deploy")
+    assert done.out.splitlines()[-1].startswith("1 file, 1 object, ")
+    (folder.folder / "deploy" / "link.yaml").symlink_to("pod.yaml")
+    assert folder("deploy").out.splitlines()[-1].startswith("2 files, ")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "working"),
+    [
+        ("vendor/", "vendor"),
+        ("./vendor", "vendor"),
+        ("a//b", "a/b"),
+        ("/vendor", "vendor"),
+        ("**/x/", "**/x"),
+        (".", "*"),
+    ],
+)
+def test_a_pattern_that_fits_no_file_is_refused_with_one_that_does(
+    folder: LintCommand, pattern: str, working: str
+) -> None:
+    folder.write("deploy/pod.yaml", POD)
+    why = f"the pattern {pattern!r} fits no file: write {working!r}"
+    done = folder("--exclude", pattern, "deploy")
+    assert (done.status, why in done.errors) == (2, True)
+    assert folder("--exclude", working, "deploy").status in {0, 1}
+    head = "apiVersion: gpuward.io/v1\nkind: Policy\n"
+    for key, place in (
+        (f"lint: {{exclude: ['{pattern}']}}", "3:18"),
+        (f"perPath: [{{paths: '{pattern}', profiles: [gke]}}]", "3:12"),
+    ):
+        folder.write("gpuward.yaml", f"{head}{key}\n")
+        done = folder("deploy")
+        assert (done.status, f"gpuward.yaml:{place}: {why}" in done.errors) == (2, True)
+
+
+def test_an_absolute_pattern_fits_absolute_paths(folder: LintCommand) -> None:
+    file = folder.write("deploy/pod.yaml", POD)
+    here = str(folder.folder)
+    assert "visible-devices-env" in folder.json(here).found
+    assert "visible-devices-env" not in folder.json("--exclude", str(file.parent), here).found

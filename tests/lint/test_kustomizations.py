@@ -200,3 +200,28 @@ def test_a_refusal_without_a_fix_is_in_the_patch(command: LintCommand) -> None:
     command.write("pod.yaml", f"{pod}    - {{name: a, image: b, {env}}}\n")
     (line,) = command("--patch", "pod.yaml").out.splitlines()
     assert '"patch": [], "refused": [{"rule": "visible-devices-env"' in line
+
+
+def test_a_resource_outside_of_what_is_linted_is_named(command: LintCommand) -> None:
+    command.write("base/kustomization.yaml", "resources: []\n")
+    command.write("overlay/kustomization.yaml", "resources: [../base]\n")
+    outside = "its resource ../base is outside of what is linted: lint its folder with --render"
+    done = command("overlay")
+    assert done.status == 0
+    assert f"skipped: overlay/kustomization.yaml: {outside}" in done.out
+    assert "1 skipped (--render evaluates it)" in done.out.splitlines()[-1]
+    for paths in (["."], ["overlay", "base"], ["overlay", "base/kustomization.yaml", "base"]):
+        assert outside not in command(*paths).out
+    assert outside not in command("*").out
+
+
+@pytest.mark.parametrize(
+    "resource", ["https://example.com/a//b?ref=v1", "github.com/a/b", "../none"]
+)
+def test_a_resource_that_is_not_here_is_named(command: LintCommand, resource: str) -> None:
+    command.write("kustomization.yaml", f"resources: ['{resource}']\n")
+    done = command(".")
+    assert (
+        f"skipped: kustomization.yaml: its resource {resource} is not here: lint what" in done.out
+    )
+    assert done.status == 0

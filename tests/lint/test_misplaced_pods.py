@@ -111,3 +111,23 @@ def test_a_partial_object_is_fine(command: LintCommand, part: str) -> None:
     done = command("-", stdin=json.dumps(manifest("Deployment", PARTIAL[part])))
     assert done.status == 0
     assert "not evaluated" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "field", "value"),
+    [
+        ("ResourceQuota", "v1", "hard", {"requests.nvidia.com/gpu": "8"}),
+        ("LimitRange", "v1", "limits", [{"type": "Container", "max": {"nvidia.com/gpu": 1}}]),
+        ("ResourceClaim", "resource.k8s.io/v1", "devices", {"requests": [{"name": "gpu"}]}),
+    ],
+)
+def test_a_field_beside_the_spec_is_not_evaluated(
+    command: LintCommand, kind: str, version: str, field: str, value: Any
+) -> None:
+    """The API server takes the object without the field: a quota limits nothing."""
+    head = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}}
+    done = command("-", stdin=json.dumps({**head, field: value}))
+    assert done.status == 3
+    assert f"{kind} x: /{field} is not where a {kind} has it: write it as /spec/{field}" in done.out
+    done = command("-", stdin=json.dumps({**head, "spec": {field: value}}))
+    assert "is not where" not in done.out

@@ -298,3 +298,14 @@ def test_without_a_program_nothing_passes(kubectl: LintCommand) -> None:
         "overlays/b/kustomization.yaml: the kustomization cannot be rendered: "
         "kubectl or kustomize is not in PATH"
     )
+
+
+def test_a_file_outside_of_the_folder_names_the_option_that_allows_it(kubectl: LintCommand) -> None:
+    kubectl.write("shared/pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n")
+    kubectl.write("app/kustomization.yaml", "resources: [../shared/pod.yaml]\n")
+    done = kubectl("--render", "app")
+    assert done.status == 3
+    option = "--load-restrictor=LoadRestrictionsNone"
+    assert f"kubectl kustomize {option} app | gpuward lint -" in done.out
+    kubectl.write("app/kustomization.yaml", "resources: [none.yaml]\n")
+    assert option not in kubectl("--render", "app").out

@@ -159,3 +159,40 @@ def test_a_comment_of_one_document_does_not_reach_the_next() -> None:
     linter = lint(pod_with() + f"{IGNORE}\n---\n" + pod_with())
     assert len(errors(linter)) == 4
     assert len(linter.results.remarks) == 1
+
+
+def test_a_comment_beside_another_field_is_told_the_line_of_the_finding() -> None:
+    (remark,) = lint(pod_with().replace("app:1", f"app:1 {IGNORE}")).results.remarks
+    assert remark.line == 9
+    assert "finds nothing here, but on the lines 13, 16: write the comment there" in remark.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{IGNORE}\n---\n{{pod}}",
+        f"{{pod}}---\n{IGNORE}\n",
+        f"a: 1\n{IGNORE}\n---\n{{pod}}",
+        f"{{pod}}---\napiVersion: v1\nkind: ConfigMap\ndata:\n  script: |\n    {IGNORE}\n",
+    ],
+    ids=["above the separator", "after the object", "in another document", "in a text"],
+)
+def test_a_comment_outside_of_every_object_is_reported(text: str) -> None:
+    text = text.format(pod=pod_with())
+    (remark,) = lint(text).results.remarks
+    line = text.splitlines().index(next(t for t in text.splitlines() if IGNORE in t)) + 1
+    assert (
+        "suppresses nothing, because it is outside of every object or in a text" in remark.message
+    )
+    assert (remark.level, remark.line) == ("warning", line)
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "kustomization.yaml"])
+def test_a_comment_for_another_reading_of_the_file_is_not_reported(name: str) -> None:
+    text = f"{IGNORE}\nservices: {{}}\n"
+    if name.startswith("kust"):
+        kind = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+        text = f"{kind}patches:\n- patch: |\n    {IGNORE}\n    a: 1\n"
+    linter = Linter(default_policy(), Context(TODAY))
+    linter.evaluate([Source(name, text)])
+    assert linter.results.remarks == []

@@ -62,7 +62,7 @@ def test_a_named_template_that_does_not_parse_is_not_evaluated(command: LintComm
 
 @pytest.mark.parametrize(
     "text",
-    ["a: [1,\n# {{ }}\n", 'a: "{{ b }}"\nb: ' + "[" * 200 + "]" * 200 + "\n"],
+    ["kind: [1,\n# {{ }}\n", 'a: "{{ b }}"\nb: ' + "[" * 200 + "]" * 200 + "\n"],
     ids=["only in a comment", "beyond a limit"],
 )
 def test_broken_yaml_is_not_taken_for_a_template(command: LintCommand, text: str) -> None:
@@ -111,3 +111,93 @@ def test_broken_yaml_without_a_placeholder_is_no_template(command: LintCommand) 
     command.write("plain/pod.yaml", POD.replace("taker", "[a: b"))
     done = command("plain")
     assert (done.status, "template" in done.out) == (3, False)
+
+
+JINJA_WITHOUT_OBJECT = "{% for port in ports %}\n- port: {{ port }}\n{% endfor %}\n"
+
+
+def test_what_can_be_no_object_is_passed_over_and_named(command: LintCommand) -> None:
+    command.write("roles/ports.yml", JINJA_WITHOUT_OBJECT)
+    command.write("tests/broken.yaml", "a: [1,\n")
+    done = command(".")
+    assert (done.status, done.out.count("no YAML, and no object of Kubernetes")) == (0, 2)
+    assert "2 skipped" in done.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: Pod\nspec: [",
+        '"\\x6bind": Pod\nspec: [',
+        "<<: *pod\nspec: [",
+        JINJA_WITHOUT_OBJECT + "---\n" + TEMPLATE,
+    ],
+    ids=["a kind", "an escape", "an alias", "another document"],
+)
+def test_what_may_be_an_object_is_not_evaluated(command: LintCommand, text: str) -> None:
+    command.write("plain/pod.yaml", text)
+    assert command("plain").status == 3
+
+
+def test_a_named_file_that_is_no_yaml_is_not_evaluated(command: LintCommand) -> None:
+    command.write("ports.yml", JINJA_WITHOUT_OBJECT)
+    assert command("ports.yml").status == 3
+    assert command("-", stdin=JINJA_WITHOUT_OBJECT).status == 3
+
+
+TEMPLATE_ENDINGS = ["pod.yaml.tmpl", "pod.yml.j2", "pod.json.tpl", "pod.gotmpl", "POD.YAML.J2"]
+
+
+@pytest.mark.parametrize("name", TEMPLATE_ENDINGS)
+def test_a_template_by_its_ending_is_not_evaluated_unless_it_is_named(
+    command: LintCommand, name: str
+) -> None:
+    command.write(f"deploy/{name}", POD)
+    done = command("deploy")
+    assert done.status == 3
+    assert f"not evaluated: deploy/{name}: a template of a manifest" in done.out
+    assert "visible-devices-env" in command.json(f"deploy/{name}").found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("values.yaml.tmpl", "gpu: {{ gpu }}\n"),
+        ("README.md.gotmpl", f"```yaml\n{POD}```\n"),
+        ("nginx.conf.j2", POD),
+        ("broken.yaml.tmpl", "\udcff"),
+    ],
+    ids=["no object", "Markdown", "a configuration", "no text"],
+)
+def test_a_template_of_something_else_is_not_mentioned(
+    command: LintCommand, name: str, text: str
+) -> None:
+    command.folder.joinpath(name).write_bytes(text.encode(errors="surrogateescape"))
+    done = command(".")
+    assert (done.status, name in done.out) == (0, False)
+
+
+def test_a_template_of_a_chart_by_its_ending_is_passed_over_and_named(command: LintCommand) -> None:
+    command.write(f"{PLACE}.tmpl", TEMPLATE)
+    done = command("chart")
+    assert done.status == 0
+    assert f"skipped: {PLACE}.tmpl: a chart's template: lint the chart with --render" in done.out
+
+
+def test_the_last_line_says_what_only_rendering_evaluates(command: LintCommand) -> None:
+    command.write(PLACE, TEMPLATE)
+    assert "1 skipped (--render evaluates it)" in command("chart").out.splitlines()[-1]
+    command.write("chart/templates/other.yaml", TEMPLATE)
+    command.write("roles/ports.yml", JINJA_WITHOUT_OBJECT)
+    assert "2 skipped (--render evaluates them)" in command("chart").out.splitlines()[-1]
+    assert "3 skipped (--render evaluates 2 of them)" in command(".").out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("options", [["-q"], ["-o", "sarif"], ["-q", "-o", "concise"], ["--diff"]])
+def test_a_report_without_a_last_line_leaves_it_to_standard_error(
+    command: LintCommand, options: list[str]
+) -> None:
+    command.write(PLACE, TEMPLATE)
+    assert "note: 1 skipped (--render evaluates it)" in command(*options, "chart").errors
+    command.write(PLACE, POD.replace("all", "void"))
+    assert "skipped" not in command(*options, "chart").errors

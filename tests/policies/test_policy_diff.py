@@ -60,7 +60,7 @@ def test_equal_policies_change_nothing(capsys: pytest.CaptureFixture[str]) -> No
 def test_what_cannot_be_evaluated_is_never_equal(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "deploy" / "torn.yaml").write_text("a: [")
+    (folder / "deploy" / "torn.yaml").write_text("kind: [")
     assert main(["diff", "old.yaml", "old.yaml", "-f", "deploy"]) == 3
     assert "not evaluated: deploy/torn.yaml:1: " in capsys.readouterr().err
     assert main(["diff", "old.yaml", "no-such.yaml", "-f", "deploy"]) == 2

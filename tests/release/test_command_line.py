@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -184,3 +187,63 @@ def test_a_closed_output_pipe_is_no_error(verb: str) -> None:
         ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
+
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: taker}
+spec:
+  containers:
+    - name: main
+      image: example.com/app:1
+      env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]
+"""
+
+
+def run_in(folder: Path, *arguments: str, out: int | IO[bytes]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpuward", *arguments],
+        cwd=folder,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a full disk to try")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lint", "-o", "sarif", "pod.yaml"],
+        ["lint", "pod.yaml"],
+        ["rules"],
+        ["policy", "show"],
+    ],
+    ids=" ".join,
+)
+def test_a_full_disk_is_an_error_without_a_traceback(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    with open("/dev/full", "wb") as full:
+        done = run_in(tmp_path, *arguments, out=full)
+    assert done.returncode == 2
+    assert done.stderr == "gpuward: cannot write: no space left on device\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows keeps the folder of a process")
+@pytest.mark.parametrize("arguments", [["lint", "."], ["lint", "/"], ["policy", "show"]])
+def test_a_removed_folder_is_an_error_without_a_traceback(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD"; exec "$@"'
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "gpuward", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=gone, capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gpuward: the working folder is gone: change to another folder\n"

@@ -30,6 +30,7 @@ References
 from rules.base.json_values import as_object, display, rename
 from rules.base.traits import EPHEMERAL_CONTAINER, POD_RESOURCES
 from rules.gpu.devices import devices, misplaced_resources
+from rules.objects.pod import is_pod_spec
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
@@ -43,7 +44,7 @@ POD_FIELDS_WITH_REASONS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each GPU resource of the pod itself and of its ephemeral containers."""
-    if ("overhead" in pod.spec or "resources" in pod.spec) and _is_pod_spec(pod):
+    if ("overhead" in pod.spec or "resources" in pod.spec) and is_pod_spec(pod):
         yield from _findings_in_pod_fields(pod)
     for container in pod.containers:
         if container.role != "ephemeral":
@@ -65,7 +66,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 help=advice,
                 api_refuses=True,
             )
-    if _is_pod_spec(pod):
+    if is_pod_spec(pod):
         for container in pod.containers:
             if container.role != "ephemeral":
                 yield from _findings_in_unknown_fields(container)
@@ -86,11 +87,6 @@ def _findings_in_unknown_fields(container: Container) -> Findings:
         yield Finding(
             path=path, key=key, message=message, container=container, help=ADVICE, fix=fix
         )
-
-
-def _is_pod_spec(pod: Pod) -> bool:
-    # In a custom resource `resources` beside the containers may have another meaning.
-    return pod.path[-2:] == ("template", "spec") or pod.object.kind == "Pod"
 
 
 def _findings_in_pod_fields(pod: Pod) -> Findings:

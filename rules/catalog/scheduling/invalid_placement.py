@@ -8,12 +8,15 @@ refuses: an operator or an effect that does not exist (`in`, `NoSchedul`), `Exis
 operator than `Exists`, and `tolerationSeconds` with another effect than `NoExecute`.
 
 Warns of a value for `Gt` or `Lt` that is no integer, such as `40Gi`, which the API server accepts.
+In files it also warns of fields that do not exist: `nodeAffinity` beside `affinity`, and names such
+as `requiredDuringScheduling` in it.
 
 Why it matters
 --------------
 Whoever applies a Deployment or a Job of such pods gets an error. If another object makes them, only
 its controller gets it, again and again, and nobody sees a pod. Kubernetes compares with an integer
-only: no node matches a term with `40Gi`, and the pod stays Pending.
+only: no node matches a term with `40Gi`, and the pod stays Pending. kubectl refuses a field that
+does not exist; other clients create the pod without it, and it may go to any node.
 
 References
 ----------
@@ -29,17 +32,21 @@ from typing import Any
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.base.text_matching import has_placeholder
-from rules.base.traits import GPU, NODE_CONSTRAINT, TOLERATION
+from rules.base.traits import GPU
 from rules.gpu.devices import pod_requests_gpu
+from rules.objects.pod import is_pod_spec
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
     PREFERRED_AFFINITY,
+    REQUIRED_AFFINITY,
     expressions,
     node_affinity,
     required_terms,
 )
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
+_AFFINITIES = ("nodeAffinity", "podAffinity", "podAntiAffinity")
+_STRENGTHS = (REQUIRED_AFFINITY, PREFERRED_AFFINITY)
 _TOLERATION_OPERATORS = ("Exists", "Equal", "Gt", "Lt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS_WITH_VALUES = frozenset({"In", "NotIn"})
@@ -54,6 +61,8 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each faulty field of the pod's tolerations and of its node affinity."""
     if not pod_requests_gpu(pod):
         return
+    if is_pod_spec(pod):
+        yield from _findings_of_unknown_fields(pod)
     for index, toleration in pod.tolerations:
         for field, fault, advice in _toleration_faults(toleration):
             path = (*pod.path, "tolerations", index, field)
@@ -75,6 +84,32 @@ def check(pod: Pod, _context: Context) -> Findings:
                 "nvidia.com/gpu.memory",
                 action=Action.WARN,
             )
+
+
+def _findings_of_unknown_fields(pod: Pod) -> Findings:
+    for kind in _AFFINITIES:
+        if kind in pod.spec:
+            yield _unknown_field_finding(pod, (kind,), "a pod", f"write it as affinity.{kind}")
+    for field in as_object(pod.spec.get("affinity")):
+        if field not in _AFFINITIES:
+            advice = f"write one of {', '.join(_AFFINITIES)}"
+            yield _unknown_field_finding(pod, ("affinity", field), "an affinity", advice)
+    for field in node_affinity(pod):
+        if field not in _STRENGTHS:
+            near = next((name for name in _STRENGTHS if name[:3] == field[:3]), "")
+            advice = f"write {near or ' or '.join(_STRENGTHS)}"
+            yield _unknown_field_finding(pod, (*NODE_AFFINITY, field), "a nodeAffinity", advice)
+
+
+def _unknown_field_finding(pod: Pod, place: Path, holder: str, advice: str) -> Finding:
+    return Finding(
+        path=(*pod.path, *place),
+        key=".".join(map(str, place)),
+        message=f"{holder} has no field {display(str(place[-1]))}: kubectl refuses it, other "
+        "clients create the pod without it, and it may go to any node",
+        help=advice,
+        action=Action.WARN,
+    )
 
 
 def _refused_finding(path: Path, key: str, what: str, advice: str) -> Finding:
@@ -154,6 +189,4 @@ def _non_integer_value(expression: Mapping[str, Any]) -> str:
     return "" if has_placeholder(value) or re.fullmatch(_INTEGER_PATTERN, value) else value
 
 
-RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU, TOLERATION | NODE_CONSTRAINT)
-)
+RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU,))

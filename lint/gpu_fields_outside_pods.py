@@ -8,6 +8,7 @@ from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.text_matching import matches_any
+from rules.gpu.volumes import clean_path, is_gpu_file
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
@@ -31,6 +32,17 @@ _DEVICE_NAME_FIELD = "deviceName"
 _GPUS_FIELD = "gpus"
 _TELLING_KEYS = frozenset({_GPU_COUNT_KEY, _RUNTIME_CLASS_FIELD, _DEVICE_NAME_FIELD})
 _PRIVILEGED = "privileged"
+# Annotations by which containers get devices: the rules cdi-annotation, nri-cdi-annotation and
+# device-injector-annotation.
+_DEVICE_ANNOTATION = "annotation"
+_DEVICE_ANNOTATION_PREFIXES = (
+    *("cdi.k8s.io/", "nvidia.cdi.k8s.io"),
+    *("cdi-devices.nri.io", "cdi-devices.noderesource.dev"),
+    *("devices.nri.io", "devices.noderesource.dev"),
+)
+_DEVICE_FILE = "file"
+_DEVICE_FOLDER = "/dev/"
+_MAX_PATH_CHARACTERS = 4096
 # A text of Argo's templates, which are pods. The search for pods reads JSON in it, and not YAML.
 _PATCH_FIELD = "podSpecPatch"
 
@@ -41,8 +53,9 @@ def gpu_fields_outside_pods(
     """What tells of GPUs in custom resources outside of pods: its path, and what to call it.
 
     `pod_paths` are those of all pods in `manifest`. The first of each kind in every object: the
-    name of a GPU resource that is a key, a variable that shows devices, a runtime class for GPUs;
-    beside these, a field `privileged: true`.
+    name of a GPU resource that is a key, a variable that shows devices, a runtime class for GPUs,
+    an annotation that gives devices, and a device file of a GPU; beside these, a field
+    `privileged: true`.
     """
     pods = _PodPaths(pod_paths)
     for raw, base in flatten_lists(as_object(manifest), ()):
@@ -120,7 +133,7 @@ def _gpu_fields(
 
 def _may_tell(key: str | int, value: Any) -> bool:
     """Whether `_kind_and_name`, which takes longer, may find something."""
-    if isinstance(value, str) and _VISIBLE_DEVICES in value:
+    if isinstance(value, str) and (_VISIBLE_DEVICES in value or value.startswith(_DEVICE_FOLDER)):
         return True
     if not isinstance(key, str):
         return False
@@ -142,12 +155,25 @@ def _kind_and_name(
     for variable in (name.rpartition(".")[2], text if name == "name" else ""):
         if _VISIBLE_DEVICES in variable and profile.visible_variable(variable):
             return _VISIBLE_DEVICES, variable
-    return (
-        (_VISIBLE_DEVICES, _NVIDIA_VISIBLE_DEVICES) if _NVIDIA_VISIBLE_DEVICES in text else ("", "")
-    )
+    if _NVIDIA_VISIBLE_DEVICES in text:
+        return _VISIBLE_DEVICES, _NVIDIA_VISIBLE_DEVICES
+    return _kind_and_name_of_device(name, text)
+
+
+def _kind_and_name_of_device(key: str, text: str) -> tuple[str, str]:
+    if text and key.startswith(_DEVICE_ANNOTATION_PREFIXES):
+        return _DEVICE_ANNOTATION, f"{key}: {text}"
+    return (_DEVICE_FILE, text) if _is_gpu_device_file(text) else ("", "")
 
 
 def _is_request(key: str, holder: JsonNode, profile: Profile) -> bool:
     if key == _GPU_COUNT_KEY:
         return holder.key in _AMOUNT_FIELDS
     return "/" in key and profile.resource(key) is not None
+
+
+def _is_gpu_device_file(text: str) -> bool:
+    """Whether `text` is the path of a device file of a GPU, perhaps with one in the container."""
+    if not text.startswith(_DEVICE_FOLDER) or len(text) > _MAX_PATH_CHARACTERS:
+        return False
+    return is_gpu_file(clean_path(text.partition(":")[0]))

@@ -1,0 +1,132 @@
+"""Tests of manifests in ConfigMaps and Secrets, which controllers apply."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from tests.testkit.lint_command import LintCommand, Outcome
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: taker, namespace: ml}
+spec:
+  containers:
+    - name: main
+      image: example.com/app:1
+      env:
+        - name: NVIDIA_VISIBLE_DEVICES
+          value: all
+"""
+HEAD = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: addon}\n"
+
+
+def indented(text: str, by: str = "    ") -> str:
+    return "".join(by + line for line in text.splitlines(keepends=True))
+
+
+def in_config_map(text: str) -> str:
+    return f"{HEAD}data:\n  pod.yaml: |\n{indented(text)}"
+
+
+def found(done: Outcome) -> list[tuple[str, int]]:
+    return [(f["rule"], f["line"]) for f in done.report["findings"] if f["level"] == "error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (in_config_map(POD), [15]),
+        (in_config_map(f"---\n{POD}---\n{POD}"), [16, 27]),
+        (f"{HEAD}data:\n  a: x\n  pod.yaml: |-\n{indented(POD, '      ')}\n  b: y\n", [16]),
+        (HEAD.replace("ConfigMap", "Secret") + f"stringData:\n  p: |\n{indented(POD)}", [15]),
+        (f"{HEAD}data:\n  pod.yaml: {json.dumps(POD)}\n", [5]),
+        (f"{HEAD}data:\n  pod.yaml: {json.dumps(f'{POD}---{chr(10)}{POD}')}\n", [5, 5]),
+        (f"apiVersion: v1\nkind: List\nitems:\n- {indented(in_config_map(POD), '  ')[2:]}", [18]),
+        (in_config_map(in_config_map(POD)), [20]),
+    ],
+    ids=["block", "several", "indented", "secret", "quoted", "quoted several", "list", "nested"],
+)
+def test_a_manifest_in_a_text_of_an_object_is_linted_in_its_line(
+    command: LintCommand, text: str, lines: list[int]
+) -> None:
+    command.write("addon.yaml", text)
+    done = command.json("addon.yaml")
+    assert found(done) == [("visible-devices-env", line) for line in lines]
+    assert done.status == 1
+
+
+def secret(kind: str, value: str) -> str:
+    manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "type": kind}
+    return json.dumps({**manifest, "data": {"pod.yaml": value}})
+
+
+def test_the_secrets_that_cluster_api_applies_are_decoded(command: LintCommand) -> None:
+    encoded = b64encode(POD.encode()).decode()
+    applied = "addons.cluster.x-k8s.io/resource-set"
+    assert found(command.json("-", stdin=secret(applied, encoded))) == [("visible-devices-env", 1)]
+    assert found(command.json("-", stdin=secret("Opaque", encoded))) == []
+    assert command("-", stdin=secret(applied, "no base64")).status == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        in_config_map(POD.replace("all", "void")),
+        in_config_map("kind: of text\nNVIDIA_VISIBLE_DEVICES: all\n"),
+        in_config_map(POD)
+        .replace("kind: ConfigMap", "kind: Script")
+        .replace("v1", "example.com/v1"),
+    ],
+    ids=["clean", "no object", "another kind"],
+)
+def test_other_texts_have_no_finding(command: LintCommand, text: str) -> None:
+    command.write("addon.yaml", text)
+    assert found(command.json("addon.yaml")) == []
+
+
+def test_a_comment_in_the_text_suppresses(command: LintCommand) -> None:
+    ignore = "# gpuward: ignore[visible-devices-env] the monitoring agent\n"
+    command.write(
+        "addon.yaml", in_config_map(POD.replace("          value", ignore + "          value"))
+    )
+    done = command.json("addon.yaml")
+    assert (found(done), done.report["remarks"]) == ([], [])
+    assert done.report["summary"]["suppressed"] == 1
+
+
+def test_no_fix_is_written_into_a_text(command: LintCommand) -> None:
+    text = in_config_map(
+        POD.replace("      env", "      resources: {limits: {nvidia.com/gpu: 1}}\n      env")
+    )
+    file = command.write("addon.yaml", text)
+    assert command.run("fix", "--unsafe-fixes", "addon.yaml").status == 1
+    assert file.read_text() == text
+    assert command.json("addon.yaml").report["summary"]["fixable"] == 0
+
+
+def test_a_text_that_cannot_be_read_is_a_warning(command: LintCommand) -> None:
+    command.write("addon.yaml", in_config_map(POD.replace("taker", "{{ name }}")))
+    done = command("addon.yaml")
+    assert done.status == 0
+    assert "warning: addon.yaml:8:" in done.out
+    assert "not evaluated: " in done.out
+
+
+def nested(depth: int) -> dict[str, Any]:
+    manifest: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}
+    for _ in range(depth):
+        data = {"a": "apiVersion: v1\nkind: X\n---\n" + json.dumps(manifest)}
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
+    return manifest
+
+
+def test_texts_in_texts_are_read_to_a_depth_and_refused_beyond(command: LintCommand) -> None:
+    assert command("-", stdin=json.dumps(nested(4))).status == 0
+    done = command("-", stdin=json.dumps(nested(5)))
+    assert done.status == 3
+    assert "not evaluated: <stdin>:1:1: a manifest in more than 4 ConfigMaps" in done.out
