@@ -38,6 +38,7 @@ LABELS_OF_EVERY_NODE = frozenset(
         *("karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"),
         *("eks.amazonaws.com/instance-family", "eks.amazonaws.com/instance-category"),
         *("cloud.google.com/machine-family", "karpenter.azure.com/sku-family"),
+        *("cloud.google.com/compute-class", "karpenter.k8s.oracle/instance-gpu"),
     }
 )
 
