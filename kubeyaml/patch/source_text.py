@@ -121,8 +121,8 @@ _DIRECTIVE_PATTERN: Final = re.compile(
 # What a template fills in: `{{ .x }}`, `${X:=1}`, `$X`, `__X__`, `%X%`, `@X@`, `<x>`, `[[ .x ]]`.
 # Text in the form `$(X)` is not: the kubelet fills it in.
 _PLACEHOLDER_PATTERN: Final = re.compile(
-    r"\{\{|\$\{|\$[A-Za-z_]|\[\[ ?\.|__[A-Za-z][A-Za-z0-9_.-]*__|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@"
-    r"|<[A-Za-z][\w .-]*>"
+    r"\{\{|\$\{|\$[A-Za-z_]|\[\[ ?\.|__[A-Za-z][\w.-]*__|<[A-Za-z][\w .-]*>"
+    r"|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@"
 )
 _MAX_QUOTED_CHARACTERS: Final = 40  # of a directive, in a reason
 _COMMENT_PATTERN: Final = re.compile(r"\s#")
