@@ -377,7 +377,10 @@ def test_templates_of_other_tools_are_refused_by_name(command: LintCommand, dire
     file = command.write("pod.yaml", text)
     outcome = command.run("fix", "pod.yaml")
     assert (outcome.status, read(file)) == (1, text)
-    assert f"request-only: the file is a template: it has `{directive.removeprefix('# ')}`" in outcome.out
+    assert (
+        f"request-only: the file is a template: it has `{directive.removeprefix('# ')}`"
+        in outcome.out
+    )
 
 
 @pytest.mark.parametrize(
