@@ -84,7 +84,7 @@ def in_process() -> tuple[Statement, ...]:
     is_other = names_other("$spec.runtimeClassName")
     hides = f"!{is_other} && $containers.size() > 0 && {hidden}"
     where = f"$usesGpuRuntime && !$requestsGpu && !({hides})"
-    advice = f"{is_other} ? {cel(ADVICE)} : {cel(ADVICE_FOR_NVIDIA)}"
+    advice = f"({is_other} ? {cel(ADVICE)} : {cel(ADVICE_FOR_NVIDIA)})"
     return (Statement("pod", where, message, advice, leaves_out=missing),)
 
 
