@@ -367,8 +367,8 @@ def test_the_largest_pod_is_fixed_within_the_budget(
     """By a container whose fix is last."""
     fields = copy.deepcopy((LARGEST | LARGEST_TO_FIX)[what])
     cuda: dict[str, Any] = {"name": "cuda", "image": "nvcr.io/nvidia/cuda:12.4.1-base"}
-    others = ("huawei.com", "cambricon.com")
-    if any(maker in json.dumps(fields) for maker in others):
+    makers = ("huawei.com", "cambricon.com")
+    if any(maker in json.dumps(fields) for maker in makers):
         # Beside another maker's cards, the image alone is no reason for a fix.
         fields["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
         cuda["resources"] = {"claims": [{"name": "gpu"}]}
