@@ -15,6 +15,7 @@ from lint.run import find_policies, paths_to_lint, run_linter
 from policies.loading import PolicyError
 from reports.formats import FORMATS_WITH_EDITS, ReportStyle, writer_of
 from reports.results import InputNotEvaluated, Results
+from rules.finding import Action
 from sources.sources import DISK, UsageError
 from terminal import printable, use_color, use_hyperlinks, write_error
 
@@ -41,6 +42,10 @@ def _run(options: argparse.Namespace) -> int:
         return 2
 
 
+def _shows_notes(options: argparse.Namespace) -> bool:
+    return bool(options.notes or options.fail_on == "note")
+
+
 def _lint(options: argparse.Namespace, out: TextIO) -> int:
     started = time.perf_counter()
     reduce_garbage_collection()
@@ -52,7 +57,9 @@ def _lint(options: argparse.Namespace, out: TextIO) -> int:
     if (options.fix or options.diff) and not options.patch:
         from lint.fix.output import choose_fix_output  # noqa: PLC0415  # most runs only lint
 
-        fix_output = choose_fix_output(paths, out, diff=options.diff, staged=options.staged)
+        # What the report does not show is not written. Whoever names a rule wants its fixes.
+        least = Action.AUDIT if _shows_notes(options) or options.rules else Action.WARN
+        fix_output = choose_fix_output(paths, out, least, diff=options.diff, staged=options.staged)
         out = fix_output.report
     with (fix_output and fix_output.streams) or nullcontext(), _staged_files(options) as files:
         return _evaluate(options, paths, fix_output, files, out, started)
@@ -86,7 +93,7 @@ def _evaluate(
 
         baseline = load_baseline(options.baseline)
     formats = outputs.formats if outputs else {options.output}
-    notes = options.notes or options.fail_on == "note"
+    notes = _shows_notes(options)
     if FORMATS_WITH_EDITS & formats and not fix_output:
         from lint.fix.suggestions import edit_suggester  # noqa: PLC0415  # few formats have edits
 

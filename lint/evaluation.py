@@ -13,7 +13,7 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, RuleSet
-from rules.finding import Finding
+from rules.finding import Action, Finding
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects, flatten_lists
@@ -76,10 +76,15 @@ class Evaluator:
             return too_large_object(file, document, (), why)
         return EvaluatedDocument(document, objects, comments, result)
 
-    def fix(self, evaluated: EvaluatedDocument, only: Finding | None = None) -> FixResult:
+    def fix(
+        self,
+        evaluated: EvaluatedDocument,
+        only: Finding | None = None,
+        min_action: Action = Action.AUDIT,
+    ) -> FixResult:
         """The manifest of a document with its fixes, or with that of one finding `only`.
 
-        Raises TooManyStepsError.
+        Findings with an action below `min_action` stay. Raises TooManyStepsError.
         """
         comments = evaluated.comments
         suppress = comments.suppresses if comments.comments else suppress_nothing
@@ -87,7 +92,15 @@ class Evaluator:
         manifest = evaluated.document.value
         chosen = suppress if only is None else _suppress_all_but(only, suppress)
         checked = evaluated.result
-        return fix(manifest, self._rules, self._context, chosen, steps=steps, checked=checked)
+        return fix(
+            manifest,
+            self._rules,
+            self._context,
+            chosen,
+            steps=steps,
+            checked=checked,
+            min_action=min_action,
+        )
 
 
 SuggestEdits: TypeAlias = Callable[

@@ -254,7 +254,9 @@ def add_report_options(made: argparse._ArgumentGroup, views: Iterable[str] = ())
         help="what makes the exit status 1; default: error",
     )
     made.add_argument(
-        "--notes", action="store_true", help="show notes too: what admission sets by default"
+        "--notes",
+        action="store_true",
+        help="show, and fix, notes too: what admission sets by default",
     )
     made.add_argument(
         "--color",

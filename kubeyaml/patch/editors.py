@@ -42,13 +42,18 @@ class BlockEditor:
             raise PatchError("the mapping has a key behind a question mark")
         if isinstance(key, str):
             lines = block_entry_lines(key, value, self._column, self._layout)
-            return [source.splice_inserting_lines(place.end, lines)]
+            return [source.splice_inserting_lines(self._end, lines)]
         lines = block_item_lines(value, self._column, self._layout)
         if key == len(written_children(place)):
-            return [source.splice_inserting_lines(place.end, lines)]
+            return [source.splice_inserting_lines(self._end, lines)]
         start = self._span_of_entry_head(key)[0]
         text = source.line_break.join(lines) + source.line_break + " " * self._column
         return [Splice(start, start, text.lstrip(" "))]
+
+    @property
+    def _end(self) -> int:
+        """The end of the last entry, with the comments below that belong to something in it."""
+        return self._source.end_of_comments_below(self._place.end, self._column)
 
     def replace(self, key: str | int, value: Any, *, discard: bool = False) -> list[Splice]:
         """Replace the value of an entry; `discard` the comments in it."""

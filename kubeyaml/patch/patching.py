@@ -22,7 +22,7 @@ from kubeyaml.patch.source_text import (
     refuse_anchors_inside,
     refuse_noted_value,
     refuse_placeholders,
-    refuse_template_conditions,
+    refuse_template_directives,
 )
 from kubeyaml.reader import read
 
@@ -106,7 +106,7 @@ class _Patching:
     def __init__(self, text: str, document: Document) -> None:
         self.document = document
         self.source = SourceText(text, document.start, document.end)
-        refuse_template_conditions(self.source)
+        refuse_template_directives(self.source)
         self.ends_in_block_scalar = ends_in_block_scalar(self.source, document.place)
         self._layout = layout_of(self.source, document)
         self._path: Path = ()

@@ -53,6 +53,24 @@ class SourceText:
         # The last line stays without a line break.
         return Splice(end, end, self.line_break + new.removesuffix(self.line_break))
 
+    def end_of_comments_below(self, offset: int, column: int) -> int:
+        """The end of the last comment below the line of `offset` that is indented beyond `column`.
+
+        It is on a line of its own, after other such comments and blank lines alone. `offset` itself
+        if there is none.
+        """
+        end, start = offset, self.line_end(offset)
+        while start < self.end:
+            stop = self.line_end(start)
+            text = self.text_between(start, stop).rstrip()
+            content = text.lstrip(" ")
+            if content and not (content.startswith("#") and len(text) - len(content) > column):
+                break
+            if content:
+                end = start + len(text)
+            start = stop
+        return end
+
     def splice_removing_lines(self, start: int, offset: int, before: Place | None) -> Splice:
         """The splice that removes the lines from `start`, where one begins, to that of `offset`.
 
@@ -87,9 +105,26 @@ def _ends_in_block_scalar(place: Place) -> bool:
     return place.style in {"literal", "folded"}
 
 
-_TEMPLATE_CONTROL_PATTERN: Final = re.compile(
-    r"\{\{-?\s*(?:if|else|end|range|with|define|block|include|template)\b"
+# What decides in templates which lines there are, and what they say. Many tools put it into YAML
+# comments, so that the text stays YAML.
+_DIRECTIVE_PATTERN: Final = re.compile(
+    # Go's templates, and Handlebars' blocks
+    r"\{\{[-~]?\s*(?:(?:if|else|end|range|with|define|block|include|template)\b|[#/^])"
+    r"|\[\[-?\s*(?:if|else|end|range|with|define|block|include|template)\b"  # other delimiters
+    r"|\{%"  # Jinja
+    r"|<%"  # ERB
+    r"|%\{[-~]?\s*(?:if|else|for|end)"  # Terraform
+    r"|(?:^|\s)#@(?=[\s\w/]|$)|\(@[-=\s]"  # ytt
+    r"|^[ \t]*#[ \t]*(?:ifdef|ifndef|endif)\b",  # the C preprocessor
+    re.MULTILINE,
 )
+# What a template fills in: `{{ .x }}`, `${X:=1}`, `$X`, `__X__`, `%X%`, `@X@`, `<x>`, `[[ .x ]]`.
+# Text in the form `$(X)` is not: the kubelet fills it in.
+_PLACEHOLDER_PATTERN: Final = re.compile(
+    r"\{\{|\$\{|\$[A-Za-z_]|\[\[ ?\.|__[A-Za-z][\w.-]*__|<[A-Za-z][\w .-]*>"
+    r"|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@"
+)
+_MAX_QUOTED_CHARACTERS: Final = 40  # of a directive, in a reason
 _COMMENT_PATTERN: Final = re.compile(r"\s#")
 _REFUSAL_BY_NOTE: Final = {
     "alias": "an alias stands for the value, and a change at its anchor would change other places",
@@ -99,10 +134,16 @@ _REFUSAL_BY_NOTE: Final = {
 }
 
 
-def refuse_template_conditions(source: SourceText) -> None:
-    """Refuse the text of a template with conditions and loops: the edit might be inside one."""
-    if _TEMPLATE_CONTROL_PATTERN.search(source.text, source.start, source.end):
-        raise PatchError("the file is a template")
+def refuse_template_directives(source: SourceText) -> None:
+    """Refuse the text of a template with directives: the edit might be inside one, or next to it.
+
+    Directives are conditions, loops and the like, also of tools that keep them in comments.
+    """
+    found = _DIRECTIVE_PATTERN.search(source.text, source.start, source.end)
+    if found:
+        line = source.text_between(found.start(), source.line_end(found.end())).strip()
+        directive = line.splitlines()[0][:_MAX_QUOTED_CHARACTERS]
+        raise PatchError(f"the file is a template: it has `{directive}`")
 
 
 def place_at(document: Document, path: Path) -> Place:
@@ -140,7 +181,7 @@ def refuse_comments_inside(source: SourceText, place: Place) -> None:
 def refuse_placeholders(source: SourceText, splices: Iterable[Splice]) -> None:
     """Refuse to change text that a template fills in."""
     for start, end, _ in splices:
-        if "{{" in source.text_between(start, end):
+        if _PLACEHOLDER_PATTERN.search(source.text_between(start, end)):
             raise PatchError("a template fills in this text")
 
 

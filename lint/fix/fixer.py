@@ -17,7 +17,7 @@ from rules.engine.bounds import TooManyStepsError
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import FixResult
 from rules.engine.rule_set import ActiveRule, RuleSet
-from rules.finding import Finding, FixScope
+from rules.finding import Action, Finding, FixScope
 from sources.manifests import File
 from sources.sources import Source, UsageError
 
@@ -48,12 +48,15 @@ class NotFixedError(Exception):
         self.path = path
 
 
-def fix_document(file: File, evaluator: Evaluator, item: EvaluatedDocument) -> FixedDocument | None:
+def fix_document(
+    file: File, evaluator: Evaluator, item: EvaluatedDocument, min_action: Action
+) -> FixedDocument | None:
     """Fix what can be fixed in a document; None if there is nothing, and no fix has failed.
 
-    Raises NotFixedError if the fixes cannot be written into the text.
+    Findings with an action below `min_action` stay. Raises NotFixedError if the fixes cannot be
+    written into the text.
     """
-    fixed, patched = _fixed_text(file, evaluator, item)
+    fixed, patched = _fixed_text(file, evaluator, item, min_action=min_action)
     if patched is None:
         if not fixed.remaining.failures:
             return None
@@ -86,12 +89,16 @@ def fix_finding(file: File, evaluator: Evaluator, item: EvaluatedDocument, findi
 
 
 def _fixed_text(
-    file: File, evaluator: Evaluator, item: EvaluatedDocument, only: Finding | None = None
+    file: File,
+    evaluator: Evaluator,
+    item: EvaluatedDocument,
+    only: Finding | None = None,
+    min_action: Action = Action.AUDIT,
 ) -> tuple[FixResult, PatchedText | None]:
     if file.source.text != file.original.text:
         raise NotFixedError("the file writes characters as pairs of escapes, as in \\ud83d")
     try:
-        fixed = evaluator.fix(item, only)
+        fixed = evaluator.fix(item, only, min_action)
     except TooManyStepsError:
         raise NotFixedError("the fixes take too many steps") from None
     if not fixed.operations:
@@ -159,16 +166,21 @@ class _DocumentOutcome(NamedTuple):
 
 
 class Fixer:
-    """Fixes files one after the other, and gives their new texts to `deliver`."""
+    """Fixes files one after the other, and gives their new texts to `deliver`.
 
-    def __init__(self, deliver: DeliverText) -> None:
+    Findings with an action below `min_action` stay: nobody should have to look for the reason of a
+    change among what the report does not show.
+    """
+
+    def __init__(self, deliver: DeliverText, min_action: Action = Action.AUDIT) -> None:
         self._deliver = deliver
+        self._min_action = min_action
 
     def fix_file(
         self, file: File, evaluator: Evaluator, results: Results
     ) -> Iterator[tuple[File, DocumentResult]]:
         """Fix what can be fixed in `file`; then yield what remains, with the file as it is now."""
-        editing = _FileEditing(file, evaluator)
+        editing = _FileEditing(file, evaluator, self._min_action)
         for item in evaluator.evaluate_file(file):
             editing.add(item)
         text = editing.text
@@ -200,12 +212,13 @@ def _with_new_line(item: DocumentResult, lines: int) -> DocumentResult:
 class _FileEditing:
     """The new text of one file, as far as its documents have been fixed."""
 
-    def __init__(self, file: File, evaluator: Evaluator) -> None:
+    def __init__(self, file: File, evaluator: Evaluator, min_action: Action) -> None:
         self.outcomes: list[_DocumentOutcome] = []
         # Each with how many lines it moves down when the file is written.
         self.not_fixed: list[tuple[UnfixedDocument, int]] = []
         self._file = file
         self._evaluator = evaluator
+        self._min_action = min_action
         self._pieces: list[tuple[str, str]] = []
         self._copied = 0
         self._shift = self._lines = 0
@@ -219,13 +232,13 @@ class _FileEditing:
     def add(self, item: DocumentResult) -> None:
         """Fix the next document of the file, if it can be fixed."""
         outcome = _DocumentOutcome(item, item, self._shift, self._lines)
-        if isinstance(item, EvaluatedDocument) and any(f.fixable for f in item.result.findings):
+        if isinstance(item, EvaluatedDocument) and any(self._fixable(item)):
             outcome = self._fixed(item) or outcome
         self.outcomes.append(outcome)
 
     def _fixed(self, item: EvaluatedDocument) -> _DocumentOutcome | None:
         try:
-            fixed = fix_document(self._file, self._evaluator, item)
+            fixed = fix_document(self._file, self._evaluator, item, self._min_action)
         except NotFixedError as error:
             self._refuse(item, error)
             return None
@@ -245,9 +258,14 @@ class _FileEditing:
         )
         return _DocumentOutcome(item, fixed.after, start, lines, findings)
 
+    def _fixable(self, item: EvaluatedDocument) -> Iterator[Finding]:
+        """The findings of a document that are to be fixed."""
+        least = self._min_action
+        return (f for f in item.result.findings if f.fixable and f.action >= least)
+
     def _refuse(self, item: EvaluatedDocument, error: NotFixedError) -> None:
         span = self._file.span_of_path(item.document, error.path)
-        rules = sorted({finding.rule for finding in item.result.findings if finding.fixable})
+        rules = sorted({finding.rule for finding in self._fixable(item)})
         by_hand = tuple(edits_by_hand(error.operations))
         where = (self._file.source.name, span.line, span.column)
         refused = UnfixedDocument(*where, tuple(rules), error.reason, by_hand)

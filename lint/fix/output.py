@@ -13,6 +13,7 @@ from typing import NamedTuple, Self, TextIO
 
 from lint.fix.changes import LineChange, changed_lines, split_lines
 from lint.fix.fixer import FixedText, Fixer, WriteError
+from rules.finding import Action
 from sources.containment import is_inside
 from sources.sources import UsageError
 from terminal import printable
@@ -219,23 +220,24 @@ class FixOutput(NamedTuple):
 
 
 def choose_fix_output(
-    paths: Collection[str], out: TextIO, *, diff: bool, staged: bool
+    paths: Collection[str], out: TextIO, min_action: Action, *, diff: bool, staged: bool
 ) -> FixOutput:
     """How to fix `paths`, or what is staged.
 
-    What came from standard input goes to standard output, and the report then to standard error.
-    Raises UsageError for standard input together with files.
+    Findings with an action below `min_action` stay. What came from standard input goes to
+    standard output, and the report then to standard error. Raises UsageError for standard input
+    together with files.
     """
     if diff:
-        return FixOutput(Fixer(diff_writer(out)), out)
+        return FixOutput(Fixer(diff_writer(out), min_action), out)
     if staged:
-        return FixOutput(Fixer(_write_staged), out)
+        return FixOutput(Fixer(_write_staged, min_action), out)
     if "-" not in paths:
-        return FixOutput(Fixer(write_file), out)
+        return FixOutput(Fixer(write_file, min_action), out)
     if len(paths) > 1:
         raise UsageError("standard input cannot be fixed together with files")
     streams = StandardStreams()
-    return FixOutput(Fixer(streams.write), sys.stderr, streams)
+    return FixOutput(Fixer(streams.write, min_action), sys.stderr, streams)
 
 
 def _write_staged(text: FixedText) -> bool:

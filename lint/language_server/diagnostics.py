@@ -30,7 +30,7 @@ from reports.findings import LocatedFinding, SuggestedEdit, locate_finding
 from reports.formats import rule_page_url
 from reports.results import Results
 from rules.engine.rule_set import ActiveRule
-from rules.finding import Finding
+from rules.finding import Action, Finding
 from rules.profile.context import Context
 from sources.manifests import File
 from sources.policy_file import FoundPolicy
@@ -107,7 +107,8 @@ class Analysis:
             texts.append(text)
             return True
 
-        linter = Linter(self._policy.policy, self._context, fixer=Fixer(deliver))
+        min_action = Action.AUDIT if self._notes else Action.WARN
+        linter = Linter(self._policy.policy, self._context, fixer=Fixer(deliver, min_action))
         linter.evaluate([self._source])
         edits: list[TextEdit] = []
         start = 0

@@ -16,7 +16,7 @@ from rules.engine.bounds import StepLimit
 from rules.engine.evaluation import Evaluation, EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.exceptions import Suppress, suppress_nothing
 from rules.engine.rule_set import ActiveRule, RuleSet
-from rules.finding import Finding
+from rules.finding import Action, Finding
 from rules.profile.context import Context
 
 # Far more passes than rules that build on each other need.
@@ -27,7 +27,11 @@ class FixAttempt:
     """One attempt to fix a manifest, rule by rule."""
 
     def __init__(
-        self, evaluation: Evaluation, manifest: Json, only: Collection[str] | None
+        self,
+        evaluation: Evaluation,
+        manifest: Json,
+        only: Collection[str] | None,
+        min_action: Action,
     ) -> None:
         self.manifest = manifest
         self.operations: list[Operation] = []
@@ -36,6 +40,7 @@ class FixAttempt:
         self._not_selected: dict[str, list[Finding]] = {}
         self._skipped: list[ActiveRule] = []
         self._only = only
+        self._min_action = min_action
         self._evaluation = evaluation
 
     @property
@@ -131,7 +136,8 @@ class FixAttempt:
         }
 
     def _is_selected(self, finding: Finding) -> bool:
-        return finding.fixable and (self._only is None or finding.container_name in self._only)
+        is_wanted = finding.fixable and finding.action >= self._min_action
+        return is_wanted and (self._only is None or finding.container_name in self._only)
 
 
 class FixResult(NamedTuple):
@@ -179,10 +185,12 @@ def fix(
     only: Collection[str] | None = None,
     steps: StepLimit | None = None,
     checked: EvaluationResult | None = None,
+    min_action: Action = Action.AUDIT,
 ) -> FixResult:
     """Fix what the policy lets be fixed; `manifest` itself stays as it is.
 
-    With `only`, nothing is changed but containers of these names. `checked` is as of `check`. If a
+    With `only`, nothing is changed but containers of these names. Findings with an action below
+    `min_action` stay. `checked` is as of `check`. If a
     fix does not resolve its own finding, the fixes of its rule are disabled, the rule is named in
     the failures, and the work starts over. Raises only TooManyStepsError, if `steps` runs out.
     """
@@ -196,7 +204,7 @@ def fix(
             evaluation.reuse_results(checked.results_by_subject)
         if not evaluation.rules:
             return FixResult(manifest, [], [], evaluation.result)
-        attempt = FixAttempt(evaluation, manifest, only)
+        attempt = FixAttempt(evaluation, manifest, only, min_action)
         unresolved = attempt.run(disabled_fixes)
         if not unresolved:
             remaining = attempt.result

@@ -48,6 +48,20 @@ def _is_gpu(resource: Resource | None) -> bool:
     return resource is not None and resource.vendor != OTHER_VENDOR
 
 
+def vendors_of_claims(pod: Pod, inventory: Inventory) -> frozenset[str]:
+    """The vendors of the device classes of all claims of `pod` that are known."""
+    entries = (entry for _, entry in declared_claims(pod))
+    classes = {
+        name for entry in entries for name in device_classes(entry, inventory, pod.object.namespace)
+    }
+    return frozenset(
+        resource.vendor
+        for name in classes
+        for resource in _resources_of_class(name, pod.profile, inventory)
+        if resource is not None
+    )
+
+
 CLAIMS_FIELD = "resourceClaims"
 CLAIM_NAME_FIELD, TEMPLATE_NAME_FIELD = "resourceClaimName", "resourceClaimTemplateName"
 """How an entry refers to a claim, or to the template of one."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
+from rules.inventory.inventory import Inventory, RuntimeClass
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
@@ -250,6 +251,24 @@ def requested_resources(pod: Pod) -> tuple[str, ...]:
 def uses_gpu_runtime(pod: Pod) -> bool:
     """Whether the pod names a runtime class that injects GPUs."""
     return as_text(pod.spec.get("runtimeClassName")) in pod.profile.runtime_classes
+
+
+def gpu_handler(pod: Pod, inventory: Inventory) -> str:
+    """The handler of the pod's runtime class if that is one that injects GPUs; else empty.
+
+    Container runtimes know a runtime class by its handler, whatever the name of the class.
+    """
+    known = inventory.find(RuntimeClass, as_text(pod.spec.get("runtimeClassName")))
+    return known.handler if known and known.handler in pod.profile.runtime_classes else ""
+
+
+def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
+    """Whether the pod names a GPU runtime class and requests no GPU.
+
+    Whoever names the class means the GPU: to hide it is not for gpuward to decide.
+    """
+    named = uses_gpu_runtime(pod) or gpu_handler(pod, inventory)
+    return bool(named) and not pod_requests_gpu(pod)
 
 
 def only_init_requests_gpu(pod: Pod) -> bool:

@@ -1,7 +1,9 @@
 """Twins of `rules.placement.gpu_nodes`: whether a pod selects GPU nodes, in CEL."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from rules.gpu.claims import OTHER_VENDOR
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
 from rules.in_process.patterns import regex_of, stem_of
 from rules.in_process.statement import any_of, cel
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -9,9 +11,10 @@ from rules.placement.gpu_nodes import (
     AT_MOST_ONE,
     LABELS_OF_EVERY_NODE,
     OTHER_ACCELERATORS,
+    OTHER_GPU_MAKERS,
     SCHEDULE_ANYWAY,
 )
-from rules.profile.profile import Taint
+from rules.profile.profile import Profile, Taint
 
 REQUIRED_TERMS = (
     "$spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
@@ -109,11 +112,35 @@ def node_label() -> str:
     )
 
 
+_IS_SCHEDULED = '(request.operation != "CREATE" || $spec.?nodeName.orValue("") == "")'
+
+
 def excludes_nvidia() -> str:
     """`excludes_nvidia`."""
-    words = cel(sorted(OTHER_ACCELERATORS))
     return (
-        '(request.operation != "CREATE" || $spec.?nodeName.orValue("") == "")'
+        f"{_IS_SCHEDULED}"
         ' && ($requesting.exists(k, k.devices.exists(d, d.facts[0].exclusive != ""))'
-        f' || $nodeLabel.lowerAscii().findAll("[a-z]+").exists(word, word in {words}))'
+        f" || {names_other_accelerator('$nodeLabel')})"
+    )
+
+
+def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> str:
+    """`names_other_accelerator` of the CEL `name`."""
+    found = f'{name}.lowerAscii().findAll("[a-z]+")'
+    return f"{found}.exists(word, word in {cel(sorted(words))})"
+
+
+def is_for_other_makers(profile: Profile) -> str:
+    """`is_for_other_makers`, for which no claim's device classes are known."""
+    nvidia = profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
+    others = OTHER_ACCELERATORS | OTHER_GPU_MAKERS
+    vendors = f"k.devices.filter(d, d.facts[0].vendor != {cel(OTHER_VENDOR)})"
+    requested = f"$requesting.filter(k, {vendors}.size() > 0)"
+    foreign = f"{vendors}.all(d, !(d.facts[0].vendor in {cel(nvidia.vendors if nvidia else [''])}))"
+    runtime = '($usesGpuRuntime ? $spec.runtimeClassName : "")'
+    return (
+        f'{_IS_SCHEDULED} && $fractionTarget == ""'
+        f" && ({requested}.size() > 0 ? $requesting.all(k, {foreign})"
+        f" : ({names_other_accelerator('$nodeLabel', others)}"
+        f" || {names_other_accelerator(runtime, others)}))"
     )

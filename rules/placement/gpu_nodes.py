@@ -1,11 +1,12 @@
 """Whether a pod is for GPU nodes, and what the profile says about the nodes with its GPUs."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.text_matching import matches_any
+from rules.gpu.claims import OTHER_VENDOR, vendors_of_claims
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     pod_requests_gpu,
@@ -15,7 +16,14 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_agent_of_other_maker, maker_of_image
-from rules.gpu.visibility import Visibility, display_variable, visibility, visible_variables
+from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
+    Visibility,
+    display_variable,
+    visibility,
+    visible_variables,
+)
+from rules.inventory.inventory import Inventory
 from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.view import once_per_view
@@ -225,8 +233,11 @@ def _is_pinned_by_daemon_set(pod: Pod) -> bool:
 
 GPU_WORD, ACCELERATOR_WORD = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
-# Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU.
+# Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU, and in
+# names of their runtime classes. No machine has these beside cards of NVIDIA.
 OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
+# The same for GPUs of other makers, which a machine may have beside cards of NVIDIA.
+OTHER_GPU_MAKERS = frozenset({"amd", "intel"})
 # Variables that drivers and runtimes read: NVIDIA's, then those of others (ray-project/ray
 # python/ray/_private/accelerators; ROCm, "GPU isolation techniques" and "Environment variables").
 DRIVER_VARIABLE_PREFIXES = (
@@ -344,7 +355,34 @@ def excludes_nvidia(pod: Pod) -> bool:
     known = (pod.profile.resource(name) for name in requested_resources(pod))
     if any(resource is not None and resource.exclusive for resource in known):
         return True
-    return not OTHER_ACCELERATORS.isdisjoint(re.findall("[a-z]+", gpu_node_label(pod).lower()))
+    return names_other_accelerator(gpu_node_label(pod))
+
+
+def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> bool:
+    """Whether a label of nodes, or a runtime class, is one of accelerators that `words` name."""
+    return not set(words).isdisjoint(re.findall("[a-z]+", name.lower()))
+
+
+def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
+    """Whether all GPUs that `pod` requests or selects are those of other makers than NVIDIA.
+
+    NVIDIA's variables mean nothing to them. Their machines may have cards of NVIDIA as well, in
+    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known. A new
+    pod that names its node may be on any.
+    """
+    if pod.spec.get("nodeName") and not pod.exists:
+        return False
+    vendors = {vendor for c in pod.containers for vendor in request_of(c).vendors}
+    vendors |= vendors_of_claims(pod, inventory)
+    vendors.discard(OTHER_VENDOR)
+    if any(container.is_fraction_target for container in pod.containers):
+        return False
+    if vendors:
+        nvidia = pod.profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
+        return nvidia is None or vendors.isdisjoint(nvidia.vendors)
+    others = OTHER_ACCELERATORS | OTHER_GPU_MAKERS
+    runtime = as_text(pod.spec.get("runtimeClassName")) if uses_gpu_runtime(pod) else ""
+    return any(names_other_accelerator(name, others) for name in (gpu_node_label(pod), runtime))
 
 
 def _variable_evidence(variable: str) -> Evidence:

@@ -238,6 +238,41 @@ def test_what_aliases_repeat_does_not_count_for_the_layout() -> None:
     assert patched(text, add("/new", {"k": 1})) == text + "new:\n  k: 1\n"
 
 
+LIST = """\
+spec:
+  containers:
+  - name: a
+    mounts:
+      - path: /data
+
+      # - path: /etc
+      #   name: config
+    # about the next entry
+"""
+
+
+def test_a_comment_that_ends_a_list_stays_at_its_end() -> None:
+    last = "    # about the next entry\n"
+    above = LIST.removesuffix(last)
+    assert patched(LIST, add("/spec/containers/0/env", "x")) == f"{above}    env: x\n{last}"
+    assert patched(LIST, add("/spec/x", 1)) == f"{LIST}  x: 1\n"
+    assert patched(LIST, add("/x", 1), add("/spec/z", 2)) == f"{LIST}  z: 2\nx: 1\n"
+    item = LIST.replace("\n\n", "\n      - 1\n\n", 1)
+    assert patched(LIST, add("/spec/containers/0/mounts/-", 1)) == item
+
+
+def test_a_comment_at_the_end_of_the_text_stays_without_a_line_break() -> None:
+    assert patched("a:\n  - 1\n  # - 2", add("/b", 1)) == "a:\n  - 1\n  # - 2\nb: 1"
+    assert patched("a:\r\n  - 1\r\n  # 2\r\n", add("/b", 1)) == "a:\r\n  - 1\r\n  # 2\r\nb: 1\r\n"
+
+
+def test_a_comment_below_the_document_stays_there() -> None:
+    text = "a:\n  - 1\n---\n  # of the next\nb: 1\n"
+    document = read(Chunk("a:\n  - 1\n"))
+    assert document
+    assert patch(text, [add("/c", 1)], {"a": [1], "c": 1}, document).text == "a:\n  - 1\nc: 1\n"
+
+
 def test_an_empty_mapping_in_braces_is_filled_as_json() -> None:
     assert patched("{}\n", add("/a", "x")) == '{"a": "x"}\n'
 

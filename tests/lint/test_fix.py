@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from sources.sources import MAX_BYTES
+from tests.testkit.cases import cases
 from tests.testkit.fix_texts import FIXED, REQUEST
 from tests.testkit.lint_command import LintCommand
+from tests.testkit.paths import ROOT
 
 TAKER = """\
 apiVersion: v1
@@ -60,7 +62,72 @@ def test_lint_counts_all_that_fix_writes(command: LintCommand) -> None:
     assert found
     assert "of them notes" not in command("--notes", "pod.yaml").out
     fixed = command.run("fix", "pod.yaml").out
-    assert f"0 fixable, {found[1]} fixed" in fixed
+    assert f"{found[2]} fixable ({found[2]} of them notes), 1 fixed" in fixed
+    fixed = command.run("fix", "--notes", "pod.yaml").out
+    assert f"0 fixable, {int(found[1]) - 1} fixed" in fixed
+
+
+def test_fix_writes_nothing_that_lint_does_not_print(command: LintCommand) -> None:
+    """Over all cases of rules and all examples: whoever reads `lint` knows what `fix` changes."""
+    for case in cases():
+        command.write(f"{case.name}.yaml", case.file.read_text(encoding="utf-8"))
+    for example in (ROOT / "examples").glob("*.yaml"):
+        command.write(f"examples/{example.name}", example.read_text(encoding="utf-8"))
+    printed = command("--isolated", "--output", "concise", ".").out.splitlines()
+    known = {
+        (file, words.split(":")[0].split()[-1]) for file, words in map(_file_and_words, printed)
+    }
+    fixed = command.run("fix", "--isolated", "--output", "json", ".").report["fixed"]
+    assert fixed
+    assert [entry for entry in fixed if (entry["file"], entry["rule"]) not in known] == []
+
+
+def _file_and_words(line: str) -> tuple[str, str]:
+    """The file of a line such as `pod.yaml:1:2: error request-only: …`, and what follows."""
+    file, _, _, words = (*line.split(":", 3), "", "", "")[:4]
+    return file, words
+
+
+def test_notes_are_fixed_only_where_they_are_shown_or_their_rule_is_named(
+    command: LintCommand,
+) -> None:
+    beside = FIXED + "  - name: web\n    image: example.com/web:1\n"
+    file = command.write("pod.yaml", beside)
+    assert command.run("fix", "--diff", "pod.yaml").out == ""
+    for arguments in (("--notes",), ("--fail-on", "note"), ("--rule", "image-default-all")):
+        assert "+      value: void" in command.run("fix", "--diff", *arguments, "pod.yaml").out
+    assert command.run("fix", "pod.yaml").status == 0
+    assert read(file) == beside
+
+
+NAMES_A_CLASS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: speech}
+spec:
+  selector: {matchLabels: {app: speech}}
+  template:
+    metadata: {labels: {app: speech}}
+    spec:
+      runtimeClassName: nvidia
+      containers:
+        - name: server
+          image: nvcr.io/nvidia/tritonserver:24.05-py3
+          env:
+            - name: USE_GPU
+              value: "true"
+"""
+
+
+def test_the_gpu_of_a_runtime_class_is_taken_away_only_on_demand(command: LintCommand) -> None:
+    file = command.write("deployment.yaml", NAMES_A_CLASS)
+    assert "warning[runtimeclass-nvidia-no-gpu]" in command("deployment.yaml").out
+    for arguments in ((), ("--notes",), ("--unsafe-fixes",)):
+        command.run("fix", *arguments, "deployment.yaml")
+        assert read(file) == NAMES_A_CLASS
+    command.run("fix", "--notes", "--unsafe-fixes", "deployment.yaml")
+    assert "value: void" in read(file)
+    assert "runtimeclass-nvidia-no-gpu" not in command("--notes", "deployment.yaml").out
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
@@ -289,6 +356,53 @@ def test_templates_are_refused_where_the_edit_could_be_inside_a_condition(
     text = REQUEST.replace("example.com/trainer:1", '"{{inputs.parameters.image}}"')
     file.write_text(text)
     assert command.run("fix", "pod.yaml").status == 0
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "#@ if data.values.gpu:",
+        "#@ for name in names:",
+        "#@overlay/match missing_ok=True",
+        "# {% if gpu %}",
+        "# {{#if gpu}}",
+        "# [[ if .gpu ]]",
+        "# <% if gpu %>",
+        "#ifdef GPU",
+        "# %{ if gpu }",
+    ],
+)
+def test_templates_of_other_tools_are_refused_by_name(command: LintCommand, directive: str) -> None:
+    text = REQUEST.replace("# limits are wanted", directive)
+    file = command.write("pod.yaml", text)
+    outcome = command.run("fix", "pod.yaml")
+    assert (outcome.status, read(file)) == (1, text)
+    assert (
+        f"request-only: the file is a template: it has `{directive.removeprefix('# ')}`"
+        in outcome.out
+    )
+
+
+@pytest.mark.parametrize(
+    "comment", ["# if you want, change it", "# see https://example.com/#@x", "#! a note", "#if"]
+)
+def test_a_comment_in_words_is_no_directive(command: LintCommand, comment: str) -> None:
+    file = command.write("pod.yaml", REQUEST.replace("# limits are wanted", comment))
+    assert command.run("fix", "pod.yaml").status == 0
+    assert "limits:" in read(file)
+
+
+@pytest.mark.parametrize(
+    "placeholder",
+    ["${DEVICES:=void}", "$DEVICES", "__DEVICES__", "'%DEVICES%'", "'@DEVICES@'", "<devices>"],
+)
+def test_a_placeholder_is_never_removed(command: LintCommand, placeholder: str) -> None:
+    text = TAKER.replace("value: all", f"value: {placeholder}")
+    text += "    resources: {limits: {nvidia.com/gpu: 1}}\n"
+    file = command.write("pod.yaml", text)
+    outcome = command.run("fix", "pod.yaml")
+    assert read(file) == text
+    assert "a template fills in this text" in outcome.out
 
 
 def test_escapes_of_json_that_yaml_does_not_know_are_refused(command: LintCommand) -> None:

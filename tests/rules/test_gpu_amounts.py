@@ -120,7 +120,7 @@ PLACEHOLDERS = ["$GPU_PER_NODE", "${N}", "$(N)", "{{ .Values.gpu }}"]
     [
         (WHOLE, []),
         (THOUSANDS, [("absurd-count", "warn")]),
-        (["-0", "-", "+", "0", "0m"], [("zero-gpu", "warn")]),
+        (["-0", "-", "+", "0", "0m"], [("zero-gpu", "audit")]),
         (LET_THROUGH, [("fractional-gpu", "deny")]),
         (FRACTIONS, [("fractional-gpu", "deny")]),
         (["-1", "-0.5"], [("fractional-gpu", "deny")]),

@@ -6,8 +6,9 @@ Finds a container to which no device plugin gives a GPU and which does not set
 `NVIDIA_VISIBLE_DEVICES`, if the image is likely to set it to `all` or the node is likely to have a
 GPU: the image is a known CUDA image or another that sets it, such as that of Ollama, or the pod
 uses a GPU runtime class, selects GPU nodes, requests a GPU in another container, or uses a resource
-claim. A container that uses only resource claims or device classes is reported as well: CDI injects
-their devices, which `void` does not stop.
+claim. If all GPUs of the pod are those of other makers, only a CUDA image is reason enough. A
+container that uses only resource claims or device classes is reported as well: CDI injects their
+devices, which `void` does not stop.
 
 The images of NVIDIA's agents, such as `dcgm-exporter`, count as CUDA images, but not in a
 DaemonSet's pods that run the agent and no other code: no other command, no volume over programs or
@@ -36,6 +37,10 @@ says `voidEveryContainer`: name such a resource in a profile first.
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written.
 It needs `fix: true` in the policy
 
+- in a pod that names a GPU runtime class and requests no GPU: whoever names the class means the
+  GPU. The rule `runtimeclass-nvidia-no-gpu` reports such a pod;
+- in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
+  variable. The device classes of a claim count if its template is known;
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a DaemonSet's pod that is reported only because it selects GPU nodes or uses a GPU runtime
   class, because such a pod may be an agent that needs to see every GPU;
@@ -62,6 +67,7 @@ from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
+    means_unrequested_gpu,
     name_of_unknown_device,
     only_init_requests_gpu,
     pod_requests_gpu,
@@ -71,7 +77,7 @@ from rules.gpu.devices import (
 from rules.gpu.images import is_cuda_image, sets_visible_devices
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, hide_fix, is_unset, looks_like_legacy_image
 from rules.in_process.statement import HIDE, Mutation
-from rules.placement.gpu_nodes import excludes_nvidia, targets_gpu_nodes
+from rules.placement.gpu_nodes import excludes_nvidia, is_for_other_makers, targets_gpu_nodes
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -91,6 +97,9 @@ def check(pod: Pod, context: Context) -> Findings:
     if not reason and every:
         reason = "the policy wants every container to say so"
     may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
+    is_foreign = is_for_other_makers(pod, context.inventory)
+    reason = "" if is_foreign and not every else reason
+    is_meant = is_foreign or means_unrequested_gpu(pod, context.inventory)
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:
         why, agent = reason, may_be_agent
@@ -107,7 +116,7 @@ def check(pod: Pod, context: Context) -> Findings:
             and not looks_like_legacy_image(container)
         ):
             # An agent may need to see every GPU of its node, unless the policy says otherwise.
-            safe = pod.is_final and bool(every or not (agent or init_only))
+            safe = pod.is_final and bool(every or not (agent or init_only or is_meant))
             may_have_gpu = not every and bool(name_of_unknown_device(container))
             is_sure = every or (is_known and not may_have_gpu)
             action = Action.DENY if is_sure else Action.AUDIT
@@ -148,9 +157,9 @@ def _finding(container: Container, why: str, action: Action, *, safe: bool) -> F
 in_process = "it reports only what it fixes, and a policy of this kind fixes nothing"
 
 
-def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    from rules.in_process import components, images, requests  # noqa: PLC0415  # no linter needs them
+    from rules.in_process import components, images, nodes, requests  # noqa: PLC0415  # no linter needs them
 
     every = bool(options.get("every_container"))
     requested = "$containers.filter(x, x.first != '' || x.isTarget)"
@@ -159,7 +168,10 @@ def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutat
         f"({components.image_grants_gpus('c')} || {images.is_image_for_any_maker('c.image')})"
     )
     words = {
-        "isOnGpuNode": '$usesGpuRuntime || $requestsGpu || $nodeLabel != ""',
+        "isForOtherMakers": nodes.is_for_other_makers(profile),
+        "isOnGpuNode": (
+            '!$isForOtherMakers && ($usesGpuRuntime || $requestsGpu || $nodeLabel != "")'
+        ),
         "isAgent": "$isDaemon && !$requestsGpu",
         "onlyInitRequests": f"[{requested}].exists(l, l.size() > 0 && l.all(x, {only_init}))",
     }
@@ -168,7 +180,9 @@ def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutat
         *([] if every else [f"{requests.unknown_devices()}.size() == 0"]),
         *([] if every else [f"($isOnGpuNode || {makes_visible})"]),
     ]
-    is_safe = "true" if every else f"!$onlyInitRequests && !($isAgent && !{makes_visible})"
+    is_meant = "$isForOtherMakers || ($usesGpuRuntime && !$requestsGpu)"
+    is_safe = f"!$onlyInitRequests && !($isAgent && !{makes_visible}) && !({is_meant})"
+    is_safe = "true" if every else is_safe
     return (Mutation("container", " && ".join(tests), HIDE, is_safe, words),)
 
 

@@ -17,8 +17,13 @@ Setting `CUDA_VERSION` in the pod is enough, unless the image sets `NVIDIA_REQUI
 Fix safety
 ----------
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written:
-the container requests no GPU and loses none that it was meant to have. In a custom resource or a
-PodTemplate, whose users may add the GPU, the fix is made only if the policy says `fix: true`.
+the container requests no GPU and loses none that it was meant to have. The fix is made only if the
+policy says `fix: true`
+
+- in a custom resource or a PodTemplate, whose users may add the GPU;
+- in a pod that names a GPU runtime class and requests no GPU: whoever names the class means the
+  GPU;
+- in a pod whose GPUs are all those of other makers, which do not read the variable.
 
 References
 ----------
@@ -30,7 +35,12 @@ from typing import Any
 
 from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
-from rules.gpu.devices import describe_request, name_of_unknown_device, uses_device_plugin
+from rules.gpu.devices import (
+    describe_request,
+    means_unrequested_gpu,
+    name_of_unknown_device,
+    uses_device_plugin,
+)
 from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA_VISIBLE_DEVICES,
@@ -40,11 +50,12 @@ from rules.gpu.visibility import (
     looks_like_legacy_image,
     matching_prefixes,
 )
+from rules.in_process.nodes import is_for_other_makers as is_foreign
 from rules.in_process.requests import describe_request as describe
 from rules.in_process.requests import unknown_devices
 from rules.in_process.statement import HIDE, Mutation, Statement, cel
 from rules.in_process.variables import has_prefix, has_variable
-from rules.placement.gpu_nodes import excludes_nvidia
+from rules.placement.gpu_nodes import excludes_nvidia, is_for_other_makers
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -52,10 +63,13 @@ _EFFECT = ": NVIDIA's runtime may give it every GPU of the node"
 _ADVICE = f"add {NVIDIA_VISIBLE_DEVICES} with the value void, or remove {CUDA_VERSION}"
 
 
-def check(pod: Pod, _context: Context) -> Findings:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that would get all GPUs because its image looks old."""
     if excludes_nvidia(pod):
         return
+    inventory = context.inventory
+    is_meant = means_unrequested_gpu(pod, inventory) or is_for_other_makers(pod, inventory)
+    safe = pod.is_final and not is_meant
     for container in pod.containers:
         if (
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
@@ -63,10 +77,10 @@ def check(pod: Pod, _context: Context) -> Findings:
             and is_unset(container)
             and not uses_device_plugin(container)
         ):
-            yield _finding(pod, container)
+            yield _finding(container, safe=safe)
 
 
-def _finding(pod: Pod, container: Container) -> Finding:
+def _finding(container: Container, *, safe: bool) -> Finding:
     if CUDA_VERSION in container.env:
         path: Path = container.env_path(CUDA_VERSION)
         setting = describe_setting(container, CUDA_VERSION)
@@ -88,7 +102,7 @@ def _finding(pod: Pod, container: Container) -> Finding:
         ),
         container=container,
         help=_ADVICE,
-        fix=None if unknown else hide_fix(container, safe=pod.is_final),
+        fix=None if unknown else hide_fix(container, safe=safe),
     )
 
 
@@ -110,10 +124,12 @@ def in_process() -> tuple[Statement, ...]:
     )
 
 
-def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
+def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
     known = f"{unknown_devices()}.size() == 0"
-    return (Mutation("container", f"{_WHERE} && {known}", HIDE),)
+    words = {"isForOtherMakers": is_foreign(profile)}
+    is_safe = "!$isForOtherMakers && ($requestsGpu || !$usesGpuRuntime)"
+    return (Mutation("container", f"{_WHERE} && {known}", HIDE, is_safe, words),)
 
 
 _WHERE = "!$excludesNvidia && c.looksLegacy && c.isUnset && !c.fromPlugin"

@@ -7,6 +7,9 @@ Finds pods whose `runtimeClassName` is one of the profile's GPU runtime classes 
 the RuntimeClass is among the manifests of the same run, or in the webhook's inventory, its
 `handler` counts as well, which is the name by which the container runtime knows it.
 
+Not reported: pods of which every container hides NVIDIA's GPUs by `NVIDIA_VISIBLE_DEVICES`, such as
+`void`.
+
 Why it matters
 --------------
 The runtime class makes the runtime obey NVIDIA_VISIBLE_DEVICES, which many images set to `all`.
@@ -20,31 +23,49 @@ References
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import RUNTIME_CLASS
-from rules.gpu.devices import pod_requests_gpu, uses_gpu_runtime
-from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.devices import gpu_handler, means_unrequested_gpu, uses_gpu_runtime
+from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
+    REQUEST_IN_LIMITS_ADVICE,
+    VOID_VALUE,
+    Visibility,
+    visibility,
+)
+from rules.in_process.nodes import names_other_accelerator as names_other
 from rules.in_process.statement import Statement, cel, shown
-from rules.inventory.inventory import RuntimeClass
+from rules.placement.gpu_nodes import names_other_accelerator
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "runtimeClassName"
+ADVICE = f"remove runtimeClassName, or {REQUEST_IN_LIMITS_ADVICE}"
+# Only NVIDIA's runtime reads the variable.
+ADVICE_FOR_NVIDIA = f"{ADVICE}, or set {NVIDIA_VISIBLE_DEVICES}={VOID_VALUE} in every container"
+_WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield the GPU runtime class of a pod that requests no GPU."""
     if pod.is_partial:
         return  # the rest of the pod may ask for the GPU
-    known = context.inventory.find(RuntimeClass, as_text(pod.spec.get(FIELD)))
-    has_handler = known is not None and known.handler in pod.profile.runtime_classes
-    if FIELD in pod.spec and (uses_gpu_runtime(pod) or has_handler) and not pod_requests_gpu(pod):
+    if means_unrequested_gpu(pod, context.inventory) and not _hides_every_gpu(pod):
         named = display(pod.spec[FIELD])
-        if known and has_handler and not uses_gpu_runtime(pod):
-            named += f", whose handler is {known.handler},"
+        if not uses_gpu_runtime(pod):
+            named += f", whose handler is {gpu_handler(pod, context.inventory)},"
         message = (
             f"the pod names the runtime class {named} and none of its "
             "containers asks for a GPU: they may get GPUs that the scheduler has not counted"
         )
-        advice = f"remove runtimeClassName, or {REQUEST_IN_LIMITS_ADVICE}"
+        is_other = names_other_accelerator(as_text(pod.spec[FIELD]))
+        advice = ADVICE if is_other else ADVICE_FOR_NVIDIA
         yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
+
+
+def _hides_every_gpu(pod: Pod) -> bool:
+    """Whether every container hides the GPUs that the runtime class injects."""
+    if names_other_accelerator(as_text(pod.spec[FIELD])):
+        return False  # its runtime does not read NVIDIA's variable
+    containers = pod.containers
+    return bool(containers) and all(visibility(c) in _WITHOUT_DEVICES for c in containers)
 
 
 def in_process() -> tuple[Statement, ...]:
@@ -54,9 +75,16 @@ def in_process() -> tuple[Statement, ...]:
         ' + " and none of its containers asks for a GPU: they may get GPUs that the scheduler has'
         ' not counted"'
     )
-    advice = cel(f"remove runtimeClassName, or {REQUEST_IN_LIMITS_ADVICE}")
     missing = "it knows no handlers of RuntimeClasses, which are other objects"
-    where = "$usesGpuRuntime && !$requestsGpu"
+    states = cel([state.value for state in _WITHOUT_DEVICES])
+    hidden = (
+        f"$containers.all(c, c.variables.exists(v, v.name == {cel(NVIDIA_VISIBLE_DEVICES)}"
+        f" && v.state in {states}))"
+    )
+    is_other = names_other("$spec.runtimeClassName")
+    hides = f"!{is_other} && $containers.size() > 0 && {hidden}"
+    where = f"$usesGpuRuntime && !$requestsGpu && !({hides})"
+    advice = f"({is_other} ? {cel(ADVICE)} : {cel(ADVICE_FOR_NVIDIA)})"
     return (Statement("pod", where, message, advice, leaves_out=missing),)
 
 
