@@ -71,7 +71,7 @@ def _faults(values: list[PathAndText]) -> Iterator[tuple[str, str, str, Action]]
     """The key, the message, the advice and the action of each fault."""
     for value in values:
         key = value.path[-1]
-        if value.path in ((way,) for way in _SHARING_WAYS):
+        if len(value.path) == 1 and key in _SHARING_WAYS:
             message = f"has {key} at the top, where the device plugin ignores it: it shares no card"
             yield str(key), message, f"move {key} below sharing", Action.WARN
         if key in _BOOLEAN_SETTINGS and not _is_sharing_way(value.path[:-1]):
