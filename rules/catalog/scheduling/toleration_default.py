@@ -81,7 +81,7 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     for identity in sorted(by_identity):
         same = by_identity[identity]
         meant = any_of(
-            f"{words.is_about(taint)} && !({words.requests_any(taint.tolerated_for)})"
+            f"({words.is_about(taint)}) && !({words.requests_any(taint.tolerated_for)})"
             for taint in same
         )
         ours = f"({meant}) && !$tolerations.exists(t, {words.is_meant_for(same[-1])})"
