@@ -71,8 +71,8 @@ def _findings_of_two_systems(shares: list[tuple[Container, Device]]) -> Findings
     """Yield the first share of each vendor's cards that is of another domain than one before."""
     first: dict[str, Device] = {}
     reported: set[str] = set()
-    # Sorted, as API servers do not keep the order of a file.
-    for container, device in sorted(shares, key=lambda share: (share[0].path, share[1].name)):
+    # Sorted: the finding stays when resources or containers change places.
+    for container, device in sorted(shares, key=lambda share: (share[1].name, share[0].name)):
         vendor = device.resource.vendor
         other = first.setdefault(vendor, device)
         if _domain(device) != _domain(other) and vendor not in reported:
