@@ -13,7 +13,7 @@ from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
-from rules.workloads.object_kinds import NODE_POOL_KINDS
+from rules.workloads.object_kinds import NODE_POOL_KINDS, QUOTA_PATHS
 from rules.workloads.pod_search import JsonNode
 
 # Some kinds have a number of GPUs under this key, and make a resource of it.
@@ -62,7 +62,8 @@ def gpu_fields_outside_pods(
         group = group_of(raw)
         if group in BUILT_IN_GROUPS or matches_any((*PATTERN_GROUPS, *CAPACITY_GROUPS), group):
             continue
-        if (group, as_text(raw.get("kind"))) in NODE_POOL_KINDS:
+        kind = as_text(raw.get("kind"))
+        if (group, kind) in NODE_POOL_KINDS or (group, kind) in QUOTA_PATHS:
             continue
         fields, has_pods = _gpu_fields(raw, base, profile, pods)
         for path, name, is_request in fields:

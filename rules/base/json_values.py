@@ -72,6 +72,20 @@ def find_value(document: Json, path: Path) -> Json:
         return None
 
 
+def values_at(raw: Any, pattern: Path) -> list[tuple[Path, Any]]:
+    """The values at every path that `pattern` stands for, each with its path.
+
+    In the pattern, `*` stands for every object in a list. A value that is not there is None.
+    """
+    found: list[tuple[Path, Any]] = [((), raw)]
+    for step in pattern:
+        if step == "*":
+            found = [((*path, i), item) for path, value in found for i, item in as_objects(value)]
+        else:
+            found = [((*path, step), as_object(value).get(str(step))) for path, value in found]
+    return found
+
+
 def pointer(path: Path) -> str:
     """The JSON Pointer (RFC 6901) of `path`."""
     steps = list(map(str, path))

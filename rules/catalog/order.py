@@ -158,6 +158,7 @@ REPORTS = _import_rules(
     "quota.unknown_queue_resource",
     "quota.queue_fraction",
     "quota.queue_without_resource",
+    "quota.missing_queue",
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
     "quota.made_up_owner",

@@ -11,7 +11,14 @@ from rules.base.text_matching import matches_any
 from rules.gpu.claims import is_gpu_class, is_gpu_resource
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.inventory.inventory import DeviceClass, Inventory, NodeGroup, QuotaScope, ResourceQuota
-from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX, KubernetesObject
+from rules.objects.kubernetes_objects import (
+    LIMITS_PREFIX,
+    REQUESTS_PREFIX,
+    KubernetesObject,
+    Quota,
+)
+from rules.objects.pod import Pod
+from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.profile import Profile
 
 DEVICE_CLASS_KEY_SUFFIX = ".deviceclass.resource.k8s.io/devices"
@@ -28,6 +35,15 @@ def quota_keys_by_gpu_source(
     compares all of them with every quota.
     """
     return inventory.compute_once(_quota_keys_by_gpu_source, profile)
+
+
+def quotas_beside(quota: Quota, inventory: Inventory) -> Mapping[str, ResourceQuota]:
+    """The quotas of the namespace of `quota`, itself among them, by name.
+
+    None at all if it is not known, or if it is no ResourceQuota.
+    """
+    known = inventory.all_in(ResourceQuota, quota.object.namespace)
+    return known if quota.is_resource_quota and quota.object.name in known else {}
 
 
 def counts_claims(key: str) -> bool:
@@ -102,6 +118,16 @@ def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> Quota
         and isinstance(amount := parse(quota.hard.get(f"requests.{resource}", "")), Quantity)
     ]
     return min(limits, default=None)
+
+
+# Kueue neither queues these nor copies their label to their pods.
+_UNQUEUED_KINDS = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
+
+
+def queue_name(pod: Pod) -> str:
+    """The name of the LocalQueue by which Kueue queues the pod or its workload; empty if none."""
+    of_owner = None if pod.object.kind in _UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
+    return as_text(of_owner or pod.labels.get(QUEUE_LABEL))
 
 
 QUEUE_AMOUNT_FIELDS = ("nominalQuota", "borrowingLimit", "lendingLimit")

@@ -100,15 +100,62 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
     return misspelt
 
 
-# The compute slices that instances of MIG have, on any card (NVIDIA's MIG user guide).
-MIG_SLICES = "12347"
-MIG_RESOURCE_PATTERN = r"nvidia\.com/mig-(?:[0-9]c\.)?([0-9])g\.[0-9]{1,3}gb.*"
+# Compute slices of an instance of MIG -> the GB in the names of its profiles, on any card. From
+# NVIDIA's MIG user guide, and NVIDIA/mig-parted deployments/container, pkg/mig/builder.
+_MIG_MEMORY_BY_SLICES = {
+    slices: frozenset(sizes.split())
+    for slices, sizes in {
+        "1": "5 6 10 12 16 18 20 23 24 34 35 36 45 47 67 70",
+        "2": "10 12 20 24 32 35 36 45 47 48 67 70",
+        "3": "20 40 47 48 71 72 90 93 95 135 139",
+        "4": "20 24 40 47 48 71 72 90 93 95 96 135 139",
+        "7": "40 80 94 96 141 144 180 186 189 269 278",
+    }.items()
+}
+MIG_SLICES = "".join(_MIG_MEMORY_BY_SLICES)
+MIG_RESOURCE_PATTERN = r"nvidia\.com/mig-(?:[0-9]c\.)?([0-9])g\.([0-9]{1,3})gb.*"
+# Labels by which GPU feature discovery, NVIDIA's MIG manager and AMD's node labeller describe
+# nodes: NVIDIA/k8s-device-plugin docs/gpu-feature-discovery/README.md and internal/lm,
+# NVIDIA/mig-parted README.md, ROCm/k8s-device-plugin cmd/k8s-node-labeller/README.md. No plugin
+# offers such resources.
+_LABELS_OF_CARDS = frozenset(
+    {
+        *("nvidia.com/gpu.memory", "nvidia.com/gpu.count", "nvidia.com/gpu.product"),
+        *("nvidia.com/gpu.present", "nvidia.com/gpu.family", "nvidia.com/gpu.machine"),
+        *("nvidia.com/gpu.mode", "nvidia.com/gpu.replicas", "nvidia.com/gpu.clique"),
+        *("nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor"),
+        *("nvidia.com/gpu.sharing-strategy", "nvidia.com/mig.strategy", "nvidia.com/mig.capable"),
+        *("nvidia.com/mig.config", "nvidia.com/mps.capable"),
+        *("amd.com/gpu.vram", "amd.com/gpu.cu-count", "amd.com/gpu.simd-count"),
+        *("amd.com/gpu.device-id", "amd.com/gpu.family", "amd.com/gpu.product-name"),
+    }
+)
 
 
-def has_impossible_mig_profile(name: str) -> bool:
-    """Whether `name` is that of a MIG profile with as many compute slices as no card has."""
+class NameFault(NamedTuple):
+    """Why no node offers a resource of a name, as the end of a sentence, and what to do."""
+
+    reason: str
+    advice: str
+
+
+_MIG_ADVICE = "name a profile of the card: `nvidia-smi mig -lgip` lists them"
+_WRONG_SLICES = NameFault("instances of MIG have 1, 2, 3, 4 or 7 compute slices", _MIG_ADVICE)
+_UNKNOWN_PROFILE = NameFault("no card that is known has such a profile of MIG", _MIG_ADVICE)
+_LABEL = NameFault(
+    "this is a label of nodes and no resource",
+    "select nodes by it, in nodeSelector or a node affinity, and ask for a card by its resource",
+)
+
+
+def fault_of_name(name: str) -> NameFault | None:
+    """Why no node offers the resource `name`; None if one may."""
+    if name in _LABELS_OF_CARDS:
+        return _LABEL
     profile = re.fullmatch(MIG_RESOURCE_PATTERN, name)
-    return profile is not None and profile[1] not in MIG_SLICES
+    if profile is None or profile[2] in _MIG_MEMORY_BY_SLICES.get(profile[1], ()):
+        return None
+    return _UNKNOWN_PROFILE if profile[1] in MIG_SLICES else _WRONG_SLICES
 
 
 def _correctly_formed_name(name: str) -> str:
@@ -138,7 +185,14 @@ def _nearest_name(name: str, profile: Profile) -> str | None:
             is_near = has_few_typos(slips, domain, known_domain)
         else:
             slips = min(len(other) // LETTERS_PER_TYPO, MAX_TYPOS)
-            is_near = domain == known_domain and has_few_typos(slips, suffix, other)
+            is_near = domain == known_domain and (
+                has_few_typos(slips, suffix, other) or _in_short(suffix) == _in_short(other)
+            )
         if is_near:
             return known
     return None
+
+
+def _in_short(suffix: str) -> str:
+    """The name without its domain, with `memory` as some platforms shorten it."""
+    return suffix.replace("memory", "mem")

@@ -1,7 +1,8 @@
 """The words of fixes in CEL, beside those of statements.
 
 - `$places` are the containers: each has `c`, as in statements, and `at`, its JSON Pointer.
-- `$requested` has the names of the GPU resources that the pod requests.
+- `$requested` has the names of the GPU resources that the pod requests, and `$fractionResources`
+  those of the nodes with the parts of GPUs that its annotations ask for.
 - `$mayBePlaced` is `placement_skip_reason(pod) is None`, `$mayNameScheduler` that of
   `scheduler_skip_reason`.
 
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from rules.in_process.nodes import PREFERRED_TERMS, REQUIRED_TERMS, scheduler, tolerates
 from rules.in_process.patterns import matches_any
+from rules.in_process.requests import fraction_resources
 from rules.in_process.statement import HIDE, REMOVE, Mutation, any_of, cel
 from rules.in_process.vocabulary import Variable, resolve
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -33,6 +35,7 @@ def mutation_words(profile: Profile) -> Iterator[Variable]:
             f' "at": dyn(i < {number} ? {init} : {app})}})'
         ),
         "requested": "$requesting.map(k, k.devices.map(d, string(d.name))).flatten()",
+        "fractionResources": fraction_resources(profile),
         "mayNameScheduler": '$spec.?nodeName.orValue("") == ""',
         "mayBePlaced": (
             f"$mayNameScheduler && !$metadata.?ownerReferences.orValue([]).exists(o, {daemon})"
@@ -51,9 +54,11 @@ def requests_any(patterns: Iterable[str]) -> str:
 
 def is_about(fact: Taint | NodeAffinity | Scheduler) -> str:
     """Whether `matching_resource` finds one."""
-    annotations = fact.annotations if isinstance(fact, Scheduler) else ()
-    carried = (f"{cel(key)} in $annotations" for key in annotations)
-    return any_of((requests_any(fact.resources), *carried))
+    if isinstance(fact, Scheduler):
+        others = [f"{cel(key)} in $annotations" for key in fact.annotations]
+    else:
+        others = [f"$fractionResources.exists(n, {matches_any('n', fact.resources)})"]
+    return any_of((requests_any(fact.resources), *others))
 
 
 def label_keys() -> str:

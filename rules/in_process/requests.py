@@ -37,18 +37,32 @@ def fraction_target(profile: Profile) -> str:
     """`Pod._fraction_target`: the name of the container that annotations ask for; else empty."""
     text = '""'
     for fraction in reversed(profile.fractions):
-        asks = any_of(f"{cel(key)} in $annotations" for key in fraction.annotations)
-        names = _givers(fraction, profile)
-        scheduler = f"$spec.?schedulerName.orValue({cel(DEFAULT_SCHEDULER)})"
-        given = f" && {scheduler} in {cel(names)}" if names else ""
         first = '$base.filter(b, b.role == "app")[0].raw.name'
         target = first
         if fraction.target:
             name = f'$annotations[?{cel(fraction.target)}].orValue("")'
             named = f'$base.exists(b, b.role != "ephemeral" && b.raw.name == {name})'
             target = f"({named} ? {name} : {first})"
-        text = f"({asks}){given} ? {target} : ({text})"
+        text = f"{_grants_fraction(fraction, profile)} ? {target} : ({text})"
     return text
+
+
+def fraction_resources(profile: Profile) -> str:
+    """The resources of the nodes with the parts of GPUs that annotations ask for."""
+    texts = (
+        f"({_grants_fraction(fraction, profile)} ? [{cel(fraction.resource)}] : [])"
+        for fraction in profile.fractions
+        if fraction.resource
+    )
+    return " + ".join(texts) or "[]"
+
+
+def _grants_fraction(fraction: Fraction, profile: Profile) -> str:
+    """`Profile.grants_fraction` of the pod."""
+    asks = any_of(f"{cel(key)} in $annotations" for key in fraction.annotations)
+    names = _givers(fraction, profile)
+    scheduler = f"$spec.?schedulerName.orValue({cel(DEFAULT_SCHEDULER)})"
+    return f"({asks})" + (f" && {scheduler} in {cel(names)}" if names else "")
 
 
 def requesting() -> str:

@@ -13,6 +13,7 @@ from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
 from rules.inventory.inventory import (
     ADMIN_ACCESS_LABELS,
+    KAI_QUEUE_LABEL,
     SURVEY_NAME,
     ClusterQueue,
     ConfigMap,
@@ -330,7 +331,11 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
     """Whoever made it: a pod may also name a claim that was made for another pod."""
-    return ResourceClaim(*_classes_names_and_sharing(as_object(raw.get("spec"))))
+    labels = as_object(as_object(raw.get("metadata")).get("labels"))
+    return ResourceClaim(
+        *_classes_names_and_sharing(as_object(raw.get("spec"))),
+        kai_queue=as_text(labels.get(KAI_QUEUE_LABEL)),
+    )
 
 
 def _claim_template(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaimTemplate:

@@ -204,15 +204,21 @@ SURVEY_NAME = "nodes"
 """The name of the one NodeSurvey of an inventory."""
 
 
+KAI_QUEUE_LABEL = "kai.scheduler/queue"
+"""The label by which KAI knows the queue of a pod, or of a claim that several pods may use."""
+
+
 class ResourceClaim(NamedTuple):
     """The device classes of its requests, and their names.
 
-    `is_shared` says that the parameters for the driver share the devices.
+    `is_shared` says that the parameters for the driver share the devices. `kai_queue` is the queue
+    of KAI that its label names.
     """
 
     classes: frozenset[str]
     requests: frozenset[str]
     is_shared: bool
+    kai_queue: str = ""
 
 
 class ResourceClaimTemplate(NamedTuple):

@@ -215,9 +215,10 @@ LIMITS_PREFIX, REQUESTS_PREFIX = "limits.", "requests."
 
 
 class Quota(SubjectView):
-    """A ResourceQuota: its `hard` limits, and whether it `has_scopes`."""
+    """A ResourceQuota, or what a controller makes one of.
 
-    stable_path = "spec.hard"
+    It has its `hard` limits, and says whether it `has_scopes`.
+    """
 
     def __init__(
         self,
@@ -226,13 +227,20 @@ class Quota(SubjectView):
         hard: Mapping[str, Any],
         path: Path = ("spec", "hard"),
         *,
+        stable_path: str = "spec.hard",
         has_scopes: bool = False,
     ) -> None:
         self.object = owner
         self.profile = profile
         self.hard = hard
         self.path = path
+        self.stable_path = stable_path
         self.has_scopes = has_scopes
+
+    @property
+    def is_resource_quota(self) -> bool:
+        """Whether the object itself is a ResourceQuota, which the API server validates."""
+        return self.object.kind == "ResourceQuota"
 
     def _in_manifest(self, manifest: Json) -> Self:
         hard = as_object(find_value(manifest, self.path))

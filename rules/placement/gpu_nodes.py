@@ -36,7 +36,7 @@ from rules.placement.node_affinity import (
 from rules.placement.tolerations import tolerates
 from rules.profile.context import Context
 from rules.profile.platforms.makers import NVIDIA, Maker
-from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint
+from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint, union_in_order
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 AT_MOST_ONE = r"-[0-9]+|\+?0*[01]"
@@ -59,12 +59,21 @@ GROUPS_WITH_OWN_PLACEMENT = frozenset({"batch.volcano.sh", "serving.knative.dev"
 def matching_resource(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str | None:
     """The first resource that `pod` requests and `fact` of the profile applies to.
 
-    If there is none, the first such annotation of a scheduler; None if there is none either.
+    If there is none, the first such annotation: of a scheduler, or for a part of a GPU that nodes
+    with such a resource have. None if there is none either.
     """
     for name in requested_resources(pod):
         if matches_any(fact.resources, name):
             return name
-    annotations = fact.annotations if isinstance(fact, Scheduler) else ()
+    if isinstance(fact, Scheduler):
+        annotations = fact.annotations
+    else:
+        annotations = union_in_order(
+            fraction.annotations
+            for fraction in pod.profile.fractions
+            if matches_any(fact.resources, fraction.resource)
+            and pod.profile.grants_fraction(fraction, pod.annotations, pod.scheduler)
+        )
     return next((key for key in annotations if key in pod.annotations), None)
 
 

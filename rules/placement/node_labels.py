@@ -3,7 +3,14 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import Path, as_object, as_objects, as_text, find_value
+from rules.base.json_values import (
+    Path,
+    as_object,
+    as_objects,
+    as_text,
+    find_value,
+    values_at,
+)
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import has_few_typos, has_placeholder, matches, nearest_word
 from rules.base.traits import NATIVE_TAINT_PREFIX
@@ -95,7 +102,7 @@ class NodeSettings(NamedTuple):
 def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
     """What `subject` sets for each node that it describes, in the order of the manifest."""
     for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
-        for place, raw in _values_at(subject.raw, fields.base_path):
+        for place, raw in values_at(subject.raw, fields.base_path):
             path = (*subject.path, *place)
             arguments = list(_kubelet_arguments(raw, fields, path))
             pool = as_text(as_object(raw).get("name")) if "*" in fields.base_path else ""
@@ -106,7 +113,7 @@ def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
             policies = [
                 ((*path, *rest), as_text(value))
                 for pattern in fields.cpu_policies
-                for rest, value in _values_at(raw, pattern)
+                for rest, value in values_at(raw, pattern)
             ]
             policies += [(p, value) for p, name, value in arguments if name == _CPU_POLICY_ARGUMENT]
             taints_path = (*path, *fields.taints) if fields.taints else ()
@@ -125,16 +132,6 @@ def labels_by_node(subject: KubernetesObject) -> list[dict[str, NodeLabel]]:
     return [{label.name: label for label in settings.labels} for settings in node_settings(subject)]
 
 
-def _values_at(raw: Any, pattern: Path) -> Iterator[tuple[Path, Any]]:
-    found: list[tuple[Path, Any]] = [((), raw)]
-    for step in pattern:
-        if step == "*":
-            found = [((*path, i), item) for path, value in found for i, item in as_objects(value)]
-        else:
-            found = [((*path, step), as_object(value).get(str(step))) for path, value in found]
-    yield from found
-
-
 def _taints(listed: Any, path: Path) -> Iterator[NodeTaint]:
     """The taints at `path`: a list of objects or of texts, or a map from keys to texts."""
     if isinstance(listed, dict):
@@ -150,18 +147,18 @@ def _taints(listed: Any, path: Path) -> Iterator[NodeTaint]:
 
 def _labels(raw: Any, fields: NodeFields, path: Path) -> Iterator[NodeLabel]:
     if fields.labels:
-        for place, labels in _values_at(raw, fields.labels):
+        for place, labels in values_at(raw, fields.labels):
             for name, value in as_object(labels).items():
                 yield NodeLabel((*path, *place, name), name, as_text(value))
     if fields.label_list:
-        for place, label in _values_at(raw, (*fields.label_list, "*")):
+        for place, label in values_at(raw, (*fields.label_list, "*")):
             name = as_text(label.get("key"))
             yield NodeLabel((*path, *place, "value"), name, as_text(label.get("value")))
 
 
 def _kubelet_arguments(raw: Any, fields: NodeFields, path: Path) -> Iterator[tuple[Path, str, str]]:
     """The path, the name and the value of each argument of the kubelet."""
-    for place, arguments in _values_at(raw, fields.arguments) if fields.arguments else ():
+    for place, arguments in values_at(raw, fields.arguments) if fields.arguments else ():
         if isinstance(arguments, list):
             for index, argument in as_objects(arguments):
                 name, value = as_text(argument.get("name")), as_text(argument.get("value"))

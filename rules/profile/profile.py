@@ -141,6 +141,8 @@ class Fraction(NamedTuple):
 
     The value of `portion` is a part of a card, that of `memory` an amount of memory, and that of
     `cards` the number of cards. The scheduler refuses the resources in `excludes` beside them.
+    `resource` is the resource of the nodes that have such parts: their taints and labels hold for
+    the pod as if it requested this resource.
     """
 
     annotations: tuple[str, ...]
@@ -149,6 +151,7 @@ class Fraction(NamedTuple):
     memory: str = ""
     cards: str = ""
     excludes: tuple[str, ...] = ()
+    resource: str = ""
     vendor: str = "nvidia"
 
 

@@ -9,7 +9,15 @@ no table holds all their kinds. `kinds` has the tables, and the kinds that the s
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import Json, Path, as_object, as_objects, as_text, pointer
+from rules.base.json_values import (
+    Json,
+    Path,
+    as_object,
+    as_objects,
+    as_text,
+    pointer,
+    values_at,
+)
 from rules.base.text_matching import matches_any
 from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, DEVICE_PLUGIN_CONFIG, QUOTA
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
@@ -76,7 +84,7 @@ def find_subjects(
                 yield MalformedField(owner, (*base, *place), why)
             for place, why in _fields_outside_spec(raw, kind, object_kind):
                 yield MalformedField(owner, (*base, *place), why)
-            yield _view(raw, base, object_kind, owner, profile)
+            yield from _views(raw, base, object_kind, owner, profile)
             continue
         if is_built_in:
             found = PodSearch(owner, profile, base).pod_in_template(raw, POD_TEMPLATE_PATHS[kind])
@@ -86,9 +94,11 @@ def find_subjects(
             yield from _plugin_configuration(raw, base, owner, profile)
         labels = _labels_of_maker(raw, kind if is_built_in else "")
         spec = as_object(raw.get("spec"))
+        has_owner = bool(as_object(raw.get("metadata")).get("ownerReferences"))
         for subject in found:
             if isinstance(subject, Pod):
                 subject.owner_labels, subject.owner_spec = labels, spec
+                subject.is_made_by_owner = has_owner
             yield subject
 
 
@@ -124,16 +134,29 @@ def _holds_no_subject(kind: str, group: str) -> bool:
     return not kind or matches_any(PATTERN_GROUPS, group)
 
 
-def _view(
+def _views(
     raw: Mapping[str, Any], base: Path, kind: ObjectKind, owner: ObjectRef, profile: Profile
-) -> Subject:
+) -> Iterator[Subject]:
     if kind.trait == QUOTA:
-        spec = as_object(raw.get("spec"))
-        has_scopes = bool(spec.get("scopes") or spec.get("scopeSelector"))
-        path = (*base, "spec", "hard")
-        return Quota(owner, profile, as_object(spec.get("hard")), path, has_scopes=has_scopes)
-    if kind.trait == CLAIM_OBJECT:
-        return DeviceClaim(owner, profile, raw, base)
-    if kind.trait == DEVICE_CLASS:
-        return DeviceSpec(owner, profile, raw, base)
-    return KubernetesObject(owner, profile, raw, base, kind_trait=kind.trait)
+        for path, spec in values_at(raw, kind.quota):
+            yield _quota(as_object(spec), path, base, owner, profile)
+    elif kind.trait == CLAIM_OBJECT:
+        yield DeviceClaim(owner, profile, raw, base)
+    elif kind.trait == DEVICE_CLASS:
+        yield DeviceSpec(owner, profile, raw, base)
+    else:
+        yield KubernetesObject(owner, profile, raw, base, kind_trait=kind.trait)
+
+
+def _quota(
+    spec: Mapping[str, Any], path: Path, base: Path, owner: ObjectRef, profile: Profile
+) -> Quota:
+    """The quota whose spec is at `path` of the object at `base`."""
+    return Quota(
+        owner,
+        profile,
+        as_object(spec.get("hard")),
+        (*base, *path, "hard"),
+        stable_path=".".join(map(str, (*path, "hard"))),
+        has_scopes=bool(spec.get("scopes") or spec.get("scopeSelector")),
+    )

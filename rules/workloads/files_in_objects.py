@@ -16,8 +16,10 @@ _VALUES: Mapping[tuple[str, str], tuple[Path, ...]] = {
         for key in ("valuesObject", "values")
     ),
 }
-# What a configuration of NVIDIA's device plugin says, whatever the ConfigMap with it is called.
-_PLUGIN_WORDS = ("sharing:", "version: v1")
+# What a configuration of NVIDIA's device plugin says, whatever the ConfigMap with it is called: its
+# version, and how cards are shared.
+_PLUGIN_VERSION = "version: v1"
+_SHARING_WORDS = ("sharing:", "mps:", "timeSlicing:")
 
 
 class FileInObject(NamedTuple):
@@ -49,12 +51,12 @@ def files_with(raw: Mapping[str, Any], *words: str) -> Iterator[FileInObject]:
 
 def has_plugin_words(text: str) -> bool:
     """Whether `text` may be, or have, a configuration that says how cards are shared."""
-    return all(word in text for word in _PLUGIN_WORDS)
+    return _PLUGIN_VERSION in text and any(word in text for word in _SHARING_WORDS)
 
 
 def plugin_configurations(raw: Mapping[str, Any]) -> Iterator[FileInObject]:
     """Each file in `raw` that may be a configuration of NVIDIA's device plugin."""
-    return files_with(raw, *_PLUGIN_WORDS)
+    return (file for file in files_with(raw, _PLUGIN_VERSION) if has_plugin_words(file.text))
 
 
 def _files_in_file(path: Path, text: str, words: tuple[str, ...]) -> Iterator[FileInObject]:

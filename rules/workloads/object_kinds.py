@@ -160,12 +160,14 @@ class ObjectKind(NamedTuple):
 
     - `name`: rules evaluate only objects whose names begin with this text.
     - `nodes`: where objects of this kind describe nodes.
+    - `quota`: the path of the spec of a ResourceQuota in it, with `*` for every element of a list.
     """
 
     trait: int
     fields: Mapping[str, Any]
     name: str = ""
     nodes: tuple[NodeFields, ...] = ()
+    quota: Path = ()
 
 
 _NODE: Mapping[str, Any] = {
@@ -210,6 +212,31 @@ _RESOURCE_FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
 # https://www.alibabacloud.com/help/doc-detail/398680.html
 _RESOURCE_POLICY_UNITS = NodeFields(("spec", "units", "*"), labels=("nodeSelector",))
 
+# Group and kind -> where it has the spec of a ResourceQuota. Its controller makes ResourceQuotas of
+# it, or counts by the same keys.
+QUOTA_PATHS: Mapping[tuple[str, str], Path] = {
+    ("", "ResourceQuota"): ("spec",),
+    # kubeflow/dashboard components/profile-controller/api/v1/profile_types.go
+    ("kubeflow.org", "Profile"): ("spec", "resourceQuotaSpec"),
+    # openshift/api quota/v1/types.go
+    ("quota.openshift.io", "ClusterResourceQuota"): ("spec", "quota"),
+    # https://projectcapsule.dev/docs/tenants/quotas/ and resourcepools/
+    ("capsule.clastix.io", "Tenant"): ("spec", "resourceQuotas", "items", "*"),
+    ("capsule.clastix.io", "ResourcePool"): ("spec", "quota"),
+    # loft-sh/kiosk examples/accountquota.yaml
+    ("config.kiosk.sh", "AccountQuota"): ("spec", "quota"),
+    # kubernetes-sigs/hierarchical-namespaces test/e2e/hrq_test.go; the other group is GKE's.
+    ("hnc.x-k8s.io", "HierarchicalResourceQuota"): ("spec",),
+    ("hierarchycontroller.configmanagement.gke.io", "HierarchicalResourceQuota"): ("spec",),
+}
+
+
+def _quota_kind(path: Path) -> ObjectKind:
+    types: dict[str, Any] = {}
+    _add_object_types(types, (*path, "hard"))
+    return ObjectKind(QUOTA, types, quota=path)
+
+
 # Group and kind -> what rules are about.
 OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ("", "Node"): ObjectKind(
@@ -221,7 +248,7 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
         kind: ObjectKind(NODE_POOL, field_types(fields), nodes=fields)
         for kind, fields in NODE_POOL_KINDS.items()
     },
-    ("", "ResourceQuota"): ObjectKind(QUOTA, {"spec": {"hard": {}}}),
+    **{kind: _quota_kind(path) for kind, path in QUOTA_PATHS.items()},
     (CLAIM_GROUP, "ResourceClaim"): ObjectKind(CLAIM_OBJECT, {"spec": _CLAIM}),
     (CLAIM_GROUP, "ResourceClaimTemplate"): ObjectKind(CLAIM_OBJECT, {"spec": {"spec": _CLAIM}}),
     (CLAIM_GROUP, "DeviceClass"): ObjectKind(DEVICE_CLASS, _CLASS),

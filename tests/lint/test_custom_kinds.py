@@ -161,6 +161,15 @@ def test_a_request_without_a_pod_is_a_note(command: LintCommand, kind: str) -> N
     assert command("--fail-on", "note", "-", stdin=text).status == 1
 
 
+def test_a_quota_in_a_custom_resource_is_evaluated(command: LintCommand) -> None:
+    spec = {"resourceQuotaSpec": {"hard": {"requests.nvidia.com/gpu": "2"}}}
+    done = command.json("-", stdin=json.dumps(manifest("kubeflow.org/v1", "Profile", spec)))
+    assert (done.found, done.report["remarks"]) == ({}, [])
+    spec["resourceQuotaSpec"]["hard"] = {"nvidia.com/gpu": "2"}
+    done = command.json("-", stdin=json.dumps(manifest("kubeflow.org/v1", "Profile", spec)))
+    assert done.found["quota-inert-key"] == "warning"
+
+
 HELM_RELEASE = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease

@@ -15,7 +15,7 @@ from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Finding, FixScope
 from rules.objects.container import POD_SPEC
-from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject
+from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
@@ -149,7 +149,7 @@ def _object_paths(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[
         if isinstance(pod, DeviceSpec):
             skipped["a device class"] += 1
             continue
-        if isinstance(pod, KubernetesObject):
+        if isinstance(pod, (KubernetesObject, Quota)):
             continue  # no pod, or the workload around one that is found as well
         assert isinstance(pod, Pod), pod
         if pod.layout is POD_SPEC and _is_template(pod.path):

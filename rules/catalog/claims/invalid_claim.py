@@ -11,6 +11,7 @@ Finds, in a ResourceClaim or a ResourceClaimTemplate,
 - two requests, or two alternatives of one, with the same name;
 - `count` beside `allocationMode: All`, and counts below one;
 - other allocation modes than `ExactCount` and `All`;
+- the version `v1alpha2` of the API, which Kubernetes has not had since 1.31;
 - tolerations of device taints with another operator than `Exists` and `Equal`, or with a value
   beside `Exists`.
 
@@ -22,6 +23,7 @@ References
 ----------
 - https://kubernetes.io/docs/reference/kubernetes-api/resource/resource-claim-v1/
 - Kubernetes, `pkg/apis/resource/validation/validation.go`
+- k8s.io/api v0.30.0 and v0.31.0, `resource`
 """
 
 from collections import Counter
@@ -39,6 +41,7 @@ _ATTRIBUTE_FIELDS = ("matchAttribute", "distinctAttribute")
 # The names that Kubernetes gives to attributes of the devices of all drivers.
 _STANDARD_DOMAIN = "resource.kubernetes.io"
 _STANDARD_ATTRIBUTES = frozenset({"pcieRoot", "pciBusID", "numaNode"})
+_REMOVED_VERSION = "v1alpha2"
 _ALLOCATION_MODES = ("ExactCount", "All")
 # No claim has more requests than this, and each alternative of one is a name as well.
 _MAX_NAMES = 300
@@ -47,6 +50,13 @@ _MAX_COMPARED_NAMES = 20  # unknown names of one claim for which the right one i
 
 def check(claim: DeviceClaim, _context: Context) -> Findings:
     """Yield each reference to no request, each doubled name, and each value that is refused."""
+    if claim.version == _REMOVED_VERSION:
+        yield _refused(
+            (*claim.base, "apiVersion"),
+            "apiVersion",
+            f"Kubernetes has no {claim.object.kind} of the version {_REMOVED_VERSION} since 1.31",
+            "write apiVersion: resource.k8s.io/v1, and what is asked for in spec.devices.requests",
+        )
     devices = as_object(claim.spec.get("devices"))
     path: Path = (*claim.path, "devices")
     names = _RequestNames(devices.get("requests"))

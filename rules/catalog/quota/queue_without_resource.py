@@ -55,17 +55,13 @@ from rules.gpu.claims import (
     used_claims,
 )
 from rules.gpu.devices import path_of_first_request, requested_resources
+from rules.gpu.quotas import queue_name
 from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
+from rules.profile.platforms.accounting_marks import ADMISSION_GATE
 from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-# https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-# Pods that wait to be admitted have it.
-_KUEUE_GATE = "kueue.x-k8s.io/admission"
 _NON_DEVICE_RESOURCES = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
-# Kueue neither queues these nor copies their label to their pods.
-_UNQUEUED_KINDS = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
 
 
 class _UnknownResources(NamedTuple):
@@ -77,8 +73,7 @@ class _UnknownResources(NamedTuple):
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU resource of the pod that its queue does not cover."""
-    of_owner = None if pod.object.kind in _UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
-    name = as_text(of_owner or pod.labels.get(QUEUE_LABEL))
+    name = queue_name(pod)
     local = context.inventory.find(LocalQueue, name, pod.object.namespace) if name else None
     queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
     if local is None or queue is None or (pod.exists and not _waits_for_admission(pod)):
@@ -125,7 +120,8 @@ def _is_non_device_resource(resource: str) -> bool:
 
 def _waits_for_admission(pod: Pod) -> bool:
     return any(
-        gate.get("name") == _KUEUE_GATE for _, gate in as_objects(pod.spec.get("schedulingGates"))
+        gate.get("name") == ADMISSION_GATE
+        for _, gate in as_objects(pod.spec.get("schedulingGates"))
     )
 
 

@@ -36,7 +36,8 @@ def check(quota: Quota, _context: Context) -> Findings:
         if fault := _fault(amount):
             message = f"the quota sets {display(f'{key}: {amount.text}')}, {fault}"
             advice = "write a whole number of devices"
-            refused = not isinstance(amount, Quantity) or amount.nano < 0
+            is_bad = not isinstance(amount, Quantity) or amount.nano < 0
+            refused = is_bad and quota.is_resource_quota
             path = (*quota.path, key)
             yield Finding(
                 path=path, key=f"amount.{key}", message=message, help=advice, api_refuses=refused

@@ -26,8 +26,12 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
-from rules.gpu.quotas import counting_keys, first_gpu_key, quota_keys_by_gpu_source
-from rules.inventory.inventory import ResourceQuota
+from rules.gpu.quotas import (
+    counting_keys,
+    first_gpu_key,
+    quota_keys_by_gpu_source,
+    quotas_beside,
+)
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 MAX_LISTED = 3
@@ -36,9 +40,7 @@ MAX_LISTED = 3
 def check(quota: Quota, context: Context) -> Findings:
     """Yield one finding for the namespace, at the first of its quotas that limits a GPU."""
     inventory = context.inventory
-    quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    if quota.object.name not in quotas:
-        return
+    quotas = quotas_beside(quota, inventory)
     offered = quota_keys_by_gpu_source(inventory, quota.profile)
     names = (
         name for name in sorted(quotas) if first_gpu_key(quotas[name], quota.profile, inventory)

@@ -4,7 +4,10 @@ What it does
 ------------
 Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with the prefix
 `limits.` or without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys with `limits.`
-that the GPU platform itself enforces are fine, as HAMi does under the profile `hami`.
+that the GPU platform itself enforces are fine, as HAMi does under the profile `hami`. The linter
+reads also quotas in objects of which a controller makes them: a Profile of Kubeflow, a
+ClusterResourceQuota of OpenShift, a Tenant and a ResourcePool of Capsule, an AccountQuota of kiosk,
+and a HierarchicalResourceQuota.
 
 In a quota with `scopes` or a `scopeSelector`, finds also keys that count ResourceClaims, such as
 `gpu.nvidia.com.deviceclass.resource.k8s.io/devices`.
@@ -81,7 +84,12 @@ def check(quota: Quota, _context: Context) -> Findings:
         refused = api_refuses_count(amount)
         message += f", and its value is {invalid_count_reason(amount)}" if refused else ""
         yield Finding(
-            path=path, key=f"hard.{key}", message=message, help=advice, fix=fix, api_refuses=refused
+            path=path,
+            key=f"hard.{key}",
+            message=message,
+            help=advice,
+            fix=fix,
+            api_refuses=refused and quota.is_resource_quota,
         )
 
 

@@ -33,8 +33,7 @@ from itertools import islice
 from rules.base.json_values import display
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
-from rules.gpu.quotas import uncounted_pods
-from rules.inventory.inventory import ResourceQuota
+from rules.gpu.quotas import quotas_beside, uncounted_pods
 from rules.objects.kubernetes_objects import REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
@@ -43,10 +42,8 @@ MAX_KEYS = 20
 
 def check(quota: Quota, context: Context) -> Findings:
     """Yield each GPU key by which some pods are not counted, at the first quota that has it."""
-    quotas = context.inventory.all_in(ResourceQuota, quota.object.namespace)
-    if quota.object.name not in quotas:
-        return
-    for key in islice(_gpu_keys(quota), MAX_KEYS):
+    quotas = quotas_beside(quota, context.inventory)
+    for key in islice(_gpu_keys(quota) if quotas else (), MAX_KEYS):
         having = {name: known.scopes for name, known in quotas.items() if key in known.hard}
         gap = uncounted_pods(having.values()) if quota.object.name == min(having) else None
         if gap is None:

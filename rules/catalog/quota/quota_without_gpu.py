@@ -26,8 +26,13 @@ References
 
 from rules.base.traits import KNOWN_QUOTAS, QUOTA
 from rules.gpu.claims import is_gpu_resource
-from rules.gpu.quotas import counting_keys, first_gpu_key, quota_keys_by_gpu_source
-from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue, ResourceQuota
+from rules.gpu.quotas import (
+    counting_keys,
+    first_gpu_key,
+    quota_keys_by_gpu_source,
+    quotas_beside,
+)
+from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 COMPUTE_KEYS = frozenset(
@@ -41,8 +46,8 @@ _SYSTEM_NAMESPACE = "kube-system"
 def check(quota: Quota, context: Context) -> Findings:
     """Yield one finding for the namespace, at the first of its quotas on CPU or memory."""
     inventory = context.inventory
-    quotas = inventory.all_in(ResourceQuota, quota.object.namespace)
-    if quota.object.name not in quotas or quota.object.namespace == _SYSTEM_NAMESPACE:
+    quotas = quotas_beside(quota, inventory)
+    if not quotas or quota.object.namespace == _SYSTEM_NAMESPACE:
         return
     limiting = [name for name in sorted(quotas) if not COMPUTE_KEYS.isdisjoint(quotas[name].hard)]
     if quota.object.name != next(iter(limiting), None):

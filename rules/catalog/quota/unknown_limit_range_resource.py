@@ -4,8 +4,9 @@ What it does
 ------------
 Compares the names of resources in the limits of a LimitRange with those of GPU resources, as
 `unknown-gpu-resource` does for containers. Finds names that are known mistakes (`gpu`,
-`nvidia.com/gpus`), that spell a MIG profile otherwise than NVIDIA's device plugin does, and that
-differ by a letter or two from a known resource of the same vendor.
+`nvidia.com/gpus`), that spell a MIG profile otherwise than NVIDIA's device plugin does, that differ
+by a letter or two from a known resource of the same vendor, and that no node offers: labels of
+nodes (`nvidia.com/gpu.memory`) and MIG profiles that no card has.
 
 Why it matters
 --------------
@@ -26,11 +27,13 @@ References
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.traits import LIMIT_RANGE
 from rules.gpu.amounts import api_refuses_name
-from rules.gpu.resource_names import misspelt_resources, renaming_fix
+from rules.gpu.resource_names import fault_of_name, misspelt_resources, renaming_fix
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 # A name is reported in the first field that has it. The API server copies `max` into `default`, and
@@ -47,11 +50,20 @@ def check(limit_range: KubernetesObject, _context: Context) -> Findings:
         times = Counter(meant.right_name for meant in misspelt.values())
         path = (*limit_range.path, "spec", "limits", index)
         places = [((*path, field), amounts) for field, amounts in fields.items()]
+        for name in names:
+            if fault := fault_of_name(name):
+                first = _first_field(name, fields)
+                yield Finding(
+                    path=(*path, first, name),
+                    key=f"{as_text(item.get('type'))}.{name}",
+                    message=f"`{first}` names {display(name)}, and {fault.reason}",
+                    help=fault.advice,
+                )
         for name, meant in misspelt.items():
             right = meant.right_name
             refused = api_refuses_name(name)
             end = "the API server refuses it" if refused else f"it does not concern {right}"
-            first = next(field for field, amounts in fields.items() if name in amounts)
+            first = _first_field(name, fields)
             yield Finding(
                 path=(*path, first, name),
                 key=f"{as_text(item.get('type'))}.{name}",
@@ -60,6 +72,10 @@ def check(limit_range: KubernetesObject, _context: Context) -> Findings:
                 fix=renaming_fix(places, name, right) if times[right] == 1 else None,
                 api_refuses=refused,
             )
+
+
+def _first_field(name: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
+    return next(field for field, amounts in fields.items() if name in amounts)
 
 
 RULE = define_rule(

@@ -5,8 +5,9 @@ What it does
 Compares the resources of ClusterQueues and Cohorts, in `coveredResources` and in the quotas of
 their flavors, with the names of GPU resources, as `unknown-gpu-resource` does for containers. Finds
 names that are known mistakes (`nvidia.com/gpus`, `requests.nvidia.com/gpu`), that spell a MIG
-profile otherwise than NVIDIA's device plugin does, and that differ by a letter or two from a known
-resource of the same vendor.
+profile otherwise than NVIDIA's device plugin does, that differ by a letter or two from a known
+resource of the same vendor, and that no node offers: labels of nodes (`nvidia.com/gpu.memory`) and
+MIG profiles that no card has.
 
 Why it matters
 --------------
@@ -23,7 +24,7 @@ References
 from rules.base.json_values import Path, display
 from rules.base.traits import CLUSTER_QUEUE
 from rules.gpu.quotas import covered_resources
-from rules.gpu.resource_names import misspelt_resources
+from rules.gpu.resource_names import fault_of_name, misspelt_resources
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
@@ -32,6 +33,14 @@ def check(queue: KubernetesObject, _context: Context) -> Findings:
     places: dict[str, Path] = {}
     for path, name in covered_resources(queue):
         places.setdefault(name, path)
+    for name, path in places.items():
+        if fault := fault_of_name(name):
+            yield Finding(
+                path=path,
+                key=f"resources.{name}",
+                message=f"the queue's resource {display(name)} covers no pod: {fault.reason}",
+                help=fault.advice,
+            )
     for name, meant in misspelt_resources(places, queue.profile).items():
         yield Finding(
             path=places[name],

@@ -5,7 +5,8 @@ What it does
 Compares the extended resources in the keys of a ResourceQuota's `spec.hard` with the names of GPU
 resources, as `unknown-gpu-resource` does for containers. Finds names that are known mistakes
 (`requests.nvidia.com/gpus`), that spell a MIG profile otherwise than NVIDIA's device plugin does,
-and that differ by a letter or two from a known resource of the same vendor.
+that differ by a letter or two from a known resource of the same vendor, and that no node offers:
+labels of nodes (`nvidia.com/gpu.memory`) and MIG profiles that no card has.
 
 Why it matters
 --------------
@@ -28,7 +29,7 @@ from collections import Counter
 from rules.base.json_values import display
 from rules.base.text_matching import matches_any
 from rules.base.traits import QUOTA
-from rules.gpu.resource_names import misspelt_resources, renaming_fix
+from rules.gpu.resource_names import fault_of_name, misspelt_resources, renaming_fix
 from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
@@ -43,6 +44,14 @@ def check(quota: Quota, _context: Context) -> Findings:
         if name in misspelt
     }
     times = Counter(meant.values())
+    for key, name in names.items():
+        if fault := fault_of_name(name):
+            yield Finding(
+                path=(*quota.path, key),
+                key=f"hard.{key}",
+                message=f"the quota's key {display(key)} limits nothing: {fault.reason}",
+                help=fault.advice,
+            )
     for key, right in meant.items():
         path = (*quota.path, key)
         kind, resource = misspelt[names[key]].kind, misspelt[names[key]].right_name

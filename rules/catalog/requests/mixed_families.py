@@ -7,14 +7,18 @@ software divides that vendor's cards (`aliyun.com/gpu-mem`, `koordinator.sh/gpu-
 that belong to a count, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`, are fine, and so are
 MIG devices beside whole cards.
 
+Also finds a pod that requests shares of one vendor's cards from two systems, as HAMi's
+`nvidia.com/gpumem` and `volcano.sh/vgpu-number`: these resources have other domains.
+
 Also finds a container that asks for devices of two vendors, such as `nvidia.com/gpu` and
 `amd.com/gpu`. Intel's GPUs are left out, as many machines have one beside cards of another vendor.
 
 Why it matters
 --------------
 A node that shares its cards usually does not also offer whole cards: on ACK the modes of a node
-exclude each other. No node then fits the pod, and it waits forever. Nor do clouds offer machines
-with cards of two vendors.
+exclude each other. No node then fits the pod, and it waits forever. A system that shares cards
+counts only what it hands out itself, so a node has one of them. Nor do clouds offer machines with
+cards of two vendors.
 
 References
 ----------
@@ -35,11 +39,13 @@ COMBINABLE_VENDORS = ("intel", "other")
 VENDORS_FAULT = ", devices of two vendors: hardly any node has both"
 VENDORS_ADVICE = "keep the one that the program is built for, and remove the other"
 MIX_FAULT = ": few nodes offer both shares and whole cards"
+SYSTEMS_FAULT = ": two systems share cards, and a node has one of them"
+SYSTEMS_ADVICE = "ask for the shares of the system that the cluster has"
 MIX_ADVICE = "ask for whole cards or for shares, not for both; run the two in pods of their own"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
-    """Yield each share beside a whole card of its vendor, and devices of a second vendor."""
+    """Yield each share beside a whole card of its vendor, and devices of a second one or system."""
     requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
     if len(requested) < 2:  # noqa: PLR2004  # a mix needs two resources
         return
@@ -47,14 +53,42 @@ def check(pod: Pod, _context: Context) -> Findings:
     for _, device in requested:
         if device.resource.sharing == "whole":
             whole.setdefault(device.resource.vendor, []).append(device)
-    for container, device in requested:
-        if device.resource.sharing == "share":
-            candidates = whole.get(device.resource.vendor, [])[:MAX_COMPARED_DEVICES]
-            other = next((w for w in candidates if _exclude_each_other(device, w)), None)
-            if other:
-                yield _finding(container, device, other)
+    shares = [each for each in requested if each[1].resource.sharing == "share"]
+    mixed = False
+    for container, device in shares:
+        candidates = whole.get(device.resource.vendor, [])[:MAX_COMPARED_DEVICES]
+        other = next((w for w in candidates if _exclude_each_other(device, w)), None)
+        if other:
+            mixed = True
+            yield _finding(container, device, other)
+    if not mixed:
+        yield from _findings_of_two_systems(shares)
     for container in pod.containers:
         yield from _findings_of_several_vendors(container)
+
+
+def _findings_of_two_systems(shares: list[tuple[Container, Device]]) -> Findings:
+    """Yield the first share of each vendor's cards that is of another domain than one before."""
+    first: dict[str, Device] = {}
+    reported: set[str] = set()
+    # Sorted: the finding stays when resources or containers change places.
+    for container, device in sorted(shares, key=lambda share: (share[1].name, share[0].name)):
+        vendor = device.resource.vendor
+        other = first.setdefault(vendor, device)
+        if _domain(device) != _domain(other) and vendor not in reported:
+            reported.add(vendor)
+            yield Finding(
+                path=container.amount_path(device.name),
+                key=f"systems.{device.name}",
+                message=f"{container} asks for {display(device.name)} and the pod also for "
+                f"{display(other.name)}{SYSTEMS_FAULT}",
+                container=container,
+                help=SYSTEMS_ADVICE,
+            )
+
+
+def _domain(device: Device) -> str:
+    return device.name.partition("/")[0]
 
 
 def _findings_of_several_vendors(container: Container) -> Findings:

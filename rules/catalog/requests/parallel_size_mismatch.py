@@ -12,8 +12,9 @@ another number of whole GPUs:
   many workers as fit, so only an `OPTION_TENSOR_PARALLEL_DEGREE` above the GPUs is reported;
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
   it, and `--num_gpus` of DeepSpeed;
-- `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate.
-  Their processes may use several GPUs each, so only more processes than GPUs are reported;
+- `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate;
+  `nprocPerNode` of a PyTorchJob and `numProcPerNode` of a TrainJob, from which they are set. Their
+  processes may use several GPUs each, so only more processes than GPUs are reported;
 - `rayStartParams.num-gpus` of KubeRay, and `parallelism.tensor` of KServe's LLMInferenceService
   whose pods do not work together.
 
@@ -43,6 +44,9 @@ References
 - deepjavalibrary/djl-serving, `serving/docs/lmi/deployment_guide/configurations.md`
 - https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/
 - https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html
+- https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/pytorch/
+- kubeflow/training-operator, `pkg/controller.v1/pytorch/envvar.go`; kubeflow/trainer,
+  `pkg/apis/trainer/v1alpha1/trainjob_types.go`
 - https://kserve.github.io/website/docs/model-serving/generative-inference/llmisvc/llmisvc-overview
 - https://docs.jax.dev/en/latest/_autosummary/jax.experimental.pallas.tpu.ChipVersion.html
 """
@@ -73,6 +77,10 @@ _TPUS_WITH_ONE_DEVICE_A_CHIP = frozenset(
 _RAY_GROUP = "ray.io"
 _KSERVE_GROUP = "serving.kserve.io"
 _MAX_DIGITS = 6  # of a number of GPUs
+_ANY_NUMBER = 10**_MAX_DIGITS
+_PYTORCH_JOB, _TRAIN_JOB = ("kubeflow.org", "PyTorchJob"), ("trainer.kubeflow.org", "TrainJob")
+# What the operator gives its settings to.
+_PYTORCH_CONTAINER = "pytorch"
 # KServe gives its arguments to the container of this name.
 _KSERVE_CONTAINER = "main"
 
@@ -98,7 +106,24 @@ def stated_size(pod: Pod) -> StatedSize | None:
         return _ray_size(pod, place)
     if pod.object.group == _KSERVE_GROUP and pod.object.kind.startswith("LLMInferenceService"):
         return _kserve_size(pod, place)
+    kind = (pod.object.group, pod.object.kind)
+    if kind == _PYTORCH_JOB and "pytorchReplicaSpecs" in pod.path:
+        job = pod.path[: pod.path.index("pytorchReplicaSpecs")]
+        return _process_count(pod, pod.owner_spec, (*job, "nprocPerNode"))
+    if kind == _TRAIN_JOB:
+        return _process_count(pod, pod.spec, (*pod.path, "numProcPerNode"))
     return None
+
+
+def _process_count(pod: Pod, holder: Mapping[str, Any], path: Path) -> StatedSize | None:
+    """How many processes the field at `path` of `holder` starts, each with a GPU or more."""
+    number = _positive_number(holder.get(str(path[-1])))
+    containers = [each for each in pod.containers if each.role == "app"]
+    if not number or not containers:
+        return None
+    named = (each for each in containers if each.name == _PYTORCH_CONTAINER)
+    container = next(named, containers[0])
+    return StatedSize("Kubeflow", f"{path[-1]}: {number}", path, container, number, _ANY_NUMBER)
 
 
 def _ray_size(pod: Pod, place: Path) -> StatedSize | None:

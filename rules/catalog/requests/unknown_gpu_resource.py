@@ -6,9 +6,10 @@ Finds names in `limits` and `requests` that are known mistakes for a GPU resourc
 `nvidia.com/gpus`, `nvidia.com/gpu-1`), that spell a MIG profile otherwise than NVIDIA's device
 plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a quota's prefix
 (`requests.nvidia.com/gpu`), or that differ by a letter or two from a known resource of the same
-vendor, or by one in the vendor's domain (`nvidi.com/gpu`); these last only give a warning, and so
-do profiles of MIG with a number of compute slices that no card has (`nvidia.com/mig-9g.10gb`). All
-other names are ignored.
+vendor, by `memory` for `mem` (`nvidia.com/gpumemory`), or by one letter in the vendor's domain
+(`nvidi.com/gpu`); these last only give a warning, and so do labels of nodes
+(`nvidia.com/gpu.memory`) and profiles of MIG that no card has, by their compute slices
+(`nvidia.com/mig-9g.10gb`) or their memory (`nvidia.com/mig-4g.5gb`). All other names are ignored.
 
 Why it matters
 --------------
@@ -30,6 +31,7 @@ References
 - Kubernetes, `pkg/apis/core/helper/helpers.go`
 - Kubernetes, `removeMissingExtendedResources` in `pkg/kubelet/lifecycle/predicate.go`
 - NVIDIA, "Multi-Instance GPU User Guide", names of profiles
+- NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`, labels
 """
 
 from collections import Counter
@@ -37,15 +39,9 @@ from collections import Counter
 from rules.base.json_values import display
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.amounts import api_refuses_amounts
-from rules.gpu.resource_names import (
-    has_impossible_mig_profile,
-    misspelt_resources,
-    renaming_fix,
-)
+from rules.gpu.resource_names import fault_of_name, misspelt_resources, renaming_fix
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-MIG_FAULT = ", and instances of MIG have 1, 2, 3, 4 or 7 compute slices"
-MIG_ADVICE = "name a profile of the card: `nvidia-smi mig -lgip` lists them"
 CONSEQUENCE = ": the pod waits for a node that has it"
 
 
@@ -53,7 +49,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
     for container in pod.containers:
         names = (*container.limits, *container.requests)
-        yield from _findings_of_impossible_profiles(pod, container)
+        yield from _findings_of_names_without_resource(pod, container)
         mistakes = misspelt_resources(names, container.profile)
         if not mistakes:
             continue
@@ -78,16 +74,17 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _findings_of_impossible_profiles(pod: Pod, container: Container) -> Findings:
+def _findings_of_names_without_resource(pod: Pod, container: Container) -> Findings:
     for name in dict.fromkeys((*container.limits, *container.requests)):
-        if has_impossible_mig_profile(name):
+        if fault := fault_of_name(name):
             field = "limits" if name in container.limits else "requests"
             yield Finding(
                 path=(*container.resources_path, field, name),
                 key=f"{field}.{name}",
-                message=f"{container} asks for {display(name)}{MIG_FAULT}{_consequence(pod)}",
+                message=f"{container} asks for {display(name)}, and {fault.reason}"
+                f"{_consequence(pod)}",
                 container=container,
-                help=MIG_ADVICE,
+                help=fault.advice,
                 action=Action.WARN,
             )
 

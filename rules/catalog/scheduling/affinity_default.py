@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, append, display, put
-from rules.base.traits import GPU_RESOURCE
+from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE
 from rules.in_process.statement import Mutation, add, cel, created, dynamic
 from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
@@ -159,4 +159,4 @@ def _change() -> str:
     )
 
 
-RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION,))

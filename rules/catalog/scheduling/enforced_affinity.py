@@ -34,7 +34,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, Path, append, display, put
-from rules.base.traits import GPU_RESOURCE, PROFILE_ENFORCED_LABELS
+from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_ENFORCED_LABELS
 from rules.placement.gpu_nodes import matching_resource, may_be_placed_elsewhere
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -161,5 +161,8 @@ def _labels_with_and(affinities: list[NodeAffinity]) -> str:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU_RESOURCE, PROFILE_ENFORCED_LABELS)
+    check,
+    action=Action.DENY,
+    since="0.1",
+    needs=(GPU_RESOURCE | GPU_ANNOTATION, PROFILE_ENFORCED_LABELS),
 )

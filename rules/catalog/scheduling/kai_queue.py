@@ -1,49 +1,99 @@
-"""A GPU pod for the KAI scheduler names its queue where KAI does not look.
+"""A GPU pod for the KAI scheduler, or its claim, names its queue where KAI does not look.
 
 What it does
 ------------
 Finds pods with `schedulerName: kai-scheduler` that have `kai.scheduler/queue` as an annotation and
-not as a label, unless the workload that makes them has the label. Pods without either are for the
-default queue.
+not as a label, or that have the former label `runai/queue` alone, unless the workload that makes
+them has the label. Pods without any are for the default queue.
+
+Finds also a ResourceClaim for GPUs that such a pod names, if the claim does not have the label of
+the pod's queue. The linter knows the claims in the manifests of the same run, and `gpuward audit`
+those of the cluster. Claims that Kubernetes makes of a template need no label.
 
 Why it matters
 --------------
 KAI reads the queue from a label of the pod, or of the object that owns it. It ignores the
-annotation: the pod is scheduled in the queue `default-queue`, with that queue's quota and priority,
-and stays Pending where there is no such queue.
+annotation, and since version 0.6.0 the former label: the pod is scheduled in the queue
+`default-queue`, with that queue's quota and priority, and stays Pending where there is no such
+queue. A pod whose claim has the label of no queue, or of another one, is never scheduled.
+
+KAI can be installed with another key of the label (`queueLabelKey`). Suppress the rule there.
 
 References
 ----------
 - https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/quickstart
 - https://github.com/kai-scheduler/KAI-Scheduler/pull/932
+- kai-scheduler/KAI-Scheduler, `docs/migrationguides/v0.6.0/README.md`,
+  `pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go`,
+  `pkg/scheduler/plugins/dynamicresources/dynamicresources.go`
 """
 
+from rules.base.json_values import as_text, display
 from rules.base.traits import CUSTOM_SCHEDULER, GPU
+from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, declared_claims
 from rules.gpu.devices import pod_requests_gpu
+from rules.inventory.inventory import KAI_QUEUE_LABEL, ResourceClaim
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-QUEUE_LABEL = "kai.scheduler/queue"
 # Before KAI was a project of its own.
 _FORMER_QUEUE_LABEL = "runai/queue"
 _SCHEDULER = "kai-scheduler"
-FAULT = f"{QUEUE_LABEL} is an annotation, which KAI ignores: the pod goes to the default queue"
-ADVICE = f"write the label {QUEUE_LABEL}"
+# In the names of the device classes that KAI takes for those of GPUs.
+_GPU_WORD = "gpu"
+_DEFAULT_QUEUE = "default-queue"
+FAULT = f"{KAI_QUEUE_LABEL} is an annotation, which KAI ignores: the pod goes to the default queue"
+FORMER_FAULT = (
+    f"the label {_FORMER_QUEUE_LABEL} is ignored by KAI since version 0.6.0: the pod goes to the "
+    "default queue"
+)
+ADVICE = f"write the label {KAI_QUEUE_LABEL}"
 
 
-def check(pod: Pod, _context: Context) -> Findings:
-    """Yield the pod if KAI does not learn its queue."""
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield the pod if KAI does not learn its queue, and each claim of another queue."""
     if pod.scheduler != _SCHEDULER or not pod.is_complete or not pod_requests_gpu(pod):
         return
-    labels = {*pod.labels, *pod.owner_labels}
-    if QUEUE_LABEL in labels or _FORMER_QUEUE_LABEL in labels:
+    yield from _findings_of_claims(pod, context)
+    labels = {**pod.labels, **pod.owner_labels}
+    if KAI_QUEUE_LABEL in labels:
         return
-    if QUEUE_LABEL in pod.annotations:
+    if KAI_QUEUE_LABEL in pod.annotations:
         yield Finding(
-            path=(*pod.metadata_path, "annotations", QUEUE_LABEL),
-            key=f"annotations.{QUEUE_LABEL}",
+            path=(*pod.metadata_path, "annotations", KAI_QUEUE_LABEL),
+            key=f"annotations.{KAI_QUEUE_LABEL}",
             message=FAULT,
             help=ADVICE,
         )
+    elif _FORMER_QUEUE_LABEL in labels:
+        own = (*pod.metadata_path, "labels", _FORMER_QUEUE_LABEL)
+        yield Finding(
+            path=own if _FORMER_QUEUE_LABEL in pod.labels else pod.path,
+            key=f"labels.{_FORMER_QUEUE_LABEL}",
+            message=FORMER_FAULT,
+            help=f"{ADVICE}: {as_text(labels[_FORMER_QUEUE_LABEL])}",
+        )
+
+
+def _findings_of_claims(pod: Pod, context: Context) -> Findings:
+    """Yield each claim for GPUs that the pod names and that is not of the pod's queue."""
+    queue = as_text({**pod.labels, **pod.owner_labels}.get(KAI_QUEUE_LABEL)) or _DEFAULT_QUEUE
+    for index, entry in declared_claims(pod):
+        name = as_text(entry.get(CLAIM_NAME_FIELD))
+        claim = context.inventory.find(ResourceClaim, name, pod.object.namespace) if name else None
+        if claim is None or claim.kai_queue == queue:
+            continue
+        if any(_GPU_WORD in each.lower() for each in claim.classes):
+            has = f"the label {KAI_QUEUE_LABEL}: {display(claim.kai_queue)}"
+            fault = f"{has}, and the pod is of the queue {display(queue)}"
+            yield Finding(
+                path=(*pod.path, CLAIMS_FIELD, index, CLAIM_NAME_FIELD),
+                key=f"claim.{as_text(entry.get('name'))}",
+                message=f"the ResourceClaim {display(name)} has "
+                f"{fault if claim.kai_queue else f'no label {KAI_QUEUE_LABEL}'}: KAI never "
+                "schedules the pod",
+                help=f"give the claim the label {KAI_QUEUE_LABEL}: {queue}, or use a template of "
+                "claims",
+            )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU))

@@ -3,7 +3,9 @@
 What it does
 ------------
 Finds the taints that the profile states for the resources a pod requests and that no toleration
-of the pod tolerates. An empty key, an empty effect and every operator count as in Kubernetes.
+of the pod tolerates. Annotations by which a scheduler gives a part of a GPU, such as KAI's
+`gpu-fraction`, count as a request for the resource of the nodes with such parts. An empty key, an
+empty effect and every operator count as in Kubernetes.
 Nodes with MIG devices or shared GPUs have the taint of their vendor, so the fix tolerates that
 one. Not reported: a taint that the platform itself tolerates in pods that request the resource, as
 GKE does; a pod that names its node, belongs to a DaemonSet, has a scheduling gate, or
@@ -31,7 +33,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import append, display
-from rules.base.traits import GPU_RESOURCE
+from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE
 from rules.in_process.statement import Mutation, add, any_of, cel, created, dynamic
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.tolerations import (
@@ -79,7 +81,7 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     for identity in sorted(by_identity):
         same = by_identity[identity]
         meant = any_of(
-            f"{words.is_about(taint)} && !({words.requests_any(taint.tolerated_for)})"
+            f"({words.is_about(taint)}) && !({words.requests_any(taint.tolerated_for)})"
             for taint in same
         )
         ours = f"({meant}) && !$tolerations.exists(t, {words.is_meant_for(same[-1])})"
@@ -96,4 +98,4 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     return (Mutation("pod", where, change, words=variables),) if tests else ()
 
 
-RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE,))
+RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION,))

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import Edit, Path, append, as_text, display, put
-from rules.base.traits import GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
+from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, NODE_CONSTRAINT, TOLERATION
 from rules.placement.gpu_nodes import (
     matching_resource,
     placement_skip_reason,
@@ -106,5 +106,8 @@ def _wrong_field_and_right_value(toleration: Mapping[str, Any], taint: Taint) ->
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(TOLERATION, GPU_RESOURCE | NODE_CONSTRAINT)
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(TOLERATION, GPU_RESOURCE | GPU_ANNOTATION | NODE_CONSTRAINT),
 )

@@ -10,6 +10,10 @@ number first. If the pod selects cards by a label of nodes, such as
 Volcano can be configured to hand out more memory than a card has, so their shares are compared
 with the largest card only.
 
+Finds also containers of a pod that together ask for more `aliyun.com/gpu-mem` than a card has. This
+is a note, because it depends on the scheduler: that of open gpushare adds them up and looks for one
+card that has as much.
+
 Only a note: 1,024 and more of `aliyun.com/gpu-mem`, unless the policy chooses a profile that counts
 it in GiB, such as `ack`. The device plugin of another cluster probably counts in MiB.
 
@@ -35,6 +39,7 @@ References
 ----------
 - https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html
 - https://github.com/AliyunContainerService/gpushare-scheduler-extender/issues/219
+- AliyunContainerService/gpushare-scheduler-extender, `pkg/cache/nodeinfo.go` (`allocateGPUID`)
 """
 
 from rules.base.json_values import display
@@ -52,7 +57,36 @@ LEAST_BYTES = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
 
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield each share of a card's memory that is larger than a card."""
+    """Yield each share of a card's memory that is larger than a card, or all of them together."""
+    too_large = list(_findings_of_containers(pod, context))
+    yield from too_large
+    if not too_large:
+        yield from _findings_of_sum(pod, context)
+
+
+def _findings_of_sum(pod: Pod, context: Context) -> Findings:
+    shares = [
+        (container, device, amount)
+        for container in pod.containers
+        if container.role == "app" and (device := devices(container).get(GPU_MEM))
+        if isinstance(amount := device.amount, Quantity)
+        and not _is_reported_as_bytes(amount, context)
+    ]
+    total = sum(amount.value for _, _, amount in shares)
+    if len(shares) > 1 and (fault := _fault(pod, shares[0][1], total)):
+        container, device, _ = shares[-1]
+        yield Finding(
+            path=container.amount_path(GPU_MEM),
+            key=f"card.{GPU_MEM}.sum",
+            message=f"the containers ask together for {display(f'{GPU_MEM}: {total}')}, {fault}: "
+            "the scheduler of open gpushare places a pod on one card",
+            help=f"let all containers together ask for no more {device.resource.unit} than one "
+            "card has, or run them in pods of their own",
+            action=Action.AUDIT,
+        )
+
+
+def _findings_of_containers(pod: Pod, context: Context) -> Findings:
     for container in pod.containers:
         for name, device in devices(container).items():
             amount = device.amount

@@ -7,7 +7,8 @@ pod that selects nodes whose cards are divided, by `cloud.google.com/gke-gpu-par
 value of `nvidia.com/gpu.product` with `-MIG-`, more than one `nvidia.com/gpu` counts as well.
 
 Nothing is reported if the container says how it divides the devices among processes: if it sets the
-variable `CUDA_VISIBLE_DEVICES`, or its command or its arguments mention that or a device `MIG-…`.
+variable `CUDA_VISIBLE_DEVICES` to more than one device, or its command or its arguments mention
+that or a device `MIG-…`.
 
 Why it matters
 --------------
@@ -23,6 +24,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.quantity import Quantity
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import SEVERAL_GPUS
 from rules.gpu.commands import Command, commands_of
 from rules.gpu.devices import devices
@@ -59,12 +61,13 @@ def _requested_devices(container: Container) -> dict[str, int]:
 
 def _finding(container: Container, amounts: dict[str, int]) -> Finding:
     name = min(amounts)
+    names = ", ".join(map(display, sorted(amounts)))
     where = ", on nodes with MIG" if name == _WHOLE_GPU else ""
     return Finding(
         path=(*container.resources_path, "limits", name),
         key="mig",
         message=f"{container} asks for {sum(amounts.values())} MIG devices "
-        f"({display(name)}{where}), and a CUDA program uses one of them",
+        f"({names}{where}), and a CUDA program uses one of them",
         container=container,
         help="ask for one device of a larger profile, or divide the devices among processes by "
         f"{_MASK_VARIABLE}",
@@ -73,7 +76,10 @@ def _finding(container: Container, amounts: dict[str, int]) -> Finding:
 
 def _divides_devices_among_processes(container: Container, command: Command) -> bool:
     if _MASK_VARIABLE in container.env:
-        return True
+        value = container.env_value(_MASK_VARIABLE)
+        # A variable of the container is that of all its processes.
+        if not value or "," in value or has_placeholder(value):
+            return True
     return any(_MASK_VARIABLE in text or _MIG_DEVICE_PREFIX in text for text in command.texts)
 
 

@@ -3,14 +3,14 @@
 What it does
 ------------
 Reads the files of a ConfigMap that are configurations of NVIDIA's device plugin, with `version: v1`
-and `sharing`, whatever the ConfigMap is called, and such texts in the values for a chart: in a
-HelmRelease of Flux, in an Application of Argo CD (`valuesObject` or `values`), and in files with
-`values` in their name, or in a ConfigMap with such a file. Finds `renameByDefault` and
-`failRequestsGreaterThanOne` anywhere but in `sharing.timeSlicing` or `sharing.mps`; `rename` and
-`devices` of a resource; names of resources that the device plugin does not have, such as
-`nvidia.com/gpus` or `nvidia.com/gpu.shared`; and `replicas: 1`. It is an error if `replicas` are
-missing, no whole number, or below 1. A file that is more than maps and lists in block style is not
-read.
+and a way to share cards, whatever the ConfigMap is called, and such texts in the values for a
+chart: in a HelmRelease of Flux, in an Application of Argo CD (`valuesObject` or `values`), and in
+files with `values` in their name, or in a ConfigMap with such a file. Finds `timeSlicing` and `mps`
+beside `sharing` in place of below it, `renameByDefault` and `failRequestsGreaterThanOne` anywhere
+but in `sharing.timeSlicing` or `sharing.mps`; `rename` and `devices` of a resource; names of
+resources that the device plugin does not have, such as `nvidia.com/gpus` or
+`nvidia.com/gpu.shared`; and `replicas: 1`. It is an error if `replicas` are missing, no whole
+number, or below 1. A file that is more than maps and lists in block style is not read.
 
 Why it matters
 --------------
@@ -24,7 +24,7 @@ References
 - https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus
 - https://github.com/NVIDIA/k8s-device-plugin/issues/1433
 - https://github.com/NVIDIA/k8s-device-plugin/issues/353
-- NVIDIA/k8s-device-plugin, `api/config/v1/replicas.go`, `resources.go`
+- NVIDIA/k8s-device-plugin, `api/config/v1/config.go`, `replicas.go`, `resources.go`
 """
 
 import re
@@ -63,13 +63,17 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 
 
 def _is_plugin_configuration(values: list[PathAndText]) -> bool:
-    return PathAndText(("version",), "v1") in values and any(v.path == ("sharing",) for v in values)
+    has_sharing = any(v.path[0] in ("sharing", *_SHARING_WAYS) for v in values)
+    return PathAndText(("version",), "v1") in values and has_sharing
 
 
 def _faults(values: list[PathAndText]) -> Iterator[tuple[str, str, str, Action]]:
     """The key, the message, the advice and the action of each fault."""
     for value in values:
         key = value.path[-1]
+        if len(value.path) == 1 and key in _SHARING_WAYS:
+            message = f"has {key} at the top, where the device plugin ignores it: it shares no card"
+            yield str(key), message, f"move {key} below sharing", Action.WARN
         if key in _BOOLEAN_SETTINGS and not _is_sharing_way(value.path[:-1]):
             yield (
                 ".".join(map(str, value.path)),
