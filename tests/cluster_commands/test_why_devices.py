@@ -149,6 +149,11 @@ def test_devices_of_other_nodes_and_of_incomplete_pools_are_not_given(why: Asked
     status, out = why(*objects, offer("b", device("gpu-0"), slices=2), name="p")
     assert status == CANNOT
     assert "the pool 'b' of the driver gpu.nvidia.com has 1 of its 2 ResourceSlices: none of" in out
+    # While a driver writes them, two slices may say how many there are, and differ.
+    other = offer("b", device("gpu-1"), slices=2)
+    other["metadata"]["name"] = "other"
+    status, out = why(*objects, offer("b", device("gpu-0")), other, name="p")
+    assert (status, "how many ResourceSlices the pool 'b' has" in out) == (NOT_KNOWN, True)
     shared = offer("b", device("gpu-0"), nodeName=None, allNodes=True)
     assert "2 nodes can take it: a, b" in why(*objects, shared, name="p")[1]
 

@@ -200,6 +200,9 @@ def try_to_allocate(attempt: Attempt) -> Outcome:
     doubts = [one.doubt for one in attempt.claims] + [one.doubt for _, one in attempt.requests]
     for doubt in filter(None, doubts):
         raise NotKnownError(doubt)
+    for pool in attempt.pools:
+        if pool.doubt:
+            raise NotKnownError(pool.doubt, pool.doubt)
     everything = _all_devices(attempt)
     _check_size(attempt, everything)
     could = _Search(attempt, everything, is_strict=False).run()

@@ -66,7 +66,8 @@ class Pool(NamedTuple):
     - `slices`: how many ResourceSlices these devices are from.
     - `counters`: the counter sets that its devices share, by name.
     - `others`: its devices in slices that the node cannot reach; they draw on the same counters.
-    - `unusable`: why none of its devices is given away; empty if they are.
+    - `unusable`: why none of its devices is given away; empty if they are. `doubt`: what would have
+      to be known to say so.
     """
 
     driver: str
@@ -76,6 +77,7 @@ class Pool(NamedTuple):
     others: tuple[Device, ...] = ()
     slices: int = 0
     unusable: str = ""
+    doubt: str = ""
 
     @property
     def has_to_wait(self) -> bool:
@@ -124,6 +126,8 @@ class DevicePools:
         """The pool of which the slices `near` can be reached; None if it is being replaced."""
         driver, pool = near[0].pool
         generation = near[0].generation
+        if len({one.slices for one in near}) > 1:  # the scheduler believes any of them
+            return Pool(driver, pool, doubt=f"how many ResourceSlices the pool {pool!r} has")
         every = near
         if len(near) != near[0].slices:
             listed = self._by_pool[driver, pool]
@@ -133,19 +137,21 @@ class DevicePools:
         if len(every) != near[0].slices:
             why = f"has {len(every)} of its {near[0].slices} ResourceSlices"
             return Pool(driver, pool, unusable=why)
-        counters: dict[str, Mapping[str, Any]] = {}
+        return self._read_pool(near, every, name, reaches)
+
+    def _read_pool(
+        self, near: list[_Slice], every: list[_Slice], name: str, reaches: Reaches
+    ) -> Pool:
+        """The pool with the slices `every`, of which the node can reach those that are `near`."""
+        driver, pool = near[0].pool
+        listed = [found for one in every for _, found in as_objects(one.spec.get("sharedCounters"))]
+        counters = {as_text(one.get("name")): as_object(one.get("counters")) for one in listed}
+        if len(counters) < len(listed):
+            return Pool(driver, pool, unusable="has a counter set twice")
         offering = [one for one in every if not one.spec.get("sharedCounters")]
-        for one in every:
-            for _, found in as_objects(one.spec.get("sharedCounters")):
-                counter_set = as_text(found.get("name"))
-                if counter_set in counters:
-                    return Pool(driver, pool, unusable=f"has the counter set {counter_set!r} twice")
-                counters[counter_set] = as_object(found.get("counters"))
-        mine = sorted(
-            (one for one in near if not one.spec.get("sharedCounters")), key=lambda one: one.name
-        )
+        mine = sorted((one for one in offering if one in near), key=lambda one: one.name)
         names = Counter(as_text(raw.get("name")) for one in mine for raw in one.devices)
-        twice = next((name for name, times in names.items() if times > 1), None)
+        twice = next((device for device, times in names.items() if times > 1), None)
         if twice is not None:
             return Pool(driver, pool, unusable=f"has the device {twice!r} twice")
         devices = [
@@ -159,9 +165,9 @@ class DevicePools:
             if one not in mine
             for raw in one.devices
         ]
-        for device in (*devices, *others):
-            if missing := _missing_counter(device, counters):
-                return Pool(driver, pool, unusable=f"lacks the counter {missing!r}")
+        missing = (_missing_counter(device, counters) for device in (*devices, *others))
+        if lacking := next(filter(None, missing), ""):
+            return Pool(driver, pool, unusable=f"lacks the counter {lacking!r}")
         return Pool(driver, pool, tuple(devices), counters, tuple(others), len(mine))
 
     def _device(self, one: _Slice, raw: Mapping[str, Any], *, is_here: bool) -> Device:

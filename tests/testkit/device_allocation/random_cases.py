@@ -105,6 +105,7 @@ class Cases:
         count = random.choice((1, 1, 1, 2, 3))
         generation = random.choice((1, 1, 1, 2))
         has_counters = self._is(0.25)
+        expected = count + has_counters + self._is_faulty(0.1)
         made = []
         serial = 0
         for part in range(count):
@@ -113,7 +114,7 @@ class Cases:
                 "pool": {
                     "name": f"p{number}",
                     "generation": generation if not self._is_faulty(0.1) else 3 - generation,
-                    "resourceSliceCount": count + has_counters + self._is_faulty(0.1),
+                    "resourceSliceCount": expected + self._is_faulty(0.01),
                 },
                 **self._selection(),
             }
