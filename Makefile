@@ -8,7 +8,7 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-node test-node-1.34 test-oldest
-.PHONY: oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
+.PHONY: oracle-devices oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
 .PHONY: bench-admission bench-end-to-end bench-resilience bench-console mutation clean
 
 demo: .venv/.lint
@@ -78,6 +78,10 @@ control-plane: .venv/.dev
 # Compares `gpuward why` with kube-scheduler's own filters, about random clusters: some minutes.
 oracle-scheduler: .venv/.dev
 	@$(BIN)/python -m tests.testkit.scheduling $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
+
+# Compares what `gpuward why` says of claims with kube-scheduler's device allocator: some minutes.
+oracle-devices: .venv/.dev
+	@$(BIN)/python -m tests.testkit.device_allocation $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
 # Builds runc and NVIDIA's container toolkits for tests, once; a later call returns immediately.
 container-runtime: .venv/.dev

@@ -33,6 +33,7 @@ from cluster.source.objects import (
     PODS,
     QUOTAS,
     SLICES,
+    TAINT_RULES,
     VALIDATING,
     ListError,
     MissingRightError,
@@ -48,7 +49,7 @@ from cluster.source.objects import (
 from cluster.source.registered import is_own
 from cluster.source.release import homes
 from cluster.webhooks.decision_log import CONTAINER, DecisionLog
-from cluster.why.cluster import served_resources
+from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import Explanation, Namespace, explain
 from cluster.why.nodes import read_node
 from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
@@ -280,9 +281,23 @@ class ClusterState:
             pod,
             nodes,
             namespace=Namespace(claims, tuple(quotas), tuple(limits), home),
-            served=lambda: served_resources(self._readable(DEVICE_CLASSES), self._readable(SLICES)),
+            devices=lambda: self._devices(home),
             exists=exists,
         )
+
+    def _devices(self, home: str) -> DeviceAllocator | None:
+        """What is known of devices; None if the account may not list all that decides.
+
+        Claims have their names only in the namespace `home`.
+        """
+        missing: list[str] = []
+        slices, classes, claims, rules = (
+            [*list_readable(self._reader, resource, None, missing.append)]
+            for resource in (SLICES, DEVICE_CLASSES, CLAIMS, TAINT_RULES)
+        )
+        if missing or not classes:
+            return None
+        return DeviceAllocator(slices, classes, claims, rules, shows=lambda where: where == home)
 
     def scheduler_messages(self) -> Mapping[Key, str]:
         """What kube-scheduler has last said about each pod without a node."""

@@ -143,6 +143,13 @@ CLAIMS = Resource("resourceclaims", "ResourceClaim", _ALLOCATION, _ALLOCATION_VE
 CLAIM_TEMPLATES = Resource(
     "resourceclaimtemplates", "ResourceClaimTemplate", _ALLOCATION, _ALLOCATION_VERSIONS
 )
+TAINT_RULES = Resource(
+    "devicetaintrules",
+    "DeviceTaintRule",
+    _ALLOCATION,
+    ("v1", "v1beta2", "v1alpha3"),
+    is_namespaced=False,
+)
 # The two ways in which NVIDIA's operator offers GPUs (NVIDIA/gpu-operator config/crd/bases).
 CLUSTER_POLICIES = Resource(
     "clusterpolicies", "ClusterPolicy", "nvidia.com", ("v1",), is_namespaced=False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from cluster.gpus.accounting import PodLedger, name_of
 from cluster.gpus.shares import card_memory
 from cluster.source.files import FileSource
 from cluster.source.objects import (
+    CLAIM_TEMPLATES,
     CLAIMS,
     CSI_DRIVERS,
     DEVICE_CLASSES,
@@ -26,6 +27,7 @@ from cluster.source.objects import (
     RUNTIME_CLASSES,
     SLICES,
     STORAGE_CLASSES,
+    TAINT_RULES,
     Object,
     ObjectSource,
     Resource,
@@ -34,11 +36,11 @@ from cluster.source.objects import (
 )
 from cluster.why.admission import admit
 from cluster.why.cards import KAI_KEYS
+from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import (
     Classes,
     Explanation,
     Namespace,
-    Served,
     explain,
     scheduler_message,
     uncounted_resources,
@@ -55,7 +57,6 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
 from rules.workloads.future_pods import future_pods, has_final_pods
 
-_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 _LOOKED_AT = (
     *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),
     *("preemptionPolicy", "priority", "schedulingGates", "tolerations"),
@@ -147,7 +148,10 @@ class Cluster:
         wanted = Wanted(made, uncounted, nodes=self._nodes, placed=self._placed)
         copies = self._copies(wanted, frozenset(found.fitting), count)
         placed = sum(copies.values())
-        if not placed:  # devices of a DeviceClass, of which nobody knows how many are free
+        if not placed or as_object(made.get("spec")).get("resourceClaims"):
+            unchecked = (*found.unchecked, "for how many of its pods there are devices")
+            found = found._replace(unchecked=unchecked)
+        if not placed:  # nodes need not offer the devices of a DeviceClass
             return found._replace(wanted=count)
         if placed < count:
             nodes = [
@@ -182,17 +186,20 @@ class Cluster:
         scope: str | None = "",
     ) -> Explanation:
         """`scope` is the namespace whose claims are read; None for all."""
-        claims = None
+        claims = templates = None
         if as_object(pod.get("spec")).get("resourceClaims"):
             home = self._home(pod)
+            if not exists:
+                listed = self._readable(CLAIM_TEMPLATES, home)
+                templates = {name_of(raw): raw for raw in listed}
             known = self._claims_in(home if scope == "" else scope)
             claims = {name: raw for (where, name), raw in known.items() if where in {home, ""}}
         namespace = Namespace() if exists else self._namespace_of_new(pod)
         return explain(
             pod,
             self._nodes if nodes is None else nodes,
-            namespace=namespace._replace(claims=claims),
-            served=lambda: self._served,
+            namespace=namespace._replace(claims=claims, templates=templates),
+            devices=lambda: self._devices,
             placed=self._placed if placed is None else placed,
             classes=self._classes,
             volumes=self._volumes,
@@ -217,9 +224,14 @@ class Cluster:
         return self._claims[scope]
 
     @cached_property
-    def _served(self) -> Mapping[str, Served]:
+    def _devices(self) -> DeviceAllocator | None:
+        """What is known of devices; None if the cluster has no DeviceClass."""
         classes = [*self._readable(DEVICE_CLASSES, None)]
-        return served_resources(classes, self._readable(SLICES, None) if classes else ())
+        if not classes:
+            return None
+        claims = self._claims_in(None).values()
+        slices, rules = self._readable(SLICES, None), self._readable(TAINT_RULES, None)
+        return DeviceAllocator(slices, classes, claims, rules)
 
     def _labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
         return self._namespace_labels.get(namespace)
@@ -242,25 +254,6 @@ class Cluster:
 
     def _readable(self, resource: Resource, namespace: str | None) -> Iterator[Object]:
         return list_readable(self._source, resource, namespace, self._on_missing)
-
-
-def served_resources(classes: Iterable[Object], slices: Iterable[Object]) -> Mapping[str, Served]:
-    """The extended resources that DeviceClasses serve; `slices` are all ResourceSlices."""
-    nodes: set[str] = set()
-    is_known = True
-    for raw in slices:
-        spec = as_object(raw.get("spec"))
-        nodes.add(as_text(spec.get("nodeName")))
-        is_known &= bool(spec.get("nodeName"))
-    on_nodes = frozenset(nodes) if nodes and is_known else None
-    served: dict[str, Served] = {}
-    for raw in classes:
-        name = name_of(raw)
-        found = Served(name, on_nodes)
-        served[_CLASS_PREFIX + name] = found
-        if resource := as_text(as_object(raw.get("spec")).get("extendedResourceName")):
-            served[resource] = found
-    return served
 
 
 def read_workloads(file: str, namespace: str | None) -> list[Workload]:

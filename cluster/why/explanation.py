@@ -12,12 +12,14 @@ from cluster.source.objects import Object
 from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
 from cluster.why.cards import COUNTED_BY_SCHEDULERS
-from cluster.why.filters import Obstacle, Uncounted, Wanted
+from cluster.why.devices.allocator import DeviceAllocator
+from cluster.why.filters import Uncounted, Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
-from cluster.why.hurdles import Hurdle, claim_names, find_hurdles
+from cluster.why.hurdles import Hurdle, find_hurdles
 from cluster.why.nodes import Node
 from cluster.why.placed.pods import PlacedPods, host_ports, namespace_of
 from cluster.why.placed.preemption import nodes_with_victims, priority_of
+from cluster.why.pod_devices import Claims, PodDevices
 from cluster.why.volumes import KnownVolumes, Volumes
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
@@ -137,7 +139,7 @@ class Explanation(NamedTuple):
 class Namespace(NamedTuple):
     """What counts of the namespace of a pod.
 
-    - `claims`: by name; None if they are not known.
+    - `claims`, `templates`: claims and templates of claims by name; None if they are not known.
     - `quotas`, `limit_ranges`: what the API server looks at as it creates a pod.
     - `name`: where a pod is created that names no namespace itself.
     """
@@ -146,10 +148,15 @@ class Namespace(NamedTuple):
     quotas: tuple[Object, ...] = ()
     limit_ranges: tuple[Object, ...] = ()
     name: str = ""
+    templates: Mapping[str, Object] | None = None
 
 
 def _no_classes() -> Mapping[str, Object]:
     return {}
+
+
+def _no_allocator() -> None:
+    return None
 
 
 class Classes(NamedTuple):
@@ -159,22 +166,12 @@ class Classes(NamedTuple):
     priority: Callable[[], Mapping[str, Object]] = _no_classes
 
 
-class Served(NamedTuple):
-    """The DeviceClass that serves an extended resource, and the nodes with devices of drivers.
-
-    Without `nodes` it is not known which these are.
-    """
-
-    device_class: str
-    nodes: frozenset[str] | None = None
-
-
 def explain(
     pod: Object,
     nodes: Iterable[Node],
     *,
     namespace: Namespace = Namespace(),  # noqa: B008  # it cannot be changed
-    served: Callable[[], Mapping[str, Served]] = dict,
+    devices: Callable[[], DeviceAllocator | None] = _no_allocator,
     placed: PlacedPods | None = None,
     classes: Classes = Classes(),  # noqa: B008  # the same
     volumes: KnownVolumes = KnownVolumes(),  # noqa: B008  # the same
@@ -184,8 +181,9 @@ def explain(
 
     `placed` are the pods that have a node; None if they are not known.
 
-    `served` reads the resources that DeviceClasses serve; it is called only if no node takes the
-    pod without them. Quotas and LimitRanges count only for a pod that does not exist yet.
+    `devices` reads what is known of devices; it is called only for a pod with claims, and for one
+    that no node takes without the devices of a DeviceClass. Quotas and LimitRanges count only for a
+    pod that does not exist yet.
     """
     admitted = Admitted(pod)
     if not exists:
@@ -194,13 +192,13 @@ def explain(
     listed = [*nodes]
     pods = placed or PlacedPods()
     of_pod = Volumes(admitted.pod, volumes, pods, exists=exists)
-    context = _Context(admitted, listed, namespace, placed, classes, of_pod, exists)
+    context = _Context(admitted, listed, namespace, placed, classes, of_pod, devices, exists)
     found = _explained(context, {})
-    devices = {name for name in effective_requests(admitted.pod) if "/" in name}
-    if devices and not (found.fitting or found.hurdles or found.node):
-        by_classes = {name: one for name, one in served().items() if name in devices}
-        if by_classes:
-            return _explained(context, by_classes)
+    names = [name for name in effective_requests(admitted.pod) if "/" in name]
+    if names and not (found.fitting or found.hurdles or found.node) and (known := devices()):
+        class_by_resource = {name: one for name in names if (one := known.class_of(name))}
+        if class_by_resource:
+            return _explained(context, class_by_resource)
     return found
 
 
@@ -211,21 +209,30 @@ class _Context(NamedTuple):
     placed: PlacedPods | None
     classes: Classes
     volumes: Volumes
+    devices: Callable[[], DeviceAllocator | None]
     exists: bool
 
+    def devices_of(self, class_by_resource: Mapping[str, str]) -> PodDevices:
+        """What the pod asks of drivers of devices."""
+        pod, claims = self.admitted.pod, self.namespace.claims
+        spec = as_object(pod.get("spec"))
+        asks = (class_by_resource or spec.get("resourceClaims")) and not spec.get("nodeName")
+        known = Claims(claims or {}, self.namespace.templates or {})
+        return PodDevices(pod, known, self.devices() if asks else None, class_by_resource)
 
-def _explained(context: _Context, served: Mapping[str, Served]) -> Explanation:
-    admitted, listed, namespace, placed, classes, volumes, exists = context
+
+def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Explanation:
+    admitted, listed, namespace, placed, classes, volumes, _, exists = context
     pod = admitted.pod
     other = _other_scheduler(pod)
-    uncounted = uncounted_resources(pod, listed, served, exists=exists)
+    uncounted = uncounted_resources(pod, listed, class_by_resource, exists=exists)
     wanted = Wanted(pod, uncounted, nodes=listed, placed=placed, volumes=volumes)
     claims = namespace.claims
-    allocated = _places_of_claims(pod, claims or {})
+    devices = context.devices_of(class_by_resource)
     hurdles = [*admitted.hurdles]
     hurdles += find_hurdles(pod, wanted.requests, claims, () if exists else namespace.quotas)
     if not wanted.node_name:
-        hurdles += volumes.hurdles
+        hurdles += [*volumes.hurdles, *devices.hurdles]
     else:
         hurdles += _named_node_is_missing(wanted.node_name, listed, exists=exists)
         listed = [node for node in listed if node.name == wanted.node_name]
@@ -235,11 +242,14 @@ def _explained(context: _Context, served: Mapping[str, Served]) -> Explanation:
         if wanted.node_name:
             refusals = [] if exists else [*wanted.obstacles_of_kubelet(node)]
         else:
-            refusals = [*wanted.obstacles(node), *_other_claims(allocated, node)]
+            refusals = [*wanted.obstacles(node), *devices.obstacles(node)]
         if refusals:
             refused.append((node, refusals))
         else:
             fitting.append(node)
+    if fitting and not wanted.node_name:
+        refusals_by_node = {node.name: len(found) for node, found in refused}
+        hurdles += devices.end_of_search(refusals_by_node, len(listed))
     evicting: tuple[str, ...] = ()
     if placed is not None and refused and not (fitting or hurdles or wanted.node_name):
         priority = priority_of(pod, classes.priority)
@@ -255,7 +265,7 @@ def _explained(context: _Context, served: Mapping[str, Served]) -> Explanation:
         tuple(sorted(node.name for node in fitting)),
         len(listed),
         scheduler_message(pod),
-        (*admitted.unknown, *_unknown(context, wanted, fitting, allocated, served)),
+        (*admitted.unknown, *_unknown(context, wanted, fitting, devices)),
         other_scheduler="" if wanted.node_name else other,
         defaults=admitted.defaults,
         is_bound=bool(wanted.node_name) and exists,
@@ -267,8 +277,7 @@ def _unknown(
     context: _Context,
     wanted: Wanted,
     fitting: Sequence[Node],
-    allocated: Sequence[Any],
-    served: Mapping[str, Served],
+    devices: PodDevices,
 ) -> Iterator[str]:
     """What decides about a pod as well, and is not known here."""
     if wanted.node_name:
@@ -276,14 +285,13 @@ def _unknown(
             yield from _unknown_to_kubelet(wanted, fitting)
         return
     yield from context.volumes.unknown
-    if len(allocated) < len([*as_objects(wanted.spec.get("resourceClaims"))]):
-        yield "which devices are free for its claims: gpuward gpus -d shows them"
+    yield from devices.unknown
     if context.placed is None:
         yield from _of_other_pods(wanted.spec)
     elif wanted.pod_affinity.is_unsure:
         yield "the labels of namespaces, by which an affinity to pods selects them"
-    yield from _served_by_others(wanted, fitting, served)
-    doubts = [tuple(wanted.doubts(node)) for node in fitting]
+    yield from _counted_by_others(wanted, fitting)
+    doubts = [(*wanted.doubts(node), *devices.doubts(node)) for node in fitting]
     if all(doubts):
         yield from dict.fromkeys(doubt for found in doubts for doubt in found)
 
@@ -294,9 +302,9 @@ def _other_scheduler(pod: Mapping[str, Any]) -> str:
 
 
 def uncounted_resources(
-    pod: Object, nodes: Iterable[Node], served: Mapping[str, Served], *, exists: bool
+    pod: Object, nodes: Iterable[Node], served: Iterable[str], *, exists: bool
 ) -> Uncounted:
-    """The resources that a node need not offer for a pod to get them.
+    """The resources that a node need not offer for a pod to get them: some are `served` by classes.
 
     kube-scheduler counts all that its own pods ask for. Webhooks give a pod that does not exist yet
     to the scheduler that counts cards, if the nodes have such cards.
@@ -306,7 +314,7 @@ def uncounted_resources(
     found: dict[str, frozenset[str] | None] = {
         name: None for node in nodes for name in node.rooms if name in shared
     }
-    return {**found, **{name: one.nodes for name, one in served.items()}}
+    return {**found, **dict.fromkeys(served)}
 
 
 def _unknown_to_kubelet(wanted: Wanted, nodes: Iterable[Node]) -> Iterator[str]:
@@ -315,16 +323,11 @@ def _unknown_to_kubelet(wanted: Wanted, nodes: Iterable[Node]) -> Iterator[str]:
             yield f"what the kubelet does about {name}, which its node does not offer"
 
 
-def _served_by_others(
-    wanted: Wanted, nodes: Sequence[Node], served: Mapping[str, Served]
-) -> Iterator[str]:
+def _counted_by_others(wanted: Wanted, nodes: Sequence[Node]) -> Iterator[str]:
     for name in wanted.requests:
-        if any(name in node.devices for node in nodes):
-            continue
-        if name in served:
-            device_class = served[name].device_class
-            yield f"which devices are free for {name}, of the DeviceClass {device_class}"
-        elif name in COUNTED_BY_SCHEDULERS and not _other_scheduler(wanted.pod):
+        is_offered = any(name in node.devices for node in nodes)
+        is_counted = name in COUNTED_BY_SCHEDULERS and not _other_scheduler(wanted.pod)
+        if is_counted and not is_offered:
             yield f"whether a webhook gives it to the scheduler that counts {name}"
 
 
@@ -376,28 +379,6 @@ def to_document(found: Explanation) -> dict[str, Any]:
 
 def _nodes(count: int) -> str:
     return f"{count:,} node" if count == 1 else f"{count:,} nodes"
-
-
-def _places_of_claims(pod: Object, claims: Mapping[str, Object]) -> list[tuple[str, Any]]:
-    """Each claim of the pod that has its devices, with the nodes that can reach them."""
-    found = []
-    for _, name in claim_names(pod):
-        status = as_object(as_object(claims.get(name)).get("status"))
-        allocation = as_object(status.get("allocation"))
-        if allocation.get("nodeSelector"):
-            found.append((name, allocation["nodeSelector"]))
-    return found
-
-
-def _other_claims(placed: Iterable[tuple[str, Any]], node: Node) -> Iterator[tuple[Obstacle, ...]]:
-    for name, selector in placed:
-        affinity = {"requiredDuringSchedulingIgnoredDuringExecution": selector}
-        only = Wanted({"spec": {"affinity": {"nodeAffinity": affinity}}})
-        bare = node._replace(is_cordoned=False, taints=(), allocatable={"pods": 1 << 62})
-        if any(only.obstacles(bare)):
-            message = "resourceclaim not available on the node"
-            yield (Obstacle("DynamicResources", message, name),)
-            return
 
 
 def scheduler_message(pod: Object) -> str:

@@ -44,6 +44,8 @@ class Obstacle(NamedTuple):
     - `asked`, `free`, `total`, `capacity`: of a resource, in units of 1e-9: what the pod asks for,
       and what the node has left, offers, and would offer if all its devices were healthy.
     - `is_expected`: the node's labels say that it has such devices.
+    - `words`, `remedy`: the reason, what is against each device, and what would change it, where
+      whoever finds it also knows the words.
 
     `message` is empty if kube-scheduler does not refuse the pod, and another program does.
     """
@@ -58,6 +60,8 @@ class Obstacle(NamedTuple):
     is_expected: bool = False
     pod: str = ""
     wanted: str = ""
+    words: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.tables import text
 from cluster.why.amounts import NANO, amount_text
+from cluster.why.devices.refusals import NOT_OFFERED
 from cluster.why.filters import Obstacle, Wanted
 from cluster.why.nodes import Node
 from cluster.why.placed.words import words_about_pods
@@ -60,7 +61,7 @@ def _group(members: Sequence[tuple[Node, Refusals]], wanted: Wanted) -> NodeGrou
     reasons, remedies = [], []
     for index, obstacle in enumerate(first):
         same = [found[0][index] for _, found in members]
-        reasons.append(_reason(obstacle, same))
+        reasons += [_reason(obstacle, same), *_details(obstacle, node, members)]
         remedies.append(_remedy(obstacle, same, members, wanted))
     if lacking := [o for o in first if _is_lacking(o)]:
         # Nothing else about such nodes would help.
@@ -81,9 +82,15 @@ def _group(members: Sequence[tuple[Node, Refusals]], wanted: Wanted) -> NodeGrou
     )
 
 
+def _details(obstacle: Obstacle, node: Node, members: Sequence[Any]) -> list[str]:
+    """What is against the devices of a node: of several nodes, those of one."""
+    where = f"on {node.name}, " if len(members) > 1 else ""
+    return [f"{where}{line}" for line in obstacle.words[1:]]
+
+
 def _order(group: NodeGroup) -> tuple[Any, ...]:
     """Nodes that could take the pod first: those where a single thing is in its way."""
-    is_for_others = any(_NOT_OFFERED in reason for reason in (*group.reasons, *group.further))
+    is_for_others = any(NOT_OFFERED in reason for reason in (*group.reasons, *group.further))
     return is_for_others, bool(group.further), -len(group.names), group.model, group.messages
 
 
@@ -93,7 +100,6 @@ def _is_lacking(obstacle: Obstacle) -> bool:
     return is_missing and "/" in obstacle.subject
 
 
-_NOT_OFFERED = "which the nodes do not offer"
 _NO_PLUGIN = (
     "and the nodes offer none, although their labels say that they have such cards: no device "
     "plugin has registered there"
@@ -119,7 +125,7 @@ def _reason(obstacle: Obstacle, same: Sequence[Obstacle]) -> str:
             is_too_small = most.asked > most.total
             reason = _shortage(most if is_too_small else max(same, key=lambda one: one.free))
         case "DynamicResources":
-            reason = f"its claim {obstacle.subject} has devices elsewhere"
+            reason = obstacle.words[0]
         case "MPS":
             reason = (
                 f"a container asks for {_whole(obstacle.asked)} {obstacle.subject}, and the device "
@@ -142,7 +148,7 @@ def _shortage(best: Obstacle) -> str:
         return f"no room for one more pod: at most {_whole(best.total)} run there"
     asked, free, total = (amount_text(name, n) for n in (best.asked, best.free, best.total))
     if not best.total:
-        missing = _NOT_OFFERED
+        missing = NOT_OFFERED
         if best.capacity:
             missing = f"and none of the {_whole(best.capacity)} is healthy"
         elif best.is_expected:
@@ -174,6 +180,8 @@ def _remedy(
             remedy = "change nodeSelector or node affinity, or label nodes that should take it"
         case "NodeResourcesFit":
             remedy = _remedy_of_shortage(obstacle, same, members, wanted)
+        case "DynamicResources":
+            remedy = obstacle.remedy
         case "MPS":
             remedy = "ask for one share, or for nodes whose cards are whole"
         case "Card":

@@ -55,6 +55,12 @@ class NodeAffinity:
         return frozenset(names)
 
 
+def selects(selector: Mapping[str, Any], node: Node) -> bool:
+    """Whether a NodeSelector, such as that of a ResourceSlice, selects `node`."""
+    terms = as_objects(selector.get("nodeSelectorTerms"))
+    return any(not _unmet(term, node) for _, term in terms)
+
+
 def _named(field: Mapping[str, Any]) -> frozenset[str] | None:
     """The names that a field selector allows; None if it is another one."""
     if field.get("key") != "metadata.name" or field.get("operator") != "In":

@@ -179,12 +179,14 @@ DEVICE_CLASS = {
 def test_what_a_device_class_serves_no_node_must_offer(why: Asked, name: str) -> None:
     status, out = why(node("a", 0), DEVICE_CLASS, manifest=pod(limits={name: 1}))
     assert status == NOT_KNOWN
-    assert f"which devices are free for {name}, of the DeviceClass gpu.nvidia.com" in out
+    assert "Not known: the ResourceSlices, of which there is none" in out
     assert why(node("a", 0), manifest=pod(limits={name: 1}))[0] == CANNOT
 
 
 def slice_of(name: str) -> dict[str, Any]:
-    spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": {"name": name}, "devices": []}
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": "gpu-0"}, {"name": "gpu-1"}]
+    spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": devices}
     made = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
     return {**made, "metadata": {"name": f"of-{name}"}, "spec": spec}
 
@@ -192,13 +194,15 @@ def slice_of(name: str) -> dict[str, Any]:
 def test_a_device_class_serves_where_drivers_have_devices(why: Asked) -> None:
     asks = pod(limits={GPU: 1})
     status, out = why(node("a", 0), node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=asks)
-    assert (status, "1 node may take it: b" in out) == (NOT_KNOWN, True)
+    assert (status, "1 node can take it: b" in out) == (CAN, True)
+    status, out = why(node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=pod(limits={GPU: 3}))
+    assert (status, "by the class gpu.nvidia.com, and only 2 of them" in out) == (CANNOT, True)
     # Where a device plugin offers the resource, and all of it is taken.
     full = pod("full", {GPU: 8}, nodeName="c", status={"phase": "Running"})
     status, out = why(node("c"), full, node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=asks)
-    assert (status, "1 node may take it: b" in out) == (NOT_KNOWN, True)
-    status, out = why(node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=job(3))
-    assert (status, "pods have room" in out) == (NOT_KNOWN, False)
+    assert (status, "1 node can take it: b" in out) == (CAN, True)
+    status, out = why(node("b", 0), DEVICE_CLASS, slice_of("b"), manifest=job(3, 1))
+    assert (status, "for how many of its pods there are devices" in out) == (NOT_KNOWN, True)
 
 
 # LimitRanges.

@@ -23,6 +23,7 @@ from tests.testkit.control_plane.sources import (
     ARGO_CD,
     CHART_LINTER,
     CHART_TOOLS,
+    DEVICE_ALLOCATOR,
     FLUX,
     HELM,
     KREW,
@@ -97,6 +98,11 @@ def krew() -> Path:
 def scheduler_filters() -> Path:
     """The program scheduler-filters, which asks the filters of the newest kube-scheduler."""
     return _programs(SCHEDULER_FILTERS)["scheduler-filters"]
+
+
+def device_allocator() -> Path:
+    """The program device-allocator, which asks the allocator of the newest kube-scheduler."""
+    return build_programs(DEVICE_ALLOCATOR)["device-allocator"]
 
 
 def report_kinds() -> Programs:
@@ -213,6 +219,7 @@ def main() -> int:
             tools = chart_tools()
             report_kinds()
             lines.append(f"scheduler-filters {scheduler_filters()}")
+            lines.append(f"device-allocator {device_allocator()}")
             lines.append(f"krew {krew()}")
             names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
             lines += [f"{name} {tools[name]}" for name in names]

@@ -91,6 +91,8 @@ SCHEDULER_FILTERS = Source(
     module="kubernetes",
 )
 
+DEVICE_ALLOCATOR = Source("device-allocator", {"device-allocator": "."}, duration="half a minute")
+
 # These stages make nodes ready, and make pods run, complete and disappear at once.
 _STAGES = (
     "kustomize/stage/node/fast/node-initialize.yaml",

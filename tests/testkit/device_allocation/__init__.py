@@ -1,0 +1,1 @@
+"""Random clusters with devices, and what Kubernetes' own device allocator says of them."""
