@@ -32,7 +32,7 @@ from reports.results import (
     report_unparsed,
     report_unread_inputs,
 )
-from rules.base.json_values import Json, as_object
+from rules.base.json_values import Json, as_object, as_text
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
@@ -41,7 +41,6 @@ from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
-from sources.embedded_manifests import manifests_in_object
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import FoundPolicy, Policies
@@ -57,6 +56,7 @@ from sources.sources import (
 )
 from terminal import is_end_of_output
 
+_KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} ConfigMaps, each in a text of another one"
@@ -309,7 +309,12 @@ class Linter:
             self.results.remarks += misplaced_comment_remarks(file, self._comment_lines)
 
     def _evaluate_texts(self, file: File, document: Document) -> None:
-        """Evaluate the manifests in the texts of ConfigMaps in a document."""
+        """Evaluate the manifests in the texts of ConfigMaps and Secrets in a document."""
+        objects = (raw for raw, _ in flatten_lists(as_object(document.value), ()))
+        if not any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects):
+            return
+        from sources.embedded_manifests import manifests_in_object  # noqa: PLC0415  # few files need it
+
         self._depth += 1
         try:
             for source in manifests_in_object(file, document):

@@ -430,7 +430,7 @@ def test_statistics_count_the_findings_of_each_rule(lint: Lint) -> None:
 
 def test_the_diff_shows_what_a_fix_would_do(lint: Lint) -> None:
     lint.write("pod.yaml", GPU_POD + "---\n" + CLEAN_POD)
-    status, out = lint("--diff", "pod.yaml")
+    status, out = lint("--diff", "--notes", "pod.yaml")
     assert status == 1
     assert out.startswith("--- pod.yaml\n+++ pod.yaml\n@@ -7,10 +7,21 @@\n")
     assert "-        - name: NVIDIA_VISIBLE_DEVICES\n-          value: all\n" in out

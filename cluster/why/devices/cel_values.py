@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
+from rules.base.caching import cached_by_text
 from rules.base.quantity import Quantity, parse
 
 _MAX_INT64 = 2**63 - 1
@@ -78,7 +78,7 @@ def type_of(value: Any) -> str:
     return _TYPES.get(type(value), "")
 
 
-@cache
+@cached_by_text
 def read_version(text: str) -> Version | None:
     """A version as the API server accepts it; None for another text."""
     found = _VERSION_PATTERN.fullmatch(text)
@@ -91,7 +91,7 @@ def read_version(text: str) -> Version | None:
     return Version((int(found[1]), int(found[2]), int(found[3])), tuple(before))
 
 
-@cache
+@cached_by_text
 def read_amount(text: str) -> Amount | None:
     """A quantity; None for another text."""
     parsed = parse(text)
@@ -161,7 +161,7 @@ def _ascii(value: Any) -> Any:
     return value
 
 
-@cache
+@cached_by_text
 def _regex(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 

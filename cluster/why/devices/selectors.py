@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from cluster.why.devices import cel_values as values
@@ -81,7 +81,7 @@ _FIELDS = {
 _NO_FIELDS = frozenset({"in", "true", "false", "null"})
 
 
-@cache
+@lru_cache(maxsize=512)  # expressions are long
 def _compiled(expression: str) -> Expression | None:
     """The tree of an expression that can be evaluated here; None if it is not known."""
     try:
