@@ -13,8 +13,10 @@ from cluster.why.hurdles import Hurdle, claim_names
 from cluster.why.node_affinity import selects
 from cluster.why.nodes import Node
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.engine.bounds import StepLimit
 
 _PLUGIN = "DynamicResources"
+_MAX_DEVICES_LOOKED_AT = 2_000_000
 _MIN_FEASIBLE = 100
 """kube-scheduler asks all nodes of a cluster that has no more."""
 
@@ -46,6 +48,7 @@ class PodDevices:
         self._wanted: list[ClaimRequest] = []
         self._unread: list[str] = []
         self._verdicts: dict[str, Verdict] = {}
+        self._limit = StepLimit(_MAX_DEVICES_LOOKED_AT)
         templates = {
             as_text(one.get("name")): as_text(one.get("resourceClaimTemplateName"))
             for _, one in as_objects(self._spec.get("resourceClaims"))
@@ -100,7 +103,7 @@ class PodDevices:
             return Verdict(Allocation.CAN)
         if node.name not in self._verdicts:
             self._verdicts[node.name] = self._allocator.allocate(
-                wanted, node.name, lambda selector: selects(selector, node)
+                wanted, node.name, lambda selector: selects(selector, node), self._limit
             )
         return self._verdicts[node.name]
 

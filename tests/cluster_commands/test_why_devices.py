@@ -291,3 +291,18 @@ def test_claims_of_other_namespaces_have_no_names_for_who_may_not_see_them() -> 
         devices=lambda: allocator,
     )
     assert "taken: gpu-0 (another namespace)" in found.groups[0].reasons
+
+
+def test_a_search_that_takes_long_makes_no_answer(
+    why: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes claims can ask for devices that are found only by trying very many."""
+    alike = [device(f"gpu-{number}", f"model-{number % 3}") for number in range(9)]
+    asked = claim(count=4)
+    asked["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]
+    objects = (node("a", 0), device_class(), offer("a", *alike), asked, pod(**WANTS_K))
+    assert why(*objects, name="p")[0] == CANNOT
+    monkeypatch.setattr("cluster.why.pod_devices._MAX_DEVICES_LOOKED_AT", 20)
+    status, out = why(*objects, name="p")
+    assert status == NOT_KNOWN
+    assert "Not known: whether one of very many choices of devices does" in out

@@ -1,7 +1,7 @@
 """Whether a node has the devices for claims, by the search of kube-scheduler's allocator.
 
 Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating`,
-whose answers `tests/cluster_commands/test_device_allocation.py` compares with these.
+whose answers `tests/cluster_commands/test_why_and_device_allocator.py` compares with these.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from cluster.why.devices.requests import MAX_DEVICES, ClaimRequest, Constraint, 
 from cluster.why.devices.selectors import Selection, select
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
+from rules.engine.bounds import StepLimit
 
 _MAX_STEPS = 20_000
+TOO_MANY_CHOICES = "whether one of very many choices of devices does"
 _EFFECTS = ("NoSchedule", "NoExecute")
 Selectors: TypeAlias = Mapping[str, tuple[str, ...]]
 """The selectors of each DeviceClass that there is."""
@@ -153,12 +155,13 @@ def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str
 
 
 class Attempt(NamedTuple):
-    """What is asked of one node."""
+    """What is asked of one node; `limit` counts the devices that are looked at."""
 
     pools: Sequence[Pool]
     claims: Sequence[ClaimRequest]
     classes: Selectors
     held: Holdings
+    limit: StepLimit
 
     @property
     def has_one_order(self) -> bool:
@@ -355,6 +358,7 @@ class _Search:
         if count <= 0:
             return self._request(claim, number + 1)
         for place, (pool, device) in enumerate(self._listed):
+            self._attempt.limit.take(1)
             if place < start or not self._is_selected(claim, request, device):
                 continue
             with self._given(claim, request, pool, device) as is_given:
@@ -394,7 +398,7 @@ class _Search:
         """Give the device to the request, until the end of the block, if nothing is against it."""
         self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise NotKnownError("whether one of very many choices of devices does")
+            raise NotKnownError(TOO_MANY_CHOICES)
         asked = self._amounts(request, device)
         is_in_use = self._sharers[device.key] or device.key in self._attempt.held.used
         draws = () if device.is_shared and is_in_use else device.consumed

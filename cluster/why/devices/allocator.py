@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from cluster.source.objects import Object
 from cluster.why.devices.allocation import (
+    TOO_MANY_CHOICES,
     Attempt,
     FatalError,
     Holdings,
@@ -19,6 +20,7 @@ from cluster.why.devices.pools import DevicePools, Reaches
 from cluster.why.devices.refusals import Shortage, find_shortage
 from cluster.why.devices.requests import ClaimRequest
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 
 
@@ -81,13 +83,19 @@ class DeviceAllocator:
             if name not in self._classes
         ]
 
-    def allocate(self, claims: Sequence[ClaimRequest], node: str, reaches: Reaches) -> Verdict:
-        """Whether `node` has the devices for all of `claims`, whose classes exist."""
+    def allocate(
+        self, claims: Sequence[ClaimRequest], node: str, reaches: Reaches, limit: StepLimit
+    ) -> Verdict:
+        """Whether `node` has the devices for all of `claims`, whose classes exist.
+
+        `limit` is that of a pod, for all nodes: whoever writes claims can make the search long.
+        """
         if not self._pools.are_known:
             return Verdict(
                 Allocation.NOT_KNOWN, unknown="the ResourceSlices, of which there is none"
             )
-        attempt = Attempt(self._pools.of_node(node, reaches), claims, self._classes, self._held)
+        pools = self._pools.of_node(node, reaches)
+        attempt = Attempt(pools, claims, self._classes, self._held, limit)
         try:
             has_devices, may_end = try_to_allocate(attempt)
         except FatalError as error:
@@ -96,6 +104,8 @@ class DeviceAllocator:
             return Verdict(Allocation.CANNOT, shortage, is_fatal=True)
         except NotKnownError as error:
             return Verdict(Allocation.NOT_KNOWN, unknown=str(error), may_end=error.may_end)
+        except TooManyStepsError:
+            return Verdict(Allocation.NOT_KNOWN, unknown=TOO_MANY_CHOICES)
         if has_devices:
             return Verdict(Allocation.CAN)
         return Verdict(Allocation.CANNOT, find_shortage(attempt), may_end=may_end)

@@ -12,6 +12,7 @@ from cluster.why.devices.allocator import Allocation, DeviceAllocator
 from cluster.why.devices.requests import read_claim
 from cluster.why.node_affinity import selects
 from cluster.why.nodes import read_node
+from rules.engine.bounds import StepLimit
 
 
 class Answers(NamedTuple):
@@ -53,7 +54,9 @@ def ask_gpuward(question: Mapping[str, Any]) -> str:
     if allocator.missing_classes(claims):
         return "error"
     node = read_node(question["node"], None)
-    found = allocator.allocate(claims, node.name, lambda selector: selects(selector, node))
+    found = allocator.allocate(
+        claims, node.name, lambda selector: selects(selector, node), StepLimit()
+    )
     if found.allocation is Allocation.CANNOT:
         return "error" if found.is_fatal else f"cannot{', or error' if found.may_end else ''}"
     return found.unknown or found.allocation.value
