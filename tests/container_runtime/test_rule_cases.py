@@ -46,7 +46,6 @@ SILENT = {
     "image-default-all/clean-ephemeral": "the pod has no node yet",
     "image-default-all/clean-runtimes": "another object asks for the GPUs",
     "legacy-cuda-version/clean-tpu": ELSEWHERE,
-    "visible-devices-configmap/clean-of-the-scheduler": "the scheduler writes the ConfigMap",
     "visible-devices-configmap/clean-other-namespace": "the ConfigMap is not the pod's",
     "visible-devices-env/clean-component": "a component of the GPU platform needs all GPUs",
     "visible-devices-valuefrom/clean-injected-by-the-platform": "the platform writes the reference",

@@ -53,6 +53,11 @@ def check(pod: Pod, context: Context) -> Findings:
             continue  # `misplaced-gpu` reports any resources of an ephemeral container
         hidden = _hidden_vendors(container)
         requested = [device for device in devices(container).values() if device.is_requested]
+        # Of as many resources as a tenant likes there are few sets of companions, and few vendors.
+        companions_by_vendor: dict[str, set[tuple[str, ...]]] = {}
+        for other in requested:
+            of_vendor = companions_by_vendor.setdefault(other.resource.vendor, set())
+            of_vendor.add(other.resource.companions)
         tunes = dict[tuple[str, ...], bool]()
         for device in devices(container).values():
             vendor, companions = device.resource.vendor, device.resource.companions
@@ -60,8 +65,8 @@ def check(pod: Pod, context: Context) -> Findings:
                 continue
             if companions not in tunes:
                 tunes[companions] = any(matches_any(companions, other.name) for other in requested)
-            of_maker = [other for other in requested if other.resource.vendor == vendor]
-            incomplete = any(matches_any(d.resource.companions, device.name) for d in of_maker)
+            of_maker = companions_by_vendor.get(vendor)
+            incomplete = any(matches_any(each, device.name) for each in of_maker or ())
             if tunes[companions] or (of_maker and not device.is_requested and not incomplete):
                 continue
             raw = container.limits.get(device.name, container.requests.get(device.name))
