@@ -77,7 +77,7 @@ def test_a_deployment_that_only_requests_is_refused_with_a_hint_that_makes_it_ru
     assert warning.startswith("Warning: gpuward [request-only] ")
     assert 'write "nvidia.com/gpu: 1" under resources.limits' in warning
     assert "Limit must be set for non overcommitable resources" in rest
-    linted = lint("--diff", str(file))
+    linted = lint("--diff", "--notes", str(file))
     assert linted.returncode == 1
     subprocess.run(["patch", str(file)], input=linted.stdout, text=True, check=True, timeout=60)
     assert file.read_text(encoding="utf-8").startswith(REQUEST_ONLY)
