@@ -66,7 +66,6 @@ from rules.base.traits import (
     CUDA_IMAGE,
     GPU_OR_NODE_CONSTRAINT,
     GPU_VARIABLE,
-    OTHER_MAKER_IMAGE,
     PRIVILEGED,
     RUNTIME_CLASS,
     TOLERATION,
@@ -247,11 +246,6 @@ RULE = define_rule(
     since="0.1",
     needs=(
         PRIVILEGED,
-        GPU_OR_NODE_CONSTRAINT
-        | RUNTIME_CLASS
-        | CUDA_IMAGE
-        | OTHER_MAKER_IMAGE
-        | GPU_VARIABLE
-        | TOLERATION,
+        GPU_OR_NODE_CONSTRAINT | RUNTIME_CLASS | CUDA_IMAGE | GPU_VARIABLE | TOLERATION,
     ),
 )
