@@ -43,7 +43,7 @@ def labels(raw: Mapping[str, Any]) -> dict[str, list[str]]:
     return {**{label: [] for label in raw.get("nodeModes", {})}, **raw.get("nodeLabels", {})}
 
 
-_OTHER_MAKERS = re.compile("tpu|neuron|gaudi|habana|npu|ascend")
+_OTHER_MAKERS = re.compile("tpu|neuron|gaudi|habana|npu|ascend|amd|intel")
 
 
 def node_labels() -> Iterator[tuple[str, Any]]:
