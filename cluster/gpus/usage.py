@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cluster.gpus.device_status import DeviceStatus
 from cluster.gpus.offered_twice import OfferedTwice
 from cluster.gpus.shares import Amount, Share
+from reports.formats import some
 
 
 class Consumer(NamedTuple):
@@ -162,6 +163,6 @@ def notes_on_cards_given_twice(consumers: Iterable[Consumer]) -> Iterator[str]:
     for (node, resource, device), pods in sorted(found.items()):
         if device and len(pods) > 1:
             yield (
-                f"{', '.join(pods)} have the same device {device} of {node} as {resource}: "
+                f"{some(pods)} have the same device {device} of {node} as {resource}: "
                 "gpuward doctor says what to do"
             )

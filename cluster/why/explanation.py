@@ -13,7 +13,7 @@ from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
 from cluster.why.cards import COUNTED_BY_SCHEDULERS
 from cluster.why.devices.allocator import DeviceAllocator
-from cluster.why.filters import Uncounted, Wanted
+from cluster.why.filters import Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
 from cluster.why.hurdles import Hurdle, find_hurdles
 from cluster.why.nodes import Node
@@ -303,7 +303,7 @@ def _other_scheduler(pod: Mapping[str, Any]) -> str:
 
 def uncounted_resources(
     pod: Object, nodes: Iterable[Node], served: Iterable[str], *, exists: bool
-) -> Uncounted:
+) -> frozenset[str]:
     """The resources that a node need not offer for a pod to get them: some are `served` by classes.
 
     kube-scheduler counts all that its own pods ask for. Webhooks give a pod that does not exist yet
@@ -311,10 +311,8 @@ def uncounted_resources(
     """
     is_counted = exists and not _other_scheduler(pod)
     shared = frozenset[str]() if is_counted else COUNTED_BY_SCHEDULERS
-    found: dict[str, frozenset[str] | None] = {
-        name: None for node in nodes for name in node.rooms if name in shared
-    }
-    return {**found, **dict.fromkeys(served)}
+    found = (name for node in nodes for name in node.rooms if name in shared)
+    return frozenset((*found, *served))
 
 
 def _unknown_to_kubelet(wanted: Wanted, nodes: Iterable[Node]) -> Iterator[str]:

@@ -9,9 +9,8 @@ Source: Kubernetes, `pkg/scheduler/apis/config/v1/default_plugins.go` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.pod_requests import amount_of, effective_requests, whole
@@ -64,25 +63,21 @@ class Obstacle(NamedTuple):
     remedy: str = ""
 
 
-Uncounted: TypeAlias = Mapping[str, frozenset[str] | None]
-"""Resources that nodes need not offer, each with the names of these nodes; None: no node need."""
-
-
 _Plugin: TypeAlias = Callable[[Node], Iterable[Obstacle]]
 
 
 class Wanted:
     """What a pod asks of a node.
 
-    `uncounted` are resources that another scheduler counts, or that a DeviceClass serves. `nodes`
-    are all of the cluster, `placed` the pods that have one of them, if they are known, and
-    `volumes` those of the pod.
+    `uncounted` are resources that nodes need not offer, as another scheduler counts them, or a
+    DeviceClass serves them. `nodes` are all of the cluster, `placed` the pods that have one of
+    them, if they are known, and `volumes` those of the pod.
     """
 
     def __init__(
         self,
         pod: Mapping[str, Any],
-        uncounted: Uncounted = MappingProxyType({}),
+        uncounted: Collection[str] = (),
         *,
         nodes: Sequence[Node] = (),
         placed: PlacedPods | None = None,
@@ -161,10 +156,7 @@ class Wanted:
                 yield tuple(obstacle._replace(message="") for obstacle in found)
 
     def _is_uncounted(self, resource: str, node: Node) -> bool:
-        if resource in node.devices or resource not in self._uncounted:
-            return False
-        nodes = self._uncounted[resource]
-        return nodes is None or node.name in nodes
+        return resource in self._uncounted and resource not in node.devices
 
     def copies(self, node: Node) -> int:
         """How many such pods `node` has room for, whatever other nodes say."""

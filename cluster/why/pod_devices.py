@@ -16,7 +16,8 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit
 
 _PLUGIN = "DynamicResources"
-_MAX_DEVICES_LOOKED_AT = 2_000_000
+_MAX_STEPS = 1_000_000
+"""How often devices and selectors are looked at for a pod, on all nodes together."""
 _MIN_FEASIBLE = 100
 """kube-scheduler asks all nodes of a cluster that has no more."""
 
@@ -48,7 +49,7 @@ class PodDevices:
         self._wanted: list[ClaimRequest] = []
         self._unread: list[str] = []
         self._verdicts: dict[str, Verdict] = {}
-        self._limit = StepLimit(_MAX_DEVICES_LOOKED_AT)
+        self._limit = StepLimit(_MAX_STEPS)
         templates = {
             as_text(one.get("name")): as_text(one.get("resourceClaimTemplateName"))
             for _, one in as_objects(self._spec.get("resourceClaims"))

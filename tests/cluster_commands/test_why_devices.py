@@ -302,7 +302,26 @@ def test_a_search_that_takes_long_makes_no_answer(
     asked["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]
     objects = (node("a", 0), device_class(), offer("a", *alike), asked, pod(**WANTS_K))
     assert why(*objects, name="p")[0] == CANNOT
-    monkeypatch.setattr("cluster.why.pod_devices._MAX_DEVICES_LOOKED_AT", 20)
+    monkeypatch.setattr("cluster.why.pod_devices._MAX_STEPS", 20)
     status, out = why(*objects, name="p")
     assert status == NOT_KNOWN
     assert "Not known: whether one of very many choices of devices does" in out
+
+
+def test_long_selectors_count_by_their_length(why: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.why.pod_devices._MAX_STEPS", 60)
+    selector = "device.driver != ''"
+    for length, expected in ((1, CAN), (400, NOT_KNOWN)):
+        asked = claim(selectors=[{"cel": {"expression": " && ".join([selector] * length)}}])
+        objects = (node("a", 0), device_class(), offer("a", device("gpu-0")), asked, pod(**WANTS_K))
+        assert why(*objects, name="p")[0] == expected
+
+
+def test_a_taint_rule_without_a_selector_depends_on_the_release(why: Asked) -> None:
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    rule = {**API, "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": {"taint": taint}}
+    objects = (node("a", 0), device_class(), offer("a", device("gpu-0")), claim(), pod(**WANTS_K))
+    assert why(*objects, name="p")[0] == CAN
+    status, out = why(*objects, rule, name="p")
+    assert status == NOT_KNOWN
+    assert "which devices the DeviceTaintRule r is about" in out

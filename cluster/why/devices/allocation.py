@@ -20,6 +20,7 @@ from rules.base.quantity import Quantity, parse
 from rules.engine.bounds import StepLimit
 
 _MAX_STEPS = 20_000
+_CHARACTERS_OF_A_STEP = 100
 TOO_MANY_CHOICES = "whether one of very many choices of devices does"
 _EFFECTS = ("NoSchedule", "NoExecute")
 Selectors: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -118,15 +119,6 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return operator == "Exists" or (operator == "Equal" and same)
 
 
-def selection(device: Device, request: Request, classes: Selectors) -> Selection:
-    """What the selectors of the class and the request say of `device`, one after the other."""
-    for expression in (*classes[request.class_name], *request.selectors):
-        found = select(expression, device)
-        if found is not Selection.MATCHES:
-            return found
-    return Selection.MATCHES if device.is_here else Selection.DIFFERS
-
-
 def asked_of(device: Device, request: Request) -> Mapping[str, int] | None:
     """How much of each capacity of `device` the request takes; None if the device lacks one.
 
@@ -155,13 +147,26 @@ def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str
 
 
 class Attempt(NamedTuple):
-    """What is asked of one node; `limit` counts the devices that are looked at."""
+    """What is asked of one node; `limit` counts the devices and selectors that are looked at."""
 
     pools: Sequence[Pool]
     claims: Sequence[ClaimRequest]
     classes: Selectors
     held: Holdings
     limit: StepLimit
+
+    def selection(self, device: Device, request: Request) -> Selection:
+        """What the selectors of the class and the request say of `device`, one after the other."""
+        for expression in (*self.classes[request.class_name], *request.selectors):
+            found = self.select(expression, device)
+            if found is not Selection.MATCHES:
+                return found
+        return Selection.MATCHES if device.is_here else Selection.DIFFERS
+
+    def select(self, expression: str, device: Device) -> Selection:
+        """What one selector says of `device`; it counts by its length."""
+        self.limit.take(1 + len(expression) // _CHARACTERS_OF_A_STEP)
+        return select(expression, device)
 
     @property
     def has_one_order(self) -> bool:
@@ -253,7 +258,7 @@ def _each_device(
         if pool.unusable:
             raise FatalError(f"{what}, and the pool {pool.label} {pool.unusable}")
         for device in pool.devices:
-            chosen = selection(device, request, attempt.classes)
+            chosen = attempt.selection(device, request)
             if chosen is Selection.FAILS:
                 raise FatalError(failure_text(device, request))
             if chosen is Selection.NOT_KNOWN:
@@ -321,7 +326,7 @@ class _Search:
                 for device in () if pool.unusable else pool.devices:
                     if not request.is_admin and device.key in self._attempt.held.holders:
                         continue
-                    chosen = selection(device, request, self._attempt.classes)
+                    chosen = self._attempt.selection(device, request)
                     if chosen is Selection.FAILS:
                         return failure_text(device, request)
                     if chosen is Selection.NOT_KNOWN:
@@ -377,7 +382,7 @@ class _Search:
             return False
         key = device.key, claim, request.name
         if key not in self._chosen:
-            self._chosen[key] = selection(device, request, self._attempt.classes)
+            self._chosen[key] = self._attempt.selection(device, request)
         chosen = self._chosen[key]
         if self._is_strict and chosen is Selection.FAILS:
             raise FatalError(failure_text(device, request))

@@ -95,20 +95,10 @@ class DeviceAllocator:
                 Allocation.NOT_KNOWN, unknown="the ResourceSlices, of which there is none"
             )
         pools = self._pools.of_node(node, reaches)
-        attempt = Attempt(pools, claims, self._classes, self._held, limit)
         try:
-            has_devices, may_end = try_to_allocate(attempt)
-        except FatalError as error:
-            found = find_shortage(attempt)
-            shortage = Shortage(str(error), (str(error), *found.reasons[1:]), found.remedy)
-            return Verdict(Allocation.CANNOT, shortage, is_fatal=True)
-        except NotKnownError as error:
-            return Verdict(Allocation.NOT_KNOWN, unknown=str(error), may_end=error.may_end)
+            return _verdict(Attempt(pools, claims, self._classes, self._held, limit))
         except TooManyStepsError:
             return Verdict(Allocation.NOT_KNOWN, unknown=TOO_MANY_CHOICES)
-        if has_devices:
-            return Verdict(Allocation.CAN)
-        return Verdict(Allocation.CANNOT, find_shortage(attempt), may_end=may_end)
 
     def class_of(self, resource: str) -> str:
         """The DeviceClass that serves an extended resource; empty if there is none."""
@@ -126,6 +116,20 @@ class DeviceAllocator:
             if resource := as_text(as_object(raw.get("spec")).get("extendedResourceName")):
                 served[resource] = name
         return served
+
+
+def _verdict(attempt: Attempt) -> Verdict:
+    try:
+        has_devices, may_end = try_to_allocate(attempt)
+    except FatalError as error:
+        found = find_shortage(attempt)
+        shortage = Shortage(str(error), (str(error), *found.reasons[1:]), found.remedy)
+        return Verdict(Allocation.CANNOT, shortage, is_fatal=True)
+    except NotKnownError as error:
+        return Verdict(Allocation.NOT_KNOWN, unknown=str(error), may_end=error.may_end)
+    if has_devices:
+        return Verdict(Allocation.CAN)
+    return Verdict(Allocation.CANNOT, find_shortage(attempt), may_end=may_end)
 
 
 def _created(raw: Object) -> str:

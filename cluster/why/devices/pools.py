@@ -181,8 +181,9 @@ class DevicePools:
 
 
 class _TaintRule(NamedTuple):
-    """A taint of all devices that a selector is about; no selector is about none.
+    """A taint of all devices that a selector is about.
 
+    Without a selector it is about none, and up to Kubernetes 1.37.0 about all.
     Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker`.
     """
 
@@ -193,7 +194,7 @@ class _TaintRule(NamedTuple):
     def is_about(self, device: Device) -> bool:
         """Whether it may taint the device; it does if it has no doubt."""
         if self.selector is None:
-            return False
+            return True
         named = zip(("driver", "pool", "device"), device.key, strict=True)
         return all(self.selector.get(field) in {None, name} for field, name in named)
 
@@ -203,7 +204,8 @@ def _read_rule(raw: Object) -> _TaintRule:
     selector = spec.get("deviceSelector")
     name = as_text(as_object(raw.get("metadata")).get("name"))
     others = {*as_object(selector)} - {"driver", "pool", "device"}
-    doubt = f"which devices the DeviceTaintRule {name} is about" if others else ""
+    is_unclear = others or not isinstance(selector, dict)
+    doubt = f"which devices the DeviceTaintRule {name} is about" if is_unclear else ""
     return _TaintRule(
         selector if isinstance(selector, dict) else None, as_object(spec.get("taint")), doubt
     )

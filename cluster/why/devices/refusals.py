@@ -14,13 +14,12 @@ from cluster.why.devices.allocation import (
     is_enough,
     left_of,
     nano_of,
-    selection,
     total_of,
     untolerated_taint,
 )
 from cluster.why.devices.pools import Device, Pool
 from cluster.why.devices.requests import ClaimRequest, Request
-from cluster.why.devices.selectors import Selection, select
+from cluster.why.devices.selectors import Selection
 from reports.formats import some
 from rules.base.json_values import as_text
 
@@ -177,7 +176,7 @@ def _refusal(  # noqa: PLR0911  # one for each kind
 
 
 def _unselected(attempt: Attempt, device: Device, request: Request) -> _Refusal | None:
-    of_class = selection(device, request._replace(selectors=()), attempt.classes)
+    of_class = attempt.selection(device, request._replace(selectors=()))
     if not device.is_here:
         return _Refusal(_Kind.ELSEWHERE, "is for other nodes")
     if of_class is Selection.DIFFERS:
@@ -186,7 +185,7 @@ def _unselected(attempt: Attempt, device: Device, request: Request) -> _Refusal 
         short = expression.strip()
         if len(short) > _MAX_EXPRESSION:
             short = f"{short[:_MAX_EXPRESSION]}…"
-        match select(expression, device):
+        match attempt.select(expression, device):
             case Selection.FAILS:
                 return _Refusal(_Kind.FAILS, f"lacks what a selector reads: {short}")
             case Selection.DIFFERS:
