@@ -129,19 +129,29 @@ _SEPARATOR = "---"
 def manifests_in_object(file: File, document: Document) -> Iterator[Source]:
     """The manifests in the texts of the ConfigMaps and Secrets in a document of `file`.
 
-    They have the lines of the file if these have the text, else the line of its beginning.
+    They have the lines of the file if these have the text, else the line of its beginning. Each
+    text comes once: aliases could repeat a long one thousands of times in a short file.
     """
+    seen: set[str] = set()
     for raw, base in flatten_lists(as_object(document.value), ()):
         kind, group = as_text(raw.get("kind")), group_of(raw)
         field = "" if group else _TEXT_FIELDS_BY_KIND.get(kind, "")
         if not field or object_kind_of(group, kind, raw):  # of which rules read the texts
             continue
         for key, value in as_object(raw.get(field)).items():
-            if declares_object(as_text(value)):
+            text = as_text(value)
+            if text in seen:
+                continue
+            seen.add(text)
+            if declares_object(text):
                 yield from _manifests_in_text(file, document, (*base, field, key), value)
         if kind == "Secret" and raw.get("type") == _APPLIED_SECRET_TYPE:
             for key, value in as_object(raw.get("data")).items():
-                text = _decoded(as_text(value))
+                encoded = as_text(value)
+                if encoded in seen:
+                    continue
+                seen.add(encoded)
+                text = _decoded(encoded)
                 if declares_object(text):
                     yield _on_line_of(file, document, (*base, "data", key), text)
 

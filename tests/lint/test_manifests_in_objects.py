@@ -130,3 +130,10 @@ def test_texts_in_texts_are_read_to_a_depth_and_refused_beyond(command: LintComm
     done = command("-", stdin=json.dumps(nested(5)))
     assert done.status == 3
     assert "not evaluated: <stdin>:1:1: a manifest in more than 4 ConfigMaps" in done.out
+
+
+def test_a_text_that_aliases_repeat_is_evaluated_once(command: LintCommand) -> None:
+    aliases = "".join(f"  k{number}: *x\n" for number in range(5_000))
+    text = f"{HEAD}data:\n  pod.yaml: &x |\n{indented(POD)}{aliases}"
+    command.write("a.yaml", text)
+    assert len(found(command.run("lint", "--isolated", "--output=json", "a.yaml"))) == 1
