@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 
 from rules.base import traits
 from rules.gpu.commands import EXEC_PATHS
+from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
+from rules.placement.named_nodes import HOSTNAME_LABEL, NAME_FIELD
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
 from rules.profile.profile import Profile
 from rules.rule import Rule
@@ -56,6 +58,7 @@ COVERED = (
     traits.ENV_FROM,  # with a prefix; of ConfigMaps where the webhook knows their variables
     traits.GPU_PROGRAM,
     traits.TOLERATION,  # only of taints of GPU nodes, in pods with privileges
+    traits.KNOWN_GPU_NODES,  # where the webhook knows them: pods with privileges that name a node
 )
 # What the condition of an exported policy can test besides.
 COVERED_IN_POLICIES = (
@@ -466,8 +469,30 @@ def _hints_of_gpu_nodes(scope: _Scope) -> Iterator[str]:
         f"{TOLERATIONS}.size() > {MOST['tolerations']}",
         f"{TOLERATIONS}.exists(toleration, {key})",
         f"[{PREFERENCES}].exists(terms, {_any_of(_terms(MOST_PREFERRED, scope))})",
+        *_names_of_nodes(scope),
     )
     yield f"({privileged}) && ({_any_of(hints)})"
+
+
+def _names_of_nodes(scope: _Scope) -> Iterator[str]:
+    """Yield a test of whether the pod selects a node by its name, where the webhook knows names.
+
+    The controller of DaemonSets writes the name of a node into each of their pods.
+    """
+    if not scope.has_places:
+        return
+    host, name, agents = map(json.dumps, (HOSTNAME_LABEL, NAME_FIELD, DAEMON_SET_CONTROLLERS))
+    terms = (
+        f"{EXPRESSIONS}.exists(expression, expression.key == {host})",
+        f"term.?matchFields.orValue([]).exists(field, field.key == {name})",
+    )
+    tests = (
+        'request.operation == "CREATE" && object.spec.?nodeName.orValue("") != ""',
+        f"{host} in object.spec.?nodeSelector.orValue({{}})",
+        f"[{TERMS}].exists(terms, terms.exists(term, {_any_of(terms)}))",
+    )
+    is_agent = f"request.userInfo.username in {agents}"
+    yield f"{scope.place('knowsNodes')} && !({is_agent}) && ({_any_of(tests)})"
 
 
 def _sizes_of_terms(most: Mapping[str, int]) -> Iterator[str]:

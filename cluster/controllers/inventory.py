@@ -82,6 +82,9 @@ def list_inventory(
     if builder.nodes.is_full:
         why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
         on_error(SourceError(f"{why} are not compared with them"))
+    if builder.nodes.lacks_names:
+        why = "there are more GPU nodes than an inventory holds the names of"
+        on_error(SourceError(f"{why}: privileged pods that name one of the others are not refused"))
     return builder.inventory()
 
 

@@ -71,6 +71,7 @@ GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
 OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLES
 RESERVING_POD = 1 << 54  # the RESERVATION_LABEL
 PRIORITY_CLASS = 1 << 55
+KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their names
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT

@@ -33,6 +33,7 @@ from rules.base.traits import (
     KEY_WORDS,
     KNOWN_CLAIMS,
     KNOWN_CONFIG_MAPS,
+    KNOWN_GPU_NODES,
     KNOWN_LIMIT_RANGES,
     KNOWN_NODES,
     KNOWN_QUEUES,
@@ -76,6 +77,7 @@ from rules.gpu.devices import (
 from rules.gpu.images import is_gpu_sample, sets_visible_devices
 from rules.inventory.inventory import (
     ConfigMap,
+    GpuNodes,
     Inventory,
     LimitRange,
     LocalQueue,
@@ -356,6 +358,7 @@ def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
 
 _TRAITS: Mapping[type, int] = {
     ConfigMap: KNOWN_CONFIG_MAPS,
+    GpuNodes: KNOWN_GPU_NODES,
     LimitRange: KNOWN_LIMIT_RANGES,
     LocalQueue: KNOWN_QUEUES,
     MigConfiguration: KNOWN_CONFIG_MAPS,

@@ -18,6 +18,7 @@ from rules.inventory.inventory import (
     ClusterQueue,
     ConfigMap,
     DeviceClass,
+    GpuNodes,
     Inventory,
     LimitRange,
     LocalQueue,
@@ -39,6 +40,8 @@ MAX_LABEL_CHARACTERS = 200_000
 """Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
 MAX_RESOURCES_PER_GROUP = 200
 """Of the nodes of one group."""
+MAX_CHARACTERS_OF_NAMES = 300_000
+"""Of the names of all GPU nodes: those of some 6,000 nodes of a cloud."""
 
 
 class _CollectedGroup(NamedTuple):
@@ -55,6 +58,7 @@ class NodeCollector:
     A cluster has thousands of nodes of few kinds, so their number does not matter. `is_full` says
     that there are more groups, or more resources in one of them, than an inventory holds.
     `card_counts` has for a resource that is the sum of a node's cards the one that counts these.
+    `is_gpu_label` says of the key and the value of a label whether only GPU nodes have it.
     """
 
     def __init__(
@@ -62,12 +66,18 @@ class NodeCollector:
         labels: Iterable[str] = (),
         resources: Iterable[str] = (),
         card_counts: Mapping[str, str] = MappingProxyType({}),
+        is_gpu_label: Callable[[str, str], bool] = lambda _key, _value: False,
     ) -> None:
         self._labels, self._resources = tuple(labels), tuple(resources)
         self._card_counts = card_counts
         self._groups: dict[str, _CollectedGroup] = {}
         self._characters = 0
+        self._is_gpu_label = is_gpu_label
+        self._gpu_nodes: dict[str, set[str]] = {}
+        self._characters_of_names = 0
         self.is_full = False
+        self.lacks_names = False
+        """Whether there are more GPU nodes than MAX_CHARACTERS_OF_NAMES allows for."""
         self.has_all = False
         """Whether every node of the cluster has been added. Who knows that sets it."""
 
@@ -75,6 +85,7 @@ class NodeCollector:
         """Add a Node."""
         every = as_object(as_object(node.get("metadata")).get("labels"))
         labels = {k: as_text(v) for k, v in sorted(every.items()) if matches_any(self._labels, k)}
+        self._add_name(node, labels)
         name = ",".join(f"{key}={value}" for key, value in labels.items())
         if name not in self._groups:
             self._characters += len(name)
@@ -94,6 +105,24 @@ class NodeCollector:
                 resources[resource] = max(amount, resources.get(resource, 0))
             else:
                 self.is_full = True
+
+    def _add_name(self, node: Mapping[str, Any], labels: Mapping[str, str]) -> None:
+        """Keep the names of a node that offers a GPU resource or has a label of GPU nodes."""
+        offered = (resource for resource, _ in self._offered(as_object(node.get("status"))))
+        shown_by = next(offered, "") or next(
+            (key for key, value in labels.items() if self._is_gpu_label(key, value)), ""
+        )
+        if not shown_by:
+            return
+        metadata = as_object(node.get("metadata"))
+        host = as_object(metadata.get("labels")).get("kubernetes.io/hostname")
+        names = {as_text(metadata.get("name")), as_text(host)} - {""}
+        size = sum(map(len, names))
+        if self._characters_of_names + size > MAX_CHARACTERS_OF_NAMES:
+            self.lacks_names = True
+            return
+        self._characters_of_names += size
+        self._gpu_nodes.setdefault(shown_by, set()).update(names)
 
     def _offered(self, status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
         """The GPU resources of a node. Its capacity stays when its device plugin restarts."""
@@ -119,6 +148,9 @@ class NodeCollector:
         if (self._groups or self.has_all) and not self.is_full:
             kept = frozenset(self._labels), frozenset(self._resources)
             found[NodeSurvey] = {"": {SURVEY_NAME: NodeSurvey(*kept, self.has_all)}}
+        if self._gpu_nodes:
+            signs = self._gpu_nodes.items()
+            found[GpuNodes] = {"": {sign: GpuNodes(frozenset(names)) for sign, names in signs}}
         return found
 
 

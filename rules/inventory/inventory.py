@@ -111,7 +111,7 @@ EMPTY_INVENTORY = Inventory()
 
 # What an inventory knows of an object of each kind. The classes have the names of the kinds.
 #
-# Nodes are known by groups.
+# Nodes are known by groups, and those with GPUs also by their names.
 
 
 class ClusterQueue(NamedTuple):
@@ -172,6 +172,15 @@ class Namespace(NamedTuple):
     """The ADMIN_ACCESS_LABELS that it has."""
 
     labels: Mapping[str, Any]
+
+
+class GpuNodes(NamedTuple):
+    """The nodes that have GPUs, by their names and by their labels `kubernetes.io/hostname`.
+
+    Its name in the inventory is the resource, or the label, that shows it.
+    """
+
+    names: frozenset[str]
 
 
 class NodeGroup(NamedTuple):
@@ -272,7 +281,7 @@ _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
     *(ResourceClaimTemplate, ResourceQuota, RuntimeClass, Secret),
 )
-RECORD_TYPES = (*_OBJECT_TYPES, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
+RECORD_TYPES = (*_OBJECT_TYPES, GpuNodes, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")
 """The kinds of objects of which an inventory knows something."""
 

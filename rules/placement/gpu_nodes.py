@@ -21,6 +21,7 @@ from rules.inventory.inventory import Inventory
 from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
 from rules.objects.view import once_per_view
+from rules.placement.named_nodes import named_gpu_node
 from rules.placement.node_affinity import (
     REQUIRED_AFFINITY,
     expressions,
@@ -87,12 +88,6 @@ def gpu_node_expressions(pod: Pod) -> list[dict[str, Any]]:
     return demands
 
 
-def is_gpu_label(profile: Profile, key: str, value: str | None = None) -> bool:
-    """Whether nodes that carry the label `key` (with `value`, if given) are GPU nodes."""
-    values = profile.label_values(key)
-    return values is not None and (value is None or not values or matches_any(values, value))
-
-
 def targets_gpu_nodes(pod: Pod) -> bool:
     """Whether the pod selects GPU nodes by their labels."""
     return bool(gpu_node_label(pod))
@@ -111,7 +106,7 @@ def gpu_node_label(pod: Pod) -> str:
 
 def _gpu_node_labels(pod: Pod) -> Iterator[str]:
     for key, value in pod.node_selector.items():
-        if is_gpu_label(pod.profile, key, as_text(value)):
+        if pod.profile.is_gpu_label(key, as_text(value)):
             yield _label_text(key, as_text(value))
     yield from (selected_gpu_label(pod.profile, term) for _, term in required_terms(pod))
     yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
@@ -173,14 +168,14 @@ def _selects_gpu(profile: Profile, expression: Mapping[str, Any]) -> bool:
     key, values = as_text(expression.get("key")), expression.get("values")
     operator = as_text(expression.get("operator"))
     if operator == "In" and isinstance(values, list):
-        return any(is_gpu_label(profile, key, as_text(value)) for value in values)
+        return any(profile.is_gpu_label(key, as_text(value)) for value in values)
     if operator == "Lt" and _is_below_one_card(values):
         return False
     return operator in {"Exists", "Gt", "Lt"} and _has_only_gpu_nodes(profile, key)
 
 
 def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
-    return key not in LABELS_OF_EVERY_NODE and is_gpu_label(profile, key)
+    return key not in LABELS_OF_EVERY_NODE and profile.is_gpu_label(key)
 
 
 def _is_below_one_card(values: Any) -> bool:
@@ -274,6 +269,9 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
         yield _request_evidence(pod)
     if label := gpu_node_label(pod):
         yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
+    if node := named_gpu_node(pod, context):
+        where = f"a pod for the node {display(node.name)}, which has {display(node.shown_by)}"
+        yield Evidence(where, _device_word(node.shown_by), is_certain=node.is_only_choice)
     yield from (
         _signs_of_agents(pod, context)
         if is_made_by_daemon_set(pod, context)

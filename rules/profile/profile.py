@@ -308,6 +308,11 @@ class Profile:
         """The values of the label `key` that mean a GPU node, any if empty; None if none does."""
         return self._labels.find(key)
 
+    def is_gpu_label(self, key: str, value: str | None = None) -> bool:
+        """Whether nodes that carry the label `key` (with `value`, if given) are GPU nodes."""
+        values = self.label_values(key)
+        return values is not None and (value is None or not values or matches_any(values, value))
+
 
 def union_in_order(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The items of all `groups`, each once, in the order in which they first appear."""

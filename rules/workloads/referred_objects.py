@@ -22,12 +22,17 @@ def variables_of_runtimes(profile: Profile) -> VariableNames:
 def new_builder(profile: Profile) -> InventoryBuilder:
     """An empty inventory, for what rules compare with other objects under `profile`.
 
-    Of nodes these are the labels that say something about GPUs, the GPU resources, and how large
-    the parts of cards are that ACK's device plugin shares.
+    Of nodes these are the labels that say something about GPUs, the GPU resources, the names of
+    those that have any, and how large the parts of cards are that ACK's device plugin shares.
     """
     affinities = (affinity.key for affinity in profile.affinities)
     labels = (*profile.node_labels, *profile.node_modes, *affinities)
-    nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNT_RESOURCE_BY_TOTAL)
+    nodes = NodeCollector(
+        dict.fromkeys(labels),
+        profile.resources,
+        _CARD_COUNT_RESOURCE_BY_TOTAL,
+        profile.is_gpu_label,
+    )
     return InventoryBuilder(variables_of_runtimes(profile), nodes)
 
 

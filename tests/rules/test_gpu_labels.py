@@ -8,7 +8,6 @@ import pytest
 
 from policies.loading import default_policy
 from rules.engine.fixing import check
-from rules.placement.gpu_nodes import is_gpu_label
 from rules.profile.context import Context
 from rules.profile.profile import Profile, merge_profiles
 from tests.testkit.admission.reviews import container, pod
@@ -74,7 +73,7 @@ MACHINES = "node.kubernetes.io/instance-type"
 def test_machines_with_gpus_are_known_of_every_cloud(
     key: str, value: str, expected: object
 ) -> None:
-    assert is_gpu_label(default_policy(["nvidia"]).profile, key, value) is expected
+    assert default_policy(["nvidia"]).profile.is_gpu_label(key, value) is expected
 
 
 def test_values_of_a_label_that_clouds_share_are_merged() -> None:

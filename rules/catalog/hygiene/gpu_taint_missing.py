@@ -38,7 +38,6 @@ References
 
 from rules.base.text_matching import matches_any
 from rules.base.traits import NODE, NODE_POOL
-from rules.placement.gpu_nodes import is_gpu_label
 from rules.placement.node_labels import (
     NodeSettings,
     node_settings,
@@ -94,7 +93,7 @@ def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
 def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[str, Taint] | None:
     profile = subject.profile
     for label in group.labels:
-        if is_gpu_label(profile, label.name, label.value):
+        if profile.is_gpu_label(label.name, label.value):
             for taint in profile.taints:
                 if _belongs_to(label.name, taint, profile):
                     return f"the nodes have the label {label.name}={label.value}", taint

@@ -32,7 +32,7 @@ from typing import Any
 from rules.base.json_values import Edit, append, display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE
 from rules.in_process.statement import Mutation, add, cel, created, dynamic
-from rules.placement.gpu_nodes import is_gpu_label, matching_resource, placement_skip_reason
+from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
     PREFERRED_AFFINITY,
@@ -60,7 +60,7 @@ def check(pod: Pod, _context: Context) -> Findings:
     if not wanted:
         return
     keys = {affinity.key for affinity in wanted}
-    if any(key in keys or is_gpu_label(pod.profile, key) for key in referenced_label_keys(pod)):
+    if any(key in keys or pod.profile.is_gpu_label(key) for key in referenced_label_keys(pod)):
         return
     if not has_writable_affinity(pod) or placement_skip_reason(pod) is not None:
         return

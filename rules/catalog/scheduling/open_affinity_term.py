@@ -27,7 +27,7 @@ from typing import Any
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
-from rules.placement.gpu_nodes import gpu_node_expressions, is_gpu_label, selected_gpu_label
+from rules.placement.gpu_nodes import gpu_node_expressions, selected_gpu_label
 from rules.placement.node_affinity import (
     SPOT_LABELS,
     expression_values,
@@ -117,7 +117,7 @@ def _is_already_demanded(demand: Demand, everywhere: Sequence[Demand]) -> bool:
 
 def _is_about_something_else(profile: Profile, demand: Demand) -> bool:
     key = as_text(demand.get("key"))
-    if is_gpu_label(profile, key):
+    if profile.is_gpu_label(key):
         return False
     return key in LABELS_WITHOUT_GPUS or as_text(demand.get("operator")) in EXCLUDING_OPERATORS
 

@@ -48,6 +48,7 @@ from rules.base.traits import (
     GPU_OR_NODE_CONSTRAINT,
     GPU_PROGRAM,
     GPU_VARIABLE,
+    KNOWN_GPU_NODES,
     PRIVILEGED,
     RUNTIME_CLASS,
     TOLERATION,
@@ -181,6 +182,7 @@ RULE = define_rule(
         | CUDA_IMAGE
         | GPU_VARIABLE
         | TOLERATION
-        | GPU_PROGRAM,
+        | GPU_PROGRAM
+        | KNOWN_GPU_NODES,
     ),
 )

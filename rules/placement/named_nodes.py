@@ -1,0 +1,69 @@
+"""The GPU nodes that a pod selects by their names, as far as the inventory knows the nodes."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rules.base.json_values import as_objects, as_text
+from rules.gpu.components import is_made_by_daemon_set
+from rules.inventory.inventory import GpuNodes
+from rules.objects.pod import Pod
+from rules.placement.node_affinity import expressions, required_terms
+from rules.profile.context import Context
+
+# Kubernetes sets it to the name of the machine, which is not the name of the Node everywhere.
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+NAME_FIELD = "metadata.name"
+
+
+class NamedGpuNode(NamedTuple):
+    """A GPU node that a pod selects by its name.
+
+    - `shown_by`: the resource or the label by which it is known for a GPU node.
+    - `is_only_choice`: whether all nodes that the pod names are GPU nodes.
+    """
+
+    name: str
+    shown_by: str
+    is_only_choice: bool
+
+
+def named_gpu_node(pod: Pod, context: Context) -> NamedGpuNode | None:
+    """Return the first GPU node that `pod` selects by its name, or None.
+
+    The node of a pod that exists does not count, because the scheduler has chosen it. Nor does the
+    node for which the controller of a DaemonSet has made the pod.
+    """
+    known = context.inventory.all_in(GpuNodes, None)
+    if not known:
+        return None
+    names = dict.fromkeys(_named_nodes(pod, context))
+    found = {name: sign for name in names if (sign := _sign_of(name, known))}
+    if not found:
+        return None
+    name, sign = next(iter(found.items()))
+    return NamedGpuNode(name, sign, is_only_choice=len(found) == len(names))
+
+
+def _sign_of(name: str, known: Mapping[str, GpuNodes]) -> str:
+    return next((sign for sign, nodes in known.items() if name in nodes.names), "")
+
+
+def _named_nodes(pod: Pod, context: Context) -> Iterator[str]:
+    is_agent = is_made_by_daemon_set(pod, context)
+    if pod.spec.get("nodeName") and not pod.exists and not is_agent:
+        yield as_text(pod.spec["nodeName"])
+    if HOSTNAME_LABEL in pod.node_selector:
+        yield as_text(pod.node_selector[HOSTNAME_LABEL])
+    for _, term in required_terms(pod):
+        for _, demand in expressions(term):
+            if demand.get("key") == HOSTNAME_LABEL:
+                yield from _values(demand)
+        for _, field in as_objects(term.get("matchFields")):
+            if field.get("key") == NAME_FIELD and not is_agent:
+                yield from _values(field)
+
+
+def _values(demand: Mapping[str, Any]) -> Iterator[str]:
+    values = demand.get("values")
+    if demand.get("operator") == "In" and isinstance(values, list):
+        yield from map(as_text, values)
