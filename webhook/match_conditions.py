@@ -23,9 +23,10 @@ from rules.gpu.commands import EXEC_PATHS
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.gpu.devices import NATIVE_RESOURCES
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
+from rules.inventory.inventory import HOSTNAME_LABEL
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
-from rules.placement.named_nodes import HOSTNAME_LABEL, NAME_FIELD
+from rules.placement.named_nodes import NAME_FIELD
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
 from rules.profile.profile import Profile
 from rules.rule import Rule

@@ -6,7 +6,7 @@ import argparse
 import datetime
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -37,6 +37,7 @@ from policies.controller_files import (
 )
 from policies.loading import PolicyError
 from rules.base.json_values import as_object
+from rules.inventory.builder import InventoryBuilder
 from rules.inventory.inventory import Inventory
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
@@ -46,12 +47,23 @@ from terminal import CommandParser, write_error
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 
 
+class Scope(NamedTuple):
+    """What is listed besides ALWAYS.
+
+    - `nodes`: compare pods with the nodes, which are all that there will be.
+    - `node_names`: know GPU nodes by their names.
+    """
+
+    config_maps: bool = False
+    nodes: bool = False
+    node_names: bool = False
+
+
 def list_inventory(
     source: ObjectSource,
     profile: Profile,
+    scope: Scope,
     *,
-    reads_config_maps: bool,
-    reads_nodes: bool,
     on_error: Callable[[SourceError], object],
 ) -> Inventory:
     """What `source` says of other objects.
@@ -62,13 +74,17 @@ def list_inventory(
     """
     variables = variables_of_runtimes(profile)
     builder = new_builder(profile)
-    chosen = ((CONFIG_MAPS, reads_config_maps), (NODES, reads_nodes))
+    chosen = ((CONFIG_MAPS, scope.config_maps), (NODES, scope.nodes or scope.node_names))
     unknown = []
     for resource in (*ALWAYS, *(resource for resource, is_read in chosen if is_read)):
         try:
             for raw in source.list(resource):
+                if resource is NODES:
+                    _add_node(builder, raw, scope)
                 # Most ConfigMaps set no variable that matters, and there are many.
-                if resource is not CONFIG_MAPS or variables.read_among(as_object(raw.get("data"))):
+                elif resource is not CONFIG_MAPS or variables.read_among(
+                    as_object(raw.get("data"))
+                ):
                     add_objects(builder, raw, None)
         except NotServedError:
             continue
@@ -76,16 +92,23 @@ def list_inventory(
             unknown.append(resource)
             on_error(error)
     # What a device class stands for is no resource of a node, so all of them must be known too.
-    builder.nodes.has_all = reads_nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
+    builder.nodes.has_all = scope.nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
     if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     if builder.nodes.is_full:
         why = "nodes have more labels about GPUs, or GPU resources, than an inventory holds: pods"
         on_error(SourceError(f"{why} are not compared with them"))
-    if builder.nodes.lacks_names:
+    if builder.gpu_nodes.is_full:
         why = "there are more GPU nodes than an inventory holds the names of"
         on_error(SourceError(f"{why}: privileged pods that name one of the others are not refused"))
     return builder.inventory()
+
+
+def _add_node(builder: InventoryBuilder, raw: Object, scope: Scope) -> None:
+    if scope.nodes:
+        builder.nodes.add(raw)
+    if scope.node_names:
+        builder.gpu_nodes.add(raw)
 
 
 RENEW_SECONDS = 600.0
@@ -116,9 +139,8 @@ class InventoryController(Controller):
         source: ObjectSource,
         config_maps: Sequence[Stored],
         profile: Callable[[], Profile],
+        scope: Scope,
         *,
-        reads_config_maps: bool,
-        reads_nodes: bool,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -132,8 +154,7 @@ class InventoryController(Controller):
         self._source = source
         self._config_maps = config_maps
         self._profile = profile
-        self._reads_config_maps = reads_config_maps
-        self._reads_nodes = reads_nodes
+        self._scope = scope
         self._now = now
         self._checked_at = 0.0
         self._objects = 0
@@ -143,8 +164,7 @@ class InventoryController(Controller):
         inventory = list_inventory(
             self._source,
             self._profile(),
-            reads_config_maps=self._reads_config_maps,
-            reads_nodes=self._reads_nodes,
+            self._scope,
             on_error=report,
         )
         stored = [config_map.get() for config_map in self._config_maps]
@@ -259,6 +279,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="list also the Nodes, and say that these are all: for clusters in which no autoscaler "
         "adds nodes of other kinds",
     )
+    run.add_argument(
+        "--read-node-names",
+        action="store_true",
+        help="list also the Nodes, and keep the names of those that have GPUs",
+    )
     add_service_options(run, 60.0, "lists")
     return parser
 
@@ -283,9 +308,8 @@ def _run(options: argparse.Namespace) -> int:
                 StoredConfigMap(connection, options.namespace, name, "gpuward-inventory")
                 for name in options.config_maps
             ],
-            profile=lambda: policy.load().profile,
-            reads_config_maps=options.read_config_maps,
-            reads_nodes=options.read_nodes,
+            lambda: policy.load().profile,
+            Scope(options.read_config_maps, options.read_nodes, options.read_node_names),
         )
         return ControlLoop((controller,), options.interval)
 

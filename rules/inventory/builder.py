@@ -5,198 +5,29 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
+from rules.inventory.collectors import GpuNodeCollector, NodeCollector, ShareCollector
 from rules.inventory.inventory import (
     ADMIN_ACCESS_LABELS,
     KAI_QUEUE_LABEL,
-    SURVEY_NAME,
     ClusterQueue,
     ConfigMap,
     DeviceClass,
-    GpuNodes,
     Inventory,
     LimitRange,
     LocalQueue,
     MigConfiguration,
     Namespace,
-    NodeGroup,
-    NodeSurvey,
     QuotaScope,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
     RuntimeClass,
     Secret,
-    SharePool,
 )
-
-MAX_NODE_GROUPS = 200
-MAX_LABEL_CHARACTERS = 200_000
-"""Of the labels of all groups: a file of an inventory holds a megabyte, and has each twice."""
-MAX_RESOURCES_PER_GROUP = 200
-"""Of the nodes of one group."""
-MAX_CHARACTERS_OF_NAMES = 300_000
-"""Of the names of all GPU nodes: those of some 6,000 nodes of a cloud."""
-
-
-class _CollectedGroup(NamedTuple):
-    """What is collected of nodes with the same labels: see NodeGroup."""
-
-    labels: dict[str, str]
-    resources: dict[str, int]
-    per_card: dict[str, int]
-
-
-class NodeCollector:
-    """Groups nodes by the labels and GPU resources whose names match the patterns.
-
-    A cluster has thousands of nodes of few kinds, so their number does not matter. `is_full` says
-    that there are more groups, or more resources in one of them, than an inventory holds.
-    `card_counts` has for a resource that is the sum of a node's cards the one that counts these.
-    `is_gpu_label` says of the key and the value of a label whether only GPU nodes have it.
-    """
-
-    def __init__(
-        self,
-        labels: Iterable[str] = (),
-        resources: Iterable[str] = (),
-        card_counts: Mapping[str, str] = MappingProxyType({}),
-        is_gpu_label: Callable[[str, str], bool] = lambda _key, _value: False,
-    ) -> None:
-        self._labels, self._resources = tuple(labels), tuple(resources)
-        self._card_counts = card_counts
-        self._groups: dict[str, _CollectedGroup] = {}
-        self._characters = 0
-        self._is_gpu_label = is_gpu_label
-        self._gpu_nodes: dict[str, set[str]] = {}
-        self._characters_of_names = 0
-        self.is_full = False
-        self.lacks_names = False
-        """Whether there are more GPU nodes than MAX_CHARACTERS_OF_NAMES allows for."""
-        self.has_all = False
-        """Whether every node of the cluster has been added. Who knows that sets it."""
-
-    def add(self, node: Mapping[str, Any]) -> None:
-        """Add a Node."""
-        every = as_object(as_object(node.get("metadata")).get("labels"))
-        labels = {k: as_text(v) for k, v in sorted(every.items()) if matches_any(self._labels, k)}
-        self._add_name(node, labels)
-        name = ",".join(f"{key}={value}" for key, value in labels.items())
-        if name not in self._groups:
-            self._characters += len(name)
-            if len(self._groups) >= MAX_NODE_GROUPS or self._characters > MAX_LABEL_CHARACTERS:
-                self.is_full = True
-                return
-            self._groups[name] = _CollectedGroup(labels, {}, {})
-        _, resources, per_card = self._groups[name]
-        status = as_object(node.get("status"))
-        for resource, count in self._card_counts.items():
-            if total := _amount(status, resource):
-                each = _amount_per_card(total, _amount(status, count))
-                before = per_card.get(resource, each)
-                per_card[resource] = max(each, before) if each and before else 0
-        for resource, amount in self._offered(status):
-            if resource in resources or len(resources) < MAX_RESOURCES_PER_GROUP:
-                resources[resource] = max(amount, resources.get(resource, 0))
-            else:
-                self.is_full = True
-
-    def _add_name(self, node: Mapping[str, Any], labels: Mapping[str, str]) -> None:
-        """Keep the names of a node that offers a GPU resource or has a label of GPU nodes."""
-        offered = (resource for resource, _ in self._offered(as_object(node.get("status"))))
-        shown_by = next(offered, "") or next(
-            (key for key, value in labels.items() if self._is_gpu_label(key, value)), ""
-        )
-        if not shown_by:
-            return
-        metadata = as_object(node.get("metadata"))
-        host = as_object(metadata.get("labels")).get("kubernetes.io/hostname")
-        names = {as_text(metadata.get("name")), as_text(host)} - {""}
-        size = sum(map(len, names))
-        if self._characters_of_names + size > MAX_CHARACTERS_OF_NAMES:
-            self.lacks_names = True
-            return
-        self._characters_of_names += size
-        self._gpu_nodes.setdefault(shown_by, set()).update(names)
-
-    def _offered(self, status: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-        """The GPU resources of a node. Its capacity stays when its device plugin restarts."""
-        for field in ("capacity", "allocatable"):
-            for name, value in as_object(status.get(field)).items():
-                amount = parse(value) if matches_any(self._resources, name) else None
-                if isinstance(amount, Quantity) and amount.value > 0:
-                    yield name, amount.value
-
-    def records(self) -> dict[type, dict[str, dict[str, Any]]]:
-        """The records of what has been added, as an `Inventory` takes them; empty if nothing."""
-        found: dict[type, dict[str, dict[str, Any]]] = {}
-        if self._groups:
-            groups = {
-                name: NodeGroup(
-                    group.labels,
-                    dict(sorted(group.resources.items())),
-                    {resource: amount for resource, amount in group.per_card.items() if amount},
-                )
-                for name, group in self._groups.items()
-            }
-            found[NodeGroup] = {"": groups}
-        if (self._groups or self.has_all) and not self.is_full:
-            kept = frozenset(self._labels), frozenset(self._resources)
-            found[NodeSurvey] = {"": {SURVEY_NAME: NodeSurvey(*kept, self.has_all)}}
-        if self._gpu_nodes:
-            signs = self._gpu_nodes.items()
-            found[GpuNodes] = {"": {sign: GpuNodes(frozenset(names)) for sign, names in signs}}
-        return found
-
-
-def _amount(status: Mapping[str, Any], resource: str) -> int:
-    """How much of `resource` the node with this status has; 0 if it does not say so."""
-    found = [as_object(status.get(field)).get(resource) for field in ("capacity", "allocatable")]
-    return max([0, *(a.value for a in map(parse, found) if isinstance(a, Quantity))])
-
-
-def _amount_per_card(total: int, cards: int) -> int:
-    """What each card has of `total`; 0 if nobody knows, because the cards may differ."""
-    return total // cards if cards and total % cards == 0 else 0
-
-
-MAX_SHARING_OBJECTS = 1_000
-"""Objects of all pools together. What comes later is not known."""
-
-
-class ShareCollector:
-    """Collects objects whose pods share cards, by the pool of nodes that the pods require.
-
-    An object that is there in two forms, as in a repository with several environments, does not
-    count: nobody knows which one runs beside the others.
-    """
-
-    def __init__(self) -> None:
-        self._with_power: dict[str, set[str]] = {}
-        self._without: dict[str, set[str]] = {}
-        self._count = 0
-
-    def add(self, pool: str, owner: str, *, has_power: bool) -> None:
-        """Add an object, by its kind and name, whose pods require the nodes of `pool`."""
-        self._count += 1
-        if self._count <= MAX_SHARING_OBJECTS:
-            by_pool = self._with_power if has_power else self._without
-            by_pool.setdefault(pool, set()).add(owner)
-
-    def records(self) -> dict[type, dict[str, dict[str, SharePool]]]:
-        """The records of what has been added, as an `Inventory` takes them; empty if nothing."""
-        certain = {
-            pool: SharePool(min(owners - self._without.get(pool, set())))
-            for pool, owners in self._with_power.items()
-            if owners - self._without.get(pool, set())
-        }
-        return {SharePool: {"": certain}} if certain else {}
-
 
 MAX_VARIABLES = 20
 """Of a ConfigMap, whose tenant may choose any number of names for some patterns."""
@@ -432,12 +263,19 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
 class InventoryBuilder:
     """Collects the records of objects, up to MAX_OBJECTS and MAX_CHARACTERS_IN_NAMESPACE.
 
-    `variables` are those that it keeps of ConfigMaps; `nodes` collects what it keeps of nodes.
+    `variables` are those that it keeps of ConfigMaps; `nodes` and `gpu_nodes` collect what it keeps
+    of nodes.
     """
 
-    def __init__(self, variables: VariableNames, nodes: NodeCollector | None = None) -> None:
+    def __init__(
+        self,
+        variables: VariableNames,
+        nodes: NodeCollector | None = None,
+        gpu_nodes: GpuNodeCollector | None = None,
+    ) -> None:
         self._variables = variables
         self.nodes = nodes or NodeCollector()
+        self.gpu_nodes = gpu_nodes or GpuNodeCollector()
         self.shares = ShareCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._mig_configs: set[str] = set()
@@ -453,6 +291,7 @@ class InventoryBuilder:
         """
         if (group, kind) == ("", "Node"):
             self.nodes.add(raw)
+            self.gpu_nodes.add(raw)
             return
         reader = _READER_BY_KIND.get((group, kind))
         if reader is None or not name:
@@ -488,7 +327,8 @@ class InventoryBuilder:
 
     def inventory(self) -> Inventory:
         """What has been added so far."""
-        records = self._records | self.nodes.records() | self.shares.records()
+        of_nodes = self.nodes.records() | self.gpu_nodes.records()
+        records = self._records | of_nodes | self.shares.records()
         if self._mig_configs:
             names = MigConfiguration(frozenset(self._mig_configs))
             records |= {MigConfiguration: {"": {MIG_CONFIGS: names}}}

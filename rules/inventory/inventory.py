@@ -174,8 +174,12 @@ class Namespace(NamedTuple):
     labels: Mapping[str, Any]
 
 
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+"""Kubernetes sets it to the name of the machine, which is not everywhere that of the Node."""
+
+
 class GpuNodes(NamedTuple):
-    """The nodes that have GPUs, by their names and by their labels `kubernetes.io/hostname`.
+    """The names of the nodes that have GPUs, and the values of their HOSTNAME_LABEL.
 
     Its name in the inventory is the resource, or the label, that shows it.
     """

@@ -5,13 +5,11 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import as_objects, as_text
 from rules.gpu.components import is_made_by_daemon_set
-from rules.inventory.inventory import GpuNodes
+from rules.inventory.inventory import HOSTNAME_LABEL, GpuNodes
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import expressions, required_terms
 from rules.profile.context import Context
 
-# Kubernetes sets it to the name of the machine, which is not the name of the Node everywhere.
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 NAME_FIELD = "metadata.name"
 
 

@@ -2,7 +2,8 @@
 
 from rules.base.json_values import Json, as_object, as_text
 from rules.base.traits import LEGACY_VARIABLES
-from rules.inventory.builder import MIG_CONFIGS, InventoryBuilder, NodeCollector, VariableNames
+from rules.inventory.builder import MIG_CONFIGS, InventoryBuilder, VariableNames
+from rules.inventory.collectors import GpuNodeCollector, NodeCollector
 from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
@@ -27,13 +28,9 @@ def new_builder(profile: Profile) -> InventoryBuilder:
     """
     affinities = (affinity.key for affinity in profile.affinities)
     labels = (*profile.node_labels, *profile.node_modes, *affinities)
-    nodes = NodeCollector(
-        dict.fromkeys(labels),
-        profile.resources,
-        _CARD_COUNT_RESOURCE_BY_TOTAL,
-        profile.is_gpu_label,
-    )
-    return InventoryBuilder(variables_of_runtimes(profile), nodes)
+    nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNT_RESOURCE_BY_TOTAL)
+    gpu_nodes = GpuNodeCollector(profile.resources, profile.is_gpu_label)
+    return InventoryBuilder(variables_of_runtimes(profile), nodes, gpu_nodes)
 
 
 def add_objects(

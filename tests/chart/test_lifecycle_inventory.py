@@ -23,7 +23,12 @@ VALUES: dict[str, Any] = merge_values(
     SLOW_MACHINE,
     {
         "mode": "deny",
-        "clusterInventory": {"enabled": True, "configMaps": True, "nodes": True},
+        "clusterInventory": {
+            "enabled": True,
+            "configMaps": True,
+            "nodes": True,
+            "nodeNames": True,
+        },
         "doctor": {"enabled": True},
     },
 )
@@ -88,6 +93,45 @@ def test_a_pod_for_which_no_node_fits_is_warned_about(installed: Installation) -
 
     eventually(lambda: "no-fitting-node" in warnings(), what="the webhook knows the nodes")
     assert "no node has the label" in warnings()
+
+
+def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installation) -> None:
+    """The API server sends such a pod: no label in it is one of GPU nodes."""
+    plane = installed.plane
+    namespace = plane.namespace()
+    mark = {"nvidia.com/gpu.present": "true"}
+    for name, labels in (("with-gpus", mark), ("without-gpus", {})):
+        hostname = {"kubernetes.io/hostname": name}
+        node = {"metadata": {"name": name, "labels": {**labels, **hostname}}}
+        plane.create("/api/v1/nodes", node)
+    privileged = {"privileged": True}
+    container = {"name": "main", "image": "example.com/app:1", "securityContext": privileged}
+
+    def answer(**selection: Any) -> tuple[int, str]:
+        pod = {**POD, "spec": {"containers": [container], **selection}}
+        response = create(plane, namespace, pod, dry_run=True)
+        return response.status, response.body.get("message", "")
+
+    def by_label(name: str) -> dict[str, Any]:
+        return {"nodeSelector": {"kubernetes.io/hostname": name}}
+
+    def by_field(name: str) -> dict[str, Any]:
+        field = {"key": "metadata.name", "operator": "In", "values": [name]}
+        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        wanted = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+        return {"affinity": {"nodeAffinity": wanted}}
+
+    eventually(lambda: answer(**by_label("with-gpus"))[0] == 403, what="the webhook knows the node")
+    assert (
+        'for the node "with-gpus", which has "nvidia.com/gpu.present"'
+        in answer(**by_label("with-gpus"))[1]
+    )
+    assert answer(**by_field("with-gpus"))[0] == 403
+    assert answer(nodeName="with-gpus")[0] == 403
+    for allowed in (by_label("without-gpus"), by_field("without-gpus")):
+        assert answer(**allowed)[0] == 201
+    assert answer(nodeName="without-gpus")[0] == 201
+    assert answer()[0] == 201
 
 
 def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from cluster.api.errors import ConflictError
-from cluster.controllers.inventory import RENEW_SECONDS, InventoryController
+from cluster.controllers.inventory import RENEW_SECONDS, InventoryController, Scope
 from cluster.source.objects import MissingRightError, NotServedError, Object, Resource, SourceError
 from policies.controller_files import CheckedInventory, inventory_file_name, parse_inventory
 from policies.loading import default_policy
@@ -19,6 +19,7 @@ from rules.inventory.inventory import (
     SURVEY_NAME,
     ConfigMap,
     DeviceClass,
+    GpuNodes,
     NodeGroup,
     NodeSurvey,
     ResourceClaim,
@@ -47,10 +48,13 @@ class StoredInMemory:
         self.body, self.updates = config_map, self.updates + 1
 
 
+WITH_CONFIG_MAPS = Scope(config_maps=True)
+
+
 class FakeCluster:
     """Objects in memory, a clock, two ConfigMaps, and the controller for them."""
 
-    def __init__(self, *, reads_config_maps: bool = True, reads_nodes: bool = False) -> None:
+    def __init__(self, scope: Scope = WITH_CONFIG_MAPS) -> None:
         self.objects: defaultdict[str, list[Object]] = defaultdict(list)
         self.missing: dict[str, type[Exception]] = {}
         self.now = NOW.timestamp()
@@ -60,8 +64,7 @@ class FakeCluster:
             self,
             self.parts,
             lambda: profile,
-            reads_config_maps=reads_config_maps,
-            reads_nodes=reads_nodes,
+            scope,
             now=lambda: self.now,
             monotonic=lambda: self.now,
         )
@@ -118,7 +121,7 @@ def test_only_what_rules_read_is_written() -> None:
 
 
 def test_config_maps_and_nodes_are_read_only_if_asked_for() -> None:
-    cluster = FakeCluster(reads_config_maps=False)
+    cluster = FakeCluster(Scope())
     cluster.missing["configmaps"] = cluster.missing["nodes"] = MissingRightError
     cluster.objects["runtimeclasses"] = [runtime_class("fast", "nvidia")]
     with capture_logs() as logs:
@@ -248,7 +251,7 @@ def node(number: int) -> Object:
 
 
 def test_five_thousand_nodes_of_four_kinds_are_small() -> None:
-    cluster = FakeCluster(reads_nodes=True)
+    cluster = FakeCluster(WITH_CONFIG_MAPS._replace(nodes=True))
     cluster.objects["nodes"] = [node(number) for number in range(5000)]
     cluster.controller.reconcile()
     inventory = cluster.written().inventory
@@ -268,7 +271,7 @@ def test_five_thousand_nodes_of_four_kinds_are_small() -> None:
 
 def test_nodes_are_all_nodes_only_if_everything_about_them_is_known() -> None:
     def survey(resource: str, error: type[SourceError]) -> NodeSurvey | None:
-        cluster = FakeCluster(reads_nodes=True)
+        cluster = FakeCluster(WITH_CONFIG_MAPS._replace(nodes=True))
         cluster.objects["nodes"] = [node(0)]
         cluster.missing[resource] = error
         cluster.controller.reconcile()
@@ -282,7 +285,7 @@ def test_nodes_are_all_nodes_only_if_everything_about_them_is_known() -> None:
 
 
 def test_nodes_of_too_many_kinds_are_reported() -> None:
-    cluster = FakeCluster(reads_nodes=True)
+    cluster = FakeCluster(WITH_CONFIG_MAPS._replace(nodes=True))
     cluster.objects["nodes"] = [node(number) for number in range(300)]
     for number, raw in enumerate(cluster.objects["nodes"]):
         raw["metadata"]["labels"]["nvidia.com/gpu.product"] = f"card-{number}"
@@ -295,3 +298,36 @@ def test_nodes_of_too_many_kinds_are_reported() -> None:
     )
     assert cluster.written().inventory.find(NodeSurvey, SURVEY_NAME) is None
     assert b"gpuward_inventory_failures_total 1.0" in cluster.controller.metrics()
+
+
+def test_names_of_nodes_are_kept_only_of_those_with_gpus() -> None:
+    cluster = FakeCluster(Scope(node_names=True))
+    without = node(2)
+    without["metadata"]["labels"] = {"kubernetes.io/hostname": "node-2"}
+    without["status"] = {"capacity": {"cpu": "96", "nvidia.com/gpu": "0"}}
+    by_claims = node(3)
+    by_claims["metadata"]["labels"]["kubernetes.io/hostname"] = "machine-3"
+    by_claims["status"] = {}
+    cluster.objects["nodes"] = [node(0), node(1), without, by_claims]
+    cluster.controller.reconcile()
+    inventory = cluster.written().inventory
+    assert inventory.all_in(GpuNodes, None) == {
+        "nvidia.com/gpu": GpuNodes(frozenset({"node-0", "node-1"})),
+        "nvidia.com/gpu.product": GpuNodes(frozenset({"node-3", "machine-3"})),
+    }
+    assert not inventory.all_in(NodeGroup, None)
+    assert inventory.find(NodeSurvey, SURVEY_NAME) is None
+
+
+def test_more_names_of_nodes_than_there_is_room_for_are_reported() -> None:
+    cluster = FakeCluster(Scope(node_names=True))
+    cluster.objects["nodes"] = [node(number) for number in range(3000)]
+    for number, raw in enumerate(cluster.objects["nodes"]):
+        raw["metadata"]["name"] = f"{number:0>100}"
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    (entry,) = logs
+    assert "more GPU nodes than an inventory holds the names of" in entry["error"]
+    (known,) = cluster.written().inventory.all_in(GpuNodes, None).values()
+    assert 2500 < len(known.names) < 6000
+    assert max(len(str(part.body)) for part in cluster.parts) < 500_000

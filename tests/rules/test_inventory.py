@@ -13,8 +13,9 @@ from rules.engine.fixing import check
 from rules.engine.traits import inventory_traits
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
-from rules.inventory import builder as nodes_module
-from rules.inventory.builder import InventoryBuilder, NodeCollector, VariableNames
+from rules.inventory import collectors
+from rules.inventory.builder import InventoryBuilder, VariableNames
+from rules.inventory.collectors import NodeCollector
 from rules.inventory.inventory import (
     KINDS,
     SURVEY_NAME,
@@ -79,7 +80,7 @@ def test_an_inventory_only_adds_findings() -> None:
         offline = {
             active.rule.name
             for active in rules.rules
-            if any(entry & inventory_traits(inventory) for entry in active.needs)
+            if any(not entry & ~inventory_traits(inventory) for entry in active.needs)
         }
         assert offline, "no rule needs an inventory"
         assert offline.isdisjoint(few.values()), case.name
@@ -198,7 +199,7 @@ def test_inventories_of_the_release_before_are_read() -> None:
 def test_too_many_kinds_of_nodes_are_not_all_nodes(
     bound: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes_module, bound, most)
+    monkeypatch.setattr(collectors, bound, most)
     collector = NodeCollector(["pool"])
     collector.has_all = True
     for pool in ("a", "a", "b"):
@@ -209,7 +210,7 @@ def test_too_many_kinds_of_nodes_are_not_all_nodes(
 
 
 def test_a_group_has_a_bound_of_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes_module, "MAX_RESOURCES_PER_GROUP", 2)
+    monkeypatch.setattr(collectors, "MAX_RESOURCES_PER_GROUP", 2)
     collector = NodeCollector(["pool"], ["nvidia.com/*"])
     collector.has_all = True
     for name, amount in (("b", 1), ("a", 1), ("b", 2)):

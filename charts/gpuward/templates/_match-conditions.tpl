@@ -39,7 +39,7 @@ condition fails.
 {{- end -}}
 {{- $sources := ternary " || has(source.configMapRef)" "" (and $inventory.enabled $inventory.configMaps) -}}
 {{- $condition = replace "%sources%" $sources $condition -}}
-{{- $condition = replace "%knowsNodes%" (and $inventory.enabled $inventory.nodes | toString) $condition -}}
+{{- $condition = replace "%knowsNodes%" (and $inventory.enabled $inventory.nodeNames | toString) $condition -}}
 - name: may-concern-a-rule
   expression: |-
     {{- $condition | trim | nindent 4 }}

@@ -8,6 +8,8 @@ containers of Windows, in a pod that has to do with GPUs or other accelerators. 
 - requests a GPU; a resource claim counts, because the pod does not show its class,
 - selects GPU nodes by a label, or by a `topologyKey` that only they have, in a required topology
   spread or a required pod affinity,
+- selects a GPU node by its name, where gpuward knows
+  [the names](../other-objects.md#names-of-gpu-nodes),
 - names a runtime class that injects GPUs,
 - has an image that is known to use CUDA,
 - sets a variable that NVIDIA's driver or container toolkit reads, such as `CUDA_VISIBLE_DEVICES`,
