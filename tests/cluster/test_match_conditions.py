@@ -43,9 +43,17 @@ def test_a_new_option_of_a_rule_is_an_error() -> None:
 
 @pytest.mark.parametrize("helm", ["helm3", "helm4"])
 def test_the_chart_has_the_condition_that_the_rules_generate(helm: str) -> None:
-    assert chart_condition(helm=helm) == PLACEHOLDER.sub("", match_condition()).rstrip("\n")
+    without_names = match_condition().replace("%knowsNodes%", "false")
+    assert chart_condition(helm=helm) == PLACEHOLDER.sub("", without_names).rstrip("\n")
     for policy in ({}, {"profiles": ["gke"]}, {"rules": {"zero-gpu": {"action": "off"}}}):
         assert chart_condition({"policy": policy}, helm) == chart_condition(helm=helm)
+
+
+def test_names_of_nodes_count_only_where_the_webhook_knows_them() -> None:
+    known = chart_condition({"clusterInventory": {"enabled": True, "nodeNames": True}})
+    assert "|| true && !(request.userInfo.username in" in known
+    for inventory in ({"enabled": True, "nodes": True}, {"nodeNames": True}):
+        assert "|| true && " not in chart_condition({"clusterInventory": inventory})
 
 
 @pytest.mark.parametrize(
