@@ -61,6 +61,7 @@ from policies.profiles import built_in_profiles
 from reports.findings import LocatedFinding
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.context import Context
+from rules.profile.platforms.records import parse_version
 
 FOLLOWED = (NODES, PODS, SLICES, CLAIMS)
 """The resources that the account of GPUs is made of."""
@@ -297,7 +298,11 @@ class ClusterState:
         )
         if missing or not classes:
             return None
-        return DeviceAllocator(slices, classes, claims, rules, shows=lambda where: where == home)
+        return DeviceAllocator(
+            *(slices, classes, claims, rules),
+            shows=lambda where: where == home,
+            version=parse_version(self._reader.server_version()),
+        )
 
     def scheduler_messages(self) -> Mapping[Key, str]:
         """What kube-scheduler has last said about each pod without a node."""
@@ -497,6 +502,10 @@ class ObjectStore:
         content = found.get((namespace, name)) or found.get(("", name))
         raw: Object | None = None if content is None else json.loads(content)
         return raw
+
+    def server_version(self) -> str:
+        """Not known: see `ObjectReader`."""
+        return ""
 
     def list_all(
         self,

@@ -29,7 +29,7 @@ from cluster.source.objects import (
     STORAGE_CLASSES,
     TAINT_RULES,
     Object,
-    ObjectSource,
+    ObjectReader,
     Resource,
     SourceError,
     list_readable,
@@ -55,6 +55,7 @@ from cluster.why.volumes import Known, KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
+from rules.profile.platforms.records import parse_version
 from rules.workloads.future_pods import future_pods, has_final_pods
 
 _LOOKED_AT = (
@@ -81,7 +82,7 @@ class Cluster:
 
     def __init__(
         self,
-        source: ObjectSource,
+        source: ObjectReader,
         on_missing: Callable[[str], object],
         *,
         namespace: str | None = None,
@@ -231,7 +232,8 @@ class Cluster:
             return None
         claims = self._claims_in(None).values()
         slices, rules = self._readable(SLICES, None), self._readable(TAINT_RULES, None)
-        return DeviceAllocator(slices, classes, claims, rules)
+        version = parse_version(self._source.server_version())
+        return DeviceAllocator(slices, classes, claims, rules, version=version)
 
     def _labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
         return self._namespace_labels.get(namespace)

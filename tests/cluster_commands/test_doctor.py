@@ -52,7 +52,7 @@ NEEDED = (
 )
 EVERYTHING = (
     *NEEDED,
-    *("resourceclaims", "deviceclasses", "clusterpolicies", "gpuclusters"),
+    *("resourceclaims", "deviceclasses", "devicetaintrules", "clusterpolicies", "gpuclusters"),
     *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "priorityclasses"),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.source.files import FileSource
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import Namespace, explain
 from cluster.why.nodes import read_node
@@ -317,7 +318,9 @@ def test_long_selectors_count_by_their_length(why: Asked, monkeypatch: pytest.Mo
         assert why(*objects, name="p")[0] == expected
 
 
-def test_a_taint_rule_without_a_selector_depends_on_the_release(why: Asked) -> None:
+def test_a_taint_rule_without_a_selector_depends_on_the_release(
+    why: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taint = {"key": "broken", "effect": "NoSchedule"}
     rule = {**API, "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": {"taint": taint}}
     objects = (node("a", 0), device_class(), offer("a", device("gpu-0")), claim(), pod(**WANTS_K))
@@ -325,3 +328,8 @@ def test_a_taint_rule_without_a_selector_depends_on_the_release(why: Asked) -> N
     status, out = why(*objects, rule, name="p")
     assert status == NOT_KNOWN
     assert "which devices the DeviceTaintRule r is about" in out
+    monkeypatch.setattr(FileSource, "server_version", lambda _: "v1.37.0")
+    status, out = why(*objects, rule, name="p")
+    assert (status, "gpu-0 has the taint broken:NoSchedule" in out) == (CANNOT, True)
+    monkeypatch.setattr(FileSource, "server_version", lambda _: "v1.37.1")
+    assert why(*objects, rule, name="p")[0] == CAN

@@ -35,15 +35,22 @@ def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
         if len(claims) > 1:
             message = f"each have the device {called} of the pool {pool} ({driver}) for themselves"
             yield wrong(_GIVEN_TWICE, [*claims], message, _END_ONE)
-    by_id: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-    for given in facts.given:
-        # Pods may share a claim; claims with the same device are above.
-        if given.device and facts.policy.profile.resource(given.resource) is not None:
-            by_id[given.node, given.resource, given.device][given.subject] = None
-    for (node, resource, called), pods in sorted(by_id.items()):
+    for (node, resource, called), pods in sorted(pods_by_device(facts).items()):
         if len(pods) > 1:
             message = f"have the same device {called} of {node} as {resource}"
             yield wrong(_GIVEN_TWICE, [*pods], message, _END_ONE)
+
+
+def pods_by_device(facts: Facts) -> Mapping[tuple[str, str, str], Mapping[str, None]]:
+    """The pods with each device of a device plugin, by its node, its resource and its ID.
+
+    Devices of claims, which pods may share, are not among them.
+    """
+    found: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
+    for given in facts.given:
+        if given.device and facts.policy.profile.resource(given.resource) is not None:
+            found[given.node, given.resource, given.device][given.subject] = None
+    return found
 
 
 _SICK = "sick cards"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.api.errors import ClusterError
-from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, why_missing
+from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, server_version, why_missing
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
@@ -40,7 +38,7 @@ def check_programs(facts: Facts) -> Iterator[Row]:
         i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER_IMAGE
     }
     if schedulers:
-        server, remedy = _server_version(facts), _SERVER if facts.request else _FILES
+        server, remedy = server_version(facts), _SERVER if facts.request else _FILES
         for image, pods in schedulers.items():
             yield _scheduler(image, server, sorted(pods), remedy)
 
@@ -69,17 +67,6 @@ def _program(program: Program, image: str, subject: list[str]) -> Row:
         return wrong(_VERSIONS, subject, message, remedy)
     message = f"no bulletin up to {newest.source.update_date} concerns {version} of {program.title}"
     return ok(_VERSIONS, subject, message)
-
-
-def _server_version(facts: Facts) -> Version | str:
-    """The version of the API server, or why it is not known."""
-    if facts.request is None:
-        return "the objects are from files"
-    try:
-        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
-    except (ClusterError, ValueError, RecursionError) as error:
-        return str(error)
-    return parse_version(text) or f"it says {text!r}"
 
 
 def _scheduler(image: str, server: Version | str, subject: list[str], remedy: str) -> Row:
