@@ -244,6 +244,30 @@ def test_a_claim_that_a_template_makes_asks_like_another(why: Asked) -> None:
     assert (status, "Not known: what its claim gpu asks for" in out) == (NOT_KNOWN, True)
 
 
+def test_claims_and_templates_of_a_manifest_are_those_of_its_pods(why: Asked) -> None:
+    wants: Any = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+    by_template = pod(**wants, metadata={"uid": ""})
+    by_claim = pod(**WANTS_K, metadata={"uid": ""})
+    objects = (node("a", 0), device_class(), offer("a", device("gpu-0")))
+
+    def asked(of: Any, *, product: str, namespace: str = "ml") -> int:
+        made = claim(**selects(f"{PRODUCT} == '{product}'"))
+        made["metadata"]["namespace"] = namespace
+        if of is by_template:
+            made |= {"kind": "ResourceClaimTemplate", "spec": {"spec": made["spec"]}}
+            made["metadata"] = {"name": "t", "namespace": namespace}
+        manifest = {"apiVersion": "v1", "kind": "List", "items": [of, made]}
+        return why(*objects, manifest=manifest)[0]
+
+    for of, elsewhere in ((by_template, NOT_KNOWN), (by_claim, CANNOT)):
+        assert asked(of, product="L40S") == CAN
+        assert asked(of, product="H100") == CANNOT
+        assert asked(of, product="L40S", namespace="web") == elsewhere
+    # A claim that exists counts as it is.
+    taken = claim(has=("a/gpu-0",))
+    assert why(*objects, taken, manifest={"kind": "List", "items": [by_claim, claim()]})[0] == CAN
+
+
 def test_containers_ask_a_class_for_what_runs_at_the_same_time(why: Asked) -> None:
     serves = device_class(extendedResourceName=GPU)
     wanted = pod(limits={GPU: 2})
