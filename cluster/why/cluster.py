@@ -104,6 +104,7 @@ class Cluster:
                 self._placed.add(pod, counted.requests)
             elif counted is not None:
                 self._waiting.append(pod)
+                self._placed.nominate(pod, counted.requests)
         self._classes = Classes(
             lambda: self._named(RUNTIME_CLASSES), lambda: self._named(PRIORITY_CLASSES)
         )
@@ -325,12 +326,15 @@ def _key(pod: Object, placed: PlacedPods) -> str:
         [volume.get(key) for key in ("persistentVolumeClaim", "ephemeral")]
         for _, volume in as_objects(spec.get("volumes"))
     ]
-    claims = as_object(pod.get("status")).get("resourceClaimStatuses")
+    status = as_object(pod.get("status"))
+    claims = status.get("resourceClaimStatuses")
     # Labels and annotations differ from pod to pod of a Job: only these matter.
     labels, annotations = (as_object(metadata.get(key)) for key in ("labels", "annotations"))
     named = [metadata.get("namespace"), labels.get(GPU_COUNT), *map(annotations.get, KAI_KEYS)]
     if any(volume.get("ephemeral") for _, volume in as_objects(spec.get("volumes"))):
         named.append(metadata.get("name"))  # its claims have names of their own
+    if status.get("nominatedNodeName"):
+        named.append(metadata.get("name"))  # room is kept for itself
     named += [labels.get(key) for key in label_keys(pod)]
     marks = [*label_marks(pod, placed), *spread_marks(pod)]
     looked_at = [spec.get(key) for key in _LOOKED_AT]
