@@ -18,7 +18,7 @@ from aiohttp import web
 
 from cluster.api.errors import ClusterError
 from cluster.gpus.document import to_document
-from cluster.source.objects import Object, SourceError
+from cluster.source.objects import SourceError
 from cluster.webhooks.decision_log import OUTCOMES
 from cluster.why.explanation import Explanation
 from cluster.why.explanation import to_document as explained_document
@@ -498,7 +498,7 @@ class Console:
         )
 
         def answer(_request: web.Request, view: View) -> Answer:
-            made = self._playground(chosen, verdict, _placements(view, verdict.new_pods))
+            made = self._playground(chosen, verdict, _placements(view, verdict))
             is_part = request.query.get("part") == "verdict"
             return made._replace(template="verdict.html") if is_part else made
 
@@ -524,12 +524,12 @@ class Console:
         return Answer(lambda: document, "playground.html", values)
 
 
-def _placements(view: View, pods: Iterable[Object]) -> list[Explanation]:
+def _placements(view: View, verdict: playground.Verdict) -> list[Explanation]:
     """Where the pods would run, as far as that is known and the viewer may know it."""
     found = []
-    for pod in pods:
+    for pod in verdict.new_pods:
         with contextlib.suppress(SourceError):
-            why = view.explain(pod)
+            why = view.explain(pod, verdict.new_claims)
             if why and why.nodes:
                 found.append(why)
     return found

@@ -52,6 +52,7 @@ from cluster.webhooks.decision_log import CONTAINER, DecisionLog
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import Explanation, Namespace, explain
 from cluster.why.nodes import read_node
+from cluster.why.pod_devices import claims_in
 from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams
@@ -61,6 +62,7 @@ from policies.profiles import built_in_profiles
 from reports.findings import LocatedFinding
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.context import Context
+from rules.profile.platforms.records import parse_version
 
 FOLLOWED = (NODES, PODS, SLICES, CLAIMS)
 """The resources that the account of GPUs is made of."""
@@ -265,12 +267,19 @@ class ClusterState:
         pod = pod or self._reader.get(PODS, namespace, name)
         return None if pod is None else self.explain(pod)
 
-    def explain(self, pod: Object, *, exists: bool = True) -> Explanation:
-        """Why `pod` is Pending, or would be. Raises SourceError."""
+    def explain(
+        self, pod: Object, *, exists: bool = True, beside: Iterable[Object] = ()
+    ) -> Explanation:
+        """Why `pod` is Pending, or would be. Raises SourceError.
+
+        `beside` are claims and templates of claims that will exist too.
+        """
         home = as_text(as_object(pod.get("metadata")).get("namespace"))
         claims = None
+        made = claims_in(home, beside)
         if as_object(pod.get("spec")).get("resourceClaims"):
-            claims = {_key(raw)[1]: raw for raw in self._readable(CLAIMS, home)}
+            claims = {**made.made}
+            claims |= {_key(raw)[1]: raw for raw in self._readable(CLAIMS, home)}
         quotas: Iterable[Object] = ()
         limits: Iterable[Object] = ()
         if not exists:
@@ -280,7 +289,7 @@ class ClusterState:
         return explain(
             pod,
             nodes,
-            namespace=Namespace(claims, tuple(quotas), tuple(limits), home),
+            namespace=Namespace(claims, tuple(quotas), tuple(limits), home, made.templates),
             devices=lambda: self._devices(home),
             exists=exists,
         )
@@ -297,7 +306,11 @@ class ClusterState:
         )
         if missing or not classes:
             return None
-        return DeviceAllocator(slices, classes, claims, rules, shows=lambda where: where == home)
+        return DeviceAllocator(
+            *(slices, classes, claims, rules),
+            shows=lambda where: where == home,
+            version=parse_version(self._reader.server_version()),
+        )
 
     def scheduler_messages(self) -> Mapping[Key, str]:
         """What kube-scheduler has last said about each pod without a node."""
@@ -497,6 +510,10 @@ class ObjectStore:
         content = found.get((namespace, name)) or found.get(("", name))
         raw: Object | None = None if content is None else json.loads(content)
         return raw
+
+    def server_version(self) -> str:
+        """Not known: see `ObjectReader`."""
+        return ""
 
     def list_all(
         self,

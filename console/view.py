@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.gpus.reading import Reading
@@ -82,13 +82,16 @@ class View:
         """Why a pod is Pending; None if there is no such pod, or the viewer must not know it."""
         return self._state.why(namespace, name) if self._sees(namespace) else None
 
-    def explain(self, pod: Object) -> Explanation | None:
+    def explain(self, pod: Object, beside: Iterable[Object] = ()) -> Explanation | None:
         """Where a pod would run that does not exist yet; None if its namespace is of others.
 
-        The answer says what quotas and claims of the namespace have.
+        The answer says what quotas and claims of the namespace have. `beside` are claims and
+        templates of claims that do not exist yet either.
         """
         namespace = as_text(as_object(pod.get("metadata")).get("namespace"))
-        return self._state.explain(pod, exists=False) if self._sees(namespace) else None
+        if not self._sees(namespace):
+            return None
+        return self._state.explain(pod, exists=False, beside=beside)
 
     def scheduler_messages(self) -> Mapping[Key, str]:
         """What kube-scheduler has last said about each pod without a node."""

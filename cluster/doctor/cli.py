@@ -39,6 +39,7 @@ from cluster.doctor.checks.failed_calls import (
 )
 from cluster.doctor.checks.gpuward import check_namespaces, check_own_webhook
 from cluster.doctor.checks.in_process import check_in_process
+from cluster.doctor.checks.kubernetes_faults import check_kubernetes_faults
 from cluster.doctor.checks.nodes import (
     check_by_catalog,
     check_cpu_policy,
@@ -232,6 +233,7 @@ def _cluster_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_toolkit_settings(facts)
     yield from check_mig(facts)
     yield from check_programs(facts)
+    yield from check_kubernetes_faults(facts)
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)
     yield from check_pods_per_card(facts)

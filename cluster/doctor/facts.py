@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from cluster.source.objects import (
     PODS,
     PRIORITY_CLASSES,
     SLICES,
+    TAINT_RULES,
     VALIDATING,
     VALIDATING_BINDINGS,
     VALIDATING_POLICIES,
@@ -45,11 +47,12 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import full_repository, image_name
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER_IMAGE, program_of
+from rules.profile.platforms.records import Version, parse_version
 from rules.profile.profile import Profile
 
 OPTIONAL = frozenset(
     (
-        *(SLICES, CLAIMS, DEVICE_CLASSES, CLUSTER_POLICIES, GPU_CLUSTERS),
+        *(SLICES, CLAIMS, DEVICE_CLASSES, TAINT_RULES, CLUSTER_POLICIES, GPU_CLUSTERS),
         *(VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS),
         PRIORITY_CLASSES,
     )
@@ -58,7 +61,7 @@ OPTIONAL = frozenset(
 LISTED = (
     *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
     *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS, VALIDATING_POLICIES, VALIDATING_BINDINGS),
-    *(MUTATING_POLICIES, MUTATING_BINDINGS, PRIORITY_CLASSES),
+    *(MUTATING_POLICIES, MUTATING_BINDINGS, PRIORITY_CLASSES, TAINT_RULES),
 )
 """What is listed, besides pods."""
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")
@@ -186,6 +189,17 @@ def _metrics(request: Request) -> str | ClusterError:
         return request("/metrics")
     except ClusterError as error:
         return error
+
+
+def server_version(facts: Facts) -> Version | str:
+    """The version of the API server, or why it is not known."""
+    if facts.request is None:
+        return "the objects are from files"
+    try:
+        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
+    except (ClusterError, ValueError, RecursionError) as error:
+        return str(error)
+    return parse_version(text) or f"it says {text!r}"
 
 
 def own_configurations(facts: Facts, resource: Resource) -> list[Object]:

@@ -22,34 +22,65 @@ class State(enum.Enum):
 
 
 class Row(NamedTuple):
-    """What the check `check` says about `subject`; `remedy` is what to do unless it is ok."""
+    """What the check `check` says about `subject`; `remedy` is what to do unless it is ok.
+
+    `names` are all that it is about, such as nodes or pods; the text may name a few of them.
+    """
 
     check: str
     subject: str
     state: State
     message: str
     remedy: str = ""
+    names: tuple[str, ...] = ()
 
 
-def ok(check: str, subject: str, message: str) -> Row:
+def ok(check: str, subject: str | Sequence[str], message: str, *, names: Sequence[str] = ()) -> Row:
     """A row about something that is as it should be."""
-    return Row(check, subject, State.OK, message)
+    return _row(check, subject, State.OK, message, "", names)
 
 
-def wrong(check: str, subject: str, message: str, remedy: str) -> Row:
+def wrong(
+    check: str,
+    subject: str | Sequence[str],
+    message: str,
+    remedy: str,
+    *,
+    names: Sequence[str] = (),
+) -> Row:
     """A row about something that is not as it should be."""
-    return Row(check, subject, State.WRONG, message, remedy)
+    return _row(check, subject, State.WRONG, message, remedy, names)
 
 
-def not_known(check: str, subject: str, message: str, remedy: str) -> Row:
+def not_known(
+    check: str,
+    subject: str | Sequence[str],
+    message: str,
+    remedy: str,
+    *,
+    names: Sequence[str] = (),
+) -> Row:
     """A row about something that could not be looked at."""
-    return Row(check, subject, State.NOT_KNOWN, message, remedy)
+    return _row(check, subject, State.NOT_KNOWN, message, remedy, names)
+
+
+def _row(
+    check: str,
+    subject: str | Sequence[str],
+    state: State,
+    message: str,
+    remedy: str,
+    names: Sequence[str],
+) -> Row:
+    """The row; it is about all names of the subject, unless `names` says more."""
+    subjects = (subject,) if isinstance(subject, str) else subject
+    return Row(check, first_few(subjects), state, message, remedy, tuple(names or subjects))
 
 
 _NAMED = 3
 
 
-def names(found: Sequence[str]) -> str:
+def first_few(found: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     more = f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
     return ", ".join(found[:_NAMED]) + more
@@ -99,7 +130,7 @@ def _to_do(rows: Sequence[Row]) -> str:
         if row.remedy:
             subjects[row.check, row.remedy][row.subject] = None
     remedies = "".join(
-        f"- {printable(check)}, {printable(names([*found]))}:\n  {_indented(remedy)}\n"
+        f"- {printable(check)}, {printable(first_few([*found]))}:\n  {_indented(remedy)}\n"
         for (check, remedy), found in subjects.items()
     )
     return f"\nWhat to do:\n{remedies}" if remedies else ""

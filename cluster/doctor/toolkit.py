@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.doctor.facts import Facts, by_name, daemon_sets
-from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import NODES, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import image_name
@@ -144,7 +144,7 @@ def check_toolkit_settings(facts: Facts) -> Iterator[Row]:
     """One row for each DaemonSet of the toolkit: whether a variable gives GPUs on its nodes."""
     found = read_toolkit(facts)
     for toolkit in found.toolkits:
-        if not toolkit.nodes:
+        if not (nodes := sorted(toolkit.nodes)):
             continue
         accepted = toolkit.settings.get(ACCEPT_VARIABLE, "")
         if accepted == UNKNOWN:
@@ -152,10 +152,10 @@ def check_toolkit_settings(facts: Facts) -> Iterator[Row]:
             yield not_known(_CHECK, toolkit.subject, message, "see what the object says")
         elif not toolkit.is_false(ACCEPT_VARIABLE):
             message = (
-                f"on {names(sorted(toolkit.nodes))} an unprivileged container gets the GPUs that "
+                f"on {first_few(nodes)} an unprivileged container gets the GPUs that "
                 "NVIDIA_VISIBLE_DEVICES names: only admission closes this way"
             )
-            yield ok(_CHECK, toolkit.subject, message)
+            yield ok(_CHECK, toolkit.subject, message, names=nodes)
         else:
             yield from _strategies(toolkit, found.plugins)
 
@@ -208,8 +208,6 @@ def check_mig(facts: Facts) -> Iterator[Row]:
             "see whether the ConfigMap of the MIG manager, such as default-mig-parted-config, has "
             "this name under mig-configs, and what nvidia-mig-manager logs"
         )
-        yield wrong(_MIG, names(nodes), message, remedy)
+        yield wrong(_MIG, nodes, message, remedy)
     if good:
-        yield ok(
-            _MIG, names(good), f"nodes whose partitions are as their label says: {len(good):,}"
-        )
+        yield ok(_MIG, good, f"nodes whose partitions are as their label says: {len(good):,}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cluster.doctor.checks.dry_runs import Effect, Group, Trial
 from cluster.doctor.checks.in_process import exported_objects
 from cluster.doctor.facts import Facts, own_configurations
-from cluster.doctor.rows import Row, State, names
+from cluster.doctor.rows import Row, State, first_few
 from cluster.source.objects import (
     MUTATING,
     NAMESPACES,
@@ -124,7 +124,7 @@ def _conclusion(trials: Sequence[Trial]) -> Verdict:
 
 def _fault(trial: Trial) -> str:
     mode = trial.group.mode
-    where = f"in {names(trial.group.namespaces)} (mode {mode.word})"
+    where = f"in {first_few(trial.group.namespaces)} (mode {mode.word})"
     if trial.effect is Effect.BLOCKS:
         answer = "the API server gets no answer from gpuward"
         return f"{answer}, so it refuses every pod that may concern it {where}"

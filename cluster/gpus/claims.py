@@ -57,7 +57,7 @@ class DevicePool:
 
     def device(self, spec: Mapping[str, Any], raw: Mapping[str, Any]) -> Device:
         """A device of a slice with this `spec`."""
-        content = _content(raw)
+        content = content_of(raw)
         consumed = {
             as_text(drawn.get("counterSet")): _memory_of(drawn)
             for _, drawn in as_objects(content.get("consumesCounters"))
@@ -92,12 +92,12 @@ class DevicePool:
 
     def _attribute(self, raw: Mapping[str, Any], name: str) -> str:
         """An attribute of a device, which may be qualified by the name of the driver."""
-        attributes = as_object(_content(raw).get("attributes"))
+        attributes = as_object(content_of(raw).get("attributes"))
         found = as_object(attributes.get(name) or attributes.get(f"{self._driver}/{name}"))
         return as_text(found.get("string"))
 
 
-def _content(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def content_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a device has: before version v1, that was in `basic`."""
     return as_object(raw.get("basic")) or raw
 

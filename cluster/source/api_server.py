@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -201,6 +202,13 @@ class ApiServerSource:
                 yield from self.list(resource, home)
             except SourceError as error:
                 on_error(error)
+
+    def server_version(self) -> str:
+        """The version of the API server: see `ObjectReader`."""
+        try:
+            return as_text(as_object(json.loads(self.get_text("/version"))).get("gitVersion"))
+        except (ClusterError, ValueError, RecursionError):
+            return ""
 
     def get_text(self, path: str) -> str:
         """The text at a path of the API server, such as its metrics. Raises ClusterError."""

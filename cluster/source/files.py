@@ -68,6 +68,10 @@ class FileSource:
                 return raw
         return None
 
+    def server_version(self) -> str:
+        """Not known: see `ObjectReader`."""
+        return ""
+
     def list_all(
         self,
         names: ResourceNames,  # noqa: ARG002  # files give all that they have

@@ -116,6 +116,9 @@ class ObjectReader(ObjectSource, Protocol):
         Of a Secret it is only the metadata. Raises SourceError.
         """
 
+    def server_version(self) -> str:
+        """The version of the API server, such as `v1.37.2`; empty if it is not known."""
+
 
 # The built-in resources that commands list.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from cluster.source.objects import (
     STORAGE_CLASSES,
     TAINT_RULES,
     Object,
-    ObjectSource,
+    ObjectReader,
     Resource,
     SourceError,
     list_readable,
@@ -51,10 +51,12 @@ from cluster.why.placed.affinity import label_marks
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
+from cluster.why.pod_devices import claims_in, is_claim
 from cluster.why.volumes import Known, KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
+from rules.profile.platforms.records import parse_version
 from rules.workloads.future_pods import future_pods, has_final_pods
 
 _LOOKED_AT = (
@@ -66,10 +68,14 @@ _LOOKED_AT = (
 
 
 class Workload(NamedTuple):
-    """Pods that do not exist yet: how many run at the same time; None if that is not known."""
+    """Pods that do not exist yet: how many run at the same time; None if that is not known.
+
+    `beside` are the claims and templates of claims of the same file.
+    """
 
     pod: Object
     pods: int | None
+    beside: tuple[Object, ...] = ()
 
 
 class Cluster:
@@ -81,7 +87,7 @@ class Cluster:
 
     def __init__(
         self,
-        source: ObjectSource,
+        source: ObjectReader,
         on_missing: Callable[[str], object],
         *,
         namespace: str | None = None,
@@ -98,6 +104,7 @@ class Cluster:
                 self._placed.add(pod, counted.requests)
             elif counted is not None:
                 self._waiting.append(pod)
+                self._placed.nominate(pod, counted.requests)
         self._classes = Classes(
             lambda: self._named(RUNTIME_CLASSES), lambda: self._named(PRIORITY_CLASSES)
         )
@@ -138,8 +145,8 @@ class Cluster:
 
     def explain_workload(self, workload: Workload) -> Explanation:
         """Why the first of the pods cannot run, or the first for which the others leave no room."""
-        pod, count = workload
-        found = self._explain(pod, exists=False)
+        pod, count, beside = workload
+        found = self._explain(pod, exists=False, beside=beside)
         if count is None or count == 1 or not found.fitting or found.node:
             return found._replace(wanted=count)
         home = self._namespace_of_new(pod)
@@ -159,7 +166,7 @@ class Cluster:
                 for node in self._nodes
             ]
             others = self._placed.with_copies(made, copies)
-            found = self._explain(pod, exists=False, nodes=nodes, placed=others)
+            found = self._explain(pod, exists=False, nodes=nodes, placed=others, beside=beside)
         elif wanted.asks_of_a_card:
             found = found._replace(unchecked=(*found.unchecked, "how its pods fit on the cards"))
         if wanted.is_about_itself:
@@ -184,16 +191,23 @@ class Cluster:
         nodes: list[Node] | None = None,
         placed: PlacedPods | None = None,
         scope: str | None = "",
+        beside: Iterable[Object] = (),
     ) -> Explanation:
-        """`scope` is the namespace whose claims are read; None for all."""
+        """`scope` is the namespace whose claims are read; None for all.
+
+        `beside` are claims and templates that will exist too.
+        """
         claims = templates = None
         if as_object(pod.get("spec")).get("resourceClaims"):
             home = self._home(pod)
+            made = claims_in(home, beside)
             if not exists:
                 listed = self._readable(CLAIM_TEMPLATES, home)
                 templates = {name_of(raw): raw for raw in listed}
+                templates |= made.templates
             known = self._claims_in(home if scope == "" else scope)
-            claims = {name: raw for (where, name), raw in known.items() if where in {home, ""}}
+            claims = {**made.made}
+            claims |= {name: raw for (where, name), raw in known.items() if where in {home, ""}}
         namespace = Namespace() if exists else self._namespace_of_new(pod)
         return explain(
             pod,
@@ -231,7 +245,8 @@ class Cluster:
             return None
         claims = self._claims_in(None).values()
         slices, rules = self._readable(SLICES, None), self._readable(TAINT_RULES, None)
-        return DeviceAllocator(slices, classes, claims, rules)
+        version = parse_version(self._source.server_version())
+        return DeviceAllocator(slices, classes, claims, rules, version=version)
 
     def _labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
         return self._namespace_labels.get(namespace)
@@ -262,11 +277,14 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
     Raises SourceError if there are none.
     """
     found: list[Workload] = []
+    beside: list[Object] = []
     profile = default_policy().profile
     for raw in FileSource([file], sys.stdin.buffer).list_all({}, None, _raise):
         kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
         if (kind, group) == ("Pod", ""):
             found.append(Workload(raw, 1))
+        elif is_claim(raw):
+            beside.append(raw)
         elif has_final_pods(kind, group):
             made = future_pods(raw, profile, namespace)
             pods = [{**as_object(pod.manifest)} for pod in made]
@@ -274,7 +292,7 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
             found += (Workload(pod, count) for pod in pods)
     if not found:
         raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
-    return found
+    return [workload._replace(beside=tuple(beside)) for workload in found]
 
 
 def _raise(error: SourceError) -> None:
@@ -308,12 +326,15 @@ def _key(pod: Object, placed: PlacedPods) -> str:
         [volume.get(key) for key in ("persistentVolumeClaim", "ephemeral")]
         for _, volume in as_objects(spec.get("volumes"))
     ]
-    claims = as_object(pod.get("status")).get("resourceClaimStatuses")
+    status = as_object(pod.get("status"))
+    claims = status.get("resourceClaimStatuses")
     # Labels and annotations differ from pod to pod of a Job: only these matter.
     labels, annotations = (as_object(metadata.get(key)) for key in ("labels", "annotations"))
     named = [metadata.get("namespace"), labels.get(GPU_COUNT), *map(annotations.get, KAI_KEYS)]
     if any(volume.get("ephemeral") for _, volume in as_objects(spec.get("volumes"))):
         named.append(metadata.get("name"))  # its claims have names of their own
+    if status.get("nominatedNodeName"):
+        named.append(metadata.get("name"))  # room is kept for itself
     named += [labels.get(key) for key in label_keys(pod)]
     marks = [*label_marks(pod, placed), *spread_marks(pod)]
     looked_at = [spec.get(key) for key in _LOOKED_AT]

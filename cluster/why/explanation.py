@@ -291,7 +291,14 @@ def _unknown(
     elif wanted.pod_affinity.is_unsure:
         yield "the labels of namespaces, by which an affinity to pods selects them"
     yield from _counted_by_others(wanted, fitting)
-    doubts = [(*wanted.doubts(node), *devices.doubts(node)) for node in fitting]
+    pod, priority = context.admitted.pod, 0
+    if context.placed is not None and context.placed.nominated:
+        priority = priority_of(pod, context.classes.priority).value
+    name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
+    doubts = [
+        (*wanted.doubts(node), *devices.doubts(node), *wanted.kept(node, priority, name))
+        for node in fitting
+    ]
     if all(doubts):
         yield from dict.fromkeys(doubt for found in doubts for doubt in found)
 

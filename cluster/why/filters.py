@@ -22,6 +22,7 @@ from cluster.why.placed.affinity import PodAffinity
 from cluster.why.placed.pods import PlacedPods, host_ports
 from cluster.why.placed.topology_spread import TopologySpread
 from cluster.why.volumes import Volumes
+from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.profile import Taint
@@ -176,6 +177,28 @@ class Wanted:
             room = node.rooms.get(resource)
             if room is not None and (not room.is_known or asked.most > room.free):
                 yield f"how much {resource} is free on one card"
+
+    def kept(self, node: Node, priority: int, name: str) -> Iterator[str]:
+        """Pods that may keep the pod `name` from `node`, which refuses it for no known reason.
+
+        kube-scheduler asks its filters with the pods that it has nominated for a node as well, if
+        their priority is not lower. Source: Kubernetes, `pkg/scheduler/framework/runtime/`
+        `framework.go`, addGENominatedPods.
+        """
+        others = [
+            one
+            for one in self._placed.nominated.get(node.name, ())
+            if one.priority >= priority and one.name != name
+        ]
+        load = node.load
+        for one in others:
+            load = load.with_pods(one.requests, 1)
+        is_apart = not (self._ports or self.topology_spread.can_refuse)
+        is_apart = is_apart and not self.pod_affinity.can_refuse
+        is_apart = is_apart and all(one.is_apart for one in others)
+        if others and not (is_apart and not any(self.obstacles(node._replace(load=load)))):
+            names = some([one.name for one in others])
+            yield f"whether {node.name} has room beside {names}, for which kube-scheduler keeps it"
 
     @property
     def asks_of_a_card(self) -> bool:

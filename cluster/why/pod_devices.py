@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.source.objects import Object
+from cluster.source.objects import CLAIM_TEMPLATES, CLAIMS, Object
 from cluster.why.devices.allocator import Allocation, DeviceAllocator, Verdict
 from cluster.why.devices.requests import ClaimRequest, read_claim, requests_of_containers
 from cluster.why.filters import Obstacle
@@ -27,6 +27,22 @@ class Claims(NamedTuple):
 
     made: Mapping[str, Object] = {}
     templates: Mapping[str, Object] = {}
+
+
+def is_claim(raw: Object) -> bool:
+    """Whether an object is a claim or a template of claims, of any version."""
+    group = as_text(raw.get("apiVersion")).rpartition("/")[0]
+    return group == CLAIMS.group and raw.get("kind") in {CLAIMS.kind, CLAIM_TEMPLATES.kind}
+
+
+def claims_in(namespace: str, objects: Iterable[Object]) -> Claims:
+    """The claims and the templates among `objects` that are in a namespace, or name none."""
+    found: dict[object, dict[str, Object]] = {CLAIMS.kind: {}, CLAIM_TEMPLATES.kind: {}}
+    for raw in filter(is_claim, objects):
+        metadata = as_object(raw.get("metadata"))
+        if as_text(metadata.get("namespace")) in {namespace, ""}:
+            found[raw["kind"]][as_text(metadata.get("name"))] = raw
+    return Claims(found[CLAIMS.kind], found[CLAIM_TEMPLATES.kind])
 
 
 class PodDevices:

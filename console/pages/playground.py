@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
 from cluster.why.explanation import to_document as explained_document
+from cluster.why.pod_devices import is_claim
 from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from lint.preview import Preview
@@ -73,7 +74,11 @@ class Admission(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """All that is said about a manifest. `new_pods` are some of the pods that it would make."""
+    """All that is said about a manifest.
+
+    `new_pods` are some of the pods that it would make, and `new_claims` the claims and templates of
+    claims in it.
+    """
 
     lines: tuple[Line, ...]
     counts: tuple[tuple[str, int], ...]
@@ -84,6 +89,7 @@ class Verdict(NamedTuple):
     objects: int
     pods: int
     new_pods: tuple[Object, ...] = ()
+    new_claims: tuple[Object, ...] = ()
 
 
 class Chosen(NamedTuple):
@@ -166,6 +172,7 @@ def evaluate(text: str, policy: Policy, mode: Action, namespace: str) -> Verdict
         results.objects,
         results.pods,
         tuple(islice(_new_pods(linter.previews, policy, namespace), MAX_PLACED_PODS)),
+        tuple(_new_claims(linter.previews, namespace)),
     )
 
 
@@ -182,6 +189,18 @@ def _new_pods(previews: list[Preview], policy: Policy, namespace: str) -> Iterat
                     "metadata": metadata,
                     "spec": {**found.spec},
                 }
+
+
+def _new_claims(previews: list[Preview], namespace: str) -> Iterator[Object]:
+    """The claims and the templates of claims in the manifests."""
+    for preview in previews:
+        raw = preview.after
+        if isinstance(raw, dict) and is_claim(raw):
+            home = as_text(as_object(raw.get("metadata")).get("namespace")) or namespace
+            yield {
+                **raw,
+                "metadata": {**as_object(raw.get("metadata")), "namespace": home or "default"},
+            }
 
 
 def _fixed(source: Any, policy: Policy, context: Context) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ NEEDED = (
 )
 EVERYTHING = (
     *NEEDED,
-    *("resourceclaims", "deviceclasses", "clusterpolicies", "gpuclusters"),
+    *("resourceclaims", "deviceclasses", "devicetaintrules", "clusterpolicies", "gpuclusters"),
     *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "priorityclasses"),
 )
@@ -444,6 +445,7 @@ def test_rules_about_nodes_are_rows() -> None:
     slow = installed(timeoutSeconds=30)[0]
     (row,) = rows(slow)["webhook-timeout"]
     assert row.subject == "gpuward"  # once, though each of its webhooks is slow
+    assert re.search(r" \(and \d more\)$", row.message)
     clean = rows(cgpu_node("a"), node("cpu"))["nodes"]
     assert states(clean) == {"all": State.OK}
     assert clean[0].message.endswith("rules find no fault in 2")
@@ -463,8 +465,8 @@ def test_what_the_policy_only_notes_is_not_wrong(action: str, state: State) -> N
 DIGEST = f"sha256:{'0' * 64}"
 
 
-def running(image: str) -> Object:
-    made = pod("x", namespace="system")
+def running(image: str, *, name: str = "x") -> Object:
+    made = pod(name, namespace="system")
     made["spec"]["containers"][0]["image"] = image
     return made
 
@@ -624,10 +626,53 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
         assert any(row["message"] in line and row["remedy"] in line for line in lines)
     assert document["version"] == 1
     assert (document["guarded"], "no Validating" in document["guardedReason"]) == (None, True)
-    assert {*document["rows"][0]} == {"check", "subject", "state", "message", "remedy"}
+    assert {*document["rows"][0]} == {"check", "subject", "state", "message", "remedy", "names"}
     found = [row for row in document["rows"] if row["state"] == "wrong"]
     assert [row["check"] for row in found] == ["component priority"]
     file.write_text(json.dumps(listed(objects[0])), encoding="utf-8")
     assert main(["-f", str(file)]) == 3
     assert main(["-f", str(file), "--allow-not-known"]) == 0
     assert main(["-f", str(tmp_path / "nothing.json")]) == 2
+
+
+_MORE = re.compile(r"and ([\d,]+) more")
+_STATES = (State.WRONG, State.NOT_KNOWN)
+
+
+def test_each_row_has_all_names() -> None:
+    mode = {"ack.node.gpu.schedule": "cgpu"}
+    shared = [cgpu_node(f"shared-{n}") for n in range(7)]
+    lost = [
+        node(f"lost-{n}", {"nvidia.com/gpu": "7"}, capacity={"nvidia.com/gpu": "8"})
+        for n in range(7)
+    ]
+    empty = [node(f"empty-{n}", labels={"nvidia.com/gpu.present": "true"}) for n in range(7)]
+    virtual = {"nvidia.com/GP107": "1"}
+    strange = [node(f"kv-{n}", virtual, labels=empty[0]["metadata"]["labels"]) for n in range(7)]
+    modes = [node(f"mode-{n}", labels=mode) for n in range(7)]
+    spaces = [namespace(f"s{n}", "deny") for n in range(7)]
+    users = [pod(f"p{n}", {"nvidia.com/gpu": 1}, namespace=f"s{n}", on="lost-0") for n in range(7)]
+    scheduler = "registry.k8s.io/kube-scheduler:v1.30.0"
+    schedulers = [running(scheduler, name=f"scheduler-{n}") for n in range(7)]
+    objects = [*shared, *lost, *empty, *strange, *modes, *spaces, *users, *schedulers]
+    found = rows(*installed(), *objects, endpoints(*[True]))
+    several = {
+        check: [row for row in of_check if _MORE.search(f"{row.subject} {row.message}")]
+        for check, of_check in found.items()
+    }
+    assert {check for check, of_check in several.items() if of_check} >= {
+        *("sick cards", "GPU nodes", "namespaces", "versions", "CPU policy", "requirements"),
+        "node-mode-without-resource",
+    }
+    for row in (row for of_check in several.values() for row in of_check):
+        hidden = _MORE.search(f"{row.subject} {row.message}")
+        assert hidden
+        assert len(row.names) == len({*row.names}) >= int(hidden[1].replace(",", "")) + 3, row
+    (sick,) = found["sick cards"]
+    assert (sick.subject, sick.names) == (
+        "lost-0, lost-1, lost-2 and 4 more",
+        tuple(f"lost-{n}" for n in range(7)),
+    )
+    wrong, unknown = ({row.state: row for row in found["GPU nodes"]}[state] for state in _STATES)
+    assert {f"empty-{n}" for n in range(7)} < {*wrong.names}  # without the label in the text
+    assert unknown.names == tuple(f"kv-{n}" for n in range(7))  # one fault, not seven

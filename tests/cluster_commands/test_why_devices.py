@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.source.files import FileSource
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import Namespace, explain
 from cluster.why.nodes import read_node
@@ -243,6 +244,30 @@ def test_a_claim_that_a_template_makes_asks_like_another(why: Asked) -> None:
     assert (status, "Not known: what its claim gpu asks for" in out) == (NOT_KNOWN, True)
 
 
+def test_claims_and_templates_of_a_manifest_are_those_of_its_pods(why: Asked) -> None:
+    wants: Any = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+    by_template = pod(**wants, metadata={"uid": ""})
+    by_claim = pod(**WANTS_K, metadata={"uid": ""})
+    objects = (node("a", 0), device_class(), offer("a", device("gpu-0")))
+
+    def asked(of: Any, *, product: str, namespace: str = "ml") -> int:
+        made = claim(**selects(f"{PRODUCT} == '{product}'"))
+        made["metadata"]["namespace"] = namespace
+        if of is by_template:
+            made |= {"kind": "ResourceClaimTemplate", "spec": {"spec": made["spec"]}}
+            made["metadata"] = {"name": "t", "namespace": namespace}
+        manifest = {"apiVersion": "v1", "kind": "List", "items": [of, made]}
+        return why(*objects, manifest=manifest)[0]
+
+    for of, elsewhere in ((by_template, NOT_KNOWN), (by_claim, CANNOT)):
+        assert asked(of, product="L40S") == CAN
+        assert asked(of, product="H100") == CANNOT
+        assert asked(of, product="L40S", namespace="web") == elsewhere
+    # A claim that exists counts as it is.
+    taken = claim(has=("a/gpu-0",))
+    assert why(*objects, taken, manifest={"kind": "List", "items": [by_claim, claim()]})[0] == CAN
+
+
 def test_containers_ask_a_class_for_what_runs_at_the_same_time(why: Asked) -> None:
     serves = device_class(extendedResourceName=GPU)
     wanted = pod(limits={GPU: 2})
@@ -317,7 +342,9 @@ def test_long_selectors_count_by_their_length(why: Asked, monkeypatch: pytest.Mo
         assert why(*objects, name="p")[0] == expected
 
 
-def test_a_taint_rule_without_a_selector_depends_on_the_release(why: Asked) -> None:
+def test_a_taint_rule_without_a_selector_depends_on_the_release(
+    why: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taint = {"key": "broken", "effect": "NoSchedule"}
     rule = {**API, "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": {"taint": taint}}
     objects = (node("a", 0), device_class(), offer("a", device("gpu-0")), claim(), pod(**WANTS_K))
@@ -325,3 +352,8 @@ def test_a_taint_rule_without_a_selector_depends_on_the_release(why: Asked) -> N
     status, out = why(*objects, rule, name="p")
     assert status == NOT_KNOWN
     assert "which devices the DeviceTaintRule r is about" in out
+    monkeypatch.setattr(FileSource, "server_version", lambda _: "v1.37.0")
+    status, out = why(*objects, rule, name="p")
+    assert (status, "gpu-0 has the taint broken:NoSchedule" in out) == (CANNOT, True)
+    monkeypatch.setattr(FileSource, "server_version", lambda _: "v1.37.1")
+    assert why(*objects, rule, name="p")[0] == CAN

@@ -223,3 +223,32 @@ def test_nothing_is_evicted_for_more_than_a_node_has(why: Asked) -> None:
         "globalDefault": True,
     }
     assert why(host("a"), taken, class_of_all, manifest=pod(limits={GPU: 4}))[0] == NOT_KNOWN
+
+
+def nominated(priority: int, gpus: int = 8, **spec: Any) -> dict[str, Any]:
+    status = {"phase": "Pending", "nominatedNodeName": "a"}
+    return pod("first", {GPU: gpus}, status=status, priority=priority, **spec)
+
+
+def test_room_that_is_kept_for_another_pod_is_not_known(why: Asked) -> None:
+    """kube-scheduler has evicted others for it, and it starts as soon as they have ended."""
+    asks = pod("p", {GPU: 4}, priority=5)
+    status, out = why(host("a"), nominated(9), asks, name="p")
+    assert status == NOT_KNOWN
+    assert "whether a has room beside ml/first, for which kube-scheduler keeps it" in out
+    assert why(host("a"), nominated(5), asks, name="p")[0] == NOT_KNOWN
+    assert why(host("a"), nominated(4), asks, name="p")[0] == CAN  # it has to wait itself
+    assert why(host("a"), nominated(9, gpus=4), asks, name="p")[0] == CAN  # room for both
+    assert why(host("a"), host("b"), nominated(9), asks, name="p")[0] == CAN
+    assert why(host("a"), nominated(9), name="first")[0] == CAN
+    keeps_away = nominated(9, gpus=1, containers=exporter())
+    with_port = pod("p", priority=5, containers=exporter())
+    assert why(host("a"), keeps_away, with_port, name="p")[0] == NOT_KNOWN
+
+
+def test_a_list_tells_the_pod_for_which_room_is_kept_from_its_like(why: Asked) -> None:
+    other = pod("p", {GPU: 8}, priority=9)
+    status, out = why(host("a"), nominated(9), other)
+    assert status == NOT_KNOWN
+    assert "1 pod, can: ml/first" in out
+    assert "1 pod, not known: ml/p" in out

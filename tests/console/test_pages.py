@@ -476,6 +476,39 @@ async def test_the_playground_says_where_pods_would_run(state: ClusterState) -> 
         assert len((await answer.json())["placements"]) == 3
 
 
+CLAIMING = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: vision}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+  containers: [{name: main, image: i, resources: {claims: [{name: gpu}]}}]
+"""
+TEMPLATE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu, namespace: vision}
+spec:
+  spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+"""
+
+
+async def test_the_playground_reads_templates_of_claims_beside_their_pods(
+    state: ClusterState,
+) -> None:
+    unread = "what its claim gpu asks for"
+    elsewhere = TEMPLATE.replace("vision", "web")
+    async with client_of(state) as client:
+        for manifest, is_unread in (
+            (CLAIMING, True),
+            (f"{TEMPLATE}---\n{CLAIMING}", False),
+            (f"{CLAIMING}---\n{elsewhere}", True),
+        ):
+            answer = await client.post("/playground", data={"manifest": manifest}, headers=JSON)
+            (placed,) = (await answer.json())["placements"]
+            assert (unread in placed["unchecked"]) is is_unread
+
+
 async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
     async with client_of(state) as client:
         long = await client.post("/playground", data={"manifest": "x" * 200_001})

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from cluster.doctor.facts import Facts, by_name, name_of
-from cluster.doctor.rows import Row, names, not_known, wrong
+from cluster.doctor.rows import Row, not_known, wrong
 from cluster.gpus.claims import own_devices
 from cluster.gpus.nodes import cards_of
 from cluster.gpus.pod_requests import amount_of, whole
@@ -34,16 +34,23 @@ def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
     for (driver, pool, called), claims in sorted(by_device.items()):
         if len(claims) > 1:
             message = f"each have the device {called} of the pool {pool} ({driver}) for themselves"
-            yield wrong(_GIVEN_TWICE, names([*claims]), message, _END_ONE)
-    by_id: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-    for given in facts.given:
-        # Pods may share a claim; claims with the same device are above.
-        if given.device and facts.policy.profile.resource(given.resource) is not None:
-            by_id[given.node, given.resource, given.device][given.subject] = None
-    for (node, resource, called), pods in sorted(by_id.items()):
+            yield wrong(_GIVEN_TWICE, [*claims], message, _END_ONE)
+    for (node, resource, called), pods in sorted(pods_by_device(facts).items()):
         if len(pods) > 1:
             message = f"have the same device {called} of {node} as {resource}"
-            yield wrong(_GIVEN_TWICE, names([*pods]), message, _END_ONE)
+            yield wrong(_GIVEN_TWICE, [*pods], message, _END_ONE)
+
+
+def pods_by_device(facts: Facts) -> Mapping[tuple[str, str, str], Mapping[str, None]]:
+    """The pods with each device of a device plugin, by its node, its resource and its ID.
+
+    Devices of claims, which pods may share, are not among them.
+    """
+    found: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
+    for given in facts.given:
+        if given.device and facts.policy.profile.resource(given.resource) is not None:
+            found[given.node, given.resource, given.device][given.subject] = None
+    return found
 
 
 _SICK = "sick cards"
@@ -57,15 +64,15 @@ _LOOK = "see what the device plugin of the node logs, and what the kernel (Xid) 
 def check_sick_cards(facts: Facts) -> Iterator[Row]:
     """One row for the pods with devices that are not healthy, one for nodes that lost some."""
     profile = facts.policy.profile
-    sick = [
-        f"{given.subject} ({given.device} of {given.node})"
+    sick = {
+        f"{given.subject} ({given.device} of {given.node})": given.subject
         for given in facts.given
         if given.health == "Unhealthy"
         and (given.resource.startswith(_CLAIM) or profile.resource(given.resource) is not None)
-    ]
+    }
     if sick:
         message = "have a device that its device plugin calls unhealthy"
-        yield wrong(_SICK, names([*dict.fromkeys(sick)]), message, _REPLACE)
+        yield wrong(_SICK, [*sick], message, _REPLACE, names=[*dict.fromkeys(sick.values())])
     lost: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for name, node in by_name(facts.objects(NODES)):
         status = as_object(node.get("status"))
@@ -82,7 +89,7 @@ def check_sick_cards(facts: Facts) -> Iterator[Row]:
                 lost[resource, usable, there].append(name)
     for (resource, usable, there), nodes in sorted(lost.items()):
         message = f"offer {usable:,} of {there:,} {resource}: the others are not healthy"
-        yield wrong(_SICK, names(nodes), message, _LOOK)
+        yield wrong(_SICK, nodes, message, _LOOK)
 
 
 _TWO_PLUGINS = "cards offered by two plugins"
@@ -108,10 +115,10 @@ def check_two_plugins(facts: Facts) -> Iterator[Row]:
         message = f"offer cards both as {first} and as {second}"
         if is_known:
             message += ", more than they have: a card can be given away twice"
-            yield wrong(_TWO_PLUGINS, names(nodes), message, _ONE_PLUGIN)
+            yield wrong(_TWO_PLUGINS, nodes, message, _ONE_PLUGIN)
         else:
             message += ", and no label nvidia.com/gpu.count says how many they have"
-            yield not_known(_TWO_PLUGINS, names(nodes), message, _ONE_PLUGIN)
+            yield not_known(_TWO_PLUGINS, nodes, message, _ONE_PLUGIN)
 
 
 def _cards_of_nvidia(capacity: Mapping[str, object], labels: Mapping[str, object]) -> int:

@@ -15,7 +15,7 @@ from cluster.doctor.facts import (
     name_of,
     why_missing,
 )
-from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.gpus.claims import is_gpu_driver
 from cluster.gpus.usage import Usage, by_offer
 from cluster.source.objects import (
@@ -55,11 +55,11 @@ def check_cards_offered_twice(facts: Facts) -> Iterator[Row]:
             f"offer the same cards as {', '.join(twice.resources)} and by the driver "
             f"{twice.driver}: the scheduler can give one card to two pods"
         )
-        yield wrong(_OFFERED_TWICE, names(nodes), message, _ONE_WAY)
+        yield wrong(_OFFERED_TWICE, nodes, message, _ONE_WAY)
     good = [n.name for n in usage.nodes if _drivers(facts, usage, n.name) and not n.offered_twice]
     if good:
         message = f"nodes whose cards a DRA driver alone offers: {len(good):,}"
-        yield ok(_OFFERED_TWICE, names(good), message)
+        yield ok(_OFFERED_TWICE, good, message)
 
 
 def _drivers(facts: Facts, usage: Usage, node: str) -> list[str]:
@@ -107,10 +107,10 @@ def check_device_plugins(facts: Facts) -> Iterator[Row]:
                 shared[one.subject, other.subject, resource] = both
     for (first, second, resource), both in shared.items():
         message = (
-            f"both offer {resource} on {names(both)}: the kubelet uses the one that registered "
+            f"both offer {resource} on {first_few(both)}: the kubelet uses the one that registered "
             "last, and if that one goes, the node offers none"
         )
-        yield wrong(_DEVICE_PLUGINS, f"{first}, {second}", message, _ONE_PLUGIN)
+        yield wrong(_DEVICE_PLUGINS, f"{first}, {second}", message, _ONE_PLUGIN, names=both)
 
 
 def _offered(pod_spec: Mapping[str, Any]) -> str:
@@ -146,12 +146,12 @@ def check_operator(facts: Facts) -> Iterator[Row]:
     """
     policies, clusters = facts.objects(CLUSTER_POLICIES), facts.objects(GPU_CLUSTERS)
     if policies and clusters:
-        subject = names([f"{each['kind']} {name_of(each)}" for each in (*policies, *clusters)])
+        subjects = [f"{each['kind']} {name_of(each)}" for each in (*policies, *clusters)]
         message = (
             "both exist, which the GPU operator does not allow: one offers GPUs by the device "
             "plugin, the other by claims"
         )
-        yield wrong(_OPERATOR, subject, message, _ONE_RESOURCE)
+        yield wrong(_OPERATOR, subjects, message, _ONE_RESOURCE)
         return
     for present, other in ((policies, GPU_CLUSTERS), (clusters, CLUSTER_POLICIES)):
         if present and (row := why_missing(facts, _OPERATOR, other)):
@@ -245,16 +245,17 @@ def check_kueue(facts: Facts) -> Iterator[Row]:
         return
     if missing := [each for each in classes if each not in mapped]:
         message = (
-            f"deviceClassMappings has none of the classes {names(missing)}: Kueue counts their "
+            f"deviceClassMappings has none of the classes {first_few(missing)}: Kueue counts their "
             "devices in no quota, and newer releases admit no workload that claims them"
         )
         remedy = (
             "add the classes to resources.deviceClassMappings, with a resource that ClusterQueues "
             "cover, and restart kueue-controller-manager"
         )
-        yield wrong(_KUEUE, subject, message, remedy)
+        yield wrong(_KUEUE, subject, message, remedy, names=missing)
     else:
-        yield ok(_KUEUE, subject, f"maps {names(classes)} to resources of queues")
+        message = f"maps {first_few(classes)} to resources of queues"
+        yield ok(_KUEUE, subject, message, names=classes)
 
 
 def _kueue_configuration(facts: Facts) -> tuple[str, str]:
@@ -313,7 +314,7 @@ def check_autoscaler(facts: Facts) -> Iterator[Row]:
             "keep one node in the pool, or see in the documents of the autoscaler how its template "
             "says the devices"
         )
-        yield not_known(_AUTOSCALER, names(waiting), message, remedy)
+        yield not_known(_AUTOSCALER, waiting, message, remedy)
 
 
 _CLAIMS = "claims"
@@ -339,7 +340,7 @@ def check_claims(facts: Facts) -> Iterator[Row]:
     idle = [f"{each.name} in {each.namespace}" for each in has_cards if each.is_idle]
     if idle:
         message = "has cards, and no pod that could use them"
-        yield wrong(_CLAIMS, names(idle), message, _UNUSED)
+        yield wrong(_CLAIMS, idle, message, _UNUSED)
     elif has_cards:
         yield ok(_CLAIMS, "all", f"claims whose cards pods use: {len(has_cards):,}")
 
@@ -377,12 +378,12 @@ def check_exporter(facts: Facts) -> Iterator[Row]:
         if _is_told_of_claims(container):
             yield ok(_EXPORTER, daemon_set.subject, "names the pods that have GPUs by claims")
         else:
-            message = f"its metrics of {names(on)} do not say which pods have GPUs by claims"
+            message = f"its metrics of {first_few(on)} do not say which pods have GPUs by claims"
             remedy = (
                 f'set {_VARIABLE}: "true" for the exporter (kubernetesDRA.enabled of its chart), '
                 "with the right to list and watch resourceslices"
             )
-            yield wrong(_EXPORTER, daemon_set.subject, message, remedy)
+            yield wrong(_EXPORTER, daemon_set.subject, message, remedy, names=on)
 
 
 def _exporter_in(pod_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -427,4 +428,4 @@ def check_failed_pods(facts: Facts) -> Iterator[Row]:
             by_reason.setdefault(pod.reason, []).append(pod.subject)
     for reason, subjects in sorted(by_reason.items()):
         message = f"failed with {reason}, and has no controller that makes another one"
-        yield wrong(_FAILED, names(sorted(subjects)), message, _RUN_AGAIN)
+        yield wrong(_FAILED, sorted(subjects), message, _RUN_AGAIN)

@@ -20,7 +20,7 @@ from cluster.doctor.checks.release import (
     policy_in_force,
 )
 from cluster.doctor.facts import Facts, by_name, own_configurations
-from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.doctor.samples import Sample, Samples, Seen, what_is_seen
 from cluster.source.objects import (
     NAMESPACES,
@@ -202,9 +202,9 @@ class _Pods:
             found = self._counted(group.mode) if is_sent else nothing
         if found.effect is Effect.NOTHING and not is_sent:
             sent = f"sent to gpuward in mode {group.sent_as}" if group.sent_as else "not sent to it"
-            message = f"{found.message}; {names(group.namespaces)}: {sent}"
+            message = f"{found.message}; {first_few(group.namespaces)}: {sent}"
             found = found._replace(message=message)
-        trial = Trial(group, found.effect, _row(group.mode, namespace, found))
+        trial = Trial(group, found.effect, _row(group, namespace, found))
         if group.mode is Action.DENY and found.effect is Effect.REFUSES:
             return self._with_fix(trial, namespace)
         return trial
@@ -290,10 +290,11 @@ def _judge_admitted(expected: Action | None, seen: Seen, text: str, pod: str) ->
     return Judgement(Effect.NOTHING, f"{pod} is not {_SHOULD_BE[expected]}, as it should be", _SEE)
 
 
-def _row(mode: Action, namespace: str, found: Judgement) -> Row:
-    subject = f"mode {mode.word}, in {namespace}"
+def _row(group: Group, namespace: str, found: Judgement) -> Row:
+    """The row about all namespaces of a group, of which one was tried."""
+    subject, names = f"mode {group.mode.word}, in {namespace}", group.namespaces
     if found.effect in {Effect.NOTHING, Effect.BLOCKS}:
-        return wrong(DRY_RUN, subject, found.message, found.remedy)
+        return wrong(DRY_RUN, subject, found.message, found.remedy, names=names)
     if found.effect is Effect.NOT_KNOWN:
-        return not_known(DRY_RUN, subject, found.message, found.remedy)
-    return ok(DRY_RUN, subject, found.message)
+        return not_known(DRY_RUN, subject, found.message, found.remedy, names=names)
+    return ok(DRY_RUN, subject, found.message, names=names)

@@ -13,7 +13,7 @@ from cluster.api.errors import ConfigurationKind, ConfigurationRef
 from cluster.doctor.checks.release import expected_configurations
 from cluster.doctor.checks.webhooks import ends_soon
 from cluster.doctor.facts import Facts, by_name, name_of, own_configurations, why_missing
-from cluster.doctor.rows import Row, State, names, not_known, ok, wrong
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import (
     DEPLOYMENTS,
     ENDPOINTS,
@@ -159,7 +159,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
             yield not_known(_WEBHOOK, result.subject, message, _FROM_INSIDE)
         else:
             remedy = result.hint or "see docs/resilience.md"
-            yield Row(_WEBHOOK, result.subject, State.WRONG, result.message, remedy)
+            yield wrong(_WEBHOOK, result.subject, result.message, remedy)
 
 
 # Which mode the namespaces have in which pods use GPUs.
@@ -194,11 +194,12 @@ def check_namespaces(facts: Facts) -> Iterator[Row]:
         if is_concerned and (difference := _difference(expected, configurations, name, labels)):
             differing[difference].append(name)
     for difference, found in sorted(differing.items()):
-        yield wrong(_NAMESPACES, names(found), difference, _SEE_REGISTRATION)
+        yield wrong(_NAMESPACES, found, difference, _SEE_REGISTRATION)
     for mode, found in sorted(by_mode.items()):
         with_gpus = [name for name in found if name in users]
-        pods = f"; pods with GPUs in {names(with_gpus)}" if with_gpus else ""
-        yield ok(_NAMESPACES, f"mode {mode}" if mode in _MODES else mode, f"{len(found)}{pods}")
+        pods = f"; pods with GPUs in {first_few(with_gpus)}" if with_gpus else ""
+        subject = f"mode {mode}" if mode in _MODES else mode
+        yield ok(_NAMESPACES, subject, f"{len(found)}{pods}", names=found)
 
 
 def _difference(

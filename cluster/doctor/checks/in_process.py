@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cluster.doctor.checks.release import policy_in_force
 from cluster.doctor.facts import Facts, by_name, why_missing
-from cluster.doctor.rows import Row, names, ok, wrong
+from cluster.doctor.rows import Row, first_few, ok, wrong
 from cluster.source.objects import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
@@ -105,8 +105,8 @@ def _faults_of_policies(
             message = "it was made from another policy, or by another version of gpuward"
             yield wrong(_CHECK, subject, message, kind.remedy)
     if missing := sorted(expected.keys() - policies.keys()):
-        message = f"missing: {names(missing)}"
-        yield wrong(_CHECK, "exported policies", message, kind.remedy)
+        message = f"missing: {first_few(missing)}"
+        yield wrong(_CHECK, "exported policies", message, kind.remedy, names=missing)
 
 
 def _faults_of_bindings(facts: Facts, kind: _Kind, bindings: Mapping[str, Object]) -> Iterator[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from cluster.doctor.facts import (
     nodes_with_shared_cards,
     why_missing,
 )
-from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.gpus.nodes import taints_of
 from cluster.gpus.passthrough import is_passthrough
 from cluster.gpus.pod_requests import amount_of
@@ -110,19 +110,20 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
     for (_, what, value, support, needed), (feature, found) in sorted(
         answers.items(), key=lambda item: (*item[0][:3], item[0][4])
     ):
-        subject = f"{names(found)} ({what})"
+        subject = f"{first_few(found)} ({what})"
         thing = f"{feature.title}: {what} {value}".rstrip()
         remedy = f'see "{feature.source.title}" of {feature.source.publisher}'
         match support:
             case Support.SUPPORTED:
-                yield ok(_REQUIREMENTS, subject, f"{thing} is supported")
+                yield ok(_REQUIREMENTS, subject, f"{thing} is supported", names=found)
             case Support.UNSUPPORTED:
                 because = f": {needed}" if needed else ""
-                yield wrong(_REQUIREMENTS, subject, f"{thing} is not supported{because}", remedy)
+                message = f"{thing} is not supported{because}"
+                yield wrong(_REQUIREMENTS, subject, message, remedy, names=found)
             case Support.UNKNOWN:
                 nowhere = "shows in no pod" if what in components else "is not stated by the node"
                 why = "is on no list" if value else nowhere
-                yield not_known(_REQUIREMENTS, subject, f"{thing} {why}", remedy)
+                yield not_known(_REQUIREMENTS, subject, f"{thing} {why}", remedy, names=found)
 
 
 def _requirements(
@@ -211,15 +212,17 @@ def check_pods_per_card(facts: Facts) -> Iterator[Row]:
     if row := why_missing(facts, "pods per card", PODS):
         yield row
         return
-    pods: Counter[tuple[str, str]] = Counter()
+    pods: dict[tuple[str, str], list[str]] = defaultdict(list)
     for consumer in facts.usage.consumers if facts.usage else ():
-        pods.update({(consumer.node, s.card) for s in consumer.shares if s.resource == GPU_MEM})
-    crowded = [(place, count) for place, count in sorted(pods.items()) if count > most]
-    for (node, card), count in crowded:
-        message = f"{count} pods share the card; cGPU allows {most}"
-        yield wrong("pods per card", f"card {card} of {node}", message, "move some of them away")
+        for place in {(consumer.node, s.card) for s in consumer.shares if s.resource == GPU_MEM}:
+            pods[place].append(f"{consumer.namespace}/{consumer.name}")
+    crowded = [(place, found) for place, found in sorted(pods.items()) if len(found) > most]
+    for (node, card), found in crowded:
+        message = f"{len(found)} pods share the card; cGPU allows {most}"
+        subject, remedy = f"card {card} of {node}", "move some of them away"
+        yield wrong("pods per card", subject, message, remedy, names=found)
     if not crowded:
-        yield ok("pods per card", names(nodes), f"no card has more than {most}")
+        yield ok("pods per card", nodes, f"no card has more than {most}")
 
 
 def check_job_types(facts: Facts) -> Iterator[Row]:
@@ -242,12 +245,13 @@ def check_job_types(facts: Facts) -> Iterator[Row]:
     mixed = [(node, pods) for node, pods in sorted(by_node.items()) if len(pods) > 1]
     for node, pods in mixed:
         message = (
-            f"pods with computing power ({names(pods[True])}) and with memory alone "
-            f"({names(pods[False])}) run beside each other, which ACK does not support"
+            f"pods with computing power ({first_few(pods[True])}) and with memory alone "
+            f"({first_few(pods[False])}) run beside each other, which ACK does not support"
         )
-        yield wrong(_JOB_TYPES, node, message, "give each kind a node pool of its own")
+        remedy = "give each kind a node pool of its own"
+        yield wrong(_JOB_TYPES, node, message, remedy, names=[*pods[True], *pods[False]])
     if not mixed:
-        yield ok(_JOB_TYPES, names(nodes), "no node runs both kinds of pods")
+        yield ok(_JOB_TYPES, nodes, "no node runs both kinds of pods")
 
 
 # Nodes that are labelled as GPU nodes, and whether they offer GPUs.
@@ -294,24 +298,32 @@ def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
         for name, node in idle
         if not _is_zero(node, profile) and (label := _gpu_label(node, profile))
     ]
-    strange = [(name, found) for name, node, _ in labelled if (found := _other_devices(node))]
-    for name, found in strange:
-        message = f"offers {names(found)}, which gpuward does not know as a GPU"
-        yield not_known(_GPU_NODES, name, message, _DECLARE)
-    others = {name for name, _ in strange}
-    empty = [(name, node, label) for name, node, label in labelled if name not in others]
+    yield from _with_other_devices((name, node) for name, node, _ in labelled)
+    empty = [each for each in labelled if not _other_devices(each[1])]
     if empty and (row := why_missing(facts, _GPU_NODES, SLICES)):
         yield row  # their GPUs may be devices of drivers, in ResourceSlices
     elif empty:
         message = "labelled as GPU nodes, and offer no GPU"
-        subject = names([f"{name} ({label})" for name, _, label in empty])
-        yield wrong(_GPU_NODES, subject, message, _SEE_DEVICE_PLUGIN)
+        subjects = [f"{name} ({label})" for name, _, label in empty]
+        empty_nodes = [name for name, *_ in empty]
+        yield wrong(_GPU_NODES, subjects, message, _SEE_DEVICE_PLUGIN, names=empty_nodes)
     yield from _kept_away(facts, [*zero, *((name, node) for name, node, _ in empty)])
     if offering:
-        yield ok(_GPU_NODES, names(offering), f"nodes that offer GPUs: {len(offering):,}")
+        yield ok(_GPU_NODES, offering, f"nodes that offer GPUs: {len(offering):,}")
     elif not labelled and not zero:
         remedy = "name your platform's profile in a policy: docs/profiles.md"
         yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
+
+
+def _with_other_devices(nodes: Iterable[tuple[str, Object]]) -> Iterator[Row]:
+    """A row for the nodes that offer the same devices that gpuward does not know as GPUs."""
+    by_devices: dict[str, list[str]] = defaultdict(list)
+    for name, node in nodes:
+        if found := _other_devices(node):
+            by_devices[", ".join(found)].append(name)
+    for devices, names in sorted(by_devices.items()):
+        message = f"offers {devices}, which gpuward does not know as a GPU"
+        yield not_known(_GPU_NODES, names, message, _DECLARE)
 
 
 def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
@@ -323,7 +335,7 @@ def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
         yield row  # the devices of a driver may be in place of those of the plugin
     elif nodes:
         message = "have 0 of each GPU resource: the device plugin has stopped, or finds no card"
-        yield wrong(_GPU_NODES, names(nodes), message, _SEE_DEVICE_PLUGIN)
+        yield wrong(_GPU_NODES, nodes, message, _SEE_DEVICE_PLUGIN)
 
 
 def _is_zero(node: Object, profile: Profile) -> bool:
@@ -363,11 +375,11 @@ def _kept_away(facts: Facts, nodes: list[tuple[str, Object]]) -> Iterator[Row]:
                     kept[display_taint(taint._replace(value=taint.value or None))].append(name)
         for taint_text, found in sorted(kept.items()):
             message = (
-                f"does not tolerate the taint {taint_text} of {names(found)}, so it offers no GPU "
-                "there"
+                f"does not tolerate the taint {taint_text} of {first_few(found)}, so it offers no "
+                "GPU there"
             )
             remedy = f"add a toleration for {taint_text} to the DaemonSet"
-            yield wrong(_GPU_NODES, daemon_set.subject, message, remedy)
+            yield wrong(_GPU_NODES, daemon_set.subject, message, remedy, names=found)
 
 
 def _gpu_label(node: Object, profile: Profile) -> str:
@@ -396,7 +408,7 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
     if not nodes:
         return  # no cards are shared so
     if not ask or facts.request is None:
-        yield not_known(_CPU_POLICY, names(nodes), "no kubelet was asked", _OPT_IN)
+        yield not_known(_CPU_POLICY, nodes, "no kubelet was asked", _OPT_IN)
         return
     by_policy: dict[str, list[str]] = {}
     for name in nodes:
@@ -414,11 +426,11 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
     for policy, found in sorted(by_policy.items()):
         if policy == "static":
             message = "the policy is static, which cGPU does not support"
-            yield wrong(_CPU_POLICY, names(found), message, _SET_CPU_POLICY)
+            yield wrong(_CPU_POLICY, found, message, _SET_CPU_POLICY)
         elif policy:
-            yield ok(_CPU_POLICY, names(found), f"the policy is {policy}")
+            yield ok(_CPU_POLICY, found, f"the policy is {policy}")
         else:
-            yield not_known(_CPU_POLICY, names(found), "its kubelet names no policy", _LOOK)
+            yield not_known(_CPU_POLICY, found, "its kubelet names no policy", _LOOK)
 
 
 # Nodes and webhook configurations, judged by the rules of the catalog that are about them.
@@ -454,9 +466,10 @@ def check_by_catalog(facts: Facts) -> Iterator[Row]:
                     messages[finding.rule, finding.help].append(finding.message)
             for (rule_name, remedy), found in messages.items():
                 faults[rule_name, remedy, tuple(found)].append(name_of(item))
-        for (rule_name, remedy, texts), objects in sorted(faults.items()):
+        for (rule_name, remedy, (message, *others)), objects in sorted(faults.items()):
             advice = remedy or f"gpuward explain {rule_name}"
-            yield wrong(rule_name, names(objects), texts[0], advice)
+            more = f" (and {len(others)} more)" if others else ""
+            yield wrong(rule_name, objects, f"{message}{more}", advice)
         if not faults:
             message = f"{len(rules)} rules find no fault in {len(items):,}"
             yield ok(resource.name, "all", message)

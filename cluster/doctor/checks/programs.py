@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.api.errors import ClusterError
-from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, why_missing
-from cluster.doctor.rows import Row, names, not_known, ok, wrong
+from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, server_version, why_missing
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import has_digest, image_name, image_tag
@@ -35,17 +33,17 @@ def check_programs(facts: Facts) -> Iterator[Row]:
         return
     for image, pods in sorted(facts.images.items()):
         if program := program_of(image):
-            yield _program(program, image, names(sorted(pods)))
+            yield _program(program, image, sorted(pods))
     schedulers = {
         i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER_IMAGE
     }
     if schedulers:
-        server, remedy = _server_version(facts), _SERVER if facts.request else _FILES
+        server, remedy = server_version(facts), _SERVER if facts.request else _FILES
         for image, pods in schedulers.items():
-            yield _scheduler(image, server, names(sorted(pods)), remedy)
+            yield _scheduler(image, server, sorted(pods), remedy)
 
 
-def _program(program: Program, image: str, subject: str) -> Row:
+def _program(program: Program, image: str, subject: list[str]) -> Row:
     version = image_tag(image)
     if parse_version(version) is None:
         return _without_version(image, subject)
@@ -59,7 +57,9 @@ def _program(program: Program, image: str, subject: str) -> Row:
         return not_known(_VERSIONS, subject, message, compare)
     newest = program.advisories[-1]
     if found:
-        listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
+        listed = first_few(
+            [each for advisory in reversed(found) for each in advisory.vulnerabilities]
+        )
         message = f"{program.title} is {version}, which has known vulnerabilities: {listed}"
         others = ", ".join(newest.backported_versions)
         fixed = f"{others} or {newest.fixed_version}" if others else newest.fixed_version
@@ -69,18 +69,7 @@ def _program(program: Program, image: str, subject: str) -> Row:
     return ok(_VERSIONS, subject, message)
 
 
-def _server_version(facts: Facts) -> Version | str:
-    """The version of the API server, or why it is not known."""
-    if facts.request is None:
-        return "the objects are from files"
-    try:
-        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
-    except (ClusterError, ValueError, RecursionError) as error:
-        return str(error)
-    return parse_version(text) or f"it says {text!r}"
-
-
-def _scheduler(image: str, server: Version | str, subject: str, remedy: str) -> Row:
+def _scheduler(image: str, server: Version | str, subject: list[str], remedy: str) -> Row:
     """A scheduler may be one minor version older than the API server, and not newer.
 
     `remedy` is what to do if `server` says why its version is not known.
@@ -101,7 +90,7 @@ def _scheduler(image: str, server: Version | str, subject: str, remedy: str) -> 
     return wrong(_VERSIONS, subject, message, remedy)
 
 
-def _without_version(image: str, subject: str) -> Row:
+def _without_version(image: str, subject: list[str]) -> Row:
     if has_digest(image):
         message = f"its image has a digest, beside which the tag does not count: {image}"
         return not_known(_VERSIONS, subject, message, _DIGEST)
@@ -146,7 +135,7 @@ def check_container_toolkit(facts: Facts) -> Iterator[Row]:
     others = [name for name, node in nodes if not any(matches(s, _labels(node)) for s in selectors)]
     if others:
         message = "nothing in the cluster says which version these nodes have"
-        yield not_known(_CONTAINER_TOOLKIT, names(others), message, _BY_HAND)
+        yield not_known(_CONTAINER_TOOLKIT, others, message, _BY_HAND)
 
 
 def _row(daemon_set: DaemonSet, image: str) -> Row:
@@ -156,7 +145,9 @@ def _row(daemon_set: DaemonSet, image: str) -> Row:
         message = f"its image does not tell whether its version is fixed: {image}"
         return not_known(_CONTAINER_TOOLKIT, daemon_set.subject, message, _BY_HAND)
     if found:
-        listed = names([each for advisory in reversed(found) for each in advisory.vulnerabilities])
+        listed = first_few(
+            [each for advisory in reversed(found) for each in advisory.vulnerabilities]
+        )
         message = f"{version} has known vulnerabilities: {listed}"
         return wrong(_CONTAINER_TOOLKIT, daemon_set.subject, message, _INSTALL_TOOLKIT)
     updated, wanted = (

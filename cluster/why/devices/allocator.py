@@ -22,6 +22,7 @@ from cluster.why.devices.requests import ClaimRequest
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.bounds import StepLimit, TooManyStepsError
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
+from rules.profile.platforms.records import Version
 
 
 class Allocation(Enum):
@@ -49,7 +50,8 @@ class Verdict(NamedTuple):
 class DeviceAllocator:
     """What is known of the devices of a cluster.
 
-    Claims of namespaces that `shows` does not accept are not named.
+    Claims of namespaces that `shows` does not accept are not named. `version` is that of
+    Kubernetes, which decides about some faults; None if it is not known.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class DeviceAllocator:
         claims: Iterable[Object],
         taint_rules: Iterable[Object] = (),
         shows: Callable[[str], bool] = lambda _: True,
+        version: Version | None = None,
     ) -> None:
-        self._pools = DevicePools(slices, taint_rules)
+        self._pools = DevicePools(slices, taint_rules, version)
         self._held = Holdings(claims, shows)
         self._raw_classes = {_name_of(raw): raw for raw in classes}
 

@@ -7,11 +7,14 @@ Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from cluster.gpus.claims import content_of
+from cluster.kubernetes_faults import RULE_WITHOUT_SELECTOR
 from cluster.source.objects import Object
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.profile.platforms.records import Version
 
 DeviceKey: TypeAlias = tuple[str, str, str]
 """A device is known by its driver, its pool and its name."""
@@ -93,8 +96,13 @@ class Pool(NamedTuple):
 class DevicePools:
     """The pools of a cluster, from its ResourceSlices and DeviceTaintRules."""
 
-    def __init__(self, slices: Iterable[Object], taint_rules: Iterable[Object] = ()) -> None:
-        self._rules = [*map(_read_rule, taint_rules)]
+    def __init__(
+        self,
+        slices: Iterable[Object],
+        taint_rules: Iterable[Object] = (),
+        version: Version | None = None,
+    ) -> None:
+        self._rules = [*_read_rules(taint_rules, version)]
         self._by_node: dict[str, list[_Slice]] = defaultdict(list)
         self._by_pool: dict[tuple[str, str], list[_Slice]] = defaultdict(list)
         for raw in slices:
@@ -183,8 +191,7 @@ class DevicePools:
 class _TaintRule(NamedTuple):
     """A taint of all devices that a selector is about.
 
-    Without a selector it is about none, and up to Kubernetes 1.37.0 about all.
-    Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/resourceslice/tracker`.
+    Without a selector it is about none, and before RULE_WITHOUT_SELECTOR was removed about all.
     """
 
     selector: Mapping[str, Any] | None
@@ -199,16 +206,20 @@ class _TaintRule(NamedTuple):
         return all(self.selector.get(field) in {None, name} for field, name in named)
 
 
-def _read_rule(raw: Object) -> _TaintRule:
-    spec = as_object(raw.get("spec"))
-    selector = spec.get("deviceSelector")
-    name = as_text(as_object(raw.get("metadata")).get("name"))
-    others = {*as_object(selector)} - {"driver", "pool", "device"}
-    is_unclear = others or not isinstance(selector, dict)
-    doubt = f"which devices the DeviceTaintRule {name} is about" if is_unclear else ""
-    return _TaintRule(
-        selector if isinstance(selector, dict) else None, as_object(spec.get("taint")), doubt
-    )
+def _read_rules(rules: Iterable[Object], version: Version | None) -> Iterator[_TaintRule]:
+    """The rules that may be about devices in this version of Kubernetes, if it is known."""
+    is_about_all = RULE_WITHOUT_SELECTOR.affects(version) if version else None
+    for raw in rules:
+        spec = as_object(raw.get("spec"))
+        selector = spec.get("deviceSelector")
+        if selector is None and is_about_all is False:
+            continue
+        name = as_text(as_object(raw.get("metadata")).get("name"))
+        others = {*as_object(selector)} - {"driver", "pool", "device"}
+        is_unclear = others or (not isinstance(selector, dict) and not is_about_all)
+        doubt = f"which devices the DeviceTaintRule {name} is about" if is_unclear else ""
+        known = selector if isinstance(selector, dict) else None
+        yield _TaintRule(known, as_object(spec.get("taint")), doubt)
 
 
 class _Slice(NamedTuple):
@@ -252,11 +263,6 @@ def _read_slice(raw: Object) -> _Slice:
         pool.get("resourceSliceCount"),
         tuple(found for _, found in as_objects(spec.get("devices"))),
     )
-
-
-def content_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a device has: before version v1, that was in `basic`."""
-    return as_object(raw.get("basic")) or raw
 
 
 def _read_device(one: _Slice, raw: Mapping[str, Any], *, is_here: bool) -> Device:

@@ -105,6 +105,18 @@ def namespace_of(pod: Mapping[str, Any]) -> str:
     return as_text(as_object(pod.get("metadata")).get("namespace")) or "default"
 
 
+class Nominated(NamedTuple):
+    """A pod without a node, for which kube-scheduler has evicted others from one.
+
+    `is_apart` says that it takes no ports and keeps no pods away.
+    """
+
+    name: str
+    priority: int
+    requests: Requests
+    is_apart: bool
+
+
 Places: TypeAlias = dict[str, list[str]]
 """By the name of a node, the pods that are there, as NAMESPACE/NAME."""
 
@@ -121,6 +133,7 @@ class PlacedPods:
     - `ports`: by node, the ports that are taken, each with a pod that has it.
     - `claims`: a pod that has a claim for a persistent volume, by namespace and name of the claim.
     - `by_priority`: by node, what its pods of each priority take.
+    - `nominated`: by node, the pods without a node for which kube-scheduler keeps room there.
     - `namespace_labels`: returns the labels of a namespace; None if they are not known.
     """
 
@@ -132,6 +145,7 @@ class PlacedPods:
         self.ports: dict[str, dict[HostPort, str]] = {}
         self.claims: dict[tuple[str, str], str] = {}
         self.by_priority: dict[str, dict[int, NodeLoad]] = {}
+        self.nominated: dict[str, list[Nominated]] = {}
 
     def add(self, pod: Mapping[str, Any], requests: Requests) -> None:
         """Count a pod that has a node, has not terminated, and takes `requests`."""
@@ -141,6 +155,19 @@ class PlacedPods:
         priority = value if isinstance(value, int) else 0
         loads = self.by_priority.setdefault(node, {})
         loads.setdefault(priority, NodeLoad()).add(requests)
+
+    def nominate(self, pod: Mapping[str, Any], requests: Requests) -> None:
+        """Count a pod without a node, if kube-scheduler keeps room for it."""
+        spec = as_object(pod.get("spec"))
+        node = as_text(as_object(pod.get("status")).get("nominatedNodeName"))
+        if not node:
+            return
+        value = spec.get("priority")
+        guards = as_object(as_object(spec.get("affinity")).get("podAntiAffinity"))
+        name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
+        priority = value if isinstance(value, int) else 0
+        is_apart = not guards and not any(host_ports(spec))
+        self.nominated.setdefault(node, []).append(Nominated(name, priority, requests, is_apart))
 
     def lower(self, node: str, priority: int) -> NodeLoad:
         """What the pods of `node` take that have a lower priority."""
@@ -170,7 +197,7 @@ class PlacedPods:
     def with_copies(self, pod: Mapping[str, Any], copies: Mapping[str, int]) -> PlacedPods:
         """These pods, and of `pod` as many as `copies` says by node."""
         more = PlacedPods(self.namespace_labels)
-        more.claims = {**self.claims}
+        more.claims, more.nominated = {**self.claims}, self.nominated
         more.by_priority = self.by_priority  # they have the priority of `pod`, and evict no other
         more.kinds, more.ending = _copied(self.kinds), _copied(self.ending)
         more.guarded = {
