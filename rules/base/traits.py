@@ -71,6 +71,7 @@ GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
 OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLES
 RESERVING_POD = 1 << 54  # the RESERVATION_LABEL
 PRIORITY_CLASS = 1 << 55
+OTHER_MAKER_IMAGE = 1 << 56  # an image for devices of another maker than NVIDIA
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -105,7 +106,9 @@ LABEL_WORDS = ("tensor-fusion.ai/",)
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
 # Looked for in names of variables, in upper case only.
-VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
+VARIABLE_WORDS = (
+    *("VISIBLE_", "NVIDIA", "CUDA", "GPU", "HSA_OVERRIDE", "ZE_AFFINITY", "NEURON_RT", "RBLN_DEV"),
+)
 # What most GPU pods with such a variable have.
 ORDINARY_VARIABLES = frozenset(
     {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES"}

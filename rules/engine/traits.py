@@ -48,6 +48,7 @@ from rules.base.traits import (
     ORDINARY_VARIABLES,
     OTHER_GPU_RESOURCE,
     OTHER_GPU_VARIABLE,
+    OTHER_MAKER_IMAGE,
     POD_FIELD_TRAITS,
     POD_RESOURCES,
     PRIVILEGED,
@@ -73,7 +74,7 @@ from rules.gpu.devices import (
     devices,
     parse_devices,
 )
-from rules.gpu.images import is_gpu_sample, sets_visible_devices
+from rules.gpu.images import is_gpu_sample, maker_of_image, sets_visible_devices
 from rules.inventory.inventory import (
     ConfigMap,
     Inventory,
@@ -342,6 +343,8 @@ def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
     image = as_text(raw.get("image"))
     if sets_visible_devices(image):
         traits |= CUDA_IMAGE
+    elif maker_of_image(image):
+        traits |= OTHER_MAKER_IMAGE
     if is_gpu_sample(image):
         traits |= GPU_PROGRAM
     security = raw.get("securityContext")

@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 
 from rules.base.caching import cached_by_text
+from rules.base.text_matching import matches_any
 from rules.base.traits import SAMPLE_IMAGES
+from rules.profile.platforms.makers import AGENT_WORDS, NVIDIA, OTHER_MAKERS, Maker
 
 # Images that set NVIDIA_VISIBLE_DEVICES=all: those in NVIDIA's registries, and those that others
 # build on them (`CUDA_TAG_WORDS_BY_IMAGE`).
@@ -157,22 +159,28 @@ def is_gpu_sample(image: str) -> bool:
 
 
 @cached_by_text
-def vendor_of_image(image: str) -> str:
-    """The vendor whose cards `image` is for; empty if its reference does not tell."""
+def maker_of_image(image: str) -> Maker | None:
+    """The maker for whose devices `image` is; None if its reference does not tell."""
     if is_cuda_image(image):
-        return "nvidia"
+        return NVIDIA
     if len(image) > MAX_REFERENCE:
-        return ""
+        return None
     path, name, tag, pinned = _path_name_tag_and_pin(image)
-    owner = f"/{path}"
+    folders = f"/{path}"
+    # Beside a digest runtimes ignore the tag.
     words = (name if pinned else f"{name}-{tag}").translate(_SEPARATORS).split()
-    if "/rocm/" in owner or any(word.startswith("rocm") for word in words):
-        return "amd"
-    if owner.startswith("/vault.habana.ai/"):
-        return "habana"
-    if "/neuron/" in owner or "neuronx" in words:
-        return "aws"
-    return "huawei" if "/ascend/" in owner or "ascend" in words else ""
+    for maker in OTHER_MAKERS:
+        if any(f"/{folder}/" in folders for folder in maker.image_folders) or any(
+            matches_any(maker.image_words, word) for word in words
+        ):
+            return maker
+    return None
+
+
+@cached_by_text
+def is_agent_of_other_maker(image: str) -> bool:
+    """Whether the name of `image`, which is no CUDA image, shows a device plugin or its like."""
+    return not AGENT_WORDS.isdisjoint(image_name(image).translate(_SEPARATORS).split())
 
 
 @cached_by_text

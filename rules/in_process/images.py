@@ -13,6 +13,15 @@ from rules.gpu.images import (
     WITHOUT_GPUS,
 )
 from rules.in_process.statement import any_of, cel
+from rules.placement.gpu_nodes import ACCELERATOR_WORD, GPU_WORD
+from rules.profile.platforms.makers import (
+    AGENT_WORDS,
+    NVIDIA,
+    OTHER_MAKERS,
+    device_file_pattern,
+)
+
+_WORD_PATTERN = r"[^-_.\s]+"
 
 
 def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
@@ -44,6 +53,46 @@ def sets_visible_devices(image: str) -> str:
 def is_image_for_any_maker(image: str) -> str:
     """Whether the CEL `image` is no CUDA image and sets the variable all the same."""
     return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
+
+
+def maker_facts() -> list[dict[str, list[str]]]:
+    """What `$makers` says of each maker: of images, of device files, and the words about it."""
+    return [
+        {
+            "shown": [m.platform, GPU_WORD if m.is_gpu else ACCELERATOR_WORD, m.request],
+            "folders": [f"/{folder}/" for folder in m.image_folders],
+            "words": [word for word in m.image_words if not word.endswith("*")],
+            "beginnings": [word[:-1] for word in m.image_words if word.endswith("*")],
+            "files": [f"^{device_file_pattern([m])}$"] if m.files else [],
+        }
+        for m in (NVIDIA, *OTHER_MAKERS)
+    ]
+
+
+def maker_of_image(container: str) -> str:
+    """`maker_of_image` of the image of the CEL `container`: a list of its facts, or of none."""
+    words = "(t[1] + (t[3] == '' ? '-' + t[2] : ''))"
+    shows = "m.words.exists(s, s == w) || m.beginnings.exists(s, w.startsWith(s))"
+    is_of = f"m.folders.exists(s, folders.contains(s)) || words.exists(w, {shows})"
+    image = f"string({container}.image)"
+    return (
+        f"{container}.hasCudaImage ? [variables.makers[0]]"
+        f" : {image}.size() > {MAX_REFERENCE} ? []"
+        f" : {_parts(image)}.map(t, [{words}.findAll({cel(_WORD_PATTERN)})].map(words,"
+        f" ['/' + t[0]].map(folders, variables.makers.filter(m, {is_of}))[0])[0])[0]"
+    )
+
+
+def maker_of_file(path: str) -> str:
+    """`maker_of_file` of the CEL `path`: a list of its facts, or of none."""
+    return f"variables.makers.filter(maker, maker.files.exists(f, {path}.matches(f)))"
+
+
+def is_agent_of_other_maker(image: str) -> str:
+    """`is_agent_of_other_maker` of the CEL `image`."""
+    words = f"t[1].findAll({cel(_WORD_PATTERN)})"
+    is_agent = f"{words}.exists(w, w in {cel(sorted(AGENT_WORDS))})"
+    return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {is_agent}))"
 
 
 def _is_image(image: str, test: str) -> str:

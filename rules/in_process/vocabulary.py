@@ -13,7 +13,7 @@ from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import too_large
 from rules.in_process.capabilities import added_capabilities
 from rules.in_process.components import IS_POD, is_daemon
-from rules.in_process.images import is_cuda_image
+from rules.in_process.images import is_cuda_image, maker_facts, maker_of_image
 from rules.in_process.nodes import (
     excludes_nvidia,
     label_facts,
@@ -66,6 +66,7 @@ def facts(profile: Profile) -> Iterator[Variable]:
     labels = {n: label_facts(n, values) for n, values in profile.node_labels.items()}
     yield Variable("labels", cel({n: f for n, f in labels.items() if "*" not in n}))
     yield Variable("labelPatterns", cel([f for n, f in labels.items() if "*" in n]))
+    yield Variable("makers", cel(maker_facts()))
     references = [
         {"variable": r.variable, "key": r.key, "annotation": r.annotation}
         for r in profile.injected_references
@@ -187,6 +188,7 @@ def _with_variables(profile: Profile, variables: Collection[str]) -> str:
         "request": 'c.hasClaims && c.first == "" ? "uses a resource claim"'
         ' : c.fromPlugin ? "asks for a GPU" : "asks for a device class"',
         "variables": gpu_variables(),
+        "maker": maker_of_image("c"),
     }
     members = ", ".join(f'"{name}": dyn({text})' for name, text in fields.items())
     return (
@@ -212,4 +214,4 @@ _DESCRIBED = (
     *("text", "name", "role", "raw", "image", "devices", "first", "vendors", "hasClaims"),
     *("isTarget", "fromPlugin", "prefixes", "sysAdmin", "mounts", "deviceLists", "hasCudaImage"),
 )
-_WITH_VARIABLES = ("requestsGpu", "request", "variables")
+_WITH_VARIABLES = ("requestsGpu", "request", "variables", "maker")

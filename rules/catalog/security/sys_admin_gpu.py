@@ -66,6 +66,7 @@ from rules.base.traits import (
     CUDA_IMAGE,
     GPU_OR_NODE_CONSTRAINT,
     GPU_VARIABLE,
+    OTHER_MAKER_IMAGE,
     PRIVILEGED,
     RUNTIME_CLASS,
     TOLERATION,
@@ -246,6 +247,11 @@ RULE = define_rule(
     since="0.1",
     needs=(
         PRIVILEGED,
-        GPU_OR_NODE_CONSTRAINT | RUNTIME_CLASS | CUDA_IMAGE | GPU_VARIABLE | TOLERATION,
+        GPU_OR_NODE_CONSTRAINT
+        | RUNTIME_CLASS
+        | CUDA_IMAGE
+        | OTHER_MAKER_IMAGE
+        | GPU_VARIABLE
+        | TOLERATION,
     ),
 )
