@@ -11,6 +11,7 @@ from rules.in_process.statement import any_of, cel
 
 MAX_COUNTS = {
     "containers": 250,
+    "characters in images": 60_000,
     "variables": 1_500,
     "GPU variables": 100,
     "entries of envFrom": 300,
@@ -38,6 +39,7 @@ def too_large(is_read: str) -> str:
     """
     longest = MAX_CHARACTERS["value of a GPU variable"]
     counts = {
+        "characters in images": 'b.raw.?image.orValue("").size()',
         "variables": "b.raw.?env.orValue([]).size()",
         "GPU variables": f"b.raw.?env.orValue([]).filter(e, {is_read}).size()",
         "entries of envFrom": "b.raw.?envFrom.orValue([]).size()",

@@ -7,7 +7,7 @@ and the text `certain` or `perhaps`; an empty list if there is none.
 from collections.abc import Iterator
 
 from rules.in_process.components import image_grants_gpus
-from rules.in_process.images import is_agent_of_other_maker
+from rules.in_process.images import is_agent_of_other_maker, maker_of_image
 from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
 from rules.in_process.statement import any_of, cel, concat, shown
 from rules.in_process.variables import shown_variable
@@ -73,12 +73,11 @@ def _evidence_of_label() -> str:
 
 def _signs_of_gpus() -> str:
     runtime = "$spec.runtimeClassName"
-    with_image = "$containers.filter(c, c.maker.size() > 0)"
     tolerated = concat(cel("a pod that prefers or tolerates nodes with "), shown("$hintedKey"))
     of_runtime = concat(cel("a pod with the runtime class "), shown(runtime))
     return (
         f"($usesGpuRuntime ? {_evidence(of_runtime, _device_word(runtime))}"
-        f" : {with_image}.size() > 0 ? {with_image}.map(c, {_evidence_of_image()})[0]"
+        f" : $withMaker.size() > 0 ? {_evidence_of_image('$withMaker[0]')}"
         f' : $driverVariable != "" ? {_evidence_of_variable("$driverVariable")}'
         f' : $hintedKey != "" ? {_evidence(tolerated, _device_word("$hintedKey"), _PERHAPS)}'
         f' : $otherVariable != "" ? {_evidence_of_variable("$otherVariable", _PERHAPS)}'
@@ -93,23 +92,23 @@ def _evidence_of_variable(name: str, certainty: str = _CERTAIN) -> str:
 
 
 def _signs_of_agents() -> str:
-    is_sign = (
-        f"c.hasCudaImage ? {image_grants_gpus('c')}"
-        f" : c.maker.size() > 0 && !{is_agent_of_other_maker('string(c.image)')}"
+    is_sign = f"c.hasCudaImage ? {image_grants_gpus('c')} : !{is_agent_of_other_maker()}"
+    evidence_of_first = _evidence_of_image("found[0]", _PERHAPS)
+    return (
+        f"[$withMaker.filter(c, {is_sign})]"
+        f".map(found, found.size() > 0 ? {evidence_of_first} : {_NONE})[0]"
     )
-    image = f"$containers.filter(c, {is_sign})"
-    found = f"{image}.map(c, {_evidence_of_image(_PERHAPS)})[0]"
-    return f"({image}.size() > 0 ? {found} : {_NONE})"
 
 
-def _evidence_of_image(certainty: str = _CERTAIN) -> str:
+def _evidence_of_image(container: str, certainty: str = _CERTAIN) -> str:
     pod = concat(
         cel("a pod with the image "),
         shown("c.image"),
         cel(", which uses "),
-        "string(c.maker[0].shown[0])",
+        "string(maker.shown[0])",
     )
-    return _evidence(pod, "string(c.maker[0].shown[1])", certainty)
+    found = _evidence(pod, "string(maker.shown[1])", certainty)
+    return f"[{container}].map(c, [{maker_of_image()}].map(maker, {found})[0])[0]"
 
 
 def _device_word(name: str) -> str:
@@ -129,22 +128,15 @@ def _visible_variable(prefixes: tuple[str, ...], suffix: str = "") -> str:
     """The name that `_visible_variable` returns; the last entry of a name decides."""
     signs = [f"e.name.startsWith({cel(prefix)})" for prefix in prefixes]
     signs += [f"e.name.endsWith({cel(suffix)})"] if suffix else []
-    states = 'v.state in ["hidden", "driver only"]'
-    last = "env.filter(o, o.name == e.name)"
-    value = (
-        f'[{last}].map(l, l[l.size() - 1]).map(o, o.?valueFrom.hasValue() ? "x"'
-        ' : o.?value.orValue(""))[0]'
-    )
     hides = (
-        f"(e.name in known ? c.variables.exists(v, v.name == e.name && {states})"
-        f" : e.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)})"
-        f" && {value} in {cel(VALUES_HIDING_GPUS)})"
+        'v.isVisible ? v.state in ["hidden", "driver only"]'
+        f" : v.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)})"
+        f" && !v.isReference && v.value in {cel(VALUES_HIDING_GPUS)}"
     )
     named = (
-        "$containers.map(c, [c.raw.?env.orValue([])].map(env,"
-        " [c.variables.filter(v, v.isVisible).map(v, v.name)]"
-        f".map(known, env.filter(e, ({any_of(signs)}) && !{hides})"
-        ".map(e, string(e.name)))[0])[0])"
+        f"$containers.map(c, [c.variables.filter(v, {hides}).map(v, v.name)].map(hidden,"
+        f" c.raw.?env.orValue([]).filter(e, ({any_of(signs)}) && !(e.name in hidden))"
+        ".map(e, string(e.name)))[0])"
     )
     return (
         f"[{named}.filter(names, names.size() > 0)]"

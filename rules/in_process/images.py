@@ -15,13 +15,13 @@ from rules.gpu.images import (
 from rules.in_process.statement import any_of, cel
 from rules.placement.gpu_nodes import ACCELERATOR_WORD, GPU_WORD
 from rules.profile.platforms.makers import (
-    AGENT_WORDS,
+    AGENT_IMAGE_PATTERN,
     NVIDIA,
+    OTHER_IMAGE_PATTERN,
     OTHER_MAKERS,
     device_file_pattern,
+    image_pattern,
 )
-
-_WORD_PATTERN = r"[^-_.\s]+"
 
 
 def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
@@ -60,26 +60,24 @@ def maker_facts() -> list[dict[str, list[str]]]:
     return [
         {
             "shown": [m.platform, GPU_WORD if m.is_gpu else ACCELERATOR_WORD, m.request],
-            "folders": [f"/{folder}/" for folder in m.image_folders],
-            "words": [word for word in m.image_words if not word.endswith("*")],
-            "beginnings": [word[:-1] for word in m.image_words if word.endswith("*")],
+            "images": [pattern] if (pattern := image_pattern([m])) else [],
             "files": [f"^{device_file_pattern([m])}$"] if m.files else [],
         }
         for m in (NVIDIA, *OTHER_MAKERS)
     ]
 
 
-def maker_of_image(container: str) -> str:
-    """`maker_of_image` of the image of the CEL `container`: a list of its facts, or of none."""
-    words = "(t[1] + (t[3] == '' ? '-' + t[2] : ''))"
-    shows = "m.words.exists(s, s == w) || m.beginnings.exists(s, w.startsWith(s))"
-    is_of = f"m.folders.exists(s, folders.contains(s)) || words.exists(w, {shows})"
-    image = f"string({container}.image)"
+def is_image_of_maker() -> str:
+    """Whether the image of the container `c` has a `maker_of_image`."""
+    return f"(c.hasCudaImage || {_searched('string(c.image)', OTHER_IMAGE_PATTERN)})"
+
+
+def maker_of_image() -> str:
+    """The facts of `maker_of_image` of the container `c`, whose image has one."""
+    found = "variables.makers.filter(m, m.images.exists(p, t.matches(p)))"
     return (
-        f"{container}.hasCudaImage ? [variables.makers[0]]"
-        f" : {image}.size() > {MAX_REFERENCE} ? []"
-        f" : {_parts(image)}.map(t, [{words}.findAll({cel(_WORD_PATTERN)})].map(words,"
-        f" ['/' + t[0]].map(folders, variables.makers.filter(m, {is_of}))[0])[0])[0]"
+        "(c.hasCudaImage ? variables.makers[0]"
+        f" : [{_searched_text('string(c.image)')}].map(t, {found}[0])[0])"
     )
 
 
@@ -88,11 +86,26 @@ def maker_of_file(path: str) -> str:
     return f"variables.makers.filter(maker, maker.files.exists(f, {path}.matches(f)))"
 
 
-def is_agent_of_other_maker(image: str) -> str:
-    """`is_agent_of_other_maker` of the CEL `image`."""
-    words = f"t[1].findAll({cel(_WORD_PATTERN)})"
-    is_agent = f"{words}.exists(w, w in {cel(sorted(AGENT_WORDS))})"
-    return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {is_agent}))"
+def is_agent_of_other_maker() -> str:
+    """`is_agent_of_other_maker` of the container `c`."""
+    return _searched("string(c.image)", AGENT_IMAGE_PATTERN)
+
+
+def _searched(image: str, pattern: str) -> str:
+    """Whether `pattern` is found in the CEL `image`."""
+    text = _searched_text(image)
+    return f"({image}.size() <= {MAX_REFERENCE} && {text}.matches({cel(pattern)}))"
+
+
+def _searched_text(image: str) -> str:
+    """The text of the CEL `image` in which patterns of makers are searched."""
+    last = "r.substring(r.lastIndexOf('/') + 1)"
+    unpinned = (
+        "[t.substring(0, t.indexOf('@'))].map(r,"
+        f" {last}.contains(':') ? r.substring(0, r.lastIndexOf('/') + 1 + {last}.indexOf(':')) : r"
+        ")[0]"
+    )
+    return f"['/' + {image}.lowerAscii()].map(t, t.contains('@') ? {unpinned} : t)[0]"
 
 
 def _is_image(image: str, test: str) -> str:

@@ -13,7 +13,12 @@ from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import too_large
 from rules.in_process.capabilities import added_capabilities
 from rules.in_process.components import IS_POD, is_daemon
-from rules.in_process.images import is_cuda_image, maker_facts, maker_of_image
+from rules.in_process.images import (
+    is_cuda_image,
+    is_image_of_maker,
+    maker_facts,
+    maker_of_image,
+)
 from rules.in_process.nodes import (
     excludes_nvidia,
     label_facts,
@@ -107,6 +112,10 @@ def vocabulary(
         "described": _described(),
         "withVariables": _with_variables(profile, variables),
         "containers": _containers(),
+        "withMaker": f"$containers.filter(c, {is_image_of_maker()})",
+        "makerOfImages": (
+            f"$withMaker.size() == 0 ? [] : [$withMaker[0]].map(c, {maker_of_image()})"
+        ),
         "requestsGpu": "$containers.exists(c, c.requestsGpu)",
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
         "isDaemon": is_daemon(),
@@ -188,7 +197,6 @@ def _with_variables(profile: Profile, variables: Collection[str]) -> str:
         "request": 'c.hasClaims && c.first == "" ? "uses a resource claim"'
         ' : c.fromPlugin ? "asks for a GPU" : "asks for a device class"',
         "variables": gpu_variables(),
-        "maker": maker_of_image("c"),
     }
     members = ", ".join(f'"{name}": dyn({text})' for name, text in fields.items())
     return (
@@ -214,4 +222,4 @@ _DESCRIBED = (
     *("text", "name", "role", "raw", "image", "devices", "first", "vendors", "hasClaims"),
     *("isTarget", "fromPlugin", "prefixes", "sysAdmin", "mounts", "deviceLists", "hasCudaImage"),
 )
-_WITH_VARIABLES = ("requestsGpu", "request", "variables", "maker")
+_WITH_VARIABLES = ("requestsGpu", "request", "variables")

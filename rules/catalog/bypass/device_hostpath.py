@@ -150,7 +150,7 @@ def in_process() -> tuple[Statement, ...]:
     )
     is_suspect = (
         "($isForGpus || $usesGpuRuntime || $excused.size() > 0"
-        " || !$isDaemon && $containers.exists(k, k.maker.size() > 0))"
+        " || !$isDaemon && $withMaker.size() > 0)"
     )
     where = f"({serves_others} ? {is_suspect} : m.isGpuFile)"
     opens = f"(c.sysAdmin || m.path == {cel(DEVICE_FOLDER)})"
@@ -172,8 +172,7 @@ def in_process() -> tuple[Statement, ...]:
         ' + " that the scheduler has not counted"'
     )
     mount = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS_ADVICE))
-    of_images = "$containers.filter(k, k.maker.size() > 0).map(k, k.maker[0])"
-    of_others = f"($excludesNvidia ? [] : {of_images} + [variables.makers[0]])"
+    of_others = "($excludesNvidia ? [] : $makerOfImages + [variables.makers[0]])"
     request = '(maker.shown[2] == "" ? "" : " (such as " + string(maker.shown[2]) + ")")'
     of_maker = concat(cel(ADVICE), device, cel(SOURCE), request)
     of_any = cel(_device_advice(ANY_ACCELERATOR))

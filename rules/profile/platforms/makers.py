@@ -166,6 +166,31 @@ def device_file_pattern(makers: Iterable[Maker]) -> str:
 
 DEVICE_FILE_PATTERN = device_file_pattern((NVIDIA, *OTHER_MAKERS))
 
+
+def image_pattern(makers: Iterable[Maker]) -> str:
+    """A regular expression that is found in images of `makers`; empty if no sign of one is known.
+
+    It is for the texts that `gpu.images` makes of references, and RE2 reads it as Python does.
+    """
+    makers = tuple(makers)
+    folders = _one_of(folder for maker in makers for folder in maker.image_folders)
+    words = [word for maker in makers for word in maker.image_words]
+    whole = _one_of(word for word in words if not word.endswith("*"))
+    begun = _one_of(word[:-1] for word in words if word.endswith("*"))
+    ends = [f"{whole}([:._-]|$)"] if whole else []
+    ends += [begun] if begun else []
+    tests = [f"/{folders}(:[0-9]+)?/"] if folders else []
+    tests += [f"[/:._-]({'|'.join(ends)})[^/]*$"] if ends else []
+    return "|".join(tests)
+
+
+def _one_of(texts: Iterable[str]) -> str:
+    escaped = "|".join(text.replace(".", r"\.") for text in texts)
+    return f"({escaped})" if escaped else ""
+
+
+OTHER_IMAGE_PATTERN = image_pattern(OTHER_MAKERS)
+
 IMAGE_STEMS = frozenset(
     text.rstrip("*")
     for maker in OTHER_MAKERS
@@ -174,12 +199,12 @@ IMAGE_STEMS = frozenset(
 """Texts of which every image of another maker than NVIDIA contains one, in small letters."""
 # Words in the names of images of device plugins, exporters, operators and drivers, which every
 # maker publishes beside those of programs.
-AGENT_WORDS = frozenset(
-    {
-        *("plugin", "deviceplugin", "k8sdeviceplugin", "exporter", "labeller", "operator"),
-        *("driver", "discovery", "scheduler", "monitor", "manager", "detector", "toolkit"),
-    }
+AGENT_WORDS = (
+    *("plugin", "deviceplugin", "k8sdeviceplugin", "exporter", "labeller", "operator"),
+    *("driver", "discovery", "scheduler", "monitor", "manager", "detector", "toolkit"),
 )
+AGENT_IMAGE_PATTERN = rf"/([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
+"""A regular expression as of `image_pattern`, of images with one of AGENT_WORDS in their name."""
 
 
 def maker_of_file(path: str) -> Maker | None:
