@@ -326,8 +326,9 @@ def _variables(scope: _Scope) -> Iterator[str]:
     prefix = f'source.?prefix.orValue("") != ""{scope.place("sources")}'
     yield f"{ENV_FROM}.exists(source, {prefix})"
     words = traits.VARIABLE_WORDS
-    ordinary = {name for name in scope.variables if not _contains_one(name, words)}
-    tests = chain(_contains("variable.name", words), _matches("variable.name", ordinary))
+    names = {name for name in scope.variables if not _contains_one(name, words)}
+    names |= {f"{prefix}*" for prefix in traits.VARIABLE_PREFIXES}
+    tests = chain(_contains("variable.name", words), _matches("variable.name", names))
     name = f"variable.name.size() > {LONGEST['variable']}\n|| {_any_of(tests)}"
     yield f"{ENV}.exists(variable, {name}{scope.place('variables')})"
 

@@ -63,7 +63,7 @@ from rules.base.traits import (
     TOLERATION,
     UNKNOWN_RESOURCE,
     UNUSUAL_AMOUNT,
-    VARIABLE_WORDS,
+    is_named_after_gpus,
 )
 from rules.gpu.commands import gpu_program
 from rules.gpu.devices import (
@@ -158,10 +158,9 @@ def traits_of_variable(name: Any, profile: Profile) -> int:
     """The traits of a container that sets the variable `name`."""
     name = as_text(name)
     traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
-    has_gpu_word = any(word in name for word in VARIABLE_WORDS)
     is_known = profile.visible_variable(name) is not None
     is_alternative = matches_any(profile.alternative_variables, name)
-    if has_gpu_word or is_known or is_alternative:
+    if is_named_after_gpus(name) or is_known or is_alternative:
         traits |= GPU_VARIABLE
         if is_alternative or name not in ORDINARY_VARIABLES:
             traits |= OTHER_GPU_VARIABLE
