@@ -128,14 +128,18 @@ def _visible_variable(prefixes: tuple[str, ...], suffix: str = "") -> str:
     """The name that `_visible_variable` returns; the last entry of a name decides."""
     signs = [f"e.name.startsWith({cel(prefix)})" for prefix in prefixes]
     signs += [f"e.name.endsWith({cel(suffix)})"] if suffix else []
-    hides = (
-        'v.isVisible ? v.state in ["hidden", "driver only"]'
-        f" : v.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)})"
-        f" && !v.isReference && v.value in {cel(VALUES_HIDING_GPUS)}"
+    known = 'c.variables.filter(v, v.isVisible && v.state in ["hidden", "driver only"])'
+    is_list = f"e.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)})"
+    value = '(l.?valueFrom.hasValue() ? "x" : l.?value.orValue(""))'
+    last = "lists.filter(o, o.name == e.name)"
+    hiding = (
+        "lists.filter(e, !c.variables.exists(v, v.name == e.name && v.isVisible)"
+        f" && [{last}].map(s, s[s.size() - 1]).exists(l, {value} in {cel(VALUES_HIDING_GPUS)}))"
     )
     named = (
-        f"$containers.map(c, [c.variables.filter(v, {hides}).map(v, v.name)].map(hidden,"
-        f" c.raw.?env.orValue([]).filter(e, ({any_of(signs)}) && !(e.name in hidden))"
+        f"$containers.map(c, [c.raw.?env.orValue([]).filter(e, {is_list})].map(lists,"
+        f" {known}.map(v, string(v.name)) + {hiding}.map(e, string(e.name)))"
+        f".map(hidden, c.raw.?env.orValue([]).filter(e, ({any_of(signs)}) && !(e.name in hidden))"
         ".map(e, string(e.name)))[0])"
     )
     return (

@@ -9,7 +9,6 @@ from rules.gpu.visibility import CUDA_VERSION, IN_EXEC, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import MAX_CHARACTERS, MAX_COUNTS
 from rules.in_process.patterns import matches_any, regex_of, stem_of
 from rules.in_process.statement import Statement, any_of, cel, concat, shown
-from rules.placement.gpu_nodes import DRIVER_VARIABLE_SUFFIX
 from rules.profile.profile import Profile, VisibleDevices
 
 _INDICES = list(range(MAX_COUNTS["GPU variables"]))
@@ -61,7 +60,6 @@ def is_gpu_variable(profile: Profile, variables: Collection[str]) -> str:
         (
             f"e.name in {cel(exact)}",
             'e.name.startsWith("NVIDIA_")',
-            f"e.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)})",
             *(f"e.name.startsWith({cel(stem)})" for stem in sorted(stems)),
             *([matches_any("e.name", variables)] if variables else []),
         )
