@@ -28,6 +28,7 @@ from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, SCHEDULE_ANYWAY
 from rules.placement.named_nodes import NAME_FIELD
 from rules.placement.node_affinity import PREFERRED_AFFINITY, REQUIRED_AFFINITY
+from rules.profile.platforms.makers import IMAGE_STEMS
 from rules.profile.profile import Profile
 from rules.rule import Rule
 
@@ -44,6 +45,7 @@ COVERED = (
     traits.GPU_ANNOTATION,
     traits.GPU_VARIABLE,
     traits.CUDA_IMAGE,
+    traits.OTHER_MAKER_IMAGE,
     traits.HOST_PATH,
     traits.DEVICE_LIST_MOUNT,
     traits.GPU_METADATA_KEY,
@@ -309,13 +311,14 @@ def _of_the_pod(scope: _Scope) -> Iterator[str]:
 
 
 def _images(scope: _Scope) -> Iterator[str]:
-    if not scope.needed & traits.CUDA_IMAGE:
+    if not scope.needed & (traits.CUDA_IMAGE | traits.OTHER_MAKER_IMAGE):
         return
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
     images = (*CUDA_TAG_WORDS_BY_IMAGE, *IMAGES_FOR_ANY_MAKER, *traits.SAMPLE_IMAGES)
-    tests = _any_of(_contains("name", {*registries, *images}))
+    of_makers = IMAGE_STEMS if scope.needed & traits.OTHER_MAKER_IMAGE else ()
+    tests = _any_of(_contains("name", {*registries, *images, *of_makers}))
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
     image = f"image.size() > {LONGEST['image']}\n|| {known_name}"
     yield f'[container.?image.orValue("")].exists(image, {image})'
@@ -327,8 +330,9 @@ def _variables(scope: _Scope) -> Iterator[str]:
     prefix = f'source.?prefix.orValue("") != ""{scope.place("sources")}'
     yield f"{ENV_FROM}.exists(source, {prefix})"
     words = traits.VARIABLE_WORDS
-    ordinary = {name for name in scope.variables if not _contains_one(name, words)}
-    tests = chain(_contains("variable.name", words), _matches("variable.name", ordinary))
+    names = {name for name in scope.variables if not _contains_one(name, words)}
+    names |= {f"{prefix}*" for prefix in traits.VARIABLE_PREFIXES}
+    tests = chain(_contains("variable.name", words), _matches("variable.name", names))
     name = f"variable.name.size() > {LONGEST['variable']}\n|| {_any_of(tests)}"
     yield f"{ENV}.exists(variable, {name}{scope.place('variables')})"
 

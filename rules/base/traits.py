@@ -72,6 +72,7 @@ OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLE
 RESERVING_POD = 1 << 54  # the RESERVATION_LABEL
 PRIORITY_CLASS = 1 << 55
 KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their names
+OTHER_MAKER_IMAGE = 1 << 57  # an image for devices of another maker than NVIDIA
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -105,8 +106,9 @@ LABEL_WORDS = ("tensor-fusion.ai/",)
 # does not count their GPUs (kai-scheduler/KAI-Scheduler pkg/scheduler/api/node_info/node_info.go,
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
-# Looked for in names of variables, in upper case only.
-VARIABLE_WORDS = ("VISIBLE_DEVICES", "NVIDIA", "CUDA", "GPU")
+# Looked for in names of variables, in upper case only, and at their beginning.
+VARIABLE_WORDS = ("VISIBLE_", "NVIDIA", "CUDA", "GPU")
+VARIABLE_PREFIXES = ("HSA_OVERRIDE_", "ZE_AFFINITY_", "NEURON_RT_", "RBLN_DEVICES")
 # What most GPU pods with such a variable have.
 ORDINARY_VARIABLES = frozenset(
     {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES"}
@@ -138,6 +140,11 @@ def satisfies(traits: int, needs: Iterable[int]) -> bool:
         if not traits & entry:
             return False
     return True
+
+
+def is_named_after_gpus(variable: str) -> bool:
+    """Whether the name of a variable shows that it is about GPUs or other accelerators."""
+    return variable.startswith(VARIABLE_PREFIXES) or any(w in variable for w in VARIABLE_WORDS)
 
 
 def names_of(traits: int) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from rules.base.traits import VARIABLE_WORDS
+from rules.base.traits import is_named_after_gpus
 from rules.finding import Finding
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
@@ -105,7 +105,7 @@ def _exceeded_bound(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
 
 def _count_gpu_variables(env: Any) -> int:
     names = {as_text(entry.get("name")) for _, entry in as_objects(env)}
-    return sum(any(word in name for word in VARIABLE_WORDS) for name in names)
+    return sum(map(is_named_after_gpus, names))
 
 
 def _exceeded_bound_of_field(key: str, value: Any) -> str:

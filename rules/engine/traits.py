@@ -49,6 +49,7 @@ from rules.base.traits import (
     ORDINARY_VARIABLES,
     OTHER_GPU_RESOURCE,
     OTHER_GPU_VARIABLE,
+    OTHER_MAKER_IMAGE,
     POD_FIELD_TRAITS,
     POD_RESOURCES,
     PRIVILEGED,
@@ -63,7 +64,7 @@ from rules.base.traits import (
     TOLERATION,
     UNKNOWN_RESOURCE,
     UNUSUAL_AMOUNT,
-    VARIABLE_WORDS,
+    is_named_after_gpus,
 )
 from rules.gpu.commands import gpu_program
 from rules.gpu.devices import (
@@ -74,7 +75,7 @@ from rules.gpu.devices import (
     devices,
     parse_devices,
 )
-from rules.gpu.images import is_gpu_sample, sets_visible_devices
+from rules.gpu.images import is_gpu_sample, maker_of_image, sets_visible_devices
 from rules.inventory.inventory import (
     ConfigMap,
     GpuNodes,
@@ -159,10 +160,9 @@ def traits_of_variable(name: Any, profile: Profile) -> int:
     """The traits of a container that sets the variable `name`."""
     name = as_text(name)
     traits = LD_VARIABLE if name.startswith(LD_PREFIX) else 0
-    has_gpu_word = any(word in name for word in VARIABLE_WORDS)
     is_known = profile.visible_variable(name) is not None
     is_alternative = matches_any(profile.alternative_variables, name)
-    if has_gpu_word or is_known or is_alternative:
+    if is_named_after_gpus(name) or is_known or is_alternative:
         traits |= GPU_VARIABLE
         if is_alternative or name not in ORDINARY_VARIABLES:
             traits |= OTHER_GPU_VARIABLE
@@ -344,6 +344,8 @@ def _traits_of_other_fields(raw: Mapping[str, Any]) -> int:
     image = as_text(raw.get("image"))
     if sets_visible_devices(image):
         traits |= CUDA_IMAGE
+    elif maker_of_image(image):
+        traits |= OTHER_MAKER_IMAGE
     if is_gpu_sample(image):
         traits |= GPU_PROGRAM
     security = raw.get("securityContext")

@@ -5,6 +5,14 @@ from collections.abc import Mapping
 
 from rules.base.caching import cached_by_text
 from rules.base.traits import SAMPLE_IMAGES
+from rules.profile.platforms.makers import (
+    AGENT_IMAGE_PATTERN,
+    NVIDIA,
+    OTHER_IMAGE_PATTERN,
+    OTHER_MAKERS,
+    Maker,
+    image_pattern,
+)
 
 # Images that set NVIDIA_VISIBLE_DEVICES=all: those in NVIDIA's registries, and those that others
 # build on them (`CUDA_TAG_WORDS_BY_IMAGE`).
@@ -62,8 +70,6 @@ CUDA_TAG_WORDS_BY_IMAGE: Mapping[str, tuple[str, ...]] = {
 # Images that set NVIDIA_VISIBLE_DEVICES=all and also run on cards of other makers, or without any
 # (the Dockerfiles of ollama/ollama and jellyfin/jellyfin-packaging).
 IMAGES_FOR_ANY_MAKER = ("ollama/ollama", "jellyfin/jellyfin")
-# Of words in names and tags.
-_SEPARATORS = str.maketrans("-_.", "   ")
 OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
 
 
@@ -157,22 +163,33 @@ def is_gpu_sample(image: str) -> bool:
 
 
 @cached_by_text
-def vendor_of_image(image: str) -> str:
-    """The vendor whose cards `image` is for; empty if its reference does not tell."""
+def maker_of_image(image: str) -> Maker | None:
+    """The maker for whose devices `image` is; None if its reference does not tell."""
     if is_cuda_image(image):
-        return "nvidia"
+        return NVIDIA
+    text = _searched_text(image)
+    if not re.search(OTHER_IMAGE_PATTERN, text):
+        return None
+    patterns = ((maker, image_pattern([maker])) for maker in OTHER_MAKERS)
+    return next(maker for maker, pattern in patterns if pattern and re.search(pattern, text))
+
+
+@cached_by_text
+def is_agent_of_other_maker(image: str) -> bool:
+    """Whether the name of `image`, which is no CUDA image, shows a device plugin or its like."""
+    return re.search(AGENT_IMAGE_PATTERN, _searched_text(image)) is not None
+
+
+def _searched_text(image: str) -> str:
+    """The text of `image` in which patterns of `profile.platforms.makers` are searched.
+
+    Beside a digest runtimes ignore the tag, so it is left out. Empty for a reference that is too
+    long for every runtime.
+    """
     if len(image) > MAX_REFERENCE:
         return ""
     path, name, tag, pinned = _path_name_tag_and_pin(image)
-    owner = f"/{path}"
-    words = (name if pinned else f"{name}-{tag}").translate(_SEPARATORS).split()
-    if "/rocm/" in owner or any(word.startswith("rocm") for word in words):
-        return "amd"
-    if owner.startswith("/vault.habana.ai/"):
-        return "habana"
-    if "/neuron/" in owner or "neuronx" in words:
-        return "aws"
-    return "huawei" if "/ascend/" in owner or "ascend" in words else ""
+    return f"/{path}{name}" if pinned else f"/{path}{name}:{tag}"
 
 
 @cached_by_text

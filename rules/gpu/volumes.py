@@ -11,6 +11,7 @@ from rules.gpu.commands import expand_variables
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
+from rules.profile.platforms.makers import DEVICE_FILE_PATTERN, NVIDIA_DEVICE
 from rules.profile.platforms.node_paths import in_run
 
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
@@ -137,19 +138,7 @@ DEVICE_LIST_PATH = f"/var/run/{DEVICE_LIST_FOLDER}"
 DRIVER_ROOTS = frozenset(
     in_run("nvidia", "nvidia/driver", "nvidia/driver/dev", "nvidia/driver/dev/dri")
 )
-NVIDIA_FILE = r"/dev/nvidia(\d+|ctl|-.+)"
-GPU_FILE = r"""(?x)/dev/(
-        nvidia(\d+|ctl|-.+) | dxg               # NVIDIA, natively and under WSL
-      | dri(/.*)? | m?kfd                       # AMD, Intel, Hygon
-      | v?davinci(\d+|_manager.*)               # Huawei Ascend
-      | accel(\d+|/.*)? | hl(\d+|_controlD\d+)  # Intel Gaudi, Google TPU
-      | neuron\d+ | cambricon_.+ | iluvatar\d* | mxcd  # AWS, Cambricon, Iluvatar, MetaX
-      | gcu(\d+(vid\d+)?|ctl)? | mtgpu\.?\d*    # Enflame, Moore Threads
-      | biren(-m|/.*)? | xpu(\d+|ctrl) | vastai.* # Biren, Kunlunxin, Vastai
-      | nvhost-(.+-)?gpu | nvgpu(/.*)?          # NVIDIA's Tegra
-      | apex_\d+ | tenstorrent(/.*)? | rngd(/.*)?  # Coral, Tenstorrent, Furiosa
-      | char/(195|226|261):\d+                  # NVIDIA, DRM and accelerators, by their numbers
-    )"""
+NVIDIA_FILE = f"/dev/{NVIDIA_DEVICE}"
 # Without the file of a card these give no access to one.
 HELPER_FILE = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
 GPU_MAJOR_NUMBERS = (195, 226, 261)
@@ -163,7 +152,7 @@ def is_gpu_file(path: str) -> bool:
     """
     return (
         path in DRIVER_ROOTS
-        or re.fullmatch(GPU_FILE, path) is not None
+        or re.fullmatch(DEVICE_FILE_PATTERN, path) is not None
         or re.fullmatch(NVIDIA_FILE, path[max(path.rfind("/dev/nvidia"), 0) :]) is not None
     )
 

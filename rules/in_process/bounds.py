@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.in_process.nodes import PREFERRED_TERMS, REQUIRED_TERMS
 from rules.in_process.statement import any_of, cel
+from rules.placement.gpu_nodes import DRIVER_VARIABLE_SUFFIX
 
 MAX_COUNTS = {
     "containers": 250,
+    "characters in images": 60_000,
     "variables": 1_500,
     "GPU variables": 100,
     "entries of envFrom": 300,
@@ -38,6 +40,7 @@ def too_large(is_read: str) -> str:
     """
     longest = MAX_CHARACTERS["value of a GPU variable"]
     counts = {
+        "characters in images": 'b.raw.?image.orValue("").size()',
         "variables": "b.raw.?env.orValue([]).size()",
         "GPU variables": f"b.raw.?env.orValue([]).filter(e, {is_read}).size()",
         "entries of envFrom": "b.raw.?envFrom.orValue([]).size()",
@@ -48,7 +51,10 @@ def too_large(is_read: str) -> str:
         "mounts": "b.raw.?volumeMounts.orValue([]).size()",
         "resources": "b.raw.?resources.?limits.orValue({}).size()",
     }
+    lists = f"b.raw.?env.orValue([]).filter(e, e.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)}))"
     tests = [
+        # Each is compared with all others of its container.
+        f"$base.exists(b, {lists}.size() > {MAX_COUNTS['GPU variables']})",
         f"$base.size() > {MAX_COUNTS['containers']}",
         *(f"$base.map(b, {count}).sum() > {MAX_COUNTS[name]}" for name, count in counts.items()),
         f"$spec.?volumes.orValue([]).size() > {MAX_COUNTS['volumes']}",

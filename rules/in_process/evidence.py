@@ -6,8 +6,8 @@ and the text `certain` or `perhaps`; an empty list if there is none.
 
 from collections.abc import Iterator
 
-from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
 from rules.in_process.components import image_grants_gpus
+from rules.in_process.images import is_agent_of_other_maker, maker_of_image
 from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
 from rules.in_process.statement import any_of, cel, concat, shown
 from rules.in_process.variables import shown_variable
@@ -15,7 +15,9 @@ from rules.in_process.vocabulary import Variable, resolve, variable_name
 from rules.placement.gpu_nodes import (
     ACCELERATOR_WORD,
     DRIVER_VARIABLE_PREFIXES,
+    DRIVER_VARIABLE_SUFFIX,
     GPU_MAKERS,
+    GPU_VARIABLE_PREFIXES,
     GPU_WORD,
     OTHER_VARIABLE_PREFIXES,
     VALUES_HIDING_GPUS,
@@ -30,7 +32,7 @@ _MODELS = sorted(card.model.lower() for card in CARDS)
 def evidence(profile: Profile, *, old: bool) -> Iterator[Variable]:
     """The variables; those of `vocabulary` come before them."""
     texts = {
-        "driverVariable": _visible_variable(DRIVER_VARIABLE_PREFIXES),
+        "driverVariable": _visible_variable(DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX),
         "otherVariable": _visible_variable(OTHER_VARIABLE_PREFIXES),
         "hintedKey": _hinted_key(profile),
         "signs": f"$isDaemon ? {_signs_of_agents()} : {_signs_of_gpus()}",
@@ -71,28 +73,42 @@ def _evidence_of_label() -> str:
 
 def _signs_of_gpus() -> str:
     runtime = "$spec.runtimeClassName"
-    image = "$containers.filter(c, c.hasCudaImage)"
     tolerated = concat(cel("a pod that prefers or tolerates nodes with "), shown("$hintedKey"))
     of_runtime = concat(cel("a pod with the runtime class "), shown(runtime))
-    with_variable = cel("a pod with the variable ")
     return (
         f"($usesGpuRuntime ? {_evidence(of_runtime, _device_word(runtime))}"
-        f" : {image}.size() > 0 ? {_evidence(_with_image(f'{image}[0].image'))}"
-        f' : $driverVariable != "" ? {_evidence(concat(with_variable, "$driverVariable"))}'
+        f" : $withMaker.size() > 0 ? {_evidence_of_image('$withMaker[0]')}"
+        f' : $driverVariable != "" ? {_evidence_of_variable("$driverVariable")}'
         f' : $hintedKey != "" ? {_evidence(tolerated, _device_word("$hintedKey"), _PERHAPS)}'
-        f' : $otherVariable != ""'
-        f" ? {_evidence(concat(with_variable, '$otherVariable'), certainty=_PERHAPS)} : {_NONE})"
+        f' : $otherVariable != "" ? {_evidence_of_variable("$otherVariable", _PERHAPS)}'
+        f" : {_NONE})"
     )
 
 
+def _evidence_of_variable(name: str, certainty: str = _CERTAIN) -> str:
+    is_gpu = any_of(f"{name}.startsWith({cel(prefix)})" for prefix in GPU_VARIABLE_PREFIXES)
+    pod = concat(cel("a pod with the variable "), shown_variable(name))
+    return _evidence(pod, f"({is_gpu} ? {cel(GPU_WORD)} : {cel(ACCELERATOR_WORD)})", certainty)
+
+
 def _signs_of_agents() -> str:
-    image = f"$containers.filter(c, {image_grants_gpus('c')})"
-    found = _evidence(_with_image(f"{image}[0].image"), certainty=_PERHAPS)
-    return f"({image}.size() > 0 ? {found} : {_NONE})"
+    is_sign = f"c.hasCudaImage ? {image_grants_gpus('c')} : !{is_agent_of_other_maker()}"
+    evidence_of_first = _evidence_of_image("found[0]", _PERHAPS)
+    return (
+        f"[$withMaker.filter(c, {is_sign})]"
+        f".map(found, found.size() > 0 ? {evidence_of_first} : {_NONE})[0]"
+    )
 
 
-def _with_image(image: str) -> str:
-    return concat(cel("a pod with the image "), shown(image), cel(", which uses CUDA"))
+def _evidence_of_image(container: str, certainty: str = _CERTAIN) -> str:
+    pod = concat(
+        cel("a pod with the image "),
+        shown("c.image"),
+        cel(", which uses "),
+        "string(maker.shown[0])",
+    )
+    found = _evidence(pod, "string(maker.shown[1])", certainty)
+    return f"[{container}].map(c, [{maker_of_image()}].map(maker, {found})[0])[0]"
 
 
 def _device_word(name: str) -> str:
@@ -108,27 +124,27 @@ def _device_word(name: str) -> str:
     return f"{lower}.map(t, {word})[0]"
 
 
-def _visible_variable(prefixes: tuple[str, ...]) -> str:
-    """`_visible_variable`; the last entry of a name decides."""
-    begins = any_of(f"e.name.startsWith({cel(prefix)})" for prefix in prefixes)
-    nvidia, cuda = cel(NVIDIA_VISIBLE_DEVICES), cel("CUDA_VISIBLE_DEVICES")
-    value = f'[env.filter(e, e.name == {cuda})].map(l, l.size() == 0 ? "x"'
-    value += (
-        ' : [l[l.size() - 1]].map(e, e.?valueFrom.hasValue() ? "x" : e.?value.orValue(""))[0])[0]'
-    )
-    hidden = (
-        f"[{cel([])}"
-        f' + (c.variables.exists(v, v.name == {nvidia} && v.state in ["hidden", "driver only"])'
-        f" ? [{nvidia}] : [])"
-        f" + ({value} in {cel(VALUES_HIDING_GPUS)} ? [{cuda}] : [])]"
+def _visible_variable(prefixes: tuple[str, ...], suffix: str = "") -> str:
+    """The name that `_visible_variable` returns; the last entry of a name decides."""
+    signs = [f"e.name.startsWith({cel(prefix)})" for prefix in prefixes]
+    signs += [f"e.name.endsWith({cel(suffix)})"] if suffix else []
+    known = 'c.variables.filter(v, v.isVisible && v.state in ["hidden", "driver only"])'
+    is_list = f"e.name.endsWith({cel(DRIVER_VARIABLE_SUFFIX)})"
+    value = '(l.?valueFrom.hasValue() ? "x" : l.?value.orValue(""))'
+    last = "lists.filter(o, o.name == e.name)"
+    hiding = (
+        "lists.filter(e, !c.variables.exists(v, v.name == e.name && v.isVisible)"
+        f" && [{last}].map(s, s[s.size() - 1]).exists(l, {value} in {cel(VALUES_HIDING_GPUS)}))"
     )
     named = (
-        f"$containers.map(c, [c.raw.?env.orValue([])].map(env, {hidden}.map(hidden,"
-        f" env.filter(e, ({begins}) && !(e.name in hidden)).map(e, string(e.name)))[0])[0])"
+        f"$containers.map(c, [c.raw.?env.orValue([]).filter(e, {is_list})].map(lists,"
+        f" {known}.map(v, string(v.name)) + {hiding}.map(e, string(e.name)))"
+        f".map(hidden, c.raw.?env.orValue([]).filter(e, ({any_of(signs)}) && !(e.name in hidden))"
+        ".map(e, string(e.name)))[0])"
     )
     return (
         f"[{named}.filter(names, names.size() > 0)]"
-        f'.map(found, found.size() == 0 ? "" : {shown_variable("found[0][0]")})[0]'
+        '.map(found, found.size() == 0 ? "" : found[0][0])[0]'
     )
 
 

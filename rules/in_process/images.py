@@ -13,6 +13,15 @@ from rules.gpu.images import (
     WITHOUT_GPUS,
 )
 from rules.in_process.statement import any_of, cel
+from rules.placement.gpu_nodes import ACCELERATOR_WORD, GPU_WORD
+from rules.profile.platforms.makers import (
+    AGENT_IMAGE_PATTERN,
+    NVIDIA,
+    OTHER_IMAGE_PATTERN,
+    OTHER_MAKERS,
+    device_file_pattern,
+    image_pattern,
+)
 
 
 def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
@@ -44,6 +53,59 @@ def sets_visible_devices(image: str) -> str:
 def is_image_for_any_maker(image: str) -> str:
     """Whether the CEL `image` is no CUDA image and sets the variable all the same."""
     return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
+
+
+def maker_facts() -> list[dict[str, list[str]]]:
+    """What `$makers` says of each maker: of images, of device files, and the words about it."""
+    return [
+        {
+            "shown": [m.platform, GPU_WORD if m.is_gpu else ACCELERATOR_WORD, m.request],
+            "images": [pattern] if (pattern := image_pattern([m])) else [],
+            "files": [f"^{device_file_pattern([m])}$"] if m.files else [],
+        }
+        for m in (NVIDIA, *OTHER_MAKERS)
+    ]
+
+
+def is_image_of_maker() -> str:
+    """Whether the image of the container `c` has a `maker_of_image`."""
+    return f"(c.hasCudaImage || {_searched('string(c.image)', OTHER_IMAGE_PATTERN)})"
+
+
+def maker_of_image() -> str:
+    """The facts of `maker_of_image` of the container `c`, whose image has one."""
+    found = "variables.makers.filter(m, m.images.exists(p, t.matches(p)))"
+    return (
+        "(c.hasCudaImage ? variables.makers[0]"
+        f" : [{_searched_text('string(c.image)')}].map(t, {found}[0])[0])"
+    )
+
+
+def maker_of_file(path: str) -> str:
+    """`maker_of_file` of the CEL `path`: a list of its facts, or of none."""
+    return f"variables.makers.filter(maker, maker.files.exists(f, {path}.matches(f)))"
+
+
+def is_agent_of_other_maker() -> str:
+    """`is_agent_of_other_maker` of the container `c`."""
+    return _searched("string(c.image)", AGENT_IMAGE_PATTERN)
+
+
+def _searched(image: str, pattern: str) -> str:
+    """Whether `pattern` is found in the CEL `image`."""
+    text = _searched_text(image)
+    return f"({image}.size() <= {MAX_REFERENCE} && {text}.matches({cel(pattern)}))"
+
+
+def _searched_text(image: str) -> str:
+    """The text of the CEL `image` in which patterns of makers are searched."""
+    last = "r.substring(r.lastIndexOf('/') + 1)"
+    unpinned = (
+        "[t.substring(0, t.indexOf('@'))].map(r,"
+        f" {last}.contains(':') ? r.substring(0, r.lastIndexOf('/') + 1 + {last}.indexOf(':')) : r"
+        ")[0]"
+    )
+    return f"['/' + {image}.lowerAscii()].map(t, t.contains('@') ? {unpinned} : t)[0]"
 
 
 def _is_image(image: str, test: str) -> str:

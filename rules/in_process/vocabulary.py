@@ -13,7 +13,12 @@ from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import too_large
 from rules.in_process.capabilities import added_capabilities
 from rules.in_process.components import IS_POD, is_daemon
-from rules.in_process.images import is_cuda_image
+from rules.in_process.images import (
+    is_cuda_image,
+    is_image_of_maker,
+    maker_facts,
+    maker_of_image,
+)
 from rules.in_process.nodes import (
     excludes_nvidia,
     label_facts,
@@ -66,6 +71,7 @@ def facts(profile: Profile) -> Iterator[Variable]:
     labels = {n: label_facts(n, values) for n, values in profile.node_labels.items()}
     yield Variable("labels", cel({n: f for n, f in labels.items() if "*" not in n}))
     yield Variable("labelPatterns", cel([f for n, f in labels.items() if "*" in n]))
+    yield Variable("makers", cel(maker_facts()))
     references = [
         {"variable": r.variable, "key": r.key, "annotation": r.annotation}
         for r in profile.injected_references
@@ -106,6 +112,10 @@ def vocabulary(
         "described": _described(),
         "withVariables": _with_variables(profile, variables),
         "containers": _containers(),
+        "withMaker": f"$containers.filter(c, {is_image_of_maker()})",
+        "makerOfImages": (
+            f"$withMaker.size() == 0 ? [] : [$withMaker[0]].map(c, {maker_of_image()})"
+        ),
         "requestsGpu": "$containers.exists(c, c.requestsGpu)",
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
         "isDaemon": is_daemon(),

@@ -1,16 +1,14 @@
 """Twins of `rules.gpu.volumes`: the paths of the node that containers mount, in CEL."""
 
-import re
-
 from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.volumes import (
     DEVICE_LIST_PATH,
     DRIVER_ROOTS,
-    GPU_FILE,
     MAX_PATH_CHARACTERS,
     NVIDIA_FILE,
 )
 from rules.in_process.statement import cel, shown
+from rules.profile.platforms.makers import DEVICE_FILE_PATTERN
 
 
 def clean_path(path: str) -> str:
@@ -51,9 +49,7 @@ def host_volumes() -> str:
 def _is_gpu_file(path: str) -> str:
     """`is_gpu_file` of the CEL `path`. Of one that is longer than any known it reads a part."""
     begin = f"({path}.size() > 256 ? {path}.substring(0, 256) : {path})"
-    # RE2 knows no verbose expressions.
-    plain = re.sub(r"#.*|\s+", "", GPU_FILE.removeprefix("(?x)"))
-    gpu_file = cel(f"^(?:{plain})$")
+    gpu_file = cel(f"^(?:{DEVICE_FILE_PATTERN})$")
     tail = "t.substring(t.lastIndexOf('/dev/nvidia'))"
     return (
         f"({path} in {cel(sorted(DRIVER_ROOTS))}"

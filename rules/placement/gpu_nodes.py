@@ -15,8 +15,14 @@ from rules.gpu.devices import (
     requested_resources,
     uses_gpu_runtime,
 )
-from rules.gpu.images import is_cuda_image
-from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, Visibility, display_variable, visibility
+from rules.gpu.images import is_agent_of_other_maker, maker_of_image
+from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
+    Visibility,
+    display_variable,
+    visibility,
+    visible_variables,
+)
 from rules.inventory.inventory import Inventory
 from rules.objects.container import POD_SPEC, Container
 from rules.objects.pod import DEFAULT_SCHEDULER, Pod
@@ -30,6 +36,7 @@ from rules.placement.node_affinity import (
 )
 from rules.placement.tolerations import tolerates
 from rules.profile.context import Context
+from rules.profile.platforms.makers import NVIDIA, Maker
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint, union_in_order
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
@@ -41,6 +48,7 @@ LABELS_OF_EVERY_NODE = frozenset(
         *("karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-category"),
         *("eks.amazonaws.com/instance-family", "eks.amazonaws.com/instance-category"),
         *("cloud.google.com/machine-family", "karpenter.azure.com/sku-family"),
+        *("cloud.google.com/compute-class", "karpenter.k8s.oracle/instance-gpu"),
     }
 )
 
@@ -234,19 +242,24 @@ GPU_MAKERS = ("nvidia", "amd")
 OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
 # The same for GPUs of other makers, which a machine may have beside cards of NVIDIA.
 OTHER_GPU_MAKERS = frozenset({"amd", "intel"})
+# Variables that drivers and runtimes read: NVIDIA's, then those of others (ray-project/ray
+# python/ray/_private/accelerators; ROCm, "GPU isolation techniques" and "Environment variables").
 DRIVER_VARIABLE_PREFIXES = (
     *("NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_MIG_"),
-    *(
-        "NVIDIA_IMEX_CHANNELS",
-        NVIDIA_VISIBLE_DEVICES,
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_",
-        "CUDA_MPS_",
-    ),
+    *("NVIDIA_IMEX_CHANNELS", "CUDA_DEVICE_", "CUDA_MPS_"),
     *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_CACHE_"),
+    *("HSA_OVERRIDE_GFX_VERSION", "ZE_AFFINITY_MASK", "HABANA_VISIBLE_MODULES"),
+    *("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "TPU_VISIBLE_CHIPS", "RBLN_DEVICES"),
 )
+# NVIDIA_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES, and those of every other maker.
+DRIVER_VARIABLE_SUFFIX = "_VISIBLE_DEVICES"
 OTHER_VARIABLE_PREFIXES = ("NVIDIA_", "CUDA_")
-# The values of CUDA_VISIBLE_DEVICES by which programs hide all GPUs.
+# Variables of GPUs; those of others are of accelerators.
+GPU_VARIABLE_PREFIXES = (
+    *("NVIDIA_", "CUDA_", "AMD_", "HIP_", "HSA_", "ROCR_", "ZE_", "MUSA_", "MTHREADS_"),
+    *("DCU_", "HCU_", "IX_", "GPU_"),
+)
+# The values of CUDA_VISIBLE_DEVICES, and of its like, by which programs hide all GPUs.
 VALUES_HIDING_GPUS = ("", "-1", "NoDevFiles")
 
 
@@ -299,23 +312,34 @@ def _signs_of_gpus(pod: Pod) -> Iterator[Evidence]:
         name = pod.spec["runtimeClassName"]
         yield Evidence(f"a pod with the runtime class {display(name)}", _device_word(name))
     for container in pod.containers:
-        if is_cuda_image(container.image):
-            yield Evidence(f"a pod with the image {display(container.image)}, which uses CUDA")
-    if variable := _visible_variable(pod, DRIVER_VARIABLE_PREFIXES):
-        yield Evidence(f"a pod with the variable {variable}")
+        if maker := maker_of_image(container.image):
+            yield _image_evidence(container, maker)
+    if variable := _visible_variable(pod, DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX):
+        yield _variable_evidence(variable)
     if key := hinted_gpu_key(pod):
         where = f"a pod that prefers or tolerates nodes with {display(key)}"
         yield Evidence(where, _device_word(key), is_certain=False)
     if variable := _visible_variable(pod, OTHER_VARIABLE_PREFIXES):
-        yield Evidence(f"a pod with the variable {variable}", is_certain=False)
+        yield _variable_evidence(variable)._replace(is_certain=False)
 
 
 def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
     """What else shows it in the pod of a DaemonSet, which may be an agent of its node."""
     for container in pod.containers:
-        if image_grants_gpus(container, pod, context):
-            image = display(container.image)
-            yield Evidence(f"a pod with the image {image}, which uses CUDA", is_certain=False)
+        maker = maker_of_image(container.image)
+        if maker is NVIDIA:
+            is_sign = image_grants_gpus(container, pod, context)
+        else:
+            is_sign = not is_agent_of_other_maker(container.image)
+        if maker and is_sign:
+            yield _image_evidence(container, maker)._replace(is_certain=False)
+
+
+def _image_evidence(container: Container, maker: Maker) -> Evidence:
+    return Evidence(
+        f"a pod with the image {display(container.image)}, which uses {maker.platform}",
+        GPU_WORD if maker.is_gpu else ACCELERATOR_WORD,
+    )
 
 
 def _device_word(name: str) -> str:
@@ -368,18 +392,24 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     return any(names_other_accelerator(name, others) for name in (gpu_node_label(pod), runtime))
 
 
-def _visible_variable(pod: Pod, prefixes: tuple[str, ...]) -> str:
-    """The first variable that begins with one of `prefixes` and does not hide the GPUs."""
+def _variable_evidence(variable: str) -> Evidence:
+    is_gpu = variable.startswith(GPU_VARIABLE_PREFIXES)
+    word = GPU_WORD if is_gpu else ACCELERATOR_WORD
+    return Evidence(f"a pod with the variable {display_variable(variable)}", word)
+
+
+def _visible_variable(pod: Pod, prefixes: tuple[str, ...], suffix: str = "") -> str:
+    """The first variable that begins or ends so and does not hide the GPUs; empty if none does."""
     for container in pod.containers:
         for name in container.env:
-            if name.startswith(prefixes) and not _hides_gpus(container, name):
-                return display_variable(name)
+            is_sign = name.startswith(prefixes) or (suffix and name.endswith(suffix))
+            if is_sign and not _hides_gpus(container, name):
+                return name
     return ""
 
 
 def _hides_gpus(container: Container, variable: str) -> bool:
-    if variable == NVIDIA_VISIBLE_DEVICES:
-        return visibility(container) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
-    return (
-        variable == "CUDA_VISIBLE_DEVICES" and container.env_value(variable) in VALUES_HIDING_GPUS
-    )
+    if variable in visible_variables(container):
+        return visibility(container, variable) in (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+    is_list = variable.endswith(DRIVER_VARIABLE_SUFFIX)
+    return is_list and container.env_value(variable) in VALUES_HIDING_GPUS

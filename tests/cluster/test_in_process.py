@@ -601,7 +601,9 @@ def _assert_is_evaluated(exports: Exports, pod: Any) -> None:
     assert "too-large" not in text
 
 
-@pytest.mark.parametrize("what", ["variables", "containers", "mounts of paths of the node"])
+@pytest.mark.parametrize(
+    "what", ["variables", "containers", "images", "mounts of paths of the node"]
+)
 def test_a_larger_pod_is_refused_with_the_bound(
     exports: Exports, namespace: str, what: str
 ) -> None:

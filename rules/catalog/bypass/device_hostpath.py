@@ -2,14 +2,15 @@
 
 What it does
 ------------
-Finds hostPath volumes that some container mounts and that show it device files of GPUs, such as
-`/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri` or `/dev/kfd`, and those below the root of NVIDIA's
-driver, `/run/nvidia/driver`. A mount of all of `/dev`, of `/`, or of `/dev/vfio`, which serves
-devices of every kind, is reported only in pods that have to do with GPUs: pods that request a GPU,
-select GPU nodes, name a GPU runtime class or run a CUDA image, and exporters of GPU metrics for
-which the profile says that some rules are not run. The image does not count in pods that a
-DaemonSet creates: they may be agents, such as drivers of network cards. `/dev/shm`,
-`/dev/infiniband` and the like are fine.
+Finds hostPath volumes that some container mounts and that show it device files of GPUs or other
+accelerators, such as `/dev/nvidia0`, `/dev/char/195:0`, `/dev/dri`, `/dev/kfd` or `/dev/davinci0`,
+and those below the root of NVIDIA's driver, `/run/nvidia/driver`. A mount of all of `/dev`, of `/`,
+or of `/dev/vfio`, which serves devices of every kind, is reported only in pods that have to do with
+GPUs: pods that request a GPU, select GPU nodes, name a GPU runtime class or run an image that is
+known to use CUDA, ROCm or another maker's devices, and exporters of GPU metrics for which the
+profile says that some rules are not run. The image does not count in pods that a DaemonSet creates:
+they may be agents, such as drivers of network cards. `/dev/shm`, `/dev/infiniband` and the like are
+fine.
 
 Why it matters
 --------------
@@ -30,7 +31,7 @@ from rules.base.json_values import display
 from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
-from rules.gpu.images import is_cuda_image
+from rules.gpu.images import maker_of_image
 from rules.gpu.visibility import (
     NODE_DEBUGGER_ADVICE,
     REQUEST_IN_LIMITS_ADVICE,
@@ -48,14 +49,21 @@ from rules.gpu.volumes import (
     is_passthrough_file,
 )
 from rules.in_process.components import is_node_debugger as is_debugger
-from rules.in_process.statement import SUB_PATHS, Statement, cel
+from rules.in_process.images import maker_of_file as maker_of_file_in_cel
+from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
 from rules.in_process.variables import remove_and_request_advice as advise
-from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
+from rules.placement.gpu_nodes import GPU_WORD, excludes_nvidia, is_for_gpus
+from rules.profile.platforms.makers import (
+    ANY_ACCELERATOR,
+    NVIDIA,
+    Maker,
+    maker_of_file,
+)
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DEVICE_FOLDER = "/dev"
-GPU_ADVICE = "remove the volume; a GPU comes from resources.limits (such as nvidia.com/gpu: 1)"
-ACCELERATOR_ADVICE = "remove the volume; an accelerator comes from resources.limits"
+ADVICE = "remove the volume; "
+SOURCE = " comes from resources.limits"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -78,8 +86,8 @@ def _is_suspect(pod: Pod, context: Context) -> bool:
     # An exporter from which some rules are excused sees the GPUs, and needs no other files.
     if is_for_gpus(pod) or uses_gpu_runtime(pod) or pod.excused_rules:
         return True
-    has_cuda_image = any(is_cuda_image(container.image) for container in pod.containers)
-    return has_cuda_image and not is_made_by_daemon_set(pod, context)
+    has_image = any(maker_of_image(container.image) for container in pod.containers)
+    return has_image and not is_made_by_daemon_set(pod, context)
 
 
 def _action(mount: HostMount) -> Action:
@@ -92,7 +100,17 @@ def _what_it_shows(pod: Pod, path: str) -> str:
         return "perhaps a GPU"
     if path in FOLDERS_ABOVE_DEVICES:
         return "accelerators" if excludes_nvidia(pod) else "GPUs"
-    return "a GPU"
+    return _device_word(maker_of_file(path) or NVIDIA)
+
+
+def _device_word(maker: Maker) -> str:
+    return "a GPU" if maker.is_gpu else "an accelerator"
+
+
+def _device_advice(maker: Maker) -> str:
+    """Where a container gets a device of `maker` from instead."""
+    example = f" (such as {maker.request})" if maker.request else ""
+    return f"{ADVICE}{_device_word(maker)}{SOURCE}{example}"
 
 
 def _advice(pod: Pod, mount: HostMount) -> str:
@@ -100,7 +118,12 @@ def _advice(pod: Pod, mount: HostMount) -> str:
         return NODE_DEBUGGER_ADVICE
     if mount.container.role == "ephemeral":
         return remove_and_request_advice(mount.container, "remove the mount")
-    return ACCELERATOR_ADVICE if excludes_nvidia(pod) else GPU_ADVICE
+    if maker := maker_of_file(mount.path):
+        return _device_advice(maker)
+    if excludes_nvidia(pod):
+        return _device_advice(ANY_ACCELERATOR)
+    makers = (maker_of_image(container.image) for container in pod.containers)
+    return _device_advice(next(filter(None, makers), NVIDIA))
 
 
 def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
@@ -127,7 +150,7 @@ def in_process() -> tuple[Statement, ...]:
     )
     is_suspect = (
         "($isForGpus || $usesGpuRuntime || $excused.size() > 0"
-        " || !$isDaemon && $containers.exists(k, k.hasCudaImage))"
+        " || !$isDaemon && $withMaker.size() > 0)"
     )
     where = f"({serves_others} ? {is_suspect} : m.isGpuFile)"
     opens = f"(c.sysAdmin || m.path == {cel(DEVICE_FOLDER)})"
@@ -135,9 +158,13 @@ def in_process() -> tuple[Statement, ...]:
     other_opens = (
         f"$containers.exists(c, c.mounts.exists(m, m.volume == w.name && {where} && {opens}))"
     )
+    file_maker = maker_of_file_in_cel("m.path")
+    device = f'(maker.shown[1] == {cel(GPU_WORD)} ? "a GPU" : "an accelerator")'
+    of_file = f"{file_maker}.map(maker, {device})"
     what = (
         f'(m.path in {cel(FOLDERS_ABOVE_DEVICES)} ? ($excludesNvidia ? "accelerators" : "GPUs")'
-        f' : m.path.startsWith("/dev/vfio") && {is_passed} ? "perhaps a GPU" : "a GPU")'
+        f' : m.path.startsWith("/dev/vfio") && {is_passed} ? "perhaps a GPU"'
+        f' : ({of_file} + ["a GPU"])[0])'
     )
     message = (
         f'c.text + " sees " + m.shown + " of the node through the volume "'
@@ -145,9 +172,13 @@ def in_process() -> tuple[Statement, ...]:
         ' + " that the scheduler has not counted"'
     )
     mount = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS_ADVICE))
+    of_others = "($excludesNvidia ? [] : $makerOfImages + [variables.makers[0]])"
+    request = '(maker.shown[2] == "" ? "" : " (such as " + string(maker.shown[2]) + ")")'
+    of_maker = concat(cel(ADVICE), device, cel(SOURCE), request)
+    of_any = cel(_device_advice(ANY_ACCELERATOR))
     advice = (
         f'({is_debugger()} ? {cel(NODE_DEBUGGER_ADVICE)} : c.role == "ephemeral" ? {mount}'
-        f" : $excludesNvidia ? {cel(ACCELERATOR_ADVICE)} : {cel(GPU_ADVICE)})"
+        f" : (({file_maker} + {of_others}).map(maker, {of_maker}) + [{of_any}])[0])"
     )
     worst = Statement("volume", f"{where} && {opens}", message, advice, leaves_out=SUB_PATHS)
     return worst, worst._replace(where=f"{where} && !{other_opens}", action='"warn"')

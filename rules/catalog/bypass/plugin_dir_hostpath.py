@@ -55,6 +55,8 @@ References
 - kubernetes/kubernetes, `pkg/volume/flexvolume/probe.go`
 """
 
+from collections.abc import Mapping
+
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
@@ -226,8 +228,8 @@ def in_process() -> tuple[Statement, ...]:
         f" : {cel(f'{advice}, or mount it with readOnly: true')})"
     )
     facts = {
-        "aboveReached": {above: f"{path}/" for above, path in _FIRST_READABLE_PATH_BELOW.items()},
-        "aboveKnown": {above: f"{path}/" for above, path in _FIRST_PATH_BELOW.items()},
+        "aboveReached": _directories_above(_FIRST_READABLE_PATH_BELOW),
+        "aboveKnown": _directories_above(_FIRST_PATH_BELOW),
         "reachedDirectories": [f"{d}/" for d in sorted(EFFECTS_OF_READING, key=len, reverse=True)],
         "knownDirectories": [f"{d}/" for d in sorted(EFFECTS_BY_PATH, key=len, reverse=True)],
         "effectByPath": {f"{path}/": effects.index(e) for path, e in EFFECTS_BY_PATH.items()},
@@ -235,6 +237,11 @@ def in_process() -> tuple[Statement, ...]:
     }
     where = f"$isForGpus && {found}.size() > 0"
     return (Statement("volume", where, message, help_text, facts=facts, leaves_out=SUB_PATHS),)
+
+
+def _directories_above(path_below: Mapping[str, str]) -> dict[str, str]:
+    """Those that are no such path themselves: it is the deepest directory that contains it."""
+    return {above: f"{path}/" for above, path in path_below.items() if above != path}
 
 
 RULE = define_rule(

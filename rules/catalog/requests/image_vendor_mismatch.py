@@ -3,8 +3,9 @@
 What it does
 ------------
 Finds containers that request GPUs of known vendors and run an image for another vendor's: images
-with CUDA from NVIDIA, with ROCm from AMD, for Gaudi, Neuron and Ascend. It knows them by registry,
-repository and tag.
+with CUDA from NVIDIA, with ROCm from AMD, for Gaudi, Neuron, TPUs and Ascend, and those of Moore
+Threads, Hygon, MetaX, Iluvatar, Cambricon, Enflame, Rebellions and Furiosa. It knows them by
+registry, repository and tag.
 
 Why it matters
 --------------
@@ -19,18 +20,11 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
 from rules.gpu.devices import request_of
-from rules.gpu.images import vendor_of_image
+from rules.gpu.images import maker_of_image
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Cards that run no program for another vendor's cards. Others are compatible with CUDA or ROCm.
 _INCOMPATIBLE_VENDORS = frozenset({"nvidia", "amd", "intel", "habana", "aws", "google", "huawei"})
-_CARDS_BY_VENDOR = {
-    "nvidia": "NVIDIA's GPUs",
-    "amd": "AMD's GPUs",
-    "habana": "Gaudi",
-    "aws": "Neuron",
-    "huawei": "Ascend",
-}
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -39,17 +33,16 @@ def check(pod: Pod, _context: Context) -> Findings:
         vendors = request_of(container).vendors
         if not vendors or container.claims or not _INCOMPATIBLE_VENDORS.issuperset(vendors):
             continue
-        vendor = vendor_of_image(container.image)
-        if vendor and vendor not in vendors:
+        maker = maker_of_image(container.image)
+        if maker is not None and maker.vendor and maker.vendor not in vendors:
             yield Finding(
                 path=(*container.path, "image"),
                 key="image.vendor",
                 message=f"{container} asks for {display(request_of(container).first_name)} "
                 f"and runs {display(container.image, 120)}, an image for "
-                f"{_CARDS_BY_VENDOR[vendor]}",
+                f"{maker.devices}",
                 container=container,
-                help="run an image for the cards that it asks for, "
-                f"or ask for {_CARDS_BY_VENDOR[vendor]}",
+                help=f"run an image for the cards that it asks for, or ask for {maker.devices}",
             )
 
 

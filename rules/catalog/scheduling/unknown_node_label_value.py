@@ -7,7 +7,7 @@ how a node offers its GPUs, such as `ack.node.gpu.schedule`. Finds values that t
 not know: `cGPU` for `cgpu`, and labels that differ from such a label by one letter, such as
 `ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values. Of
 GKE's label for the model of the GPU, whose values grow in number, it finds parts of known ones,
-such as `nvidia-h100`.
+such as `nvidia-h100`, and misspelt ones, such as `nvidia-L4`.
 
 Values that a pod excludes or only prefers are not checked, nor pods that have their node.
 
@@ -63,20 +63,22 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
         yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
-    yield from _findings_of_incomplete_models(pod)
+    yield from _findings_of_models(pod)
 
 
-def _findings_of_incomplete_models(pod: Pod) -> Findings:
+def _findings_of_models(pod: Pod) -> Findings:
     for path, label, value in selected_values(pod, (GKE_MODEL_LABEL,)):
-        from rules.profile.platforms.gke import longer_models  # noqa: PLC0415  # rarely needed
+        from rules.profile.platforms.gke import longer_models, nearest_model  # noqa: PLC0415  # rarely needed
 
+        selected = f"the pod selects nodes with {label}: {display(value)}"
         if models := longer_models(value):
-            message = (
-                f"the pod selects nodes with {label}: {display(value)}, and GKE's name for this "
-                "GPU is longer"
-            )
-            advice = f"write {' or '.join(models)}"
-            yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
+            message = f"{selected}, and GKE's name for this GPU is longer"
+        elif model := nearest_model(value):
+            models, message = [model], f"{selected}, a value that no node has"
+        else:
+            continue
+        advice = f"write {' or '.join(models)}"
+        yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION,))

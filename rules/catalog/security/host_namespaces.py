@@ -11,7 +11,8 @@ Why it matters
 In the node's namespaces a container sees the processes and the shared memory of all pods on the
 node, so the GPU work of other tenants is not isolated from it.
 
-Clients of an MPS daemon may need `hostIPC`, so the rule only warns.
+Clients of an MPS daemon may need `hostIPC`, so the rule only warns. GKE demands it of pods on its
+nodes with MPS: `hostIPC` of a pod that selects them is no finding.
 
 Fix safety
 ----------
@@ -22,13 +23,20 @@ References
 ----------
 - https://kubernetes.io/docs/concepts/security/pod-security-standards/
 - https://docs.nvidia.com/deploy/mps/
+- https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus
 """
 
-from rules.base.json_values import display, put
+from collections.abc import Mapping
+from typing import Any
+
+from rules.base.json_values import as_text, display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
+from rules.in_process.nodes import REQUIRED_TERMS
 from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
 from rules.placement.gpu_nodes import is_for_gpus
+from rules.placement.node_affinity import expression_values, expressions, required_terms
+from rules.profile.platforms.gke import MPS_STRATEGIES, SHARING_LABEL
 from rules.profile.platforms.node_paths import in_run
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -46,6 +54,8 @@ SHARED_MEMORY_ADVICE = "mount an `emptyDir: {medium: Memory}` instead"
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each of the node's namespaces that the pod shares, and its shared memory."""
     for field, (what, advice) in SHARED_THINGS_AND_ADVICE.items():
+        if field == "hostIPC" and _selects_mps_of_gke(pod):
+            continue
         if pod.spec.get(field) is True and is_for_gpus(pod):
             path = (*pod.path, field)
             message = (
@@ -69,13 +79,29 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
+def _selects_mps_of_gke(pod: Pod) -> bool:
+    """Whether the pod selects nodes of GKE on which clients of MPS need the node's memory."""
+    if as_text(pod.node_selector.get(SHARING_LABEL)) in MPS_STRATEGIES:
+        return True
+    terms = [term for _, term in required_terms(pod)]
+    return bool(terms) and all(
+        any(_demands_mps(expression) for _, expression in expressions(term)) for term in terms
+    )
+
+
+def _demands_mps(expression: Mapping[str, Any]) -> bool:
+    values = expression_values(expression) if expression.get("operator") == "In" else None
+    return expression.get("key") == SHARING_LABEL and {*MPS_STRATEGIES}.issuperset(values or {""})
+
+
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     for_gpus = "the pod is for GPUs and "
     of_fields = (
         Statement(
             "pod",
-            f"$spec.?{field}.orValue(false) && ($isForGpus)",
+            f"$spec.?{field}.orValue(false) && ($isForGpus)"
+            + (f" && !({_selects_mps_in_cel()})" if field == "hostIPC" else ""),
             cel(f"{for_gpus}sets {field}: true, so it shares the {what} of its node"),
             cel(advice),
         )
@@ -89,6 +115,19 @@ def in_process() -> tuple[Statement, ...]:
     where = f"m.path in {cel(sorted(SHARED_MEMORY_PATHS))} && ($isForGpus)"
     advice = cel(SHARED_MEMORY_ADVICE)
     return (*of_fields, Statement("volume", where, message, advice, leaves_out=SUB_PATHS))
+
+
+def _selects_mps_in_cel() -> str:
+    label, values = cel(SHARING_LABEL), cel(MPS_STRATEGIES)
+    demand = (
+        f'x.key == {label} && x.operator == "In" && x.values.size() > 0'
+        f" && x.values.all(v, v in {values})"
+    )
+    in_every_term = f"{REQUIRED_TERMS}.all(t, t.?matchExpressions.orValue([]).exists(x, {demand}))"
+    return (
+        f'$spec.?nodeSelector[?{label}].orValue("") in {values}'
+        f" || {REQUIRED_TERMS}.size() > 0 && {in_every_term}"
+    )
 
 
 RULE = define_rule(

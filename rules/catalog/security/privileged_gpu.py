@@ -11,17 +11,19 @@ containers of Windows, in a pod that has to do with GPUs or other accelerators. 
 - selects a GPU node by its name, where gpuward knows
   [the names](../other-objects.md#names-of-gpu-nodes),
 - names a runtime class that injects GPUs,
-- has an image that is known to use CUDA,
-- sets a variable that NVIDIA's driver or container toolkit reads, such as `CUDA_VISIBLE_DEVICES`,
-  except to hide the GPUs.
+- has an image that is known to use CUDA, ROCm, Gaudi, Neuron, TPUs, Ascend or another maker's
+  devices,
+- sets a variable that a driver or a runtime of such devices reads, such as `CUDA_VISIBLE_DEVICES`,
+  `ROCR_VISIBLE_DEVICES` or `NEURON_RT_VISIBLE_CORES`, except to hide the GPUs.
 
 The rule only warns if the pod prefers GPU nodes, tolerates their taint by name, sets another
 variable whose name begins with `NVIDIA_` or `CUDA_`, or if the privileged container names
 `nvidia-smi` or `torchrun` in its command, a hook or a probe, or has one of ACK's sample images:
 such a pod may run where no GPU is. A toleration of all taints says nothing: node agents have it.
 Pods that the DaemonSet controller creates may be agents. Of these only a request and the selection
-of GPU nodes count, and about an image that is known to use CUDA, except those of NVIDIA's agents
-that run their own program, the rule warns.
+of GPU nodes count, and about an image that is known to use such devices the rule warns, except
+those of NVIDIA's agents that run their own program, and those of other makers whose name shows a
+device plugin, an exporter or the like.
 
 Why it matters
 --------------
@@ -51,6 +53,7 @@ from rules.base.traits import (
     GPU_PROGRAM,
     GPU_VARIABLE,
     KNOWN_GPU_NODES,
+    OTHER_MAKER_IMAGE,
     PRIVILEGED,
     RUNTIME_CLASS,
     TOLERATION,
@@ -182,6 +185,7 @@ RULE = define_rule(
         GPU_OR_NODE_CONSTRAINT
         | RUNTIME_CLASS
         | CUDA_IMAGE
+        | OTHER_MAKER_IMAGE
         | GPU_VARIABLE
         | TOLERATION
         | GPU_PROGRAM

@@ -67,6 +67,7 @@ from rules.base.traits import (
     GPU_OR_NODE_CONSTRAINT,
     GPU_VARIABLE,
     KNOWN_GPU_NODES,
+    OTHER_MAKER_IMAGE,
     PRIVILEGED,
     RUNTIME_CLASS,
     TOLERATION,
@@ -250,6 +251,7 @@ RULE = define_rule(
         GPU_OR_NODE_CONSTRAINT
         | RUNTIME_CLASS
         | CUDA_IMAGE
+        | OTHER_MAKER_IMAGE
         | GPU_VARIABLE
         | TOLERATION
         | KNOWN_GPU_NODES,

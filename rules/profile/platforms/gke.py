@@ -1,6 +1,9 @@
 """The GPUs of GKE's node pools, and into which partitions GKE divides them."""
 
+import re
 from types import MappingProxyType
+
+from rules.base.text_matching import MAX_TYPOS, has_few_typos
 
 _SIZES_OF_80_GB_CARDS = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 
@@ -44,3 +47,33 @@ def longer_models(model: str) -> list[str]:
         if card
         else []
     )
+
+
+def nearest_model(model: str) -> str | None:
+    """The value of `cloud.google.com/gke-accelerator` that `model` is misspelt for.
+
+    The words with digits must be the same but for their case: another number is another card. None
+    if `model` is known, or near no known one.
+    """
+    if model in PARTITION_SIZES_BY_CARD:
+        return None
+    card, maker = _model_words(model)
+    for known in PARTITION_SIZES_BY_CARD:
+        known_card, known_maker = _model_words(known)
+        if card == known_card and (
+            maker == known_maker or has_few_typos(MAX_TYPOS, maker, known_maker)
+        ):
+            return known
+    return None
+
+
+def _model_words(model: str) -> tuple[list[str], str]:
+    """The words of `model` that have a digit, and the others as one text."""
+    words = re.findall("[a-z0-9]+", model.lower())
+    return [w for w in words if not w.isalpha()], "-".join(w for w in words if w.isalpha())
+
+
+# The label that says how the nodes of a pool share their cards, and its values for MPS. Pods there
+# must set `hostIPC: true` (https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus).
+SHARING_LABEL = "cloud.google.com/gke-gpu-sharing-strategy"
+MPS_STRATEGIES = ("mps", "MPS")

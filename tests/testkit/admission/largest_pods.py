@@ -59,6 +59,18 @@ LARGEST: dict[str, dict[str, Any]] = {
             for n in range(MAX_COUNTS["containers"])
         ]
     },
+    "images": {
+        "containers": [
+            {
+                "name": f"c{n}",
+                "image": "npu-s.".ljust(
+                    MAX_COUNTS["characters in images"] // MAX_COUNTS["containers"], "x"
+                ),
+                "securityContext": {"privileged": True},
+            }
+            for n in range(MAX_COUNTS["containers"])
+        ]
+    },
     "GPU variables": {
         "containers": [
             {

@@ -1,0 +1,215 @@
+"""The makers of accelerators: by what their images, variables and device files are known.
+
+This is the one table of them, for every rule that says the same of all makers. What container
+runtimes do with variables, and which resources there are, is in the profiles.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Maker(NamedTuple):
+    """What is known about a maker's accelerators.
+
+    - `vendor`: the maker as the profiles name it; empty if several makers have what follows.
+    - `platform`: what programs for them use, completes "an image that uses …".
+    - `devices`: what the maker's devices are called, completes "an image for …".
+    - `request`: what a container asks for, as in `resources.limits`; empty if that is not known.
+    - `is_gpu`: false for what is called an accelerator.
+    - `image_folders`: parts of the paths of their images' repositories, each between slashes.
+    - `image_words`: words in the names and tags of their images; a `*` ends what only begins so.
+    - `files`: a regular expression of their device files below `/dev/`; empty if none is known.
+    """
+
+    vendor: str
+    platform: str
+    devices: str
+    request: str
+    is_gpu: bool = False
+    image_folders: tuple[str, ...] = ()
+    image_words: tuple[str, ...] = ()
+    files: str = ""
+
+
+NVIDIA_DEVICE = r"nvidia(\d+|ctl|-.+)"
+NVIDIA = Maker(
+    *("nvidia", "CUDA", "NVIDIA's GPUs", "nvidia.com/gpu: 1"),
+    is_gpu=True,
+    # The last two are those of NVIDIA's Tegra; dxg is a GPU under WSL. `gpu.images` knows images.
+    files=rf"{NVIDIA_DEVICE}|dxg|nvhost-(.+-)?gpu|nvgpu(/.*)?|char/195:\d+",
+)
+# The folders and words of images are those of the makers' own registries and releases; a mirror
+# keeps them. `hpu`, `xpu` and `npu` stand in tags of others: vllm, sglang, optimum.
+OTHER_MAKERS = (
+    Maker(
+        *("amd", "ROCm", "AMD's GPUs", "amd.com/gpu: 1"),
+        is_gpu=True,
+        image_folders=("rocm",),
+        image_words=("rocm*",),
+        files="kfd",
+    ),
+    Maker(
+        *("habana", "Gaudi", "Gaudi", "habana.ai/gaudi: 1"),
+        image_folders=("vault.habana.ai",),
+        image_words=("gaudi*", "hpu"),
+        files=r"hl(\d+|_controlD\d+)",
+    ),
+    Maker(
+        # The word neuron alone is also the name of other programs.
+        *("aws", "Neuron", "Neuron", "aws.amazon.com/neuron: 1"),
+        image_folders=("neuron",),
+        image_words=("neuronx",),
+        files=r"neuron\d+",
+    ),
+    Maker(
+        *("google", "TPUs", "Google's TPUs", "google.com/tpu: 1"),
+        image_folders=("cloud-tpu-images",),
+        image_words=("tpu",),
+    ),
+    Maker(
+        # The last two are virtual NPUs, and what manages all of them.
+        *("huawei", "Ascend", "Ascend", "huawei.com/Ascend910: 1"),
+        image_folders=("ascend",),
+        image_words=("ascend", "cann"),
+        files=r"v?davinci(\d+|_manager.*)",
+    ),
+    Maker(
+        # registry.mthreads.com has also images for others' cards; musa is Moore Threads' CUDA.
+        *("mthreads", "MUSA", "Moore Threads' GPUs", "mthreads.com/gpu: 1"),
+        is_gpu=True,
+        image_folders=("registry.mthreads.com",),
+        image_words=("musa*",),
+        files=r"mtgpu\.?\d*",
+    ),
+    Maker(
+        *("hygon", "DTK", "Hygon's DCUs", "hygon.com/dcu: 1"),
+        is_gpu=True,
+        image_folders=("dcu", "hcu"),
+        image_words=("dtk*",),
+        files="mkfd",
+    ),
+    Maker(
+        *("metax", "MACA", "MetaX' GPUs", "metax-tech.com/gpu: 1"),
+        is_gpu=True,
+        image_folders=("cr.metax-tech.com", "mxcr.metax-tech.com", "maca"),
+        image_words=("maca", "metax"),
+        files="mxcd",
+    ),
+    Maker(
+        *("iluvatar", "CoreX", "Iluvatar's GPUs", "iluvatar.com/gpu: 1"),
+        is_gpu=True,
+        image_words=("corex", "iluvatar"),
+        files=r"iluvatar\d*",
+    ),
+    Maker(
+        *("cambricon", "Cambricon's MLUs", "Cambricon's MLUs", "cambricon.com/mlu: 1"),
+        image_folders=("cambricon",),
+        image_words=("cambricon", "mlu"),
+        files="cambricon_.+",
+    ),
+    Maker(
+        *("enflame", "Enflame's GCUs", "Enflame's GCUs", "enflame.com/gcu: 1"),
+        image_words=("enflame", "topsrider"),
+        files=r"gcu(\d+(vid\d+)?|ctl)?",
+    ),
+    Maker(
+        # rebellions-sw/rbln-k8s-device-plugin; rebellions-sw/vllm-rbln.
+        *("rebellions", "RBLN", "Rebellions' NPUs", "rebellions.ai/ATOM: 1"),
+        image_folders=("rebellions",),
+        image_words=("rbln",),
+        files=r"rbln\d+",
+    ),
+    Maker(
+        # furiosa-ai/furiosa-device-plugin: npu0 and npu0pe0 are of the older card, Warboy.
+        *("furiosa", "Furiosa's NPUs", "Furiosa's NPUs", "furiosa.ai/rngd: 1"),
+        image_folders=("furiosaai",),
+        image_words=("furiosa",),
+        files=r"rngd(/.*)?|npu\d+(pe.*)?",
+    ),
+    Maker(
+        *("biren", "Biren's GPUs", "Biren's GPUs", ""),
+        is_gpu=True,
+        files=r"biren(-m|/.*)?",
+    ),
+    Maker(
+        *("kunlunxin", "Kunlunxin's XPUs", "Kunlunxin's XPUs", "kunlunxin.com/xpu: 1"),
+        files=r"xpu(\d+|ctrl)",
+    ),
+    Maker(
+        *("tenstorrent", "Tenstorrent", "Tenstorrent's cards", "tenstorrent.com/n150: 1"),
+        files=r"tenstorrent(/.*)?",
+    ),
+    Maker("", "XPUs", "XPUs", "gpu.intel.com/i915: 1", is_gpu=True, image_words=("xpu",)),
+    Maker("", "NPUs", "NPUs", "huawei.com/Ascend910: 1", image_words=("npu",)),
+    # The kernel's files of GPUs of AMD and Intel, and of every accelerator (drm/drm_accel.h).
+    Maker(
+        *("", "", "", "amd.com/gpu: 1 or gpu.intel.com/i915: 1"),
+        is_gpu=True,
+        files=r"dri(/.*)?|char/226:\d+",
+    ),
+    Maker(
+        *("", "", "", "habana.ai/gaudi: 1 or google.com/tpu: 1"),
+        files=r"accel(\d+|/.*)?|char/261:\d+",
+    ),
+    # Vastai's cards, and Google's Coral.
+    Maker("", "", "", "", files=r"vastai.*|apex_\d+"),
+)
+ANY_ACCELERATOR = Maker("", "", "", "")
+"""Of a maker that is not known."""
+
+
+def device_file_pattern(makers: Iterable[Maker]) -> str:
+    """A regular expression of the device files of `makers`."""
+    return f"/dev/({'|'.join(maker.files for maker in makers if maker.files)})"
+
+
+DEVICE_FILE_PATTERN = device_file_pattern((NVIDIA, *OTHER_MAKERS))
+
+
+def image_pattern(makers: Iterable[Maker]) -> str:
+    """A regular expression that is found in images of `makers`; empty if no sign of one is known.
+
+    It is for the texts that `gpu.images` makes of references, and RE2 reads it as Python does.
+    """
+    makers = tuple(makers)
+    folders = _one_of(folder for maker in makers for folder in maker.image_folders)
+    words = [word for maker in makers for word in maker.image_words]
+    whole = _one_of(word for word in words if not word.endswith("*"))
+    begun = _one_of(word[:-1] for word in words if word.endswith("*"))
+    ends = [f"{whole}([:._-]|$)"] if whole else []
+    ends += [begun] if begun else []
+    tests = [f"/{folders}(:[0-9]+)?/"] if folders else []
+    tests += [f"[/:._-]({'|'.join(ends)})[^/]*$"] if ends else []
+    return "|".join(tests)
+
+
+def _one_of(texts: Iterable[str]) -> str:
+    escaped = "|".join(text.replace(".", r"\.") for text in texts)
+    return f"({escaped})" if escaped else ""
+
+
+OTHER_IMAGE_PATTERN = image_pattern(OTHER_MAKERS)
+
+IMAGE_STEMS = frozenset(
+    text.rstrip("*")
+    for maker in OTHER_MAKERS
+    for text in (*maker.image_folders, *maker.image_words)
+)
+"""Texts of which every image of another maker than NVIDIA contains one, in small letters."""
+# Words in the names of images of device plugins, exporters, operators and drivers, which every
+# maker publishes beside those of programs.
+AGENT_WORDS = (
+    *("plugin", "deviceplugin", "k8sdeviceplugin", "exporter", "labeller", "operator"),
+    *("driver", "discovery", "scheduler", "monitor", "manager", "detector", "toolkit"),
+)
+AGENT_IMAGE_PATTERN = rf"/([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
+"""A regular expression as of `image_pattern`, of images with one of AGENT_WORDS in their name."""
+
+
+def maker_of_file(path: str) -> Maker | None:
+    """The first maker with a device file at the clean `path`; None if there is none."""
+    name = path.removeprefix("/dev/")
+    makers = (maker for maker in (NVIDIA, *OTHER_MAKERS) if maker.files)
+    found = (maker for maker in makers if name != path and re.fullmatch(maker.files, name))
+    return next(found, None)
