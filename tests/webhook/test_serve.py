@@ -6,11 +6,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +296,28 @@ async def test_without_the_extras_it_serves_the_same(start: Start) -> None:
     plain, quick = await start("--no-uvloop"), await start()
     replies = [await (await s.connect()).post("/mutate/deny") for s in (plain, quick)]
     assert replies[0].body == replies[1].body
+
+
+@pytest.mark.parametrize("port", ["address", "metrics_address"])
+@pytest.mark.parametrize("arguments", [(), ("--no-uvloop",)])
+async def test_a_flood_of_connections_leaves_room_for_those_after_it(
+    start: Start, port: str, arguments: tuple[str, ...]
+) -> None:
+    """More than the server accepts at once, half of them while it closes others."""
+    server = await start("--max-connections", "64", *arguments)
+    place = ("127.0.0.1", await server.port(port))
+    for _ in range(3):
+        flood = [socket.create_connection(place) for _ in range(300)]
+        for connection in flood:
+            with suppress(OSError):
+                connection.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        for connection in flood:
+            connection.close()
+    for _ in range(80):
+        assert (await server.probe("/healthz")).status == 200
+        assert (await (await server.connect()).post("/mutate/deny")).status == 200
+    metrics = (await server.probe("/metrics")).body
+    assert b"gpuward_internal_errors_total 0.0" in metrics
 
 
 async def test_the_bounds_on_callers_are_flags(start: Start) -> None:

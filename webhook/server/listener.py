@@ -86,6 +86,11 @@ class HttpServer(Server):
 
         They are in their TLS handshake, have no request, or wait for the turn of their caller.
         """
+        self.open: set[RequestHandler] = set()
+        """The connections that have had their TLS handshake.
+
+        `connections` of the library also has closed ones, until their task has ended.
+        """
 
     def add_handshake(self, handshake: asyncio.Task[None], caller: str) -> None:
         """A connection begins its TLS handshake."""
@@ -94,10 +99,12 @@ class HttpServer(Server):
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         """A connection has had its TLS handshake."""
         super().connection_made(handler, transport)
+        self.open.add(handler)
         self.waiting[handler] = _WaitingConnection(sharer_of(transport), transport.abort)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         """A connection is closed. If it waits for a turn, it does not get one."""
+        self.open.discard(handler)
         self.waiting.pop(handler, None)
         if turn := self._awaited_turns.get(handler):
             turn.cancel()
@@ -186,7 +193,7 @@ class Listener:
     @property
     def connection_count(self) -> int:
         """How many connections are open, including those in their handshake."""
-        return len(self._server.connections) + len(self._handshakes)
+        return len(self._server.open) + len(self._handshakes)
 
     def start(self) -> None:
         """Start to accept connections."""
@@ -211,6 +218,8 @@ class Listener:
 
     def _accept(self, limit: int = _ACCEPTED_PER_TURN) -> None:
         for _ in range(limit):
+            if self._must_wait():
+                return
             try:
                 connection, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -221,14 +230,28 @@ class Listener:
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(_PAUSE_SECONDS, self.start)
                 return
-            if self.connection_count >= self._limits.connections and not self._close_one_waiting():
+            if self._is_full and not self._close_one_waiting():
                 self._on_rejected("connections")
                 connection.close()
                 continue
             task = self._loop.create_task(self._handshake(connection))
             self._handshakes.add(task)
-            self._server.add_handshake(task, str(peer[0]) if peer else "")
+            if self._tls:  # without it, a connection waits for nothing before it is made
+                self._server.add_handshake(task, str(peer[0]) if peer else "")
             task.add_done_callback(self._handshake_done)
+
+    @property
+    def _is_full(self) -> bool:
+        return self.connection_count >= self._limits.connections
+
+    def _must_wait(self) -> bool:
+        """Whether there is room as soon as the event loop has made the connections so far.
+
+        Without TLS that is its next turn, in which they begin to wait and can be closed.
+        """
+        return (
+            not self._tls and self._is_full and not self._server.waiting and bool(self._handshakes)
+        )
 
     def _close_one_waiting(self) -> bool:
         """Close a connection that waits, if one does."""
@@ -245,16 +268,23 @@ class Listener:
         connection.settimeout(0)
         _limit_unread_answers(connection)
         limits = self._limits
+        handler = self._server()
         try:
             await self._loop.connect_accepted_socket(
-                self._server,
+                lambda: handler,
                 connection,
                 ssl=self._tls,
                 ssl_handshake_timeout=limits.handshake_seconds if self._tls else None,
                 ssl_shutdown_timeout=limits.shutdown_seconds if self._tls else None,
             )
         except OSError:  # includes ssl.SSLError and timeouts
+            handler.connection_lost(None)
             self._on_rejected("handshake")
+        except asyncio.CancelledError:
+            # The handshake may have ended in this moment. Event loops then close the connection and
+            # do not say so, and it would be counted for ever.
+            handler.connection_lost(None)
+            raise
 
 
 def _limit_unread_answers(connection: socket.socket) -> None:
