@@ -74,7 +74,7 @@ PRIORITY_CLASS = 1 << 55
 KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their names
 OTHER_MAKER_IMAGE = 1 << 57  # an image for devices of another maker than NVIDIA
 
-GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | GPU_ANNOTATION
+GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
 # What API servers send whole, if at all: a match condition tests the fields of pods only.
 WHOLE_OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION

@@ -227,14 +227,18 @@ def describe_request(container: Container) -> str:
 
 @once_per_view
 def pod_requests_gpu(pod: Pod) -> bool:
-    """Whether any container of `pod` requests a GPU, as `requests_gpu` defines it."""
-    return any(requests_gpu(container) for container in pod.containers)
+    """Whether any container of `pod` requests a GPU, as `requests_gpu` defines it.
+
+    A claim of the pod counts also if no container uses it: the scheduler allocates its devices, and
+    places the pod on a node that has them.
+    """
+    return bool(pod.spec.get("resourceClaims")) or any(map(requests_gpu, pod.containers))
 
 
 def pod_uses_only_claims(pod: Pod) -> bool:
     """Whether the pod requests GPUs by resource claims alone. These may be for other devices."""
-    requesting = [container for container in pod.containers if requests_gpu(container)]
-    return bool(requesting) and all(uses_only_claims(container) for container in requesting)
+    requesting = filter(requests_gpu, pod.containers)
+    return pod_requests_gpu(pod) and all(map(uses_only_claims, requesting))
 
 
 @once_per_view

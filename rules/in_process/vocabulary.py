@@ -116,7 +116,9 @@ def vocabulary(
         "makerOfImages": (
             f"$withMaker.size() == 0 ? [] : [$withMaker[0]].map(c, {maker_of_image()})"
         ),
-        "requestsGpu": "$containers.exists(c, c.requestsGpu)",
+        "requestsGpu": (
+            "$spec.?resourceClaims.orValue([]).size() > 0 || $containers.exists(c, c.requestsGpu)"
+        ),
         "isForGpus": '$requestsGpu || $nodeLabel != ""',
         "isDaemon": is_daemon(),
         "usesGpuRuntime": '$spec.?runtimeClassName.orValue("") in variables.runtimeClasses',
