@@ -3,11 +3,11 @@
 What it does
 ------------
 Finds `LD_PRELOAD`, `LD_AUDIT` and `LD_LIBRARY_PATH` in a container that requests a GPU, if the
-value is a `valueFrom` reference, or if an entry depends on the current folder or on `/proc`. In
-`LD_PRELOAD` and `LD_AUDIT` an entry that begins with `$` is found too. Absolute paths and plain
-library names are fine, such as `/usr/lib/libjemalloc.so.2`. In `LD_LIBRARY_PATH`, empty entries
-and those that begin with `$` are ignored: many real manifests contain `$LD_LIBRARY_PATH`, which
-nothing expands there.
+value is a `valueFrom` reference, or if an entry depends on the current folder or on `/proc`, also
+by `/dev/fd`, or has a `..`, which may lead there. In `LD_PRELOAD` and `LD_AUDIT` an entry that
+begins with `$` is found too. Absolute paths and plain library names are fine, such as
+`/usr/lib/libjemalloc.so.2`. In `LD_LIBRARY_PATH`, empty entries and those that begin with `$` are
+ignored: many real manifests contain `$LD_LIBRARY_PATH`, which nothing expands there.
 
 Why it matters
 --------------
@@ -28,6 +28,8 @@ References
 - https://nvidia.custhelp.com/app/answers/detail/a_id/5659
 - https://www.wiz.io/blog/nvidia-ai-vulnerability-cve-2025-23266-nvidiascape
 """
+
+import re
 
 from rules.base.json_values import display
 from rules.base.traits import GPU, LD_VARIABLE
@@ -66,7 +68,9 @@ def _depends_on_process(entry: str) -> bool:
 
     The loader searches for a name without `/` in its own directories, so such a name is fine.
     """
-    return entry.startswith(("$", "/proc/")) or ("/" in entry and not entry.startswith("/"))
+    if not entry.startswith("/"):
+        return entry.startswith("$") or "/" in entry
+    return _FILE_OF_PROCESS.match(entry) is not None or "/../" in f"{entry}/"
 
 
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
@@ -85,13 +89,21 @@ def _finding(container: Container, variable: str, value: str | None) -> Finding:
     )
 
 
+# In both kinds of regular expressions. The links in /dev lead to /proc/self/fd.
+_OF_PROCESS = r"/(?:\.?/)*(?:proc|dev/(?:\.?/)*(?:fd|stdin|stdout|stderr))"
+_FILE_OF_PROCESS = re.compile(rf"{_OF_PROCESS}(?:/|$)")
 # Longer values count as such that depend on the process: to search them costs too much.
 _MAX_VALUE = 1_000
 # `_depends_on_process` of some entry of a value.
 _ENTRIES = {
-    "LD_PRELOAD": r"(?:^|[: \n])(?:\$|/proc/|[^/$: \n][^/: \n]*/)",
-    "LD_AUDIT": r"(?:^|[:\n])(?:\$|/proc/|[^/$:\n][^/:\n]*/)",
-    SEARCH_PATH_VARIABLE: r"(?:^|[:;\n])(?:/proc(?:[/:;\n]|$)|[^/$:;\n])",
+    variable: (
+        rf"(?:^|[{ends}])(?:(?:{_OF_PROCESS}|/(?:[^{ends}]*/)?\.\.)(?:[/{ends}]|$)|{others})"
+    )
+    for variable, ends, others in (
+        ("LD_PRELOAD", r": \n", r"\$|[^/$: \n][^/: \n]*/"),
+        ("LD_AUDIT", r":\n", r"\$|[^/$:\n][^/:\n]*/"),
+        (SEARCH_PATH_VARIABLE, r":;\n", r"[^/$:;\n]"),
+    )
 }
 
 
