@@ -3,8 +3,8 @@
 What it does
 ------------
 Finds variables in the `env` of a container that requests a share of a GPU, if they switch off or
-replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is true (on Volcano with any value),
-`CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
+replace the limits of the share: `CUDA_DISABLE_CONTROL` if it is or may be true (on Volcano with any
+value), `CUDA_DEVICE_MEMORY_LIMIT` and `CUDA_DEVICE_SM_LIMIT`, numbered or not,
 `CUDA_DEVICE_MEMORY_SHARED_CACHE`, `GPU_CORE_UTILIZATION_POLICY` if it is or may be `disable`,
 `CUDA_OVERSUBSCRIBE`, `CUDA_TASK_PRIORITY` in a container that does not request
 `nvidia.com/priority`, the limits of an MPS client, and the directory in which it finds its daemon.
@@ -199,11 +199,16 @@ def _switch_effect(container: Container) -> str:
         return PRESENCE_EFFECT
     entries = [entry for _, entry in container.env_entries(DISABLING_VARIABLE)]
     switches = [
-        e.get("valueFrom") is not None or str(e.get("value")) in TRUE_WORDS for e in entries
+        e.get("valueFrom") is not None or _may_be_true(str(e.get("value"))) for e in entries
     ]
     if any(switches[:-1]) and not switches[-1]:  # the device plugin reads every entry of the pod
         return OTHER_ENTRY_EFFECT
     return SWITCH_EFFECT if switches[-1] else ""
+
+
+def _may_be_true(value: str) -> bool:
+    """Whether Go reads `value` as true, or the kubelet puts another variable into it."""
+    return value in TRUE_WORDS or "$(" in value
 
 
 def _finding(container: Container, variable: str, effect: str) -> Finding:
@@ -245,8 +250,10 @@ _LIMITS_OF_OTHERS = f"!{_names_only_devices(ALIYUN_PREFIX)}"
 def _variable_statement() -> Statement:
     asks_for_ascend = _names_device(ASCEND_PREFIX)
     entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(DISABLING_VARIABLE)})"
-    is_on = f"e.?valueFrom.hasValue() || e.?value.orValue('') in {cel(TRUE_WORDS)}"
-    is_last_on = f"(v.isReference || v.value in {cel(TRUE_WORDS)})"
+    is_on = (
+        f"e.?valueFrom.hasValue() || [e.?value.orValue('')].exists(t, {_may_be_true_in_cel('t')})"
+    )
+    is_last_on = f"(v.isReference || {_may_be_true_in_cel('v.value')})"
     switch = (
         f"{_names_device(PREFIX_WHERE_PRESENCE_COUNTS)} ? {cel(PRESENCE_EFFECT)}"
         f" : {is_last_on} ? {cel(SWITCH_EFFECT)}"
@@ -277,6 +284,10 @@ def _variable_statement() -> Statement:
             *(*ASCEND_LIMIT_VARIABLES, *(f"{name}*" for name in LIMIT_VARIABLES)),
         ),
     )
+
+
+def _may_be_true_in_cel(value: str) -> str:
+    return f"{value} in {cel(TRUE_WORDS)} || {value}.contains('$(')"
 
 
 def _prefix_statements() -> Iterator[Statement]:
