@@ -96,3 +96,15 @@ def test_only_finalizers_of_queues_are_evaluated_and_none_of_a_pod_that_is_delet
     for each in (released, tracked):
         each["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     assert ADMISSION.validate(released, tracked, user="alice") is IGNORED_DECISION
+
+
+@pytest.mark.parametrize("every", ["false", "true"])
+def test_an_image_that_shows_all_gpus_is_refused_in_place_of_another(every: str) -> None:
+    """Nothing hides the GPUs in a pod that is older than the policy."""
+    admission = Admission(f"voidEveryContainer: {every}\n")
+    old, other = (pod(container(image=f"registry.example.com/app:{tag}")) for tag in "12")
+    assert admission.validate(other, old).allowed
+    cuda = pod(container(image="nvcr.io/nvidia/cuda:13.0.0-base-ubuntu24.04"))
+    refused = admission.validate(cuda, old)
+    assert not refused.allowed
+    assert "[image-default-all]" in refused.message

@@ -121,6 +121,9 @@ def check(pod: Pod, context: Context) -> Findings:
             is_sure = every or (is_known and not may_have_gpu)
             action = Action.DENY if is_sure else Action.AUDIT
             finding = _finding(container, why, action, safe=safe)
+            if every and not is_known:
+                # An image that is known to show GPUs is more than the one in whose place it comes.
+                finding = finding._replace(key=f"{NVIDIA_VISIBLE_DEVICES} of any image")
             yield finding._replace(fix=None) if may_have_gpu else finding
 
 
