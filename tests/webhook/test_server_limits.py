@@ -162,6 +162,15 @@ async def test_a_body_of_broken_chunks_is_no_http(serve: Serve) -> None:
     assert (await broken.reply()).status in {400, 411}
 
 
+async def test_what_is_no_http_is_not_repeated(serve: Serve) -> None:
+    caller = await (await serve()).connect()
+    await caller.send(b"GET \x00secret\x00 nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+    reply = await caller.reply()
+    assert (reply.status, reply.body) == (400, b"the request is no valid HTTP\n")
+    assert reply.headers["server"] == "gpuward"
+    assert await caller.closed()
+
+
 async def test_a_large_review_is_evaluated(serve: Serve) -> None:
     server = await serve()
     review = json.loads(REVIEW)

@@ -14,9 +14,10 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from aiohttp.web import BaseRequest, RequestHandler, Response, Server
+from aiohttp.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
 
 from webhook.server.limits import Limits, sharer_of
 from webhook.server.turns import CallerTurns
@@ -73,11 +74,31 @@ class _WaitingConnection(NamedTuple):
     close: Callable[[], object]
 
 
+class _ConnectionHandler(RequestHandler):
+    """Answers what is no HTTP without repeating it, and without naming the library."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> StreamResponse:
+        """Return the answer to a request that cannot be read, after which the connection ends."""
+        del message  # repeats the request
+        answer = super().handle_error(request, status, exc, "the request is no valid HTTP\n")
+        answer.headers["Server"] = "gpuward"
+        return answer
+
+
 class HttpServer(Server):
     """A server whose callers take turns, and that knows which connections wait."""
 
     def __init__(self, handle: HandleRequest, **options: Any) -> None:
         super().__init__(self._answer, **options)
+        self._options = options
         self._handle = handle
         self._turns = CallerTurns()
         self._awaited_turns: dict[RequestHandler, asyncio.Future[None]] = {}
@@ -91,6 +112,10 @@ class HttpServer(Server):
 
         `connections` of the library also has closed ones, until their task has ended.
         """
+
+    def __call__(self) -> RequestHandler:
+        """Return the handler of a new connection."""
+        return _ConnectionHandler(self, loop=asyncio.get_running_loop(), **self._options)
 
     def add_handshake(self, handshake: asyncio.Task[None], caller: str) -> None:
         """A connection begins its TLS handshake."""
