@@ -46,6 +46,7 @@ RUNTIME_STATE_DIRECTORIES = (
         *("k3s", "k0s"),
         # Bottlerocket's second containerd, and the API of the system, which starts containers.
         *("host-containerd", "api.sock"),
+        "buildkit",  # moby/buildkit util/appdefaults: its daemon runs the steps of any build
     ),
     "/var/lib/k0s/run",  # of older versions of k0s
     "/var/snap/microk8s/common/run",  # canonical/microk8s microk8s-resources/default-args
@@ -60,6 +61,9 @@ RUNTIME_DATA_DIRECTORIES = (
 )
 RUNTIME_CONFIGURATION = (
     *("/etc/containerd", "/etc/crio", "/etc/docker", "/etc/nvidia-container-runtime"),
+    # The variables of the service that writes CDI files (NVIDIA/nvidia-container-toolkit
+    # deployments/systemd/nvidia-cdi-refresh.service).
+    "/etc/nvidia-container-toolkit",
     *(f"/var/lib/rancher/{name}/agent/etc/containerd" for name in ("k3s", "rke2")),
     *("/etc/k0s/containerd.toml", "/etc/k0s/containerd.d", "/var/snap/microk8s/current/args"),
     "/etc/cri",  # Talos
