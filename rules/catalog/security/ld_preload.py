@@ -7,7 +7,8 @@ value is a `valueFrom` reference, or if an entry depends on the current folder o
 by `/dev/fd`, or has a `..`, which may lead there. In `LD_PRELOAD` and `LD_AUDIT` an entry that
 begins with `$` is found too. Absolute paths and plain library names are fine, such as
 `/usr/lib/libjemalloc.so.2`. In `LD_LIBRARY_PATH`, empty entries and those that begin with `$` are
-ignored: many real manifests contain `$LD_LIBRARY_PATH`, which nothing expands there.
+ignored: many real manifests contain `$LD_LIBRARY_PATH`, which nothing expands there. A prefix in
+`envFrom` that a key can complete to one of these variables is found as well.
 
 Why it matters
 --------------
@@ -16,8 +17,8 @@ of the container's files, and obeys the image's variables (CVE-2025-23266). The 
 may reach it as well. It may then load `./x.so` or `/proc/self/cwd/x.so`, which is the tenant's
 code.
 
-Not found: what the image itself sets, because the pod does not show it. Only an updated toolkit
-prevents that.
+Not found: what the image itself sets, or a ConfigMap in `envFrom` without a prefix, because the pod
+does not show it. Only an updated toolkit prevents that.
 
 Fix safety
 ----------
@@ -32,12 +33,15 @@ References
 import re
 
 from rules.base.json_values import display
-from rules.base.traits import GPU, LD_VARIABLE
+from rules.base.traits import GPU, GPU_VARIABLE, LD_VARIABLE
 from rules.gpu.devices import requests_gpu
-from rules.gpu.visibility import remove_edits
+from rules.gpu.visibility import prefix_findings, remove_edits
 from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.variables import prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
+HOLDS = " holds a GPU and"
+EFFECT = ", by which an outdated container toolkit may run the container's own code on the node"
 SEARCH_PATH_VARIABLE = "LD_LIBRARY_PATH"
 # The characters that separate the entries of each variable, see ld.so(8).
 SEPARATORS_BY_VARIABLE = {"LD_PRELOAD": ": ", "LD_AUDIT": ":", SEARCH_PATH_VARIABLE: ":;"}
@@ -45,9 +49,11 @@ SEPARATORS_BY_VARIABLE = {"LD_PRELOAD": ": ", "LD_AUDIT": ":", SEARCH_PATH_VARIA
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each variable by which the loader may take a library from the container's files."""
-    for container in pod.containers:
+    for container in filter(requests_gpu, pod.containers):
         for variable in SEPARATORS_BY_VARIABLE:
-            if variable in container.env and requests_gpu(container):
+            subject = f"{container}{HOLDS}"
+            yield from prefix_findings(container, variable, subject=subject, effect=EFFECT)
+            if variable in container.env:
                 value = container.env_value(variable)
                 if value is None or any(map(_depends_on_process, checked_entries(variable, value))):
                     yield _finding(container, variable, value)
@@ -75,10 +81,7 @@ def _depends_on_process(entry: str) -> bool:
 
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
     setting = "by reference" if value is None else f"to {display(value)}"
-    message = (
-        f"{container} holds a GPU and sets {variable} {setting}, by which an outdated "
-        "container toolkit may run the container's own code on the node"
-    )
+    message = f"{container}{HOLDS} sets {variable} {setting}{EFFECT}"
     advice = f"write absolute paths in {variable}, or remove it"
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
     path = container.env_value_path(variable)
@@ -109,7 +112,11 @@ _ENTRIES = {
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    return tuple(map(_statement, SEPARATORS_BY_VARIABLE))
+    prefixes = (
+        prefix_statement(variable, EFFECT, "c.requestsGpu", subject=HOLDS)
+        for variable in SEPARATORS_BY_VARIABLE
+    )
+    return (*map(_statement, SEPARATORS_BY_VARIABLE), *prefixes)
 
 
 def _statement(variable: str) -> Statement:
@@ -125,11 +132,10 @@ def _statement(variable: str) -> Statement:
         f" : 'to ' + {shown('e.?value.orValue(' + cel('') + ')')})[0]"
     )
     message = concat(
-        f'c.text + " holds a GPU and sets {variable} "',
+        "c.text",
+        cel(f"{HOLDS} sets {variable} "),
         setting,
-        cel(
-            ", by which an outdated container toolkit may run the container's own code on the node"
-        ),
+        cel(EFFECT),
     )
     return Statement(
         "container",
@@ -140,4 +146,4 @@ def _statement(variable: str) -> Statement:
     )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(LD_VARIABLE, GPU))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(LD_VARIABLE | GPU_VARIABLE, GPU))
