@@ -30,8 +30,6 @@ References
 - https://www.wiz.io/blog/nvidia-ai-vulnerability-cve-2025-23266-nvidiascape
 """
 
-import re
-
 from rules.base.json_values import display
 from rules.base.traits import GPU, GPU_VARIABLE, LD_VARIABLE
 from rules.gpu.devices import requests_gpu
@@ -65,7 +63,8 @@ def checked_entries(variable: str, value: str) -> list[str]:
         value = value.replace(separator, "\n")
     parts = [entry for entry in value.split("\n") if entry]
     if variable == SEARCH_PATH_VARIABLE:
-        return [f"{entry}/" for entry in parts if not entry.startswith("$")]
+        read = (entry for entry in parts if not entry.startswith("$") or "/.." in entry)
+        return [entry if entry.endswith("/") else f"{entry}/" for entry in read]
     return parts
 
 
@@ -76,7 +75,7 @@ def _depends_on_process(entry: str) -> bool:
     """
     if not entry.startswith("/"):
         return entry.startswith("$") or "/" in entry
-    return _FILE_OF_PROCESS.match(entry) is not None or "/../" in f"{entry}/"
+    return entry.startswith(_LEADING_TO_PROCESS) or "/.." in entry
 
 
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
@@ -92,21 +91,19 @@ def _finding(container: Container, variable: str, value: str | None) -> Finding:
     )
 
 
-# In both kinds of regular expressions. The links in /dev lead to /proc/self/fd.
-_OF_PROCESS = r"/(?:\.?/)*(?:proc|dev/(?:\.?/)*(?:fd|stdin|stdout|stderr))"
-_FILE_OF_PROCESS = re.compile(rf"{_OF_PROCESS}(?:/|$)")
+# /dev/fd and /dev/stdin are links to /proc/self/fd. Slashes and dots may stand before each name.
+_LEADING_TO_PROCESS = (
+    *("/proc/", "/dev/fd", "/dev/std"),
+    *("//", "/./", "/dev//", "/dev/."),
+)
 # Longer values count as such that depend on the process: to search them costs too much.
-_MAX_VALUE = 1_000
+_MAX_VALUE = 500
 # `_depends_on_process` of some entry of a value.
+_ABSOLUTE = r"/(?:proc/|dev/(?:fd|std|[./])|/|\./)"
 _ENTRIES = {
-    variable: (
-        rf"(?:^|[{ends}])(?:(?:{_OF_PROCESS}|/(?:[^{ends}]*/)?\.\.)(?:[/{ends}]|$)|{others})"
-    )
-    for variable, ends, others in (
-        ("LD_PRELOAD", r": \n", r"\$|[^/$: \n][^/: \n]*/"),
-        ("LD_AUDIT", r":\n", r"\$|[^/$:\n][^/:\n]*/"),
-        (SEARCH_PATH_VARIABLE, r":;\n", r"[^/$:;\n]"),
-    )
+    "LD_PRELOAD": rf"(?:^|[: \n])(?:\$|{_ABSOLUTE}|[^/$: \n][^/: \n]*/)|/\.\.",
+    "LD_AUDIT": rf"(?:^|[:\n])(?:\$|{_ABSOLUTE}|[^/$:\n][^/:\n]*/)|/\.\.",
+    SEARCH_PATH_VARIABLE: rf"(?:^|[:;\n])(?:{_ABSOLUTE}|/(?:proc|\.)(?:[:;\n]|$)|[^/$:;\n])|/\.\.",
 }
 
 

@@ -46,7 +46,7 @@ LARGEST: dict[str, dict[str, Any]] = {
                 "image": "x",
                 "resources": {"limits": {"nvidia.com/gpu": "1"}},
                 "env": [
-                    {"name": name, "value": "/a:" * 333}
+                    {"name": name, "value": "/a:" * 166}
                     for name in ("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH")
                 ],
             }
