@@ -127,6 +127,7 @@ NEAR = f"object.spec.?affinity.?podAffinity.?{REQUIRED_AFFINITY}.orValue([])"
 ENV, ENV_FROM = "container.?env.orValue([])", "container.?envFrom.orValue([])"
 MOUNTS = "container.?volumeMounts.orValue([])"
 EXPRESSIONS = "term.?matchExpressions.orValue([])"
+FIELDS = "term.?matchFields.orValue([])"
 VALUES = "expression.?values.orValue([])"
 
 
@@ -489,12 +490,13 @@ def _names_of_nodes(scope: _Scope) -> Iterator[str]:
     host, name, agents = map(json.dumps, (HOSTNAME_LABEL, NAME_FIELD, DAEMON_SET_CONTROLLERS))
     terms = (
         f"{EXPRESSIONS}.exists(expression, expression.key == {host})",
-        f"term.?matchFields.orValue([]).exists(field, field.key == {name})",
+        f"{FIELDS}.exists(field, field.key == {name})",
     )
+    many = f"terms.map(term, {FIELDS}.size()).sum() > {MOST['expressions']}"
     tests = (
         'request.operation == "CREATE" && object.spec.?nodeName.orValue("") != ""',
         f"{host} in object.spec.?nodeSelector.orValue({{}})",
-        f"[{TERMS}].exists(terms, terms.exists(term, {_any_of(terms)}))",
+        f"[{TERMS}].exists(terms, {many} || terms.exists(term, {_any_of(terms)}))",
     )
     is_agent = f"request.userInfo.username in {agents}"
     yield f"{scope.place('knowsNodes')} && !({is_agent}) && ({_any_of(tests)})"

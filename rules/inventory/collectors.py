@@ -23,7 +23,7 @@ MAX_LABEL_CHARACTERS = 200_000
 MAX_RESOURCES_PER_GROUP = 200
 """Of the nodes of one group."""
 MAX_CHARACTERS_OF_NAMES = 300_000
-"""Of the names of all GPU nodes: those of some 6,000 nodes of a cloud."""
+"""Of the names of all GPU nodes, and of what shows that they are: some 5,000 nodes of a cloud."""
 
 
 class _CollectedGroup(NamedTuple):
@@ -128,7 +128,7 @@ class GpuNodeCollector:
         if not shown_by:
             return
         names = {as_text(metadata.get("name")), as_text(labels.get(HOSTNAME_LABEL))} - {""}
-        size = sum(map(len, names))
+        size = len(shown_by) + sum(map(len, names))
         if self._characters + size > MAX_CHARACTERS_OF_NAMES:
             self.is_full = True
             return

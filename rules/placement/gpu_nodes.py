@@ -284,7 +284,7 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
         yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
     if node := named_gpu_node(pod, context):
         where = f"a pod for the node {display(node.name)}, which has {display(node.shown_by)}"
-        yield Evidence(where, _device_word(node.shown_by), is_certain=node.is_only_choice)
+        yield Evidence(where, _device_word(node.shown_by))
     yield from (
         _signs_of_agents(pod, context)
         if is_made_by_daemon_set(pod, context)

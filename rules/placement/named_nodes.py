@@ -16,34 +16,26 @@ NAME_FIELD = "metadata.name"
 class NamedGpuNode(NamedTuple):
     """A GPU node that a pod selects by its name.
 
-    - `shown_by`: the resource or the label by which it is known for a GPU node.
-    - `is_only_choice`: whether all nodes that the pod names are GPU nodes.
+    `shown_by` is the resource or the label by which it is known for a GPU node.
     """
 
     name: str
     shown_by: str
-    is_only_choice: bool
 
 
 def named_gpu_node(pod: Pod, context: Context) -> NamedGpuNode | None:
     """Return the first GPU node that `pod` selects by its name, or None.
 
+    One is enough, whatever other names stand beside it: they may be those of no node.
+
     The node of a pod that exists does not count, because the scheduler has chosen it. Nor does the
     node for which the controller of a DaemonSet has made the pod.
     """
-    known = context.inventory.all_in(GpuNodes, None)
-    if not known:
-        return None
-    names = dict.fromkeys(_named_nodes(pod, context))
-    found = {name: sign for name in names if (sign := _sign_of(name, known))}
-    if not found:
-        return None
-    name, sign = next(iter(found.items()))
-    return NamedGpuNode(name, sign, is_only_choice=len(found) == len(names))
-
-
-def _sign_of(name: str, known: Mapping[str, GpuNodes]) -> str:
-    return next((sign for sign, nodes in known.items() if name in nodes.names), "")
+    for name in _named_nodes(pod, context):
+        for shown_by, nodes in context.inventory.all_in(GpuNodes, None).items():
+            if name in nodes.names:
+                return NamedGpuNode(name, shown_by)
+    return None
 
 
 def _named_nodes(pod: Pod, context: Context) -> Iterator[str]:

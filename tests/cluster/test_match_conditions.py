@@ -52,6 +52,7 @@ def test_the_chart_has_the_condition_that_the_rules_generate(helm: str) -> None:
 def test_names_of_nodes_count_only_where_the_webhook_knows_them() -> None:
     known = chart_condition({"clusterInventory": {"enabled": True, "nodeNames": True}})
     assert "|| true && !(request.userInfo.username in" in known
+    assert "term.?matchFields.orValue([]).size()).sum() > 50" in known, "it has a bound"
     for inventory in ({"enabled": True, "nodes": True}, {"nodeNames": True}):
         assert "|| true && " not in chart_condition({"clusterInventory": inventory})
 

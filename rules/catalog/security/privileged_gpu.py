@@ -47,17 +47,7 @@ References
 """
 
 from rules.base.json_values import display, put
-from rules.base.traits import (
-    CUDA_IMAGE,
-    GPU_OR_NODE_CONSTRAINT,
-    GPU_PROGRAM,
-    GPU_VARIABLE,
-    KNOWN_GPU_NODES,
-    OTHER_MAKER_IMAGE,
-    PRIVILEGED,
-    RUNTIME_CLASS,
-    TOLERATION,
-)
+from rules.base.traits import GPU_EVIDENCE, GPU_PROGRAM, PRIVILEGED
 from rules.gpu.commands import gpu_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
@@ -180,15 +170,5 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(
-        PRIVILEGED,
-        GPU_OR_NODE_CONSTRAINT
-        | RUNTIME_CLASS
-        | CUDA_IMAGE
-        | OTHER_MAKER_IMAGE
-        | GPU_VARIABLE
-        | TOLERATION
-        | GPU_PROGRAM
-        | KNOWN_GPU_NODES,
-    ),
+    needs=(PRIVILEGED, GPU_EVIDENCE | GPU_PROGRAM),
 )

@@ -62,16 +62,7 @@ References
 """
 
 from rules.base.json_values import remove
-from rules.base.traits import (
-    CUDA_IMAGE,
-    GPU_OR_NODE_CONSTRAINT,
-    GPU_VARIABLE,
-    KNOWN_GPU_NODES,
-    OTHER_MAKER_IMAGE,
-    PRIVILEGED,
-    RUNTIME_CLASS,
-    TOLERATION,
-)
+from rules.base.traits import GPU_EVIDENCE, PRIVILEGED
 from rules.in_process.capabilities import added_capabilities
 from rules.in_process.statement import Statement, any_of, cel, concat
 from rules.placement.gpu_nodes import Evidence, excludes_nvidia, gpu_evidence
@@ -246,14 +237,5 @@ RULE = define_rule(
     check,
     action=Action.DENY,
     since="0.1",
-    needs=(
-        PRIVILEGED,
-        GPU_OR_NODE_CONSTRAINT
-        | RUNTIME_CLASS
-        | CUDA_IMAGE
-        | OTHER_MAKER_IMAGE
-        | GPU_VARIABLE
-        | TOLERATION
-        | KNOWN_GPU_NODES,
-    ),
+    needs=(PRIVILEGED, GPU_EVIDENCE),
 )
