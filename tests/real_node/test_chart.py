@@ -300,6 +300,7 @@ def test_after_a_restart_of_the_node_all_containers_start_again(chart: Chart) ->
     eventually(lambda: enforcement_in(chart.plane, namespace) == "silent", what="nobody answers")
     chart.node.start_containerd()
     chart.node.start_kubelet()
+    chart.node.wait_for_resource(RESOURCE, "3")
     eventually(
         lambda: sum(chart.restarts()) >= restarts + 2, seconds=SECONDS, what="both start again"
     )
@@ -313,9 +314,12 @@ def test_a_bypass_gets_nothing_and_its_fix_its_own_card(chart: Chart) -> None:
     namespace = chart.plane.namespace()
     refused = create(chart.plane, namespace, BYPASS_POD)
     assert refused.status == 403
-    waiting_pod(chart.node, namespace, "fixed", pod(container(**variable("all"), **gpus(limits=1))))
-    assert len(devices(chart.node, namespace, "fixed").gpus) == 1
-    chart.node.remove_pods(namespace)
+    fixed = pod(container(**variable("all"), **gpus(limits=1)))
+    try:
+        waiting_pod(chart.node, namespace, "fixed", fixed)
+        assert len(devices(chart.node, namespace, "fixed").gpus) == 1
+    finally:  # a card that it kept would be missing in the tests that follow
+        chart.node.remove_pods(namespace)
 
 
 def test_the_console_shows_the_cards_of_the_node(chart: Chart) -> None:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -207,7 +208,8 @@ class RealNode:
         eventually(_CONTAINERD_SOCKET.exists, what="containerd listens")
 
     def start_kubelet(self) -> None:
-        """Start the kubelet, and wait until the node is ready."""
+        """Start the kubelet, and wait until it says that the node is ready."""
+        started = datetime.now(UTC)
         self._start(
             "kubelet",
             "kubelet",
@@ -217,7 +219,7 @@ class RealNode:
             f"--node-ip={NODE_ADDRESS}",
             "--v=2",
         )
-        eventually(self._is_ready, what="the node is ready")
+        eventually(lambda: self._is_ready(started), what="the node is ready")
 
     def end(self, program: str) -> None:
         """End a program, such as `kubelet` or `containerd`. Containers go on."""
@@ -227,10 +229,16 @@ class RealNode:
         """The output of a program of the node."""
         return self._processes.log(program).read_text(encoding="utf-8", errors="replace")
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, since: datetime) -> bool:
+        """Return whether the kubelet has said so `since` then: an earlier one has as well."""
         self._processes.check("containerd", "kubelet")
         conditions = self.object.get("status", {}).get("conditions", [])
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(
+            one["type"] == "Ready"
+            and one["status"] == "True"
+            and datetime.fromisoformat(one["lastHeartbeatTime"]) > since
+            for one in conditions
+        )
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
         command = [str(self._programs[program]), *arguments]

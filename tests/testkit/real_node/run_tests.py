@@ -19,7 +19,9 @@ from tests.testkit.real_node.gpuward_image import ROOT_VARIABLE, build
 from tests.testkit.real_node.programs import programs
 
 # As in the Makefile: a wait that was too short for a busy machine.
-_RERUN = ("--reruns", "1", "--only-rerun", "^TimeoutError", "-raR")
+_OPTIONS = ["--reruns", "1", "--only-rerun", "^TimeoutError", "-raR"]
+# With a broken node every test fails, each after minutes.
+_OPTIONS += ["--maxfail", "3"]
 _NO_TEST_SELECTED = 5  # pytest's exit status
 
 
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gpuward-image-") as root:
         build(Path(root))
         os.environ[ROOT_VARIABLE] = root
-        pytest = [sys.executable, "-m", "pytest", "-q", "-m", "real_node", *_RERUN, *arguments]
+        pytest = [sys.executable, "-m", "pytest", "-q", "-m", "real_node", *_OPTIONS, *arguments]
         status = subprocess.run([*isolation.COMMAND, *pytest], check=False).returncode
     return 0 if status == _NO_TEST_SELECTED else status
 

@@ -43,7 +43,8 @@ func serveResources(resources []Resource) error {
 }
 
 // serve serves the resource. A kubelet removes the sockets of all plugins when it starts, and
-// expects them to register again.
+// expects them to register again; one that starts while a plugin registers removes the socket that
+// it registers, too.
 func (resource Resource) serve() error {
 	name := strings.ReplaceAll(resource.Name, "/", "_") + ".sock"
 	socket := filepath.Join(resource.Folder, name)
@@ -55,20 +56,16 @@ func (resource Resource) serve() error {
 		server := grpc.NewServer()
 		api.RegisterDevicePluginServer(server, plugin{resource: resource})
 		go server.Serve(listener)
-		for {
-			if err := resource.register(name); err == nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		for {
-			if _, err := os.Stat(socket); err != nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
+		for registered := false; exists(socket); time.Sleep(100 * time.Millisecond) {
+			registered = registered || resource.register(name) == nil
 		}
 		server.Stop()
 	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 func (resource Resource) register(endpoint string) error {
