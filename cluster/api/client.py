@@ -281,6 +281,7 @@ class KubernetesGpuExceptions:
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return
+            del page  # before the next is read
             query["continue"] = token
             limit = min(_PAGE, limit * 2)
 

@@ -78,7 +78,10 @@ def _versions(group: Mapping[str, Any]) -> list[str]:
 
 _ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
 _MAX_WAIT = 60.0  # seconds
-_MAX_BYTES = 32 << 20  # of an answer; one object has at most about three
+# Of an answer; one object has at most about three MiB. Labels, of which a tenant may write a
+# megabyte into each object, take thirteen times as much memory as in JSON.
+MAX_ANSWER_BYTES = 8 << 20
+_MAX_TEXT_BYTES = 32 << 20
 
 
 class RetryingConnection:
@@ -112,7 +115,7 @@ class RetryingConnection:
         for attempt in range(_ATTEMPTS):
             try:
                 answer = self._connection.request(
-                    method, path, body, sent, _MAX_BYTES, accept=accept
+                    method, path, body, sent, MAX_ANSWER_BYTES, accept=accept
                 )
                 self._has_answered = True
                 return answer  # noqa: TRY300  # the loop goes on after an error
@@ -127,7 +130,7 @@ class RetryingConnection:
 
     def get_text(self, path: str) -> str:
         """The text at a path of the API server; asked for once. Raises ClusterError."""
-        return self._connection.get_text(path, _MAX_BYTES)
+        return self._connection.get_text(path, _MAX_TEXT_BYTES)
 
 
 _PAGE = 250  # objects: of pods about five megabytes
@@ -230,6 +233,7 @@ class ApiServerSource:
                 if key > last or not page.may_repeat:
                     last = max(key, last)
                     yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
+            del page  # before the next is read
 
     def _get(self, path: str) -> Object:
         return self._requests.request("GET", path)
@@ -246,6 +250,9 @@ class Page(NamedTuple):
 
 class Pages:
     """The pages of one list; `get` requests one, by its query.
+
+    Pages become smaller where objects are large, and grow again after them: a few large objects of
+    one tenant must not make the rest of the list slow.
 
     The API server forgets the state of a list after some minutes. It then says how to go on with
     the present state; if it does not, the list begins again, and its pages may repeat objects.
@@ -279,6 +286,7 @@ class Pages:
             metadata = answer.get("metadata") or {}
             token = metadata.get("continue")
             self._token = token or None
+            self._limit = min(_PAGE, self._limit * 2)
             version = str(answer.get("apiVersion", ""))
             if not self._may_repeat:
                 self._restarts = 0

@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 
 from cluster.api.connection import Connection
 from cluster.api.errors import ClusterError, ExpiredError, ForbiddenError, MissingError
-from cluster.source.api_server import Pages
+from cluster.source.api_server import MAX_ANSWER_BYTES, Pages
 from cluster.source.objects import ListError, MissingRightError, Object, Resource
 from rules.base.json_values import as_object, as_text
 
-_MAX_BYTES = 32 << 20  # of a page
 _PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds after an error, and after the next …
 _NOT_SERVED_PAUSE = 60.0
 
@@ -91,7 +90,7 @@ class Following:
     def _read_pages(self) -> str:
         pages = Pages(
             lambda query: self._connection.request(
-                "GET", f"{self._path}?{query}", max_bytes=_MAX_BYTES
+                "GET", f"{self._path}?{query}", max_bytes=MAX_ANSWER_BYTES
             )
         )
         found: set[Key] = set()
@@ -103,6 +102,7 @@ class Following:
                 raw = {"apiVersion": page.api_version, "kind": self._resource.kind, **item}
                 found.add(_key(raw))
                 self._follower.put(self._resource, raw)
+            del page  # before the next is read
         for key in self._known - found:
             self._follower.drop(self._resource, key)
         self._known = found

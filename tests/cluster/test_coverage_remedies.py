@@ -193,3 +193,20 @@ def test_a_quota_on_a_class_of_devices_counts_every_claim(plane: ControlPlane) -
     answer = plane.request("POST", path, claim)
     assert answer.status == 403
     assert f"requested: {key}=1" in answer.body["message"]
+
+
+def test_a_quota_keeps_pods_from_naming_the_pods_of_other_namespaces(plane: ControlPlane) -> None:
+    namespace = plane.namespace({MODE_LABEL: "off"})
+    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    spec = {"hard": {"pods": "0"}, "scopes": ["CrossNamespacePodAffinity"]}
+    plane.create(quotas, {"metadata": {"name": "q"}, "spec": spec})
+    eventually(
+        lambda: plane.request("GET", f"{quotas}/q").body["status"].get("used"),
+        what="the quota counts",
+    )
+    pods = {bypass.name: bypass.pod for bypass in bypasses()}
+    answer = create(plane, namespace, pods["privileged-near-the-device-plugin"], dry_run=True)
+    assert answer.status == 403
+    assert "exceeded quota: q" in answer.body["message"]
+    near_its_own = create(plane, namespace, pods["privileged-near-a-gpu-pod"], dry_run=True)
+    assert near_its_own.status == 201

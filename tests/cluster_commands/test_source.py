@@ -6,8 +6,10 @@ import argparse
 import io
 import json
 import socket
+import subprocess
+import sys
 import threading
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from cluster.source.objects import MissingRightError, NotServedError, Resource, 
 from cluster.source.options import add_options, open_source
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import PATIENCE, eventually
 
 PODS = Resource("pods", "Pod")
 NODES = Resource("nodes", "Node", is_namespaced=False)
@@ -134,14 +136,60 @@ def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
 
 
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_BYTES", 100_000)
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 100_000)
     listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
     with paged_server(listed) as served:
         assert len([*source_of(served, tmp_path, []).list(PODS)]) == 100
-        monkeypatch.setattr(module, "_MAX_BYTES", 5000)
+        monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 5000)
         with pytest.raises(SourceError, match=r"cannot list pods: .* more than 5000 bytes"):
             list(source_of(served, tmp_path, []).list(PODS))
     assert {request["limit"] for request in served.requests} >= {"250", "62", "15", "1"}
+
+
+def test_pages_grow_again_after_huge_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 100_000)
+    listed = {
+        "/api/v1/pods": Listed(1000, lambda number: make_pod(number, 50_000 if number < 4 else 0))
+    }
+    with paged_server(listed) as served:
+        assert len([*source_of(served, tmp_path, []).list(PODS)]) == 1000
+    assert len(served.requests) < 20
+    assert served.requests[-1]["limit"] == "250"
+
+
+_LISTING = """\
+import resource, sys
+from cluster.api.connection import Connection
+from cluster.source.api_server import ApiServerSource
+from cluster.source.objects import CLAIMS
+source = ApiServerSource(Connection.like_kubectl(sys.argv[1]))
+print(sum(1 for _ in source.list(CLAIMS)), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count memory in other units")
+def test_objects_full_of_labels_do_not_fill_the_memory_of_a_controller(tmp_path: Path) -> None:
+    @cache
+    def make_claim(number: int) -> dict[str, Any]:
+        labels = {f"{number:x}-{label:x}": "" for label in range(100_000)}
+        return {"metadata": {"namespace": "a", "name": f"c{number:06}", "labels": labels}}
+
+    with paged_server(
+        {"/apis/resource.k8s.io/v1/resourceclaims": Listed(16, make_claim)}
+    ) as served:
+        done = subprocess.run(
+            [sys.executable, "-c", _LISTING, served.kubeconfig(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60 * PATIENCE,
+        )
+    listed, kilobytes = map(int, done.stdout.split())
+    assert listed == 16
+    # The least memory of a component that lists is 256 MiB.
+    assert kilobytes < 256 << 10
 
 
 WHOLE: dict[str, Any] = {
@@ -224,7 +272,9 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert isinstance(source, ApiServerSource)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_PAGE", 4)
-        patched.setattr(module, "_MAX_BYTES", 9_000)  # so that pages become smaller on the way
+        patched.setattr(
+            module, "MAX_ANSWER_BYTES", 9_000
+        )  # so that pages become smaller on the way
         found = [*source.list(PODS, namespaces[0])]
         # Not the pods of other tests: one of those may be larger than the bound
         everywhere = [*source.list(PODS, labels="test=listing")]

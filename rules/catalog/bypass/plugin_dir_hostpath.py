@@ -13,7 +13,10 @@ mounts and that show, on any of the distributions that gpuward knows:
 - the sockets of systemd and of the system's D-Bus, `/run/systemd/private` and `/run/dbus`,
 - programs that the node starts as root for pods: those of the network, such as `/opt/cni/bin`, and
   of FlexVolume, `/usr/libexec/kubernetes/kubelet-plugins/volume/exec`,
+- the node's own programs and libraries, such as `/usr/bin`, `/usr/lib/x86_64-linux-gnu`, `/lib64`,
+  `/opt/bin` and, on Container-Optimized OS, `/home/kubernetes/bin`,
 - the programs and libraries of NVIDIA's driver, such as `/run/nvidia/driver/usr`,
+  `/usr/local/nvidia` and, on GKE, `/home/kubernetes/bin/nvidia`,
 - CDI directories (`/etc/cdi`, `/run/cdi`, `/var/cdi`), plugins of NRI (`/opt/nri/plugins`,
   `/etc/nri`) and OCI hooks (`/usr/share/containers/oci/hooks.d` and its like),
 - the configuration of containerd, CRI-O, Docker, Kata Containers and of NVIDIA's container toolkit,
@@ -25,7 +28,8 @@ mounts and that show, on any of the distributions that gpuward knows:
 - the files by which HAMi, Volcano, Tencent's gpu-manager and koordinator limit shares on a node.
 
 Paths inside these directories count too, and so do the directories above them, except `/` and the
-root of the driver, which `device-hostpath` reports. Read-only mounts are fine, except of
+root of the driver, which `device-hostpath` reports, and `/home`, which is mounted for what users
+keep there. Read-only mounts are fine, except of
 directories with sockets or secrets and of `pod-resources`.
 
 Why it matters
@@ -42,6 +46,10 @@ By the files of a PCI device a program reads and writes the memory of the card, 
 from its driver. With version 1 of control groups, a process of root leaves the group that denies it
 devices, and opens the device files that it makes.
 
+Whoever changes a library or a program of the node runs as root there, as soon as root uses it. A
+pod that only loads them mounts them with `readOnly: true`, as GKE's device plugin does; manifests
+that Google publishes for GPUDirect leave it out.
+
 `pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
 service account that the profile lists as a component, or add an exception for it.
 
@@ -53,6 +61,8 @@ References
 - containers/common, `pkg/hooks/docs/oci-hooks.5.md`
 - systemd, `src/core/org.freedesktop.systemd1.conf`
 - kubernetes/kubernetes, `pkg/volume/flexvolume/probe.go`
+- GoogleCloudPlatform/container-engine-accelerators, `cmd/nvidia_gpu/nvidia_gpu.go`,
+  `gpudirect-rdma/nccl-test.yaml`
 """
 
 from collections.abc import Mapping
@@ -70,6 +80,7 @@ from rules.profile.platforms.node_paths import (
     KUBELET_CONFIGURATION,
     KUBELET_FOLDERS,
     NETWORK_PROGRAM_DIRECTORIES,
+    PROGRAM_AND_LIBRARY_DIRECTORIES,
     RUNTIME_CONFIGURATION,
     RUNTIME_DATA_DIRECTORIES,
     RUNTIME_PROGRAMS,
@@ -112,6 +123,9 @@ _PATHS_BY_EFFECT = {
     "it can run a program of its own beside every new container": HOOK_DIRECTORIES,
     "it can run a program of its own as root of the node": (
         *(*NETWORK_PROGRAM_DIRECTORIES, *VOLUME_PROGRAM_DIRECTORIES),
+    ),
+    "it can change programs and libraries that the node or other pods run": (
+        PROGRAM_AND_LIBRARY_DIRECTORIES
     ),
     "it can change the driver that the containers of all pods load": DRIVER_DIRECTORIES,
     "it can change the runtime by which containers are started": (

@@ -68,15 +68,6 @@ RUNTIME_CONFIGURATION = (
     *("/etc/k0s/containerd.toml", "/etc/k0s/containerd.d", "/var/snap/microk8s/current/args"),
     "/etc/cri",  # Talos
 )
-_PROGRAMS = (
-    *("nvidia-container-runtime", "nvidia-container-runtime-hook", "nvidia-container-cli"),
-    *("nvidia-container-toolkit", "nvidia-ctk", "nvidia-cdi-hook", "runc", "crun"),
-    *("containerd", "containerd-shim-runc-v2", "crio", "dockerd", "kubelet"),
-)
-_PROGRAM_FOLDERS = (
-    *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
-    "/home/kubernetes/bin",  # Container-Optimized OS
-)
 RUNTIME_PROGRAMS = (
     # The programs of k3s, RKE2 and k0s; what containerd installs besides (containerd docs/ops.md);
     # Kata Containers (kata-containers/kata-containers docs/Limitations.md, utils).
@@ -85,7 +76,15 @@ RUNTIME_PROGRAMS = (
     "/usr/share/defaults/kata-containers",
     # NVIDIA/gpu-operator assets/state-container-toolkit.
     *("/usr/local/nvidia/toolkit", *in_run("nvidia/toolkit")),
-    *(f"{folder}/{program}" for folder in _PROGRAM_FOLDERS for program in _PROGRAMS),
+)
+# Where a node keeps what root runs on it, the kubelet and the runtime among them, and what these
+# programs load (file-hierarchy(7)).
+PROGRAM_AND_LIBRARY_DIRECTORIES = (
+    *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
+    *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"),
+    *("/lib", "/lib32", "/lib64", "/usr/libexec"),
+    # Flatcar, whose /usr nobody can write; Container-Optimized OS.
+    *("/opt/bin", "/home/kubernetes/bin"),
 )
 # /etc/containers and its like: containers/common, oci-hooks(5); containerd/nri README.md.
 HOOK_DIRECTORIES = (
@@ -103,9 +102,12 @@ VOLUME_PROGRAM_DIRECTORIES = (
     "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
     *("/home/kubernetes/flexvolume", "/etc/kubernetes/volumeplugins"),
 )
-# What is in the root of NVIDIA's driver (NVIDIA/gpu-operator assets/state-driver).
-DRIVER_DIRECTORIES = in_run(
-    *(f"nvidia/driver/{name}" for name in ("bin", "etc", "lib", "lib64", "sbin", "usr"))
+# What is in the root of NVIDIA's driver (NVIDIA/gpu-operator assets/state-driver), and where it is
+# installed outside of one: on GKE (GoogleCloudPlatform/container-engine-accelerators
+# cmd/nvidia_gpu), and as many manifests mount it.
+DRIVER_DIRECTORIES = (
+    *in_run(*(f"nvidia/driver/{name}" for name in ("bin", "etc", "lib", "lib64", "sbin", "usr"))),
+    *("/home/kubernetes/bin/nvidia", "/usr/local/nvidia"),
 )
 # Root may start any unit through them: systemd src/core/org.freedesktop.systemd1.conf.
 SYSTEMD_SOCKETS = in_run("dbus", "systemd/private")

@@ -161,9 +161,9 @@ class Installation:
         kinds = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
         policies = ("validatingadmissionpolicy", "validatingadmissionpolicybinding")
         roles = ("clusterrole", "clusterrolebinding")
-        definitions = ("customresourcedefinition",)  # which Helm keeps
+        others = ("flowschema", "customresourcedefinition")  # the latter Helm keeps
         label = "app.kubernetes.io/part-of=gpuward"
-        for resource in (*kinds, *policies, *roles, *definitions):
+        for resource in (*kinds, *policies, *roles, *others):
             self.plane.kubectl("delete", resource, "-l", label)
         # No need to wait until the namespace is gone: no other test uses its name.
         self.plane.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
