@@ -9,13 +9,8 @@ from lint.suppressions import Suppression, Suppressions, comments_in_text, find_
 from reports.findings import LocatedFinding, ReportedFinding, SuppressedFinding, to_reported_finding
 from reports.results import InputNotEvaluated, Remark
 from rules.base.json_values import Path
-from rules.container_files import (
-    RULES,
-    compose_gpu,
-    image_visible_devices,
-    node_mode_by_kubectl,
-    run_gpu,
-)
+from rules.container_files import compose_gpu, image_visible_devices, node_mode_by_kubectl, run_gpu
+from rules.container_files.index import RULES
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef

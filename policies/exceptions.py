@@ -10,7 +10,7 @@ from policies.policy import SECURITY_FAMILIES, GpuExceptionLimits
 from policies.problems import Problem, suggestion_suffix
 from rules.base.json_values import Path
 from rules.catalog.index import CATALOG
-from rules.container_files import RULES as CONTAINER_FILE_RULES
+from rules.container_files.index import RULES as CONTAINER_FILE_RULES
 from rules.engine.rule_set import PolicyException
 from rules.objects.pod import Pod
 from rules.rule import Rule

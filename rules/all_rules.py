@@ -3,7 +3,7 @@
 from typing import Any
 
 from rules.catalog.index import CATALOG
-from rules.container_files import RULES
+from rules.container_files.index import RULES
 from rules.rule import Rule
 
 ALL_RULES: tuple[Rule[Any], ...] = (*CATALOG, *RULES)

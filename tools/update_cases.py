@@ -15,7 +15,7 @@ from kubeyaml.writing import write_yaml
 from policies.problems import did_you_mean
 from rules.base.traits import names_of
 from rules.catalog.index import CATALOG
-from rules.engine.traits import traits_of
+from rules.relevance.traits import traits_of
 from rules.workloads.discovery import find_subjects
 from rules.workloads.pod_search import MalformedField
 from tests.testkit.cases import Case, cases, current_result, without_needs

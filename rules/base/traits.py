@@ -5,8 +5,8 @@ rules. A trait is a bit. A rule names in `needs` the traits without which it nev
 and the engine does not run it for other pods. Traits are coarser than rules on purpose: they
 compare for equality, prefixes and words. The tests hold every rule to its `needs`.
 
-The API server sends a pod only if it has some of these traits: `webhook/match_conditions.py` writes
-them in CEL.
+`rules.relevance` finds them in a pod, and has the same as a test in CEL: API servers send a pod
+only if it has some of these traits (`webhook/match_conditions.py`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -16,13 +16,6 @@ from rules.engine.bounds import (
 )
 from rules.engine.exceptions import ExceptionMatcher, Suppress
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
-from rules.engine.traits import (
-    inventory_traits,
-    old_metadata_traits,
-    store_traits,
-    traits_of,
-    traits_of_raw_pod,
-)
 from rules.finding import Finding
 from rules.gpu.components import advice_for_agents, component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
@@ -31,6 +24,13 @@ from rules.objects.pod import Pod, set_circumstances
 from rules.objects.view import Views
 from rules.profile.context import Context
 from rules.profile.profile import Profile
+from rules.relevance.pods import old_metadata_traits
+from rules.relevance.traits import (
+    inventory_traits,
+    store_traits,
+    traits_of,
+    traits_of_raw_pod,
+)
 from rules.workloads.discovery import find_subjects
 from rules.workloads.dynamo import path_in_service
 from rules.workloads.field_types import COMPILED_METADATA, COMPILED_POD, conforms_to_types

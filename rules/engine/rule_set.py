@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from rules.base.caching import BoundedCache, cached_property
 from rules.base.text_matching import matches_any
 from rules.base.traits import satisfies
-from rules.engine.traits import profile_traits
 from rules.finding import Action, Finding, FixScope
 from rules.objects.container import Container
 from rules.profile.profile import Profile
+from rules.relevance.traits import profile_traits
 from rules.rule import Rule
 
 

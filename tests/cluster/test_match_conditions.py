@@ -9,16 +9,11 @@ import pytest
 
 from rules.base import traits
 from rules.catalog.index import CATALOG
+from rules.relevance.expressions import LONGEST, MOST, MOST_PREFERRED
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS
 from tools.chart_files import match_condition
-from webhook.match_conditions import (
-    LONGEST,
-    MOST,
-    MOST_OWN_NAMES,
-    MOST_PREFERRED,
-    UncoveredError,
-)
+from webhook.match_conditions import MOST_OWN_NAMES, UncoveredError
 
 MANUAL = DOCS / "matching.md"
 PLACEHOLDER = re.compile("%[A-Za-z]+%")
@@ -28,7 +23,7 @@ VARIABLE = re.compile("[A-Z][A-Z0-9_]{3,}")
 def test_a_rule_that_needs_a_trait_without_a_condition_is_an_error() -> None:
     known = CATALOG[0]
     new = known._replace(name="new", needs=(traits.HOST_NAMESPACE,))
-    with pytest.raises(UncoveredError, match=r"new .*HOST_NAMESPACE.*in CEL in webhook/match_"):
+    with pytest.raises(UncoveredError, match=r"new .*HOST_NAMESPACE.*in CEL beside its Python"):
         match_condition((*CATALOG, new))
     with pytest.raises(UncoveredError, match="new"):
         match_condition((*CATALOG, known._replace(name="new", needs=())))

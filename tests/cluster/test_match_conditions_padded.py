@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rules.relevance.expressions import LONGEST, MOST, MOST_PREFERRED
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import DryRuns, minor_version
@@ -30,7 +31,6 @@ from tests.testkit.match_conditions.padded_pods import (
 )
 from tests.testkit.match_conditions.padding import PADDED_PODS
 from tests.testkit.match_conditions.recorder import Recorder, registered_recorder
-from webhook.match_conditions import LONGEST, MOST, MOST_PREFERRED
 
 ACCEPTED, INVALID = (200, 201), 422
 PHASES = ("mutate", "validate")

@@ -26,13 +26,13 @@ from rules.engine.bounds import StepLimit, TooManyStepsError, steps_of
 from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.fixing import FixResult, check, fix
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
-from rules.engine.traits import profile_traits
 from rules.finding import Action, Finding, Fix, FixScope
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import MIRROR_ANNOTATION, Pod
 from rules.profile.context import Context
 from rules.profile.profile import Component, Profile, Resource
+from rules.relevance.traits import profile_traits
 from rules.rule import LazyCheck, Rule
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY

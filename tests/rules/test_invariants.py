@@ -58,11 +58,11 @@ from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.engine.exceptions import suppress_nothing
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import ActiveRule
-from rules.engine.traits import store_traits, traits_of, traits_of_container, traits_of_raw_pod
 from rules.finding import Finding
 from rules.gpu.devices import devices
 from rules.objects.container import Container
 from rules.objects.pod import Pod
+from rules.relevance.traits import store_traits, traits_of, traits_of_container, traits_of_raw_pod
 from rules.rule import Rule, load_module
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases, current_result, describe_finding, without_needs

@@ -10,7 +10,6 @@ import pytest
 from policies.loading import load_policy
 from rules.base.caching import MAX_ENTRIES
 from rules.engine.fixing import check
-from rules.engine.traits import inventory_traits
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, Device, devices
 from rules.inventory import builder as building
 from rules.inventory import collectors
@@ -31,6 +30,7 @@ from rules.inventory.inventory import (
 from rules.objects.container import Container
 from rules.profile.context import Context
 from rules.profile.profile import Profile
+from rules.relevance.traits import inventory_traits
 from tests.testkit.cases import TODAY, cases, inventory_of
 
 GPU = "nvidia.com/gpu"

@@ -17,7 +17,6 @@ from policies.validation import policy_schema
 from rules.base.caching import MAX_ENTRIES
 from rules.base.text_matching import matches, matches_any
 from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
-from rules.engine.traits import variable_traits
 from rules.gpu.claims import is_gpu_class
 from rules.inventory.inventory import EMPTY_INVENTORY
 from rules.profile.platforms.device_attributes import VENDOR_CLASSES
@@ -30,6 +29,7 @@ from rules.profile.profile import (
     VisibleDevices,
     merge_profiles,
 )
+from rules.relevance.containers import variable_traits
 
 # Every family of resources in the registry, by one name each.
 FAMILIES = [
@@ -180,7 +180,8 @@ def test_odd_names_of_one_pod_make_no_later_pod_slow(monkeypatch: pytest.MonkeyP
     compared: list[str] = []
     monkeypatch.setattr("rules.profile.profile.matches", lambda *texts: compared.append(texts[1]))
     monkeypatch.setattr(
-        "rules.engine.traits.traits_of_variable", lambda name, _profile: compared.append(name)
+        "rules.relevance.containers.traits_of_variable",
+        lambda name, _profile: compared.append(name),
     )
     assert variable_traits(later, own) == GPU_VARIABLE | OTHER_GPU_VARIABLE
     assert len(own.visible_variables([entry["name"] for entry in later])) == len(later) - 1

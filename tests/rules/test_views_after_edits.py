@@ -11,7 +11,6 @@ from policies.loading import default_policy
 from rules.base.caching import cached_property
 from rules.base.json_values import Path, apply, put, remove
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
-from rules.engine.traits import traits_of
 from rules.gpu.devices import devices, pod_requests_gpu, request_of, requested_resources
 from rules.gpu.devices import requests_gpu as container_requests_gpu
 from rules.gpu.visibility import visible_variables
@@ -21,6 +20,7 @@ from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.view import Views
 from rules.placement.gpu_nodes import gpu_node_label
+from rules.relevance.traits import traits_of
 from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import Case, cases
 

@@ -35,6 +35,7 @@ PACKAGES = {
         "tests/policies",
         "tests/webhook/test_heavy_objects.py",
     ],
+    "rules/relevance": ["tests/rules", "tests/policies"],
     "webhook": ["tests/webhook", "tests/registration", *COMMAND_LINE],
 }
 """Each package, and all the tests that concern it."""
@@ -53,6 +54,7 @@ FIRST = {
     "webhook/telemetry": ["webhook/test_log*", "webhook/test_server", "webhook/test_background*"],
     "webhook": ["webhook/test_serve*", "webhook/test_server"],
 }
+_MATCH_CONDITIONS = ("tests/cluster/test_match_conditions.py", "tests/cluster/test_in_process.py")
 # Of what these write, an API server decides what it means. Tests that need one run last.
 ON_API_SERVER = {
     "webhook/in_process/": [
@@ -61,10 +63,8 @@ ON_API_SERVER = {
         "tests/cluster_commands/test_doctor_in_process.py",
         "tests/chart/test_in_process.py",
     ],
-    "webhook/match_conditions.py": [
-        "tests/cluster/test_match_conditions.py",
-        "tests/cluster/test_in_process.py",
-    ],
+    "webhook/match_conditions.py": [*_MATCH_CONDITIONS],
+    "rules/relevance/": [*_MATCH_CONDITIONS],
 }
 _SECONDS = 600  # for tests that otherwise take less than two minutes
 _SECONDS_ON_API_SERVER = 1800  # for tests that otherwise take less than ten

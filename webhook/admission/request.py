@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.traits import RESERVATION_LABEL
 from rules.engine.bounds import StepLimit
-from rules.engine.traits import key_traits
 from rules.finding import Action
 from rules.gpu.allocation_keys import PAYER_LABELS
 from rules.gpu.components import CONTROLLER_MANAGER, is_controller
@@ -17,6 +16,7 @@ from rules.inventory.inventory import Inventory
 from rules.objects.container import CONTAINER_LISTS
 from rules.profile.context import Context
 from rules.profile.platforms.accounting_marks import JOB_LABELS, is_mark
+from rules.relevance.pods import key_traits
 from webhook.admission.review import AdmissionReview
 
 EVALUATED_OPERATIONS = ("CREATE", "UPDATE")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rules.relevance.expressions import LONGEST, MOST, MOST_PREFERRED
 from tests.testkit.admission.reviews import pod
-from webhook.match_conditions import LONGEST, MOST, MOST_OWN_NAMES, MOST_PREFERRED
+from webhook.match_conditions import MOST_OWN_NAMES
 
 # A node label whose values the condition reads, and a value that means no GPU.
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
