@@ -26,7 +26,7 @@ from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 from cluster.api.errors import ClusterError, Object, TooLargeError, UnreachableError, error_of
 from cluster.api.proxies import Proxy, proxy_for
 
-# What kubectl reads in kubeconfig files, and the Kubernetes client does not, or otherwise.
+# Kubeconfig files: fields that the Kubernetes client ignores, or reads otherwise than kubectl.
 
 
 def current_context(files: str) -> str | None:

@@ -13,7 +13,7 @@ from cluster.api.errors import ClusterError
 from cluster.audit.audit import AuditResult
 from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways
 from cluster.doctor.facts import Facts, name_of, own_configurations
-from cluster.doctor.toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
+from cluster.doctor.nvidia_toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
 from cluster.source.objects import (
     MUTATING,
     NAMESPACES,

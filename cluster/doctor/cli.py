@@ -48,6 +48,7 @@ from cluster.doctor.checks.nodes import (
     check_pods_per_card,
     check_requirements,
 )
+from cluster.doctor.checks.nvidia import check_mig, check_toolkit_settings
 from cluster.doctor.checks.priority import check_own_priority
 from cluster.doctor.checks.programs import (
     check_component_priority,
@@ -58,7 +59,6 @@ from cluster.doctor.checks.release import check_policy, check_registration, chec
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_headline, as_table, exit_status, to_document
-from cluster.doctor.toolkit import check_mig, check_toolkit_settings
 from cluster.doctor.verdict import Verdict, verdict
 from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source

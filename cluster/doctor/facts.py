@@ -311,7 +311,7 @@ def by_name(items: list[Object]) -> Iterator[tuple[str, Object]]:
     yield from sorted(((name_of(item), item) for item in items), key=lambda pair: pair[0])
 
 
-# The DaemonSets of a cluster, as checks look at them.
+# The DaemonSets of a cluster.
 
 
 class DaemonSet(NamedTuple):

@@ -1,4 +1,4 @@
-"""The rows as a table, with what to do, or as plain data."""
+"""The rows that checks return, and how they are shown: as a table with remedies, or as data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from cluster.gpus.tables import Table, render
 from terminal import printable
 
-# What a check says: one row for each thing that it looked at.
+# A check returns one row for each thing that it looked at.
 
 
 class State(enum.Enum):

@@ -42,7 +42,7 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
 
-# Who has GPUs, or waits for them: pods and allocated claims; and what all pods take of a node.
+# Pods and allocated claims that have GPUs or wait for them, and the load of each node.
 
 
 class NodeLoad:

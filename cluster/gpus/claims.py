@@ -127,8 +127,6 @@ def part_of(some: int, whole: int) -> Amount:
 
 
 # Devices that drivers offer by ResourceSlices.
-#
-# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 DeviceKey: TypeAlias = tuple[str, str, str]
 """A device is known by its driver, its pool and its name."""
@@ -221,8 +219,6 @@ def is_gpu_driver(name: str, profile: Profile) -> bool:
 
 
 # Devices that ResourceClaims have, or wait for.
-#
-# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 _MAX_COUNT = 10**6  # of devices in one request; API servers allow fewer
 

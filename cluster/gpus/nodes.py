@@ -1,4 +1,4 @@
-"""Which cards a node has, where the node itself says more than a number of devices."""
+"""A node's cards, as far as it says more than their number; its status; its GPU resources."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Car
             yield Card(str(index), "", {VOLCANO_MEMORY: memory // count, VOLCANO_CARDS: 1})
 
 
-# Whether a node takes pods, and what kubectl shows as its status.
+# The status of a node, as kubectl shows it, and the taints that keep pods away.
 
 # The taints by which Kubernetes itself keeps pods away, such as node.kubernetes.io/not-ready; and
 # that of nodes which a cloud has yet to set up.
@@ -161,7 +161,7 @@ def taints_of(node: Mapping[str, Any]) -> Iterator[Taint]:
             yield Taint((), key, value, as_text(taint.get("effect")))
 
 
-# How much of each GPU resource a node has.
+# The amounts of a node's GPU resources.
 
 
 class Total(NamedTuple):

@@ -28,8 +28,9 @@ def has_terminated(pod: Mapping[str, Any]) -> bool:
 def effective_requests(pod: Mapping[str, Any]) -> Requests:
     """What a pod takes from its node, by resource, in units of 1e-9.
 
-    While a pod is resized in place, that is the most of what it asks for, what the kubelet has
-    granted, and what it still has; a resize that the node can never grant counts for nothing.
+    While a pod is resized in place, three amounts exist: what its containers ask for, what the
+    kubelet has granted, and what they still have. The largest counts. A resize that the node can
+    never grant does not count.
     Amounts that are no quantities count as nothing.
 
     Up to Kubernetes 1.36, schedulers took the most of each container instead, which is more if one

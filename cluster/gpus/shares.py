@@ -1,4 +1,4 @@
-"""Which card a pod was given, as schedulers record it in annotations of the pod.
+"""The cards that a pod was given, or parts of them, as schedulers record it in annotations.
 
 The keys are those of `rules.gpu.allocation_keys`. Whole cards of a device plugin have no such
 record: only the kubelet of the node knows which ones it handed out.
@@ -169,9 +169,8 @@ def whole_number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < len(str(_MAX_AMOUNT)) else 0
 
 
-# Parts of cards that the KAI scheduler hands out.
-#
-# Source: kai-scheduler/KAI-Scheduler pkg/common/constants and pkg/scheduler/api/node_info.
+# Parts of cards that the KAI scheduler hands out. Source: kai-scheduler/KAI-Scheduler
+# pkg/common/constants and pkg/scheduler/api/node_info.
 
 FRACTION = "gpu-fraction"
 """The annotation, and what is counted: parts of cards, which are no resource; 1 is a card."""

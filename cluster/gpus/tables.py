@@ -202,7 +202,7 @@ def _cpu(amount: int) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
-# Columns as Go's `text/tabwriter` aligns them, which kubectl and its plugins use.
+# Columns, aligned as by Go's `text/tabwriter`, which kubectl and its plugins use.
 
 
 def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> str:
@@ -235,7 +235,7 @@ def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> 
     )
 
 
-# Print tables as kubectl does, with bars if a terminal shows them.
+# Tables as text, as kubectl prints them, with bars if a terminal shows them.
 
 _PADDING = 3  # between columns, as in kubectl
 # The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.

@@ -30,7 +30,7 @@ from cluster.webhooks.dry_runs import NotTried, SendPod, open_with_dry_runs
 from policies.loading import default_policy
 from terminal import CommandParser, printable, write_error
 
-# Write the files, or show how they differ from those that there are.
+# The files on disk: how they differ from the new ones, and how they are replaced.
 
 _MAX_BYTES = 1 << 20
 

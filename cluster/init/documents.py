@@ -203,7 +203,7 @@ def _remarks(survey: Survey, profile: Profile) -> list[str]:
     return lines
 
 
-# What an account may not see stays as it is in a file.
+# Keys that come from objects which the account may not list: they stay as the file has them.
 
 _PLATFORM = frozenset(
     {NODES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, SLICES, PODS, RUNTIME_CLASSES}
@@ -250,7 +250,7 @@ def _by_key(text: str) -> dict[str, str]:
     return found
 
 
-# The text of the chart's values for a cluster.
+# The chart's values.
 
 # API servers never send pods in these: `registration.excludedNamespaces` in the chart's values.
 _ALWAYS_EXCLUDED = {"kube-system", "kube-public", "kube-node-lease"}
@@ -336,7 +336,7 @@ def _inventory(survey: Survey, profile: Profile) -> list[str]:
     return ["clusterInventory:", line("enabled: true", why, 2)]
 
 
-# Kubernetes' own way to keep priority classes from users, which needs no webhook.
+# A quota that keeps users from the system's priority classes, without a webhook.
 
 _QUOTA = """\
 apiVersion: v1

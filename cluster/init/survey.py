@@ -28,7 +28,7 @@ from cluster.source.objects import (
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.profile import Profile, Taint
 
-# What is kept of an object of a cluster: few fields, and only names that can be names.
+# The few fields that are kept of an object of a cluster; names that are not valid are dropped.
 
 # What API servers accept as a name, a label, or a resource; files may contain anything else.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,316}\Z")

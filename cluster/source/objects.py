@@ -1,4 +1,4 @@
-"""What a source of Kubernetes objects is, for every command that looks at a cluster."""
+"""Sources of Kubernetes objects for the commands: resources, errors, and label selectors."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ MUTATING_BINDINGS = Resource(
 )
 
 
-# Whether labels match a label selector, as API servers decide it.
+# Label selectors, matched as API servers do it.
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:

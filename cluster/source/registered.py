@@ -1,4 +1,4 @@
-"""What API servers send to gpuward, by the webhook configurations that they have."""
+"""The requests that API servers send to gpuward, and to other webhooks, by configurations."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _without_provider_terms(selector: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**selector, "matchExpressions": [t for t in terms if t not in PROVIDER_TERMS]}
 
 
-# What API servers send to the webhooks of a configuration.
+# Webhooks to which API servers send pods.
 
 
 def webhooks_for_pods(configuration: Object) -> list[Mapping[str, Any]]:

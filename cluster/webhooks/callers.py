@@ -238,7 +238,7 @@ def _list(request: Callable[[str], str], path: str, **selector: str) -> list[Map
     return [item for _, item in as_objects(as_object(answer).get("items"))]
 
 
-# Which callers a NetworkPolicy lets in.
+# NetworkPolicies, and the callers that they let in.
 
 
 def peers_let_in(policy: Object, port: int, port_name: str) -> list[Object] | None:

@@ -30,7 +30,7 @@ from cluster.webhooks.webhook_client import (
 )
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
-# What to do if a check of the webhook fails.
+# Hints for a check that fails.
 
 MISSING_HINT = (
     "gpuward is not installed, has another name here, or was removed by hand: "
@@ -267,7 +267,7 @@ def _check_target(probe: Probe, target: Target) -> CheckResult:
     return CheckResult(target.url, message, hint=hint, warning=warning)
 
 
-# The sample review that a check sends, and the interpretation of the response.
+# The sample review, and the response to it.
 
 SAMPLE = "gpuward-check"
 """The name of the sample pod, of its namespace and user, as in the webhook's log."""

@@ -109,7 +109,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, default=str)
 
 
-# What the webhook configurations of a release should be: the manifests that the chart renders.
+# The webhook configurations that a release should have, in the manifests of its chart.
 
 Expectation = Mapping[ConfigurationRef, Object]
 """The manifest of each webhook configuration that the release should have."""

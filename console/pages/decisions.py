@@ -194,7 +194,7 @@ def document(facts: Facts, wanted: Filter) -> dict[str, Any]:
     }
 
 
-# What is read of objects.
+# Data from objects of the cluster.
 
 
 def modes_of(own: list[Object], namespaces: Iterable[Object]) -> dict[str, str]:
@@ -251,7 +251,7 @@ def _of_policy(one: PolicyException) -> Exempted:
     )
 
 
-# What is said about it.
+# What the page says about the data.
 
 
 def _problems(facts: Facts, certificates: list[Certificate | None]) -> Iterator[str]:

@@ -168,7 +168,7 @@ def check_subject(
     return (findings, "") if findings else NO_FINDINGS
 
 
-# Recognise ordinary Pods, which are most of all objects, without a search for pods in them.
+# Most objects are ordinary Pods. These are recognised without a search for pods in them.
 
 
 def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:

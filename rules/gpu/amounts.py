@@ -52,10 +52,8 @@ def round_up_fix(
     return Fix(f"round {name} up to {rounded}", edits)
 
 
-# Which amounts of a device the API server refuses in a container.
-#
-# It validates an object before it calls validating webhooks. Source: Kubernetes,
-# `pkg/apis/core/validation/validation.go`; the tests compare with a real API server.
+# The API server's own validation of amounts, before it calls validating webhooks. Source:
+# Kubernetes, `pkg/apis/core/validation/validation.go`; the tests compare with a real API server.
 
 
 def api_refuses_amounts(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:

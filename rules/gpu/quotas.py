@@ -173,7 +173,7 @@ def _flavor_resources(group: Any, path: Path) -> Iterator[tuple[Path, Any]]:
             yield (*path, "flavors", index, "resources", position), resource
 
 
-# Which pods the scopes of quotas count.
+# Scopes of quotas: the pods that a quota counts.
 
 PRIORITY_CLASS_SCOPE = "PriorityClass"
 MAX_PRIORITY_CLASSES = 20

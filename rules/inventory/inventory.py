@@ -109,9 +109,8 @@ class Inventory:
 EMPTY_INVENTORY = Inventory()
 
 
-# What an inventory knows of an object of each kind. The classes have the names of the kinds.
-#
-# Nodes are known by groups, and those with GPUs also by their names.
+# One class for each kind of object in an inventory, named as the kind. Nodes are known by groups,
+# and those with GPUs also by their names.
 
 
 class ClusterQueue(NamedTuple):

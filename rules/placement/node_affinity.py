@@ -181,8 +181,8 @@ def _demands_spot(demand: Mapping[str, Any]) -> bool:
     return demand.get("operator") == "In" and is_listed
 
 
-# Which of the known nodes a pod may run on, by its node selector and required node affinity. What
-# nobody knows, such as a label that the inventory does not keep, counts as met.
+# The known nodes on which a pod may run, by its node selector and required node affinity. A term
+# counts as met if it is not known, such as one about a label that the inventory does not keep.
 
 # More than any pod needs: what has more is not compared, so that the comparison stays fast.
 MAX_EXPRESSIONS, MAX_VALUES = 50, 500

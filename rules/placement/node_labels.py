@@ -177,10 +177,8 @@ def _labels_in_arguments(arguments: list[tuple[Path, str, str]]) -> Iterator[Nod
                 yield NodeLabel(path, name, value)
 
 
-# How the nodes that a pod selects offer their GPUs, by the labels that tell it.
-#
-# A profile lists these labels in `nodeModes`: for each value, the resources that nodes with it
-# offer.
+# The labels of nodes that tell how they offer their GPUs. A profile lists them in `nodeModes`, with
+# the resources that nodes offer for each value.
 
 
 def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple[str, ...] | None:
@@ -300,7 +298,7 @@ def offered_amount(offered: Mapping[str, Any], name: str) -> int | None:
     return amount.value if isinstance(amount, Quantity) else None
 
 
-# Labels and resources of ACK's nodes, as far as code says more than a profile's table.
+# Labels and resources of ACK's nodes that code uses by name.
 
 # https://www.alibabacloud.com/help/doc-detail/191140.html
 MODE_LABEL = "ack.node.gpu.schedule"

@@ -183,10 +183,9 @@ def _selects_by_labels(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) ->
     return False
 
 
-# The pools of nodes of ACK on which pods share cards, as far as manifests name them.
-#
-# A pool is known by `nodeSelector` alone, if one of its labels is the mode `core_mem` or names a
-# node pool. A pod with required node affinity is in no known pool, because it may require more.
+# The pools of ACK's nodes on which pods share cards. A pool is known by `nodeSelector` alone, if
+# one of its labels is the mode `core_mem` or names a node pool. A pod with required node affinity
+# is in no known pool, because it may require more.
 
 if TYPE_CHECKING:
     from rules.inventory.builder import InventoryBuilder

@@ -150,9 +150,8 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
 }
 
 
-# The one table of the kinds that rules are about, apart from pods.
-#
-# A built-in workload is a subject beside its pod without being listed here.
+# The kinds that rules are about, apart from pods. A built-in workload is a subject beside its pod
+# without being listed here.
 
 
 class ObjectKind(NamedTuple):

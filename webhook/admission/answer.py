@@ -17,10 +17,7 @@ from webhook.admission.decision import NO_TEXTS, Decision, Outcome
 from webhook.admission.review import CODEC, AdmissionReview, Codec, decode, decode_fast
 from webhook.registration import Route
 
-# AdmissionReview v1: encode a decision as bytes.
-#
-# Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
-
+# Of AdmissionReview v1; sources are in `webhook.admission.review`.
 PATCH_TYPE = "JSONPatch"
 FORBIDDEN_STATUS = 403
 

@@ -1,7 +1,10 @@
 """Decide about an object: fix, warn, refuse or ignore.
 
 A decision follows from the policy, the request, the mode and the date alone. Pods are fixed and
-refused. Quotas and LimitRanges are evaluated as they are. Workloads have a module of their own.
+refused. Quotas and LimitRanges are evaluated as they are. Workloads, from which controllers make
+pods, cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask for
+more: to add the one fix without which the API server refuses them, or to refuse those whose pods
+will be refused.
 """
 
 from __future__ import annotations
@@ -50,12 +53,6 @@ from webhook.admission.request import (
     fixable_containers,
 )
 from webhook.admission.review import AdmissionReview
-
-# Decide about workloads, from which controllers make pods.
-#
-# They cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask
-# for more: to add the one fix without which the API server refuses them, or to refuse those whose
-# pods will be refused.
 
 # The one fix that a policy may allow in workloads: without it the API server refuses them.
 RULE_FIXED_IN_TEMPLATES = "request-only"

@@ -146,7 +146,7 @@ def api_refused_findings(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.api_refuses]
 
 
-# Why a decision was made, in names alone: for the log, which never has values of an object.
+# The reasons of a decision, for the log: only names, never values of an object.
 
 MAX_REASONS = 20
 MAX_PATH_CHARACTERS = 500  # characters

@@ -35,13 +35,7 @@ from webhook.admission.request import (
 )
 from webhook.admission.review import AdmissionReview
 
-# Whether a second `kubectl apply` of the same file would fail because a Pod was fixed.
-#
-# Kubernetes lets almost nothing of a Pod change. The second apply asks for what the file says
-# again:
-# a value that a fix removed or replaced, or a list without what a fix added to it. The API server
-# refuses that, by client-side and server-side apply alike. What a fix added where the file has
-# nothing stays (all seen on a real API server).
+# A second `kubectl apply` of the file of a Pod that was fixed.
 
 SECOND_APPLY_WARNING = (
     "gpuward: a second `kubectl apply` of this file will fail, because a Pod cannot change back to "
@@ -59,7 +53,14 @@ _DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unre
 
 
 def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
-    """Whether `manifest`, a new Pod, was applied from a file that `operations` contradict."""
+    """Return whether a second `kubectl apply` would fail because of `operations`, the fixes.
+
+    `manifest` is a new Pod, perhaps applied from a file. Kubernetes lets almost nothing of a Pod
+    change. The second apply asks for what the file says again: a value that a fix removed or
+    replaced, or a list without what a fix added to it. The API server refuses that, by client-side
+    and server-side apply alike. What a fix added where the file has nothing stays (all seen on a
+    real API server).
+    """
     metadata = as_object(manifest.get("metadata"))
     return _is_applied(metadata) and any(_contradicts_manifest(manifest, o) for o in operations)
 
@@ -151,10 +152,7 @@ def _refusal_prefix(request: AdmissionRequest, finding: Finding) -> str:
     return WOULD_BE_REFUSED_PREFIX if ours and spared else ""
 
 
-# Decisions about objects that gpuward did not evaluate, or not completely.
-#
-# A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
-# Everything else is admitted with a warning.
+# Objects that gpuward did not evaluate, or not completely.
 
 TOO_LARGE_REASON, TIMEOUT_REASON = "too-large", "timeout"
 """In place of a rule's name, why an object was not evaluated."""
@@ -171,7 +169,11 @@ def too_large_reason(request: AdmissionRequest) -> str:
 def not_evaluated_decision(
     review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE_REASON
 ) -> Decision:
-    """The decision about an object that is not evaluated, `because` of a bound or of time."""
+    """Return the decision about an object that is not evaluated, `because` of a bound or of time.
+
+    A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
+    Everything else is admitted with a warning.
+    """
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
     reasons = (DecisionReason(because, NOT_EVALUATED_OUTCOME),)
     if (review.is_pod or review.is_claim) and mode is Action.DENY:
@@ -279,9 +281,8 @@ def refuse(
     )
 
 
-# The annotation on a fixed pod that names the rules which fixed it.
-#
-# Nobody reads the warnings about pods that controllers create, so the pod itself carries a record.
+# The annotation on a fixed pod that names the rules which fixed it. The user does not see warnings
+# about pods that controllers create, so the pod itself carries a record.
 
 FIXED_ANNOTATION = "gpuward.io/fixed"
 # With more characters in annotations, one more might exceed the API server's 256 KiB.

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Json
 from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS
 
-# Read and write JSON with orjson where it is installed, else with the standard library.
-#
-# Both give the same values for whatever an API server sends; tests compare them.
+# JSON is read and written with orjson where it is installed, else with the standard library. Both
+# give the same values for whatever an API server sends; tests compare them.
 
 
 class Codec(NamedTuple):

@@ -102,15 +102,13 @@ def error_text(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
-# The GpuExceptions that the webhook applies, read again when their file changes.
-#
-# A controller writes the file (`cluster.controllers.gpu_exceptions`). Nothing in it is trusted:
-# every object is compared with what the policy allows, so that whoever may write the file gains no
-# more than that. Without a file that can be used there are no such exceptions.
-
-
 class GpuExceptionsFile:
-    """The GpuExceptions in the file at `path`, none until `reload()` is called."""
+    """The GpuExceptions in the file at `path`, none until `reload()` is called.
+
+    A controller writes the file (`cluster.controllers.gpu_exceptions`). Nothing in it is trusted:
+    every object is compared with what the policy allows, so that an account that may write the file
+    gains no more than that. Without a usable file there are no such exceptions.
+    """
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -165,14 +163,12 @@ def _parse_exceptions(
     return file.checked_at, file.objects
 
 
-# What the webhook knows of other objects of the cluster, read again when its files change.
-#
-# A controller writes the files (`gpuward inventory run`). Without files that can be used nothing is
-# known, and the rules that need it say nothing.
-
-
 class InventoryFiles:
-    """The inventory in the files of `folder`, empty until `reload()` is called."""
+    """The inventory in the files of `folder`, empty until `reload()` is called.
+
+    A controller writes the files (`gpuward inventory run`). Without usable files the inventory is
+    empty, and the rules that need it find nothing.
+    """
 
     def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder

@@ -162,7 +162,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
             yield wrong(_WEBHOOK, result.subject, result.message, remedy)
 
 
-# Which mode the namespaces have in which pods use GPUs.
+# The modes of the namespaces whose pods use GPUs.
 
 _NAMESPACES = "namespaces"
 _NOT_SENT = "not sent to gpuward"

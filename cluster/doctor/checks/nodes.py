@@ -254,7 +254,7 @@ def check_job_types(facts: Facts) -> Iterator[Row]:
         yield ok(_JOB_TYPES, nodes, "no node runs both kinds of pods")
 
 
-# Nodes that are labelled as GPU nodes, and whether they offer GPUs.
+# Nodes that are labelled as GPU nodes.
 
 _GPU_NODES = "GPU nodes"
 _SEE_DEVICE_PLUGIN = (
@@ -392,7 +392,7 @@ def _gpu_label(node: Object, profile: Profile) -> str:
     return ""
 
 
-# The CPU policy of kubelets whose cards are shared: `static` does not work with cGPU.
+# The CPU policy of kubelets whose cards are shared. The policy `static` does not work with cGPU.
 
 _CPU_POLICY = "CPU policy"
 _OPT_IN = "--ask-kubelets reads it, with the right get on nodes/proxy: a strong right"
@@ -433,7 +433,7 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
             yield not_known(_CPU_POLICY, found, "its kubelet names no policy", _LOOK)
 
 
-# Nodes and webhook configurations, judged by the rules of the catalog that are about them.
+# Nodes and webhook configurations, evaluated by the catalog's rules about these kinds.
 
 # `check_requirements` has rows for what this rule finds, and also for what is not known.
 _LEFT_OUT = "node-below-requirements"

@@ -69,7 +69,7 @@ def _is_readable(device: Device) -> bool:
     )
 
 
-# What can be compiled: types, checked once for each expression.
+# Compilation: types are checked once for each expression.
 
 _Types: TypeAlias = Mapping[str, str]
 _DOMAINS = {"attributes": ANY, "capacity": "quantity"}
@@ -223,7 +223,7 @@ def _has_simple_pattern(node: Call) -> bool:
     return isinstance(pattern, Literal) and values.is_simple_pattern(pattern.value)
 
 
-# What is evaluated: values of Python, of types that have been checked.
+# Evaluation, with Python's values: their types have been checked.
 
 _Scope: TypeAlias = Mapping[str, Any]
 
