@@ -174,7 +174,7 @@ class Evaluator:
     async def answer(self, task: EvaluationTask, tenant: Tenant) -> Answer:
         """The answer to the review in `task`, which `tenant` has caused.
 
-        Raises NotEvaluatedError, CongestionError, and what `worker.answer_of` raises.
+        Raises NotEvaluatedError, CongestionError, and what `worker.parse_answer` raises.
         """
         if not self._turns.has_room(tenant, len(task.body)):
             raise _no_room(is_own=True)
