@@ -12,7 +12,7 @@ _SECONDS_BY_UNIT = (("days", 86_400), ("hours", 3600), ("minutes", 60), ("second
 
 
 def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> bool:
-    """Whether a certificate that is valid from `start` until `end` should have been replaced.
+    """Return whether a certificate valid from `start` until `end` should have been replaced.
 
     It is in its last 14 days, or the last 14 ninetieths of a lifetime of less than 90 days.
     """

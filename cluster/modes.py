@@ -67,12 +67,12 @@ class NamespacePlan(NamedTuple):
 
     @property
     def is_hit(self) -> bool:
-        """Whether the new mode would refuse something, as far as is known."""
+        """Return whether the new mode would refuse something, as far as is known."""
         return self.new_mode == Action.DENY.word and bool(self.refused)
 
     @property
     def is_safe(self) -> bool:
-        """Whether the new mode is known to refuse nothing that there is."""
+        """Return whether the new mode is known to refuse nothing that there is."""
         return self.new_mode != Action.DENY.word or self.refused == []
 
 

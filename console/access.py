@@ -52,7 +52,7 @@ class Viewer(Protocol):
 
     @property
     def sees_all(self) -> bool:
-        """Whether they see all namespaces, and objects in none. Raises ClusterError."""
+        """Return whether they see all namespaces, and objects in none. Raises ClusterError."""
 
     def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
         """Those of the namespaces that they see. Raises ClusterError."""
@@ -171,7 +171,7 @@ class Access:
         return Identity(user, (*own, "system:authenticated"))
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Whether somebody may list pods in a namespace, or in all. Raises ClusterError."""
+        """Return whether somebody may list pods in a namespace, or in all. Raises ClusterError."""
         return self._rights.get(
             (identity, namespace), lambda: self._reviewer.may_list_pods(identity, namespace)
         )

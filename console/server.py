@@ -275,7 +275,7 @@ class Console:
         return response
 
     async def _ready(self, _request: web.Request) -> web.StreamResponse:
-        """Whether the nodes and pods are known, so that pages say something."""
+        """Return whether the nodes and pods are known, so that pages say something."""
         self._state.reading()
         return web.Response(text="ok\n")
 
@@ -543,7 +543,7 @@ def _owner_lists(
 
 
 def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:
-    """Why the pods that the page shows wait, by namespace and name.
+    """Return why the pods that the page shows wait, by namespace and name.
 
     The answer of the scheduler is there already; to find our own takes time in large clusters.
     """
@@ -562,7 +562,7 @@ def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:
 
 
 def _counts(view: View) -> Mapping[str, int]:
-    """How many findings each rule has."""
+    """Return how many findings each rule has."""
     return Counter(located.finding.rule for located in view.audit().results.findings)
 
 
@@ -644,7 +644,7 @@ def filter_of(query: Mapping[str, str]) -> Filter:
 
 
 def wants_json(accept: str) -> bool:
-    """Whether a client asks for JSON before HTML, as programs do and browsers do not."""
+    """Return whether a client asks for JSON before HTML, as programs do and browsers do not."""
     kinds = [kind.split(";")[0].strip() for kind in accept.split(",")[:20]]
     found = [kind for kind in kinds if kind in {"application/json", "text/html"}]
     return found[:1] == ["application/json"]

@@ -261,7 +261,7 @@ class ClusterState:
         return known[1]
 
     def why(self, namespace: str, name: str) -> Explanation | None:
-        """Why a pod is Pending; None if there is no such pod. Raises SourceError."""
+        """Return why a pod is Pending; None if there is no such pod. Raises SourceError."""
         with self._lock:
             pod = self._pending.get((namespace, name))
         pod = pod or self._reader.get(PODS, namespace, name)
@@ -270,7 +270,7 @@ class ClusterState:
     def explain(
         self, pod: Object, *, exists: bool = True, beside: Iterable[Object] = ()
     ) -> Explanation:
-        """Why `pod` is Pending, or would be. Raises SourceError.
+        """Return why `pod` is Pending, or would be. Raises SourceError.
 
         `beside` are claims and templates of claims that will exist too.
         """
@@ -332,7 +332,7 @@ class ClusterState:
             return found
 
     def trend(self) -> Trend:
-        """How many findings there were on the last days."""
+        """Return how many findings there were on the last days."""
         now = self._monotonic()
         if self._trend is None or (self.is_live and now - self._trend[0] > AUDIT_SECONDS):
             self._trend = now, self._read_trend()

@@ -45,7 +45,7 @@ class View:
 
     @property
     def sees_all(self) -> bool:
-        """Whether nothing is hidden from them."""
+        """Return whether nothing is hidden from them."""
         return self._viewer.sees_all
 
     @property
@@ -79,7 +79,7 @@ class View:
         return self._state.teams()
 
     def why(self, namespace: str, name: str) -> Explanation | None:
-        """Why a pod is Pending; None if there is no such pod, or the viewer must not know it."""
+        """Return why a pod is Pending; None if it does not exist or the viewer must not know it."""
         return self._state.why(namespace, name) if self._sees(namespace) else None
 
     def explain(self, pod: Object, beside: Iterable[Object] = ()) -> Explanation | None:
@@ -116,7 +116,10 @@ class View:
         return Audited(shown, done.read_at)
 
     def trend(self) -> Trend:
-        """How many findings the whole cluster had on each day: totals, which everybody sees."""
+        """Return the number of findings of the whole cluster on each day.
+
+        All users see these totals.
+        """
         trend = self._state.trend()
         return trend if self.sees_all or not trend.why else Trend((), "it could not be read")
 

@@ -96,7 +96,7 @@ def _refuse_question_mark(event: Any, base: int) -> None:
 
 
 def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlError:
-    """Why `text` is refused, and where: at the last `event`, if the problem does not say."""
+    """Return why `text` is refused, and where: at the last `event`, if the problem does not say."""
     index = event.start_mark.index if event else 0
     message = str(problem)
     if isinstance(problem, yaml.MarkedYAMLError):

@@ -162,5 +162,5 @@ def decode(content: bytes) -> str:
 
 
 def _is_utf_16(content: bytes) -> bool:
-    """Whether `content` begins as UTF-16 does: with its mark, or with half a character of ASCII."""
+    """Return whether `content` begins like UTF-16: with its mark, or half a character of ASCII."""
     return content.startswith(_UTF_16) or content[:2].count(0) == 1

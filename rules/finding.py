@@ -126,7 +126,7 @@ class Finding(_FindingFields):
         return tuple.__new__(type(self), (*given, *added))
 
     def has_fix(self, scope: FixScope, *, is_partial: bool) -> bool:
-        """Whether there is a fix that is made within `scope`.
+        """Return whether there is a fix that is made within `scope`.
 
         `is_partial`: the object around the pod may have what the fix would add, or ask for what it
         would take away. Then no fix is safe.

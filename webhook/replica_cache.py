@@ -217,7 +217,7 @@ class ReplicaCache:
 
 
 def _is_ordinary(request: Request) -> bool:
-    """Whether the decision depends on the texts of the pod, its namespace and its user alone."""
+    """Return whether the decision depends only on the texts of pod, namespace and user."""
     metadata = request.object.metadata
     if not request.uid or metadata.namespace not in ("", request.namespace):
         return False
@@ -226,7 +226,7 @@ def _is_ordinary(request: Request) -> bool:
 
 
 def _names_any(decision: Decision, details: str, names: tuple[str, ...]) -> bool:
-    """Whether the answer or the log would name what is different in another replica."""
+    """Return whether the answer or the log would name what is different in another replica."""
     texts = (decision.operations, decision.warnings, decision.message, decision.causes, details)
     text = str((*texts, decision.annotations))
     return any(name in text for name in names)

@@ -408,7 +408,7 @@ def warning_texts(header: str) -> list[str]:
 
 
 def _exists(files: str) -> bool:
-    """Whether one of the kubeconfig files exists, which are separated as in $KUBECONFIG."""
+    """Return whether one of the kubeconfig files exists, which are separated as in $KUBECONFIG."""
     return any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep))
 
 

@@ -169,7 +169,7 @@ def _path(regarding: Regarding) -> str:
 
 
 def _count_of(event: Object) -> int:
-    """How often an Event has been counted; 1 if it does not say so, as anybody may edit it."""
+    """Return the count of an Event; 1 if it has none, as any user may edit it."""
     series = event.get("series")
     count = series.get("count") if isinstance(series, dict) else None
     return max(count, 1) if isinstance(count, int) else 1

@@ -34,7 +34,7 @@ class Reviewer(Protocol):
         """
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Whether this user may list pods in a namespace, or in ALL_NAMESPACES."""
+        """Return whether this user may list pods in a namespace, or in ALL_NAMESPACES."""
 
 
 class KubernetesReviewer:
@@ -60,7 +60,7 @@ class KubernetesReviewer:
         return Identity(name, _texts(user.get("groups")), as_text(user.get("uid")), tuple(extra))
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Whether this user may, by a SubjectAccessReview."""
+        """Return whether this user may, by a SubjectAccessReview."""
         wanted = {"verb": "list", "resource": "pods", "version": "v1", "namespace": namespace}
         spec = {
             "user": identity.user,

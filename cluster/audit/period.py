@@ -18,7 +18,7 @@ class Period(NamedTuple):
     last: datetime.datetime | None = None
 
     def contains(self, raw: Object) -> bool:
-        """Whether an object was created in the period; also if it does not say when."""
+        """Return whether an object was created in the period; also if it does not say when."""
         if self == ALWAYS:
             return True
         text = as_text(as_object(raw.get("metadata")).get("creationTimestamp"))

@@ -74,7 +74,10 @@ class DryRuns:
     def labels(
         self, namespace: str, ways: Iterable[tuple[str, str, Mapping[str, str], str]]
     ) -> Iterator[Result]:
-        """Whether the user may label the namespace: name, title, labels, and what ends it."""
+        """Yield, for each way, whether the user may label the namespace so.
+
+        Each of `ways` has a name, a title, labels, and what closes it.
+        """
         for name, title, labels, ended_by in ways:
             path = f"/api/v1/namespaces/{quote(namespace, safe='')}?dryRun=All"
             body = {"metadata": {"labels": {**labels}}}

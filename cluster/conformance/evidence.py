@@ -94,7 +94,7 @@ class Evidence(NamedTuple):
     unread: tuple[str, ...]
 
     def counts(self) -> Mapping[State, int]:
-        """How many results have each state."""
+        """Return how many results have each state."""
         found = Counter(result.state for result in self.results)
         return {state: found[state] for state in State}
 

@@ -314,7 +314,7 @@ class CertificateController(Controller):
 
     @property
     def ready(self) -> bool:
-        """Whether a pass of this process has succeeded, or another process leads."""
+        """Return whether a pass of this process has succeeded, or another process leads."""
         return self._has_worked or self._election.is_held_by_another
 
     def complete(self, ref: ConfigurationRef) -> None:

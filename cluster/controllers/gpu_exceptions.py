@@ -207,7 +207,7 @@ def _reference(raw: Mapping[str, Any]) -> Object:
 
 
 def _is_fresh(text: str, file: ExceptionsFile) -> bool:
-    """Whether `text` has the objects of `file`, and is not old."""
+    """Return whether `text` has the objects of `file`, and is not old."""
     try:
         found = parse_exceptions(text.encode())
     except ValueError:

@@ -209,7 +209,7 @@ class InventoryController(Controller):
 
 
 def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inventory) -> bool:
-    """Whether the ConfigMaps have this inventory, and are not old."""
+    """Return whether the ConfigMaps have this inventory, and are not old."""
     texts = [
         (raw.get("data") or {}).get(inventory_file_name(part), "")
         for part, raw in enumerate(stored)

@@ -185,7 +185,7 @@ def examine(
     ask_kubelets: bool = False,
     tls_only: bool = False,
 ) -> tuple[Verdict, list[Row]]:
-    """Whether the cluster is guarded, and what each check says, gpuward's own health first.
+    """Return the verdict on whether the cluster is guarded, and each check's rows, gpuward's first.
 
     `send` makes the dry runs, or says why there are none. Calls that failed `before` do not count.
     """

@@ -332,7 +332,7 @@ def daemon_sets(facts: Facts) -> Iterator[DaemonSet]:
 
 
 def may_be_on(daemon_set: DaemonSet, labels: Mapping[str, Any]) -> bool:
-    """Whether the pods of a DaemonSet may be on a node with these labels."""
+    """Return whether the pods of a DaemonSet may be on a node with these labels."""
     spec = daemon_set.pod_spec
     if not matches({"matchLabels": spec.get("nodeSelector")}, labels):
         return False

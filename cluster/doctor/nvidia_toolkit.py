@@ -39,11 +39,11 @@ class Program(NamedTuple):
     has_file: bool
 
     def is_false(self, name: str) -> bool:
-        """Whether the variable is set to false."""
+        """Return whether the variable is set to false."""
         return self.settings.get(name, "").lower() in {"false", "0", "f"}
 
     def is_true(self, name: str) -> bool:
-        """Whether the variable is set to true."""
+        """Return whether the variable is set to true."""
         return self.settings.get(name, "").lower() in {"true", "1", "t"}
 
 
@@ -118,7 +118,7 @@ def _settings(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _has_sidecar(spec: Mapping[str, Any]) -> bool:
-    """Whether the manager of configurations runs beside the plugin."""
+    """Return whether the manager of configurations runs beside the plugin."""
     return any(
         "config-manager" in as_text(container.get("name"))
         for _, container in as_objects(spec.get("containers"))

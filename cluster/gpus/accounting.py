@@ -344,7 +344,7 @@ class NodeCounter:
         )
 
     def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
-        """How many pods of the size fit beside those that are there."""
+        """Return how many pods of the size fit beside those that are there."""
         sizes = (("cpu", self._size.cpu), ("memory", self._size.memory))
         room = [
             (amount_of(allocatable[name]) - load.requests.get(name, 0)) // size

@@ -289,7 +289,7 @@ def _columns() -> float:
 
 
 def _has_blocks() -> bool:
-    """Whether standard output can encode the characters of bars."""
+    """Return whether standard output can encode the characters of bars."""
     try:
         LEGEND.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

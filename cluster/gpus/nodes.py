@@ -145,7 +145,7 @@ def status_of(node: Mapping[str, Any]) -> str:
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Whether the scheduler still puts pods there that tolerate no taint of Kubernetes itself."""
+    """Return whether new pods may come that tolerate no taint of Kubernetes itself."""
     spec = as_object(node.get("spec"))
     return spec.get("unschedulable") is not True and not any(
         taint.get("effect") in _EFFECTS and as_text(taint.get("key")).startswith(_TAINTS)

@@ -21,7 +21,7 @@ Requests = dict[str, int]
 
 
 def has_terminated(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has terminated; the scheduler then counts nothing for it."""
+    """Return whether a pod has terminated; the scheduler then counts nothing for it."""
     return as_object(pod.get("status")).get("phase") in _TERMINATED
 
 

@@ -199,7 +199,7 @@ def _label_values(raw: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _explains(name: str, key: str) -> bool:
-    """Whether a label with this key means the profile `name` and nothing else."""
+    """Return whether a label with this key means the profile `name` and nothing else."""
     if "/" not in key or key.startswith(_COMMON_LABELS):
         return False
     return all(

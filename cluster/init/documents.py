@@ -329,7 +329,7 @@ def _excluded(survey: Survey, profile: Profile) -> list[Entry]:
 
 
 def _inventory(survey: Survey, profile: Profile) -> list[str]:
-    """Whether the webhook must know runtime classes, as where a name does not say the handler."""
+    """Return the lines about the inventory, if a runtime class is not named as its handler."""
     if not (named := runtime_classes(survey, profile)):
         return []
     why = f"RuntimeClass {named[0].value} is not called as its handler is: docs/other-objects.md"

@@ -224,7 +224,7 @@ MUTATING_BINDINGS = Resource(
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    """Whether `labels` match every term of `selector`; an empty selector matches everything.
+    """Return whether `labels` match every term of `selector`; an empty selector matches everything.
 
     Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches.
     """
@@ -270,7 +270,7 @@ _FOLDER = "/var/lib/kubelet/device-plugins"
 
 
 def is_device_plugin(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod with this `spec` mounts the folder in which device plugins register."""
+    """Return whether a pod with this `spec` mounts the folder in which device plugins register."""
     paths = (
         as_text(as_object(volume.get("hostPath")).get("path"))
         for _, volume in as_objects(spec.get("volumes"))

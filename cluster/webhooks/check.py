@@ -148,7 +148,7 @@ class CheckReport(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the webhook works."""
+        """Return whether the webhook works."""
         return all(result.ok for result in self.results)
 
 
@@ -196,7 +196,7 @@ def retry_until_ok(
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """How many webhooks there are, and what API servers do if they do not answer."""
+    """Return how many webhooks there are, and what API servers do if they do not answer."""
     policies = Counter(entry.failure_policy for entry in entries)
     timeouts = sorted({entry.timeout_seconds for entry in entries})
     failure_policies = " and ".join(f"{policy} for {n}" for policy, n in sorted(policies.items()))

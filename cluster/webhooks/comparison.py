@@ -186,7 +186,7 @@ def _configurations(document: Any) -> Iterator[Object]:
 
 
 def _is_complete(manifest: Object) -> bool:
-    """Whether everything has a name, and every webhook a clientConfig."""
+    """Return whether everything has a name, and every webhook a clientConfig."""
     try:
         webhooks = list(manifest.get("webhooks") or ())
         names = [manifest["metadata"]["name"], *(webhook["name"] for webhook in webhooks)]
@@ -199,7 +199,7 @@ def _is_complete(manifest: Object) -> bool:
 
 
 def _has_good_selectors(manifest: Object) -> bool:
-    """Whether every namespaceSelector of a complete manifest has the form that Kubernetes reads."""
+    """Return whether the namespaceSelectors of a complete manifest have Kubernetes' form."""
     return all(
         _is_selector(webhook.get("namespaceSelector") or {})
         for webhook in manifest.get("webhooks") or ()

@@ -294,7 +294,7 @@ class PolicyWatch(Controller):
             self._report()
 
     def _load(self) -> str:
-        """Why the policy in the file cannot be used; empty if it can."""
+        """Return why the policy in the file cannot be used; empty if it can."""
         try:
             content = read_policy_file(self._path)
         except PolicyError as error:

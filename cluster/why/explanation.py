@@ -75,7 +75,7 @@ class Explanation(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """Whether it can run: not known rather than surer than those who decide."""
+        """Return whether it can run: not known rather than surer than those who decide."""
         if self.hurdles:
             return Answer.CANNOT
         if self.is_bound:
@@ -177,7 +177,7 @@ def explain(
     volumes: KnownVolumes = KnownVolumes(),  # noqa: B008  # the same
     exists: bool = True,
 ) -> Explanation:
-    """Why `pod` is Pending, or would be.
+    """Return why `pod` is Pending, or would be.
 
     `placed` are the pods that have a node; None if they are not known.
 

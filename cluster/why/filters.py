@@ -139,7 +139,7 @@ class Wanted:
             )
 
     def obstacles_of_kubelet(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
-        """Why the kubelet of `node` refuses the pod, if it names the node itself.
+        """Return why the kubelet of `node` refuses the pod, if it names the node itself.
 
         Then nobody asks kube-scheduler. A kubelet does not check a device that its node does not
         offer. Source: Kubernetes, `pkg/kubelet/lifecycle/predicate.go`.
@@ -160,7 +160,7 @@ class Wanted:
         return resource in self._uncounted and resource not in node.devices
 
     def copies(self, node: Node) -> int:
-        """How many such pods `node` has room for, whatever other nodes say."""
+        """Return how many such pods `node` has room for, whatever other nodes say."""
         room = [1] if self._ports or self.pod_affinity.is_one_per_node else []
         room += [whole(node.allocatable.get("pods", 0)) - node.load.pods]
         for name, asked in self.requests.items():
@@ -202,7 +202,7 @@ class Wanted:
 
     @property
     def asks_of_a_card(self) -> bool:
-        """Whether the pod asks for a part of a card."""
+        """Return whether the pod asks for a part of a card."""
         return bool(self._asked_of_a_card(0))
 
     def _asked_of_a_card(self, memory: int) -> Mapping[str, CardRequest]:
@@ -213,7 +213,7 @@ class Wanted:
 
     @property
     def is_about_itself(self) -> bool:
-        """Whether where one such pod is decides about the next, beyond its node."""
+        """Return whether where one such pod is decides about the next, beyond its node."""
         is_exclusive = self._volumes is not None and self._volumes.is_for_one_pod
         of_pods = self.topology_spread.is_about_itself or self.pod_affinity.is_about_itself
         return is_exclusive or of_pods
@@ -307,7 +307,7 @@ class Wanted:
 
 
 def _is_expected(node: Node, resource: str) -> bool:
-    """Whether the labels of a node say that it has the devices of a vendor, and it offers none."""
+    """Return whether labels of a node promise devices of a vendor that the node does not offer."""
     vendor = resource.partition("/")[0]
     is_labelled = node.labels.get(f"{vendor}/gpu.present") == "true" or any(
         node.labels.get(f"{vendor}/{key}") for key in ("gpu.product", "gpu.product-name")

@@ -95,7 +95,7 @@ def _order(group: NodeGroup) -> tuple[Any, ...]:
 
 
 def _is_lacking(obstacle: Obstacle) -> bool:
-    """Whether a node does not offer a device at all."""
+    """Return whether a node does not offer a device at all."""
     is_missing = obstacle.plugin == "NodeResourcesFit" and not obstacle.total
     return is_missing and "/" in obstacle.subject
 

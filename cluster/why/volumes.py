@@ -96,12 +96,12 @@ class Volumes:
 
     @property
     def are_any(self) -> bool:
-        """Whether nodes have to be asked because of them."""
+        """Return whether nodes have to be asked because of them."""
         return bool(self._exclusive or self._bound or self._free)
 
     @property
     def is_for_one_pod(self) -> bool:
-        """Whether only one pod at a time can have them."""
+        """Return whether only one pod at a time can have them."""
         return bool(self._exclusive)
 
     def obstacles(self, node: Node) -> Iterator[tuple[VolumeObstacle, ...]]:
@@ -176,7 +176,7 @@ class Volumes:
         self.hurdles.append(Hurdle(what, remedy))
 
     def _waits_for_a_pod(self, claim: _Claim) -> bool:
-        """Whether its volume is made where its pod is; also if that is not known."""
+        """Return whether its volume is made where its pod is; also if that is not known."""
         if not claim.storage_class:
             return False
         found = _of(self._known.classes(), claim.storage_class)
@@ -238,7 +238,7 @@ def _annotations(raw: Object) -> Mapping[str, str]:
 
 
 def _is_provisioned(storage_class: Object, node: Node) -> bool:
-    """Whether volumes of a class are made for nodes such as `node`."""
+    """Return whether volumes of a class are made for nodes such as `node`."""
     if storage_class.get("provisioner") in {None, "", _NO_PROVISIONER}:
         return False
     terms = [term for _, term in as_objects(storage_class.get("allowedTopologies"))]
@@ -253,7 +253,7 @@ def _allows(term: Mapping[str, Any], node: Node) -> bool:
 
 
 def _is_free(claim: _Claim, volume: Object) -> bool:
-    """Whether a volume has the class of a claim, and is bound to no other."""
+    """Return whether a volume has the class of a claim, and is bound to no other."""
     spec = as_object(volume.get("spec"))
     bound_to = as_text(as_object(spec.get("claimRef")).get("name"))
     name = _annotations(volume).get(_CLASS) or as_text(spec.get("storageClassName"))

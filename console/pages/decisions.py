@@ -93,7 +93,7 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Return whether it leaves nothing out."""
         return not (self.namespace or self.rule or self.outcome)
 
     def query(self, **changes: str | int) -> dict[str, str]:
@@ -131,7 +131,7 @@ class DecisionsPage(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages of decisions there are."""
+        """Return how many pages of decisions there are."""
         return -(-self.matching // PAGE)
 
 

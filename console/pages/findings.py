@@ -43,7 +43,7 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it chooses all findings."""
+        """Return whether it chooses all findings."""
         return not (self.namespace or self.rule or self.owner or self.level)
 
     def query(self, **changes: str | int) -> dict[str, str]:
@@ -116,7 +116,7 @@ class FindingsPage(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages of findings there are."""
+        """Return how many pages of findings there are."""
         return -(-self.matching // PAGE)
 
 

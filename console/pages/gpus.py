@@ -52,7 +52,7 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Return whether it leaves nothing out."""
         return not (self.model or self.namespace or self.team or self.state or self.node)
 
     def query(self, **changes: str | int) -> dict[str, str]:
@@ -152,7 +152,7 @@ class GpusPage(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages of nodes there are."""
+        """Return how many pages of nodes there are."""
         return -(-self.matching // PAGE)
 
 

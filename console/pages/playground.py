@@ -284,7 +284,7 @@ def _admissions(
 
 
 def _is_sent(review: AdmissionReview) -> bool:
-    """Whether API servers send objects of this kind: see `webhook.registration`."""
+    """Return whether API servers send objects of this kind: see `webhook.registration`."""
     if review.is_pod or review.is_claim:
         return True
     if not review.group and review.resource in _LIMITS:

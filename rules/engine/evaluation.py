@@ -367,7 +367,7 @@ class Evaluation:
         return reported
 
     def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
-        """Whether no earlier rule supersedes `finding`, and nothing excepts or suppresses it."""
+        """Return whether `finding` is not superseded by an earlier rule, excepted or suppressed."""
         spot = (subject.path, finding.container_name, finding.key)
         if self._superseded and (finding.rule, *spot) in self._superseded:
             return False

@@ -117,7 +117,7 @@ class FixAttempt:
         return rules[first:]
 
     def _is_settled(self) -> bool:
-        """Whether the rules that the last fix made the pass skip find nothing in the manifest.
+        """Return whether the rules that the pass skipped after the last fix find nothing.
 
         Then there is nothing to fix, and the result is complete.
         """

@@ -14,18 +14,18 @@ OTHER_VENDOR = "other"
 
 
 def is_gpu_class(name: str, profile: Profile, inventory: Inventory) -> bool:
-    """Whether `profile` knows the class, or what its DeviceClass names."""
+    """Return whether `profile` knows the class, or what its DeviceClass names."""
     return any(_is_gpu(resource) for resource in _resources_of_class(name, profile, inventory))
 
 
 def is_partition_class(name: str, profile: Profile, inventory: Inventory) -> bool:
-    """Whether the devices of the class are parts of cards, of which a node has many."""
+    """Return whether the devices of the class are parts of cards, of which a node has many."""
     resources = _resources_of_class(name, profile, inventory)
     return any(resource is not None and resource.sharing == "partition" for resource in resources)
 
 
 def is_gpu_resource(name: str, profile: Profile) -> bool:
-    """Whether `profile` knows the resource, and not merely that it is some device class."""
+    """Return whether `profile` knows the resource, and not merely that it is some device class."""
     return _is_gpu(profile.resource(name))
 
 

@@ -261,7 +261,7 @@ class _Checker:
         return _ANY if node.is_optional else found
 
     def _is_qualified_name(self, node: Select, scope: VariableTypes) -> bool:
-        """Whether the field is a name with dots, such as `google.protobuf.Timestamp`."""
+        """Return whether the field is a name with dots, such as `google.protobuf.Timestamp`."""
         root: Expression = node
         while isinstance(root, Select):
             root = root.operand
@@ -570,7 +570,7 @@ _STANDARD_ATTRIBUTES = known.DRIVERS[known.STANDARD_DOMAIN].attributes
 
 
 def _may_be_namespace(name: str) -> bool:
-    """Whether `name`, which is no variable, may be the first part of a longer name.
+    """Return whether `name`, which is no variable, may be the first part of a longer name.
 
     It is none if it is close to `device`.
     """

@@ -47,7 +47,7 @@ def quotas_beside(quota: Quota, inventory: Inventory) -> Mapping[str, ResourceQu
 
 
 def counts_claims(key: str) -> bool:
-    """Whether Kubernetes counts ResourceClaims by the key, which it never does under a scope."""
+    """Return whether Kubernetes counts ResourceClaims by the key, which has no effect in scopes."""
     return key == CLAIM_COUNT_KEY or key.endswith(DEVICE_CLASS_KEY_SUFFIX)
 
 
@@ -263,7 +263,7 @@ def uncounted_pods(quotas: Iterable[tuple[QuotaScope, ...]]) -> UncountedPods | 
 
 
 def _meets_scope(pod: PodChoices, scope: QuotaScope) -> bool:
-    """Whether the API server finds that the pod meets the scope."""
+    """Return whether the API server finds that the pod meets the scope."""
     if scope.name == PRIORITY_CLASS_SCOPE:
         return _meets_class(pod.priority_class or "", scope)
     met = {

@@ -149,7 +149,7 @@ _LABEL = NameFault(
 
 
 def fault_of_name(name: str) -> NameFault | None:
-    """Why no node offers the resource `name`; None if one may."""
+    """Return why no node offers the resource `name`; None if one may."""
     if name in _LABELS_OF_CARDS:
         return _LABEL
     profile = re.fullmatch(MIG_RESOURCE_PATTERN, name)

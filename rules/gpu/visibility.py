@@ -98,7 +98,7 @@ def visibility(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> 
 
 
 def certainly_gets_no_gpu(container: Container) -> bool:
-    """Whether the container certainly gets no GPU, because it hides all and requests none.
+    """Return whether the container certainly gets no GPU, because it hides all and requests none.
 
     A GPU that it requests may be given to it by a volume mount, which comes before the variable.
     """
@@ -106,7 +106,7 @@ def certainly_gets_no_gpu(container: Container) -> bool:
 
 
 def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
-    """Whether the variable `known` names cards of a vendor whose GPU `container` requests.
+    """Return whether the variable `known` names cards of a vendor whose GPU `container` requests.
 
     For a container with only a resource claim or a part of a GPU, this is true for NVIDIA's
     variable: the pod does not show the vendor.
@@ -142,13 +142,13 @@ def _can_form(prefix: str, variable: str) -> bool:
 
 
 def is_unset(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> bool:
-    """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so the image decides."""
+    """Return whether neither `env` nor a prefix in `envFrom` sets `variable`: the image decides."""
     readable = isinstance(container.raw.get("env"), list | None)
     return readable and variable not in container.env and not matching_prefixes(container, variable)
 
 
 def looks_like_legacy_image(container: Container) -> bool:
-    """Whether `env` makes NVIDIA's toolkit treat the image as older than NVIDIA_VISIBLE_DEVICES.
+    """Return whether NVIDIA's toolkit takes the image for an old one, because of `env`.
 
     The toolkit gives such images all GPUs unless that variable says otherwise (`CUDA.IsLegacy`).
     """
@@ -188,7 +188,7 @@ def display_variable(variable: str) -> str:
 
 
 def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool:
-    """Whether the GPU platform itself hands out devices by the reference in `variable`.
+    """Return whether the GPU platform itself hands out devices by the reference in `variable`.
 
     There are two such references, and a tenant can forge both:
 
@@ -220,7 +220,7 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
 
 
 def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
-    """Whether the GPU platform itself hands out devices by the ConfigMap `name` in `envFrom`.
+    """Return whether the GPU platform gives devices by the ConfigMap `name` in `envFrom`.
 
     KAI's webhook adds one, whose name is that of the ConfigMap in `is_platform_reference` with
     `-evar` at its end (KAI, `pkg/binder/common/gpusharingconfigmap/config_map.go`). A tenant can
@@ -358,7 +358,7 @@ def visibility_fix(pod: Pod, container: Container, variable: str, known: Visible
 
 
 def _is_referred_to(container: Container, variable: str) -> bool:
-    """Whether another variable, the command or an argument refers to `variable`.
+    """Return whether another variable, the command or an argument refers to `variable`.
 
     Without the variable the reference stays there as text.
     """
@@ -405,6 +405,6 @@ def remove_and_request_advice(
 
 
 def is_node_debugger(pod: Pod) -> bool:
-    """Whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
+    """Return whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
     key, value = DEBUGGER_LABEL
     return pod.labels.get(key) == value

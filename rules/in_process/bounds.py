@@ -34,7 +34,7 @@ MAX_CHARACTERS = {"name of a variable": 256, "prefix": 256, "value of a GPU vari
 
 
 def too_large(is_read: str) -> str:
-    """Whether a pod has more of anything than is read.
+    """Return, as CEL, whether a pod has more of anything than is read.
 
     `is_read` says whether a variable `e` of a container counts as one about GPUs.
     """

@@ -151,7 +151,7 @@ def _offered(status: Mapping[str, Any], resources: tuple[str, ...]) -> Iterator[
 
 
 def _amount(status: Mapping[str, Any], resource: str) -> int:
-    """How much of `resource` the node with this status has; 0 if it does not say so."""
+    """Return how much of `resource` the node with this status has; 0 if it does not say so."""
     found = [as_object(status.get(field)).get(resource) for field in ("capacity", "allocatable")]
     return max([0, *(a.value for a in map(parse, found) if isinstance(a, Quantity))])
 

@@ -92,7 +92,7 @@ class Inventory:
         )
 
     def lacks_some(self, kind: type, namespace: str | None) -> bool:
-        """Whether the content of an object is not known, or there are more than a rule can read.
+        """Return whether an object's content is not known, or there are more than a rule reads.
 
         Tenants choose how many there are in a namespace, and not how many the cluster has.
         """

@@ -61,7 +61,7 @@ _TEXT_TYPES = frozenset({str})
 
 
 def is_host_process(raw: Mapping[str, Any]) -> bool:
-    """Whether the security context of a container, or of a pod spec, asks for HostProcess."""
+    """Return whether the security context of a container or pod spec asks for HostProcess."""
     security = raw.get("securityContext")
     if not security:
         return False
@@ -170,12 +170,12 @@ class Container(View):
         return (*self.path, "env", index)
 
     def is_in_variable_map(self, index: int) -> bool:
-        """Whether the entry `index` of `env` stands in the map of variables."""
+        """Return whether the entry `index` of `env` stands in the map of variables."""
         return bool(self._variables_field) and index >= self.env_list_length
 
     @property
     def env_list_length(self) -> int:
-        """How many entries of `env` stand in the list; the others stand in the map of variables."""
+        """Return how many entries of `env` are in the list; the others are in the map."""
         variables = as_object(self.raw.get(self._variables_field)) if self._variables_field else {}
         return len(self.raw.get("env") or ()) - len(variables)
 
@@ -239,7 +239,7 @@ class Container(View):
 
     @property
     def is_privileged(self) -> bool:
-        """Whether `securityContext.privileged` is true."""
+        """Return whether `securityContext.privileged` is true."""
         return self.security_context.get("privileged") is True
 
     @cached_property
@@ -252,7 +252,7 @@ class Container(View):
 
     @property
     def has_sys_admin(self) -> bool:
-        """Whether the container toolkit takes it for privileged: CAP_SYS_ADMIN is in its set."""
+        """Return whether CAP_SYS_ADMIN is set, so that the toolkit takes it for privileged."""
         return self.is_privileged or any(
             n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities
         )

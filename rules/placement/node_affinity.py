@@ -40,7 +40,7 @@ def node_affinity(pod: Pod) -> Mapping[str, Any]:
 
 
 def has_writable_affinity(pod: Pod) -> bool:
-    """Whether every object and list of the node affinity that an edit may change has its type."""
+    """Return whether all parts of the node affinity that edits may change have the right type."""
     affinity = pod.spec.get("affinity")
     if affinity is None:
         return True
@@ -79,7 +79,7 @@ def expressions(term: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
 
 
 def is_empty_term(term: Mapping[str, Any]) -> bool:
-    """Whether `term` has neither expressions nor fields. Such a term matches no node."""
+    """Return whether `term` has neither expressions nor fields. Such a term matches no node."""
     return not term.get("matchExpressions") and not term.get("matchFields")
 
 
@@ -96,7 +96,7 @@ def selector_expressions(pod: Pod) -> list[dict[str, Any]]:
 
 
 def implies_affinity(demand: Mapping[str, Any], affinity: NodeAffinity) -> bool:
-    """Whether a node that meets `demand` has the label of `affinity` with one of its values.
+    """Return whether a node that meets `demand` has the label of `affinity` with one of its values.
 
     A placeholder may become one of them.
     """
@@ -199,7 +199,7 @@ class Demand(NamedTuple):
     values: frozenset[str]
 
     def is_met(self, labels: Labels) -> bool:
-        """Whether a node with these labels meets it."""
+        """Return whether a node with these labels meets it."""
         return _MATCH_BY_OPERATOR[self.operator](labels.get(self.key), self.values)
 
 
@@ -213,7 +213,7 @@ class NodeSelection(NamedTuple):
     alternatives: list[list[Demand]]
 
     def is_met(self, labels: Labels) -> bool:
-        """Whether a node with these labels meets it."""
+        """Return whether a node with these labels meets it."""
         if not _all_met(self.always, labels):
             return False
         return not self.alternatives or any(_all_met(a, labels) for a in self.alternatives)
@@ -252,7 +252,7 @@ def _demands_on_known_labels(
 
 
 def _is_number_beyond(value: str | None, values: frozenset[str], sign: int) -> bool:
-    """Whether `value` is greater than the one of `values`, or less if `sign` is negative."""
+    """Return whether `value` is greater than the one of `values`, or less if `sign` is negative."""
     texts = (value or "", *values)
     if len(texts) != 2 or not all(map(_INTEGER_PATTERN.fullmatch, texts)):  # noqa: PLR2004
         return False

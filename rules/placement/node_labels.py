@@ -71,7 +71,7 @@ class NodeTaint(NamedTuple):
 
     @property
     def repels_pods(self) -> bool:
-        """Whether it keeps pods off that do not tolerate it, as long as the node is there.
+        """Return whether it keeps pods off that do not tolerate it, as long as the node is there.
 
         Its effect is NoSchedule or NoExecute, however it is spelt, and no controller removes it.
         """
@@ -95,7 +95,7 @@ class NodeSettings(NamedTuple):
 
     @property
     def repels_pods(self) -> bool:
-        """Whether a taint keeps pods off that do not tolerate it."""
+        """Return whether a taint keeps pods off that do not tolerate it."""
         return any(taint.repels_pods for taint in self.taints)
 
 
@@ -291,7 +291,7 @@ def resources_of_node(node: KubernetesObject) -> Mapping[str, Any]:
 
 
 def offered_amount(offered: Mapping[str, Any], name: str) -> int | None:
-    """How much there is of the resource, None if that cannot be read; 0 if it is not offered."""
+    """Return the amount of the resource: 0 if it is not offered, None if it cannot be read."""
     if name not in offered:
         return 0
     amount = parse(offered[name])

@@ -22,7 +22,7 @@ _INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """Whether `toleration` tolerates `taint`, whose value may be unknown (None).
+    """Return whether `toleration` tolerates `taint`, whose value may be unknown (None).
 
     An empty key needs `Exists` and fits every taint; an empty effect fits every effect;
     an empty operator is `Equal`. `Lt` and `Gt` compare integers.
@@ -46,7 +46,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 
 def is_tolerated(pod: Pod, taint: Taint) -> bool:
-    """Whether a toleration of `pod` tolerates `taint`."""
+    """Return whether a toleration of `pod` tolerates `taint`."""
     for _, toleration in pod.tolerations:  # noqa: SIM110  # a generator costs more than the loop
         if tolerates(toleration, taint):
             return True

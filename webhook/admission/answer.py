@@ -231,7 +231,7 @@ def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
 
 
 def _is_logged(decision: Decision, mode: Action) -> bool:
-    """Whether a decision is logged: if it changed something, or in mode deny would have."""
+    """Return whether a decision is logged: if it changed something, or in mode deny would have."""
     if decision.failures or decision.outcome in {"denied", "fixed", "not-evaluated", "excepted"}:
         return True
     return mode is not Action.DENY and decision.outcome in {"warned", "audited"}

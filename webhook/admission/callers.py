@@ -33,7 +33,7 @@ class Caller(NamedTuple):
 
 
 def asks_for_caller(envelope: Envelope) -> bool:
-    """Whether the review in `envelope` asks from where it comes."""
+    """Return whether the review in `envelope` asks from where it comes."""
     return envelope.dry_run and envelope.name == ASKING_POD and envelope.kind == "Pod"
 
 

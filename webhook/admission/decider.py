@@ -124,7 +124,7 @@ class WorkloadDecider:
     def _causes_of_refusal(
         self, request: AdmissionRequest, pod: Json
     ) -> Iterable[tuple[str, str, str]]:
-        """Why `pod` will be refused."""
+        """Return why `pod` will be refused."""
         context = request.context._replace(operation="CREATE")
         remaining = fix(pod, self._rules, context, steps=request.steps).remaining.findings
         return (
@@ -160,7 +160,7 @@ class Decider:
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
     def depends_on_names(self, namespace: str) -> bool:
-        """Whether decisions about objects in `namespace` may depend on their names."""
+        """Return whether decisions about objects in `namespace` may depend on their names."""
         return any(exception.names for exception in self.rules.exceptions_in(namespace))
 
     def mutate(

@@ -66,7 +66,7 @@ def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
 
 
 def _is_applied(metadata: Mapping[str, Any]) -> bool:
-    """Whether `kubectl apply` created the object, client-side or server-side."""
+    """Return whether `kubectl apply` created the object, client-side or server-side."""
     if LAST_APPLIED_ANNOTATION in as_object(metadata.get("annotations")):
         return True
     managers = as_objects(metadata.get("managedFields"))
@@ -161,7 +161,7 @@ MAX_OPERATIONS = 1_000
 
 
 def too_large_reason(request: AdmissionRequest) -> str:
-    """Why the objects of the request are too large to be evaluated; empty if they are not."""
+    """Return why the objects of the request are too large to evaluate; empty if they are not."""
     size = request.review.size_bytes
     return oversized_reason(request.object, size) or oversized_reason(request.old, size)
 

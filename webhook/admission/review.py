@@ -140,12 +140,12 @@ class AdmissionReview(NamedTuple):
 
     @property
     def is_pod(self) -> bool:
-        """Whether a pod itself is created or changed."""
+        """Return whether a pod itself is created or changed."""
         return self.kind == "Pod" and not self.group
 
     @property
     def is_claim(self) -> bool:
-        """Whether a claim for devices is created, or a template of one."""
+        """Return whether a claim for devices is created, or a template of one."""
         return self.group == CLAIM_GROUP and self.kind in CLAIM_SPEC_PATHS
 
 

@@ -264,7 +264,7 @@ def excused(policy: Policy) -> str:
 
 
 def skipped(policy: Policy) -> str:
-    """Whether no rule is run for the pod."""
+    """Return, as CEL, whether no rule is run for the pod."""
     tests = [test for rules, test in components(policy.profile) if not rules]
     first = f"{IS_POD} ? {is_mirror()} : {is_made_by_controller()}"
     return " || ".join(f"({test})" for test in (first, *tests))

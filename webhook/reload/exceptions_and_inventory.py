@@ -58,7 +58,7 @@ class CheckedFiles(Generic[V]):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the files are used, and will be for half of `STALE_SECONDS` at least."""
+        """Return whether the files are used, and will be for half of `STALE_SECONDS` at least."""
         return not self.error and self._age_seconds <= STALE_SECONDS / 2
 
     @property
@@ -121,12 +121,12 @@ class GpuExceptionsFile:
 
     @property
     def error(self) -> str:
-        """Why there are no such exceptions; empty if the file is used."""
+        """Return why there are no such exceptions; empty if the file is used."""
         return self._file.error or self._bug
 
     @property
     def is_valid(self) -> bool:
-        """Whether the file is used, and will be for a while."""
+        """Return whether the file is used, and will be for a while."""
         return not self._bug and self._file.is_valid
 
     def reload(self) -> bool:
@@ -182,7 +182,7 @@ class InventoryFiles:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the files are used, and will be for a while."""
+        """Return whether the files are used, and will be for a while."""
         return self._files.is_valid
 
     def reload(self) -> bool:

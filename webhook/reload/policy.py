@@ -110,7 +110,7 @@ class PolicyReloader:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there is an active policy."""
+        """Return whether there is an active policy."""
         return self._active is not None
 
     def load(self) -> None:

@@ -158,7 +158,7 @@ def _seen(found: Callers) -> str:
 
 
 def _server_count(found: Callers) -> str:
-    """How many API servers there are, of which one was asked."""
+    """Return how many API servers there are, of which one was asked."""
     if not found.server_count:
         return "how many API servers there are is not known"
     if found.server_count == 1:

@@ -125,7 +125,7 @@ def _offered(pod_spec: Mapping[str, Any]) -> str:
 
 
 def _has_pods(daemon_set: DaemonSet) -> bool:
-    """Whether a DaemonSet has pods on nodes; also if its status does not say."""
+    """Return whether a DaemonSet has pods on nodes; also if its status does not say."""
     return daemon_set.status.get("desiredNumberScheduled") != 0
 
 
@@ -398,7 +398,7 @@ def _exporter_in(pod_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _is_told_of_claims(container: Mapping[str, Any]) -> bool:
-    """Whether a variable or an argument says so; a reference may say so."""
+    """Return whether a variable or an argument says so; a reference may say so."""
     variables = [v for _, v in as_objects(container.get("env")) if v.get("name") == _VARIABLE]
     if any("valueFrom" in v or as_text(v.get("value")).lower() in _TRUE for v in variables):
         return True

@@ -232,7 +232,7 @@ class _Pods:
         return trial._replace(row=trial.row._replace(message=f"{trial.row.message}; {added}"))
 
     def _counted(self, mode: Action) -> Judgement:
-        """Whether the API server has counted a call since the facts were read.
+        """Return RECORDS if the API server has counted a call since the facts were read.
 
         In mode audit nothing else shows that gpuward was asked. Somebody else's pod may have
         been the reason: that proves as much.

@@ -181,7 +181,7 @@ _ANSWERED = "200"
 
 
 def calls_between(before: str, now: str, webhook: str) -> tuple[int, int] | None:
-    """How many calls of a webhook have been answered, and how many have failed, between two times.
+    """Return how many calls of a webhook were answered, and how many failed, between two times.
 
     `before` and `now` are what an API server counted by then; None if they are of two.
     """

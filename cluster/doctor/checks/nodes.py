@@ -339,7 +339,7 @@ def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
 
 
 def _is_zero(node: Object, profile: Profile) -> bool:
-    """Whether the status of a node has resources of GPUs, and 0 of each."""
+    """Return whether the status of a node has resources of GPUs, and 0 of each."""
     capacity = as_object(_status(node).get("capacity"))
     known = [amount_of(capacity[name]) for name in capacity if profile.resource(name) is not None]
     return bool(known) and not any(known) and not _other_devices(node)

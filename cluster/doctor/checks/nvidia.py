@@ -48,7 +48,7 @@ def check_toolkit_settings(facts: Facts) -> Iterator[Row]:
 
 
 def _strategies(toolkit: Program, plugins: Iterable[Program]) -> Iterator[Row]:
-    """Whether the device plugins of the toolkit's nodes hand out GPUs by something else."""
+    """Yield a row for each device plugin of the toolkit's nodes: what it hands out GPUs by."""
     shared = [plugin for plugin in plugins if plugin.nodes & toolkit.nodes]
     closed = "unprivileged containers get no GPUs by NVIDIA_VISIBLE_DEVICES"
     if not shared:

@@ -197,7 +197,7 @@ def _fault(facts: Facts, home: Home, kind: str, name: str) -> Row | None:
 
 
 def _why_not_whole(resource: Resource, found: Object) -> str:
-    """Why not all of a Deployment runs; empty if it does, or is no Deployment."""
+    """Return why not all of a Deployment runs; empty if it does, or is no Deployment."""
     if resource != DEPLOYMENTS:
         return ""
     wanted = as_object(found.get("spec")).get("replicas")

@@ -20,7 +20,7 @@ _SOON_OF_LIFETIME = 14 / 90
 
 
 def ends_soon(validity: Validity, now: datetime.datetime) -> bool:
-    """Whether less is left than those who renew certificates in time leave.
+    """Return whether less is left than those who renew certificates in time leave.
 
     That is 14 days, or 14 ninetieths of a lifetime of less than 90 days.
     """

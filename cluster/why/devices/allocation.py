@@ -84,7 +84,7 @@ class Holdings:
         return self.used.get(device.key, {})
 
     def has(self, key: DeviceKey) -> bool:
-        """Whether any claim has the device, or a share of it."""
+        """Return whether any claim has the device, or a share of it."""
         return key in self.holders or key in self.used
 
 
@@ -120,7 +120,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def asked_of(device: Device, request: Request) -> Mapping[str, int] | None:
-    """How much of each capacity of `device` the request takes; None if the device lacks one.
+    """Return how much of each capacity of `device` the request takes; None if the device lacks one.
 
     Raises NotKnownError if the device says which amounts it gives.
     """
@@ -139,7 +139,7 @@ def total_of(capacity: object) -> object:
 
 
 def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str, int]) -> bool:
-    """Whether a device has what is `asked` of it, beside what is `used`."""
+    """Return whether a device has what is `asked` of it, beside what is `used`."""
     return asked is not None and all(
         asked[name] + used.get(name, 0) <= nano_of(total_of(raw))
         for name, raw in device.amounts.items()
@@ -170,7 +170,7 @@ class Attempt(NamedTuple):
 
     @property
     def has_one_order(self) -> bool:
-        """Whether every release of Kubernetes tries the devices in the same order."""
+        """Return whether every release of Kubernetes tries the devices in the same order."""
         return sum(pool.slices for pool in self.pools) <= 1
 
     @property
@@ -201,7 +201,7 @@ class Outcome(NamedTuple):
 
 
 def try_to_allocate(attempt: Attempt) -> Outcome:
-    """Whether the node has the devices.
+    """Return whether the node has the devices.
 
     Raises FatalError if the allocator ends its search for all nodes, and NotKnownError.
     """
@@ -314,7 +314,7 @@ class _Search:
         self.doubts: dict[str, None] = {}
 
     def run(self) -> bool:
-        """Whether there are devices for all claims."""
+        """Return whether there are devices for all claims."""
         return self._claim(0)
 
     def what_may_fail(self) -> str:

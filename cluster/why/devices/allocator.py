@@ -89,7 +89,7 @@ class DeviceAllocator:
     def allocate(
         self, claims: Sequence[ClaimRequest], node: str, reaches: Reaches, limit: StepLimit
     ) -> Verdict:
-        """Whether `node` has the devices for all of `claims`, whose classes exist.
+        """Return whether `node` has the devices for all of `claims`, whose classes exist.
 
         `limit` is that of a pod, for all nodes: whoever writes claims can make the search long.
         """

@@ -221,6 +221,6 @@ def call(name: str, own: Any, arguments: list[Any]) -> Any:
 
 
 def is_simple_pattern(pattern: str) -> bool:
-    """Whether a pattern means the same to Python and to RE2, and takes no time."""
+    """Return whether a pattern means the same to Python and to RE2, and takes no time."""
     wildcards = pattern.count("*") + pattern.count("+")
     return bool(_REGEX_PATTERN.fullmatch(pattern)) and wildcards <= _MAX_WILDCARDS

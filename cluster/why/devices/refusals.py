@@ -74,7 +74,7 @@ class _Refusal(NamedTuple):
 
 
 def find_shortage(attempt: Attempt) -> Shortage:
-    """Why the node of an attempt that failed has no devices for the claims."""
+    """Return why the node of an attempt that failed has no devices for the claims."""
     demands: dict[str, list[tuple[ClaimRequest, tuple[Request, ...]]]] = defaultdict(list)
     for claim in attempt.claims:
         for alternatives in claim.requests:
@@ -93,7 +93,7 @@ def find_shortage(attempt: Attempt) -> Shortage:
 
 
 def _shortage(attempt: Attempt, request: Request, labels: list[str], times: int) -> Shortage | None:
-    """Why `times` such requests do not get their devices; None if there are enough for them."""
+    """Return why `times` such requests do not get their devices; None if there are enough."""
     free = 0
     refused: dict[_Refusal, list[Device]] = defaultdict(list)
     for pool in attempt.pools:

@@ -57,7 +57,7 @@ class Constraint(NamedTuple):
     requests: frozenset[str] = frozenset()
 
     def is_about(self, request: Request) -> bool:
-        """Whether it limits the devices of `request`."""
+        """Return whether it limits the devices of `request`."""
         return not self.requests or not self.requests.isdisjoint(request.names)
 
 

@@ -60,7 +60,7 @@ def select(expression: str, device: Device) -> Selection:
 
 
 def _is_readable(device: Device) -> bool:
-    """Whether all versions of a device are such: otherwise no selector is evaluated for it."""
+    """Return whether gpuward can read all versions of a device; else no selector is evaluated."""
     return all(
         values.read_version(version) is not None
         for attributes in device.attributes.values()
@@ -180,7 +180,7 @@ def _type_of_function(node: Call, types: Sequence[str]) -> str:
 
 
 def _are_operands(operator: str, one: str, other: str) -> bool:
-    """Whether values of these types can be compared by `operator`."""
+    """Return whether values of these types can be compared by `operator`."""
     if operator == "_in_":
         if other.startswith("domain"):
             return one in {"string", ANY}

@@ -61,12 +61,12 @@ class PodAffinity:
 
     @property
     def can_refuse(self) -> bool:
-        """Whether it keeps the pod from any node."""
+        """Return whether it keeps the pod from any node."""
         return bool(self._wanted or self._unwanted or self._guarded)
 
     @property
     def is_one_per_node(self) -> bool:
-        """Whether its anti-affinity keeps two such pods from one node."""
+        """Return whether its anti-affinity keeps two such pods from one node."""
         return any(
             term.topology_key == _HOSTNAME and self._is_meant(term, self._namespace, self._labels)
             for term in self._unwanted
@@ -74,7 +74,7 @@ class PodAffinity:
 
     @property
     def is_about_itself(self) -> bool:
-        """Whether where one such pod is decides about the next, beyond its node."""
+        """Return whether where one such pod is decides about the next, beyond its node."""
         return any(
             self._is_meant(term, self._namespace, self._labels)
             for term in (*self._wanted, *self._unwanted)
@@ -82,7 +82,7 @@ class PodAffinity:
         )
 
     def obstacle(self, node: Node) -> AffinityObstacle | None:
-        """Why `node` is refused; None if it is not."""
+        """Return why `node` is refused; None if it is not."""
         for term in self._wanted:
             if term.topology_key not in node.labels:
                 return AffinityObstacle(_NOT_NEAR, term.topology_key)
@@ -103,7 +103,10 @@ class PodAffinity:
 
     @property
     def _is_first(self) -> bool:
-        """Whether the pod is one that its own affinity asks for: then it may be the first."""
+        """Return whether the pod is one that its own affinity asks for.
+
+        It may then be the first.
+        """
         return all(self._is_meant(t, self._namespace, self._labels) for t in self._wanted)
 
     def _find_pods(self) -> tuple[Mapping[_Domain, str], Mapping[_Domain, str]]:

@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
     port: int
 
     def collides(self, other: HostPort) -> bool:
-        """Whether both cannot be on one node."""
+        """Return whether both cannot be on one node."""
         addresses = {self.address, other.address}
         is_same = self.protocol == other.protocol and self.port == other.port
         return is_same and (len(addresses) == 1 or _ANY_ADDRESS in addresses)
@@ -68,7 +68,7 @@ class AffinityTerm(NamedTuple):
     def matches(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: NamespaceLabels
     ) -> bool | None:
-        """Whether a pod counts for it; None if that takes labels of its namespace that are unknown.
+        """Return whether a pod counts; None if that depends on unknown labels of its namespace.
 
         `namespace_labels` returns the labels of a namespace, or None.
         Source: Kubernetes, `pkg/scheduler/framework/types.go`, AffinityTerm.

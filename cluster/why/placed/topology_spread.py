@@ -73,16 +73,16 @@ class TopologySpread:
 
     @property
     def can_refuse(self) -> bool:
-        """Whether there is a constraint that must hold."""
+        """Return whether there is a constraint that must hold."""
         return bool(self._constraints)
 
     @property
     def is_about_itself(self) -> bool:
-        """Whether where one such pod is decides about the next."""
+        """Return whether where one such pod is decides about the next."""
         return any(one.selector.matches(self._labels) for one in self._constraints)
 
     def obstacle(self, node: Node) -> SpreadObstacle | None:
-        """Why `node` is refused; None if it is not."""
+        """Return why `node` is refused; None if it is not."""
         for one, counts in zip(self._constraints, self._counts, strict=True):
             value = node.labels.get(one.topology_key)
             if value is None:
@@ -115,7 +115,7 @@ def _number(value: object) -> int:
 
 
 def _pods_by_node(selector: LabelSelector, placed: PlacedPods, namespace: str) -> Mapping[str, int]:
-    """How many pods of the namespace `selector` selects, by node."""
+    """Return how many pods of the namespace `selector` selects, by node."""
     found: dict[str, int] = {}
     if selector.is_empty:
         return found

@@ -78,7 +78,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _shows_other_devices_too(path: str) -> bool:
-    """Whether `path` shows devices of other kinds too, so that it alone says nothing about GPUs."""
+    """Return whether `path` shows devices of other kinds too, and so need not be about GPUs."""
     return path in FOLDERS_ABOVE_DEVICES or is_passthrough_file(path)
 
 

@@ -84,7 +84,7 @@ def _needs_label(selector: Any) -> bool:
 
 
 def _selects_namespace(selector: Mapping[str, Any], namespace: str) -> bool:
-    """Whether the selector fits a namespace that has no other label than its name."""
+    """Return whether the selector fits a namespace that has no other label than its name."""
     wanted = as_object(selector.get("matchLabels"))
     if any(key != NAME_LABEL or value != namespace for key, value in wanted.items()):
         return False

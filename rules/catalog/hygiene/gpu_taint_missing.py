@@ -101,7 +101,7 @@ def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[st
 
 
 def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
-    """Whether nodes with `label` offer the resources of `taint`."""
+    """Return whether nodes with `label` offer the resources of `taint`."""
     return matches_any(taint.resources, _RESOURCE_BY_LABEL.get(label, label)) or any(
         affinity.key == label and not set(affinity.resources).isdisjoint(taint.resources)
         for affinity in profile.affinities

@@ -116,7 +116,7 @@ def stated_size(pod: Pod) -> StatedSize | None:
 
 
 def _process_count(pod: Pod, holder: Mapping[str, Any], path: Path) -> StatedSize | None:
-    """How many processes the field at `path` of `holder` starts, each with a GPU or more."""
+    """Return how many processes the field at `path` of `holder` starts, each with a GPU or more."""
     number = _positive_number(holder.get(str(path[-1])))
     containers = [each for each in pod.containers if each.role == "app"]
     if not number or not containers:
@@ -179,7 +179,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _may_span_pods(pod: Pod) -> bool:
-    """Whether the pods of a group may work together, as those of a custom resource."""
+    """Return whether the pods of a group may work together, as those of a custom resource."""
     if pod.layout.is_service:  # Dynamo says it of a service
         return "multinode" in pod.holder
     return not pod.is_final
@@ -205,7 +205,7 @@ def _findings_of_stated_size(stated: StatedSize) -> Findings:
 
 
 def _has_one_device_per_process(pod: Pod, container: Container) -> bool:
-    """Whether a process works with one of what `container` requests."""
+    """Return whether a process works with one of what `container` requests."""
     if any(name.startswith(_NEURON_PREFIX) for name in container.limits):
         return False
     generation = as_text(pod.node_selector.get(_TPU_LABEL))

@@ -90,7 +90,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _needs_no_scheduling(pod: Pod) -> bool:
-    """Whether the pod has a node, waits for somebody's decision, or has no node to wait for."""
+    """Return whether the pod has a node, has a scheduling gate, or has no node to wait for."""
     gated = pod.spec.get("nodeName") or pod.spec.get("schedulingGates")
     return bool(gated) or pod.is_daemon
 
@@ -170,7 +170,7 @@ def _findings_of_too_large_shares(
 
 
 def _largest_card_memory(group: NodeGroup, unit: int) -> int:
-    """How much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
+    """Return how much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
 
     `unit` is how many MiB one is by the profile, 0 if that is unknown.
     """
