@@ -58,7 +58,7 @@ class RotationPolicy(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What was observed outside the Secrets."""
+    """The facts that were observed outside the Secrets."""
 
     published_for: datetime.timedelta | None
     """For how long this process has seen the whole bundle in place; None if it is not.
@@ -72,7 +72,7 @@ class Observation(NamedTuple):
 
 
 class SecretKind(enum.Enum):
-    """Which of the two Secrets is written."""
+    """The two Secrets that can be written."""
 
     AUTHORITY = "authority"
     SERVING = "serving"
@@ -137,7 +137,7 @@ def retained(
 
 
 def renewal_time(certificate: x509.Certificate) -> datetime.datetime:
-    """When to replace `certificate`; always the same time for the same certificate."""
+    """Return when to replace `certificate`; always the same time for the same certificate."""
     start = certificate.not_valid_before_utc
     life = certificate.not_valid_after_utc - start
     share = (certificate.serial_number % 1000) / 1000

@@ -1,4 +1,4 @@
-"""When a certificate expires, whether it should have been replaced by then, and the time of day."""
+"""The time at which a certificate expires or should have been replaced, and the time of day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime
 
 
 def expiry_text(end: datetime.datetime, now: datetime.datetime) -> str:
-    """When a certificate expires that is valid until `end`, as the end of a sentence about it."""
+    """Return when a certificate valid until `end` expires, as the end of a sentence about it."""
     seconds = int((end - now).total_seconds())
     if seconds < 0:
         return f"has expired at {end:%Y-%m-%d %H:%M} UTC"

@@ -51,7 +51,7 @@ class StoppedError(Exception):
 
 
 class Controller(Collector, ABC):
-    """What a process in a cluster does again and again: one pass at each `reconcile()`.
+    """A process that repeats its work in a cluster, one pass at each `reconcile()`.
 
     A subclass says in `_reconcile` what a pass does, and in `collect` which metrics it has.
 
@@ -134,7 +134,7 @@ class Controller(Collector, ABC):
         return not went_wrong
 
     def _stand_by(self) -> None:
-        """What a pass does while another process leads; nothing by default."""
+        """Run while another process leads, in place of a pass. Does nothing by default."""
 
     def _on_failure(self, error: Exception) -> None:
         """Forget what a pass that ended with `error` may have made wrong."""

@@ -52,7 +52,7 @@ def _split_at_separators(text: str) -> Iterator[Chunk]:
 
 
 def _separators(text: str) -> Iterator[tuple[int, int]]:
-    """Where each line that begins with a separator begins and ends, without its line break."""
+    """Yield the span of each line that begins with a separator, without its line break."""
     is_first = text.startswith(_SEPARATOR)
     begin = 0 if is_first else text.find("\n" + _SEPARATOR) + 1
     while begin or is_first:

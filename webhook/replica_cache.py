@@ -36,7 +36,7 @@ AnyJson: TypeAlias = Raw | UnsetType
 
 
 class FieldManager(Struct, gc=False):
-    """Who wrote fields of a pod, and how."""
+    """A manager of fields of a pod, and its operation."""
 
     operation: str = ""
 
@@ -82,7 +82,7 @@ class PodResource(Struct, gc=False):
 
 
 class UserInfo(Struct, frozen=True, gc=False):
-    """Who sends a request."""
+    """The user that sends a request."""
 
     username: str = ""
 
@@ -267,7 +267,7 @@ class Replica(NamedTuple):
 
 
 def _replica(pod: Pod) -> Replica:
-    """What `pod` shares with other replicas: all but what is made for each pod.
+    """Return what `pod` shares with other replicas: all but what is made for each pod.
 
     What a user writes stays, even if it is the same word. MsgspecError if its hostname is no text.
     """

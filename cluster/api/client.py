@@ -104,7 +104,7 @@ class _Kind(NamedTuple):
 
     @property
     def root(self) -> str:
-        """What paths begin with."""
+        """Return the beginning of the kind's paths."""
         return "apis" if "/" in self.api_version else "api"
 
 

@@ -218,7 +218,7 @@ class Connection:
         return cls.in_cluster()
 
     def as_user(self, user: str, groups: Iterable[str]) -> Self:
-        """The same connection, by which the account acts as another user; it needs the right to.
+        """Return this connection, acting as another user; the account needs the right to.
 
         What the kubeconfig file says about acting as somebody does not count then.
         """
@@ -249,7 +249,7 @@ class Connection:
     def request_with_warnings(
         self, method: str, path: str, body: Object, max_bytes: int | None = None
     ) -> tuple[Object, list[str]]:
-        """The same, and the warnings that came with the response, of the API server or webhooks."""
+        """Return the answer, as `request` does, and the warnings of the API server or webhooks."""
         accept = sent = "application/json"
         found, headers = self._exchange(method, path, body, sent, max_bytes, accept)
         return found, [text for line in headers.getlist("Warning") for text in warning_texts(line)]
@@ -305,7 +305,7 @@ class Connection:
                 raise TooLargeError(f"{what}: an event has more than {_MAX_EVENT_BYTES} bytes")
 
     def _watched(self, path: str) -> Iterator[bytes]:
-        """What comes while a list or an object is watched."""
+        """Yield the changes while a list or an object is watched."""
         what = f"WATCH {path.partition('?')[0]}"
         path = f"{path}&watch=true&timeoutSeconds={WATCH_SECONDS}"
         # Longer than the watch, on which nothing is sent as long as nothing changes.

@@ -30,7 +30,7 @@ class Regarding(NamedTuple):
 
 
 class WarningEvent(NamedTuple):
-    """What an Event of type Warning says.
+    """The content of an Event of type Warning.
 
     `reason` and `action` are words in CamelCase: why, and what gpuward was doing. `note` is cut to
     the length that API servers accept. `instance` is who reports it.

@@ -1,4 +1,4 @@
-"""Which proxy leads to an API server: the one by which kubectl, and all clients in Go, reach it.
+"""The proxy to an API server: the one that kubectl, and all clients in Go, would use.
 
 Sources: golang.org/x/net, `http/httpproxy/proxy.go`, for the variables of the environment;
 Kubernetes, `staging/src/k8s.io/client-go/tools/clientcmd`, for `proxy-url` in kubeconfig files.
@@ -175,7 +175,7 @@ def _is_in_domain(host: str, domain: str) -> bool:
 
 
 def _host_and_port(text: str) -> tuple[str, str]:
-    """What `text` says as `host:port` or `[host]:port`; else all of it, and no port."""
+    """Return the two parts of `host:port` or `[host]:port`; else all of `text`, and no port."""
     if (found := _HOST_AND_PORT_PATTERN.fullmatch(text)) is None:
         return text, ""
     return found[1] or found[2] or "", found[3]

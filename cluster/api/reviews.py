@@ -1,4 +1,4 @@
-"""Who somebody is, and what they may: questions that API servers answer for other programs."""
+"""The identity and rights of users, which API servers tell other programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reviewer(Protocol):
     """Both questions. The methods raise ClusterError."""
 
     def identity(self, token: str, audience: str) -> Identity | None:
-        """Whose token it is; None if the API server does not accept it for `audience`.
+        """Return the user of a token; None if the API server does not accept it for `audience`.
 
         The empty audience is that of the API server itself.
         """
@@ -44,7 +44,7 @@ class KubernetesReviewer:
         self._connection = connection
 
     def identity(self, token: str, audience: str) -> Identity | None:
-        """Whose token it is, by a TokenReview."""
+        """Return the user of a token, by a TokenReview."""
         spec: dict[str, Any] = {"token": token}
         if audience:
             spec["audiences"] = [audience]

@@ -52,7 +52,7 @@ _NO_REGISTRATION = (
 
 
 class AuditResult(NamedTuple):
-    """What an audit has found.
+    """The result of an audit.
 
     - `unlisted`: the resources that could not be listed, or not to their end.
     - `listed_all`: whether all objects were listed that are evaluated.
@@ -179,7 +179,7 @@ class _Audit:
         return [name for name in names if self._namespace in {None, name}]
 
     def _assumptions(self, facts: Facts) -> Iterator[Remark]:
-        """What `--as deny` goes by, so that a reader can object."""
+        """Yield the assumptions of `--as deny`, so that a reader can object."""
         if self._refused_by and (names := self._concerned(facts.excluded())):
             what = (
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"

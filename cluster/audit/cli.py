@@ -190,7 +190,7 @@ def _clusters(options: argparse.Namespace) -> Clusters:
 
 
 def _period(options: argparse.Namespace) -> Period:
-    """When objects were created that the audit is about."""
+    """Return the period in which the audited objects were created."""
     first: datetime.datetime | None = options.since_time
     if options.since is not None:
         first = datetime.datetime.now(datetime.UTC) - options.since
@@ -198,7 +198,7 @@ def _period(options: argparse.Namespace) -> Period:
 
 
 def _contradiction(options: argparse.Namespace) -> str:
-    """Which options do not go together, and what to do; empty if all do."""
+    """Return which options do not go together, and what to do; empty if all do."""
     first, last = period = _period(options)
     if period != ALWAYS and (options.interval is not None or options.publish):
         given = "--publish" if options.publish else "--interval"

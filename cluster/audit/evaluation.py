@@ -130,7 +130,7 @@ class ObjectEvaluator:
         return Evaluated(raw, ref, findings)
 
     def owner_of(self, ref: ObjectRef) -> ObjectRef:
-        """Who controls an object in the end, as far as is known by now."""
+        """Return the topmost controller of an object, as far as it is known by now."""
         return self._owners.top_owner(ref)[0]
 
     def finish(self) -> None:

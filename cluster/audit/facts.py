@@ -1,4 +1,4 @@
-"""What an audit knows of a cluster besides the objects that it evaluates."""
+"""Facts about a cluster that an audit needs besides the objects that it evaluates."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from rules.base.json_values import as_object, as_text
 
 
 class Period(NamedTuple):
-    """When objects were created: at `first` or later, and at `last` or earlier."""
+    """The time in which objects were created: from `first` to `last`, both included."""
 
     first: datetime.datetime | None = None
     last: datetime.datetime | None = None

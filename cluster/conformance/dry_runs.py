@@ -1,4 +1,4 @@
-"""What admission answers to a pod that goes a way to a GPU: dry runs, which create nothing.
+"""Dry runs of pods that use a way to a GPU: admission answers, and nothing is created.
 
 An answer says something about the way only if a harmless pod of the same shape is admitted: a quota
 or a missing right refuses both.
@@ -26,7 +26,7 @@ _JSON, _MERGE = "application/json", "application/merge-patch+json"
 
 
 class State(enum.Enum):
-    """What is known about a way in a namespace."""
+    """The state of a way in a namespace."""
 
     REFUSED = "refused"
     CHANGED = "changed"
@@ -126,7 +126,7 @@ _RIGHT = re.compile(r'User "[^"]*" cannot (?:patch|update) resource')
 
 
 def control_of(message: str, *, may_be_a_right: bool = False) -> str:
-    """Who refused with this message; empty if it may be for another reason than a way to a GPU.
+    """Return the control that refused with this message; empty if the reason may be another one.
 
     A missing right to create pods says nothing about ways.
     """

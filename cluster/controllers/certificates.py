@@ -464,7 +464,7 @@ class CertificateController(Controller):
 
 
 def _log_fields(state: CertificateState) -> dict[str, str | int]:
-    """What the log may contain: fingerprints and dates, never a key."""
+    """Return the fields for the log: fingerprints and dates, never a key."""
     fields: dict[str, str | int] = {"retired": len(state.retired)}
     for name in ("signer", "successor", "leaf"):
         pair = getattr(state, name)
@@ -481,7 +481,7 @@ def _data(secret: Object) -> dict[str, bytes]:
 
 
 def _decode_base64(text: object) -> bytes:
-    """What `text` encodes; nothing if it is not base64."""
+    """Return the bytes that `text` encodes; empty if it is not base64."""
     try:
         return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except ValueError:

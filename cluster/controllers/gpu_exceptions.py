@@ -201,7 +201,7 @@ def _log_condition(raw: Object, accepted: Object) -> None:
 
 
 def _reference(raw: Mapping[str, Any]) -> Object:
-    """What identifies the object that was read."""
+    """Return the fields that identify the object that was read."""
     metadata = raw["metadata"]
     return {"metadata": {key: metadata[key] for key in ("namespace", "name", "resourceVersion")}}
 

@@ -48,7 +48,7 @@ ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 
 
 class Scope(NamedTuple):
-    """What is listed besides ALWAYS.
+    """The resources that are listed besides ALWAYS.
 
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
@@ -66,7 +66,7 @@ def list_inventory(
     *,
     on_error: Callable[[SourceError], object],
 ) -> Inventory:
-    """What `source` says of other objects.
+    """Return the inventory of the objects in `source`.
 
     A resource that the API server does not serve is left out, and one that the account may not
     list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half

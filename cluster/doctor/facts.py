@@ -1,4 +1,4 @@
-"""What the checks look at: the objects of a cluster, and why some could not be listed."""
+"""The facts for the checks: the objects of a cluster, and why some could not be listed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class GivenDevice(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of a cluster.
+    """The facts about a cluster.
 
     - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
       instead, with the reason.

@@ -55,7 +55,7 @@ class Toolkit(NamedTuple):
     nodes: frozenset[str]
 
     def ignoring(self) -> str:
-        """Where every GPU node is set to ignore the variable; empty if that is not known."""
+        """Return where every GPU node is set to ignore the variable; empty if that is not known."""
         ignoring = [each for each in self.toolkits if each.is_false(ACCEPT_VARIABLE)]
         covered = frozenset[str]().union(*(each.nodes for each in ignoring))
         accepting = [each for each in self.toolkits if not each.is_false(ACCEPT_VARIABLE)]
@@ -65,7 +65,7 @@ class Toolkit(NamedTuple):
 
 
 def read_toolkit(facts: Facts) -> Toolkit:
-    """What the DaemonSets of a cluster say."""
+    """Return the toolkits and device plugins, as the DaemonSets of a cluster describe them."""
     labels = {
         name: as_object(as_object(node.get("metadata")).get("labels"))
         for name, node in by_name(facts.objects(NODES))

@@ -115,7 +115,7 @@ def _today() -> datetime.date:
 
 
 class Seen(enum.Enum):
-    """What an answer shows that gpuward did with a pod."""
+    """The effect of gpuward on a pod that an answer shows."""
 
     REFUSED = enum.auto()
     NOT_FIXED = enum.auto()

@@ -98,7 +98,7 @@ class DevicePool:
 
 
 def content_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a device has: before version v1, that was in `basic`."""
+    """Return the content of a device; before version v1, it was in `basic`."""
     return as_object(raw.get("basic")) or raw
 
 

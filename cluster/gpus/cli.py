@@ -125,7 +125,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _pod_size(options: argparse.Namespace) -> PodSize:
-    """What a pod needs beside a card."""
+    """Return the needs of a pod beside a card."""
     return PodSize(
         options.pod_cpu or DEFAULT_POD_SIZE.cpu, options.pod_memory or DEFAULT_POD_SIZE.memory
     )
@@ -192,7 +192,7 @@ def _of_clusters(
     clusters: Iterable[tuple[str, argparse.Namespace]],
     profile: Profile,
 ) -> tuple[str, int]:
-    """What to print about several clusters, and the exit status: one that fails hides no other."""
+    """Return the text about several clusters, and the exit status; a failure hides no other."""
     status = 0
     found: dict[str, Usage] = {}
     for context, of_one in clusters:
@@ -216,7 +216,7 @@ def _of_clusters(
 
 
 def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
-    """What to print, and the exit status."""
+    """Return the text to print, and the exit status."""
     if options.output == "cgpu":
         return _cgpu(options, source), 0
     usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)

@@ -134,7 +134,7 @@ _EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def status_of(node: Mapping[str, Any]) -> str:
-    """What `kubectl get nodes` shows, such as `Ready,SchedulingDisabled`."""
+    """Return the status as `kubectl get nodes` shows it, such as `Ready,SchedulingDisabled`."""
     conditions = as_objects(as_object(node.get("status")).get("conditions"))
     ready = [as_text(c.get("status")) for _, c in conditions if c.get("type") == "Ready"]
     known = {"True": "Ready", "False": "NotReady"}.get(ready[0] if ready else "")
@@ -165,7 +165,7 @@ def taints_of(node: Mapping[str, Any]) -> Iterator[Taint]:
 
 
 class Total(NamedTuple):
-    """What a node has of a resource, and how much of it pods may use."""
+    """A node's amount of a resource, and how much of it pods may use."""
 
     capacity: Amount
     allocatable: Amount

@@ -31,7 +31,7 @@ _MAX_AMOUNT = 10**15
 
 
 class Share(NamedTuple):
-    """What a pod has of one card. `card` is the card's index or UUID, or KAI's name for it."""
+    """A pod's share of one card. `card` is the card's index or UUID, or KAI's name for it."""
 
     card: str
     resource: str
@@ -93,7 +93,7 @@ def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any
 def _power_of_known_cards(
     metadata: Mapping[str, Any], requests: Requests, found: Mapping[tuple[str, str], Amount]
 ) -> Iterator[tuple[Any, Amount]]:
-    """What a pod has of ACK's computing power, where only the cards of its memory are recorded.
+    """Yield a pod's computing power of ACK, where only the cards of its memory are recorded.
 
     A pod gets both of the same card. Where it has several, its label says over how many cards ACK's
     scheduler has spread them evenly.
@@ -205,7 +205,7 @@ def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
 
 
 def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
-    """What `pod` has of which card: KAI sets one label for each."""
+    """Yield the share of `pod` of each card: KAI sets one label for each."""
     metadata = as_object(pod.get("metadata"))
     request = _of_each_card(as_object(metadata.get("annotations")), memory)
     for key, value in as_object(metadata.get("labels")).items() if request else ():

@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 def tables_of_clusters(tables: Mapping[str, list[Table]]) -> list[Table]:
-    """The same tables of several clusters as one of each, with the cluster as its first column."""
+    """Return the tables of several clusters, joined, with the cluster as the first column."""
     merged = []
     for same in zip(*tables.values(), strict=True):
         rows = [
@@ -191,7 +191,7 @@ def text(amount: Amount) -> str:
 
 
 def allocated_text(used: ResourceUsage) -> str:
-    """What is allocated, of what total: `3/8`."""
+    """Return the allocated amount and the total: `3/8`."""
     total = UNKNOWN if used.total is None else text(used.total)
     return f"{text(used.allocated)}/{total}"
 

@@ -47,7 +47,7 @@ class GeneratedFile(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What would change, as a unified diff, empty if nothing.
+    """The changes to a file as a unified diff, empty if there are none.
 
     `is_evidence` says that the lines are the same but for what stands behind them: what was seen.
     """
@@ -71,7 +71,7 @@ def content(path: str) -> str | None:
 
 
 def difference(file: GeneratedFile, present: str | None) -> Difference | None:
-    """What would change in a file with the text `present`; None if there is no such file."""
+    """Return the changes to a file with the text `present`; None if there is no such file."""
     if present is None:
         return None
     old = present.splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""Where a cluster differs from the built-in profiles, as entries of a profile of its own."""
+"""The differences between a cluster and the built-in profiles, as entries of an own profile."""
 
 from __future__ import annotations
 

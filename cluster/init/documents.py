@@ -143,7 +143,7 @@ def _union(names: Sequence[str], key: str) -> list[Any]:
 
 
 def _inherited(name: str, key: str) -> list[Any]:
-    """What the built-in profile says, or the last that it extends."""
+    """Return the value of the built-in profile, or of the last that it extends."""
     raw = built_in_profiles()[name]
     if key in raw:
         return list(raw[key])

@@ -1,4 +1,4 @@
-"""What a cluster says about its GPUs, as far as the policy and the chart depend on it."""
+"""The facts about a cluster's GPUs on which the policy and the chart depend."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _OTHERS = "and others"  # no name of an account
 
 
 class Survey(NamedTuple):
-    """What is known of a cluster.
+    """The facts about a cluster.
 
     - `accounts`: the service accounts of pods in the namespaces of DaemonSets, by namespace and
       name. An account that is one too many is `_OTHERS`.

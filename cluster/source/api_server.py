@@ -288,7 +288,7 @@ class Pages:
 
 
 def _list_key(item: Object) -> str:
-    """What API servers order the objects of a list by."""
+    """Return the key by which API servers order the objects of a list."""
     metadata = item.get("metadata") or {}
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
     return f"{namespace}/{name}" if namespace else str(name)

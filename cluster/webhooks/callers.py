@@ -144,7 +144,7 @@ def find_callers(
 
 
 def _callers(found: list[Caller], request: Callable[[str], str]) -> Callers | NotTried:
-    """The same for the callers that the webhook has named."""
+    """Return the callers that the webhook has named."""
     try:
         peers = tuple(_peer(address, request) for address in sorted({c.address for c in found}))
     except (ClusterError, ValueError) as error:

@@ -45,7 +45,7 @@ _LABEL = "app.kubernetes.io/component"
 
 
 def hint_for_changed(refs: Iterable[ConfigurationRef]) -> str:
-    """What to do if configurations of `refs` are not what the release should have."""
+    """Return what to do if configurations of `refs` are not what the release should have."""
     names = " ".join(f"{ref.kind.value}/{ref.name}" for ref in refs)
     return (
         "Somebody has changed the configurations. To see who did:\n"
@@ -57,7 +57,7 @@ def hint_for_changed(refs: Iterable[ConfigurationRef]) -> str:
 
 
 def hint_after_error(error: CallError, target: Target) -> str:
-    """What to do after `error` of a call to `target`."""
+    """Return what to do after `error` of a call to `target`."""
     if isinstance(error, UntrustedError):
         return hint_about_certificate(target)
     if isinstance(error, UnknownNameError):
@@ -70,7 +70,7 @@ def hint_after_error(error: CallError, target: Target) -> str:
 
 
 def hint_about_certificate(target: Target) -> str:
-    """What to do if certificate or caBundle is missing or has expired, or if they do not match."""
+    """Return what to do if certificate or caBundle is missing, has expired or does not match."""
     if target.service is None:
         return f"{_MODES} (docs/certificates.md)."
     namespace = target.service[0]

@@ -31,7 +31,7 @@ _MAX_SHOWN = 200  # characters of two values
 
 
 def differences(expected: Object, found: Object | None) -> list[str]:
-    """How the configuration `found` differs from `expected`, a text for each difference.
+    """Return how the configuration `found` differs from `expected`, a text for each difference.
 
     If `expected` has no caBundle, somebody else writes it, and any is as expected.
     """

@@ -68,7 +68,7 @@ class Way(NamedTuple):
 
 
 def harmless_pod(image: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """The same pod without a way to a GPU, but for what it asks for in its `limits`."""
+    """Return the pod without a way to a GPU, but with what it asks for in its `limits`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -239,7 +239,7 @@ class Cluster:
 
     @cached_property
     def _devices(self) -> DeviceAllocator | None:
-        """What is known of devices; None if the cluster has no DeviceClass."""
+        """Return what is known of devices; None if the cluster has no DeviceClass."""
         classes = [*self._readable(DEVICE_CLASSES, None)]
         if not classes:
             return None
@@ -315,7 +315,7 @@ def _number(value: object, default: int) -> int:
 
 
 def _key(pod: Object, placed: PlacedPods) -> str:
-    """The same for pods about which the answer is the same: what an explanation looks at."""
+    """Return a key of what an explanation looks at: pods with the same key have the same answer."""
     metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
     containers = [
         [container.get("resources"), container.get("ports"), container.get("restartPolicy")]

@@ -1,4 +1,4 @@
-"""Which nodes a pod selects, by `nodeSelector` and node affinity.
+"""The nodes that a pod selects by `nodeSelector` and node affinity.
 
 Source: Kubernetes, `staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 """

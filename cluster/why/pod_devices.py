@@ -1,4 +1,4 @@
-"""What a pod asks of drivers of devices, by claims or by resources that DeviceClasses serve."""
+"""The devices that a pod requests by claims, or by resources that DeviceClasses serve."""
 
 from __future__ import annotations
 
@@ -156,13 +156,13 @@ class PodDevices:
                 return
 
     def doubts(self, node: Node) -> Iterator[str]:
-        """What would have to be known to say that `node` has the devices."""
+        """Yield the facts that would have to be known to say that `node` has the devices."""
         if verdict := self._verdicts.get(node.name):
             yield from filter(None, (verdict.unknown,))
 
     @property
     def unknown(self) -> Iterator[str]:
-        """What would have to be known of any node."""
+        """Yield the facts that would have to be known of any node."""
         yield from self._unread
         if self._allocator is None and self._wanted:
             yield "which devices are free for its claims: gpuward gpus -d shows them"

@@ -1,4 +1,4 @@
-"""What the persistent volumes of a pod say about nodes.
+"""The persistent volumes of a pod, and the nodes that can use them.
 
 It covers kube-scheduler's filters VolumeRestrictions (of claims), VolumeBinding and VolumeZone; not
 how many volumes a node can have. Source: Kubernetes, `pkg/scheduler/framework/plugins`.
@@ -46,7 +46,7 @@ class KnownVolumes(NamedTuple):
 
 
 class VolumeObstacle(NamedTuple):
-    """Why a node is refused: the filter, its message, the volume or claim, and a pod that has it.
+    """The reason against a node: the filter, its message, the volume or claim, and its pod.
 
     `wanted` is what the node lacks.
     """
@@ -69,7 +69,7 @@ class _Claim(NamedTuple):
 
 
 class Volumes:
-    """What the claims of a pod say about nodes.
+    """The claims of a pod, and what they say about nodes.
 
     - `hurdles`: what keeps it from all nodes.
     - `unknown`: what would have to be known for all nodes.
@@ -105,7 +105,7 @@ class Volumes:
         return bool(self._exclusive)
 
     def obstacles(self, node: Node) -> Iterator[tuple[VolumeObstacle, ...]]:
-        """What each filter says that refuses `node`."""
+        """Yield the obstacle of each filter that refuses `node`."""
         for name, user in self._exclusive:
             if user:
                 yield (VolumeObstacle("VolumeRestrictions", _IN_USE, name, pod=user),)
@@ -118,7 +118,7 @@ class Volumes:
                 return
 
     def doubts(self, node: Node) -> Iterator[str]:
-        """What is not known of a node that takes the pod."""
+        """Yield the unknown facts about a node that takes the pod."""
         for claim in self._free:
             found = _of(self._known.classes(), claim.storage_class)
             drivers = self._known.drivers()

@@ -1,4 +1,4 @@
-"""What goes into a patch of YAML text and what comes out."""
+"""The input and output of a patch of YAML text."""
 
 import json
 from collections.abc import Sequence

@@ -41,7 +41,7 @@ class SourceText:
         return offset - self.line_start(offset)
 
     def rest_of_line(self, offset: int) -> str:
-        """What follows `offset` on its line, without blanks around it."""
+        """Return the text after `offset` on its line, without blanks around it."""
         return self.text_between(offset, self.line_end(offset)).strip()
 
     def splice_inserting_lines(self, offset: int, lines: Iterable[str]) -> Splice:

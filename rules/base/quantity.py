@@ -52,7 +52,7 @@ class Quantity(NamedTuple):
 
     @property
     def thousandths(self) -> int:
-        """What the API server stores and compares: thousandths, rounded away from zero."""
+        """Return what the API server stores and compares: thousandths, rounded away from zero."""
         return self._rounded_up(_NANO // 1000)
 
     @property

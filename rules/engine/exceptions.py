@@ -1,4 +1,4 @@
-"""Which findings an exception of a policy accepts, or a comment suppresses."""
+"""The findings that an exception of a policy accepts, or a comment suppresses."""
 
 import datetime
 from collections.abc import Callable, Iterator

@@ -130,7 +130,7 @@ class RuleSet(_RuleSetFields):
         return found
 
     def restricted_to(self, names: Iterable[str]) -> "RuleSet":
-        """The same with only the rules of these names."""
+        """Return this rule set with only the rules of these names."""
         wanted = frozenset(names)
         rules = tuple(active for active in self.rules if active.rule.name in wanted)
         return self._replace(rules=rules)

@@ -1,4 +1,4 @@
-"""Which device classes have GPUs, and which claims a pod declares and uses."""
+"""The device classes that have GPUs, and the claims that a pod declares and uses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def is_gpu_resource(name: str, profile: Profile) -> bool:
 def _resources_of_class(
     name: str, profile: Profile, inventory: Inventory
 ) -> Iterator[Resource | None]:
-    """What `profile` knows of the class `name`, and of what its DeviceClass names.
+    """Yield the profile's resources for the class `name`, and for what its DeviceClass names.
 
     That is a resource, or the classes of vendors that have the same devices.
     """

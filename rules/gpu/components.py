@@ -272,7 +272,7 @@ def webhook_entry_finding(
     *,
     api_refuses: bool = False,
 ) -> Finding:
-    """What is wrong with `field` of the entry at `index`; `fault` follows its name."""
+    """Return a finding about `field` of the entry at `index`; `fault` follows its name."""
     name = as_text(subject.raw["webhooks"][index].get("name"))
     return Finding(
         path=(*subject.path, "webhooks", index, field),

@@ -1,4 +1,4 @@
-"""What is wrong with an expression in CEL that selects devices.
+"""Faults in CEL expressions that select devices.
 
 The API server compiles the expression: it refuses wrong syntax and operators on wrong types. What
 the devices have, it does not know. The scheduler evaluates the expression for each device, and if
@@ -35,7 +35,7 @@ _MAX_FAULTS = 5  # of one expression
 
 
 class SelectorFault(NamedTuple):
-    """What is wrong. `text` completes "the selector".
+    """A fault of a selector. `text` completes "the selector".
 
     - `is_refused`: the API server refuses the expression.
     - `is_certain`: no release of the driver has what the expression reads.

@@ -1,4 +1,4 @@
-"""Which GPUs a container, and all containers of a pod together, request from the scheduler."""
+"""The GPUs that containers, and all of a pod together, request from the scheduler."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -183,7 +183,7 @@ class GpuRequest(NamedTuple):
 
 @once_per_view  # rules ask for every variable
 def request_of(container: Container) -> GpuRequest:
-    """What `container` requests."""
+    """Return the request of `container`."""
     names, vendors, is_from_plugin = [], set(), False
     for name, device in devices(container).items():
         if device.is_requested:

@@ -1,4 +1,4 @@
-"""What the name of an image shows about its content."""
+"""The content of an image, as far as its name shows it."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whether a container runs the program of its image, and no code that its author chose."""
+"""Containers that run the program of their image, and no code that their author chose."""
 
 import re
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""How quotas, and the queues of Kueue, limit GPUs."""
+"""The limits for GPUs that quotas, and the queues of Kueue, set."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,7 +100,7 @@ def _gpu_sources(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, 
 
 
 class QuotaLimit(NamedTuple):
-    """How many devices a quota allows, and its name."""
+    """The number of devices that a quota allows, and its name."""
 
     value: int
     name: str
@@ -183,7 +183,7 @@ _UNNAMED_CLASS = "OTHER"
 
 
 class PodChoices(NamedTuple):
-    """What scopes ask about a pod; None if it does not matter.
+    """The properties of a pod that scopes ask about; None if one does not matter.
 
     - `has_deadline`: `activeDeadlineSeconds` of the pod.
     - `is_best_effort`: no container requests or limits CPU or memory.

@@ -80,7 +80,7 @@ def _script_words(text: str) -> Iterator[ScriptWord]:
 
 
 def _word_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where the words of the command at `start` are, up to `stop`."""
+    """Yield the spans of the words of the command at `start`, up to `stop`."""
     for _ in range(_MAX_WORDS):
         match = _compiled_pattern(_WORD_PATTERN).match(text, start, stop)
         if not match or match[1].startswith("#"):

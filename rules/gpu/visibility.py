@@ -1,4 +1,4 @@
-"""Which GPUs a container gets through environment variables, without the scheduler.
+"""The GPUs that a container gets through environment variables, without the scheduler.
 
 The profiles list the variables and say what their values mean (`visibleDevices`). The order of
 precedence follows the kubelet: the device plugin's variables come first, then `envFrom`, then
@@ -46,7 +46,7 @@ _REFERENCE_KINDS = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFiel
 
 
 class Visibility(enum.Enum):
-    """What a visible-devices variable makes the container runtime do."""
+    """The effect of a visible-devices variable on the container runtime."""
 
     UNSET = "unset"
     HIDDEN = "hidden"
@@ -56,7 +56,7 @@ class Visibility(enum.Enum):
 
 
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
-    """What the container runtime does if the variable `known` has the text `value`."""
+    """Return the effect on the container runtime of the variable `known` with the value `text`."""
     if len(value) > _MAX_VALUE_CHARACTERS:
         return Visibility.GRANTED  # nobody needs one that long
     if not value and known.empty_grants:
@@ -88,7 +88,7 @@ def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
 
 
 def visibility(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> Visibility:
-    """What `variable` in the container's own `env` does; the last entry wins."""
+    """Return the effect of `variable` in the container's own `env`; the last entry wins."""
     if variable not in container.env:
         return Visibility.UNSET
     value = container.env_value(variable)
@@ -285,7 +285,7 @@ def message_about_foreign_variable(
 def action_beside_request(
     pod: Pod, known: VisibleDevices, resource: str, container: Container
 ) -> Action:
-    """What the variable `known` beside `resource` deserves in a container of `pod`.
+    """Return the action for the variable `known` beside `resource` in a container of `pod`.
 
     On a machine with cards of both makers it grants cards. Some makers' cards are in machines of
     their own, but a new pod that names its node comes to any: the kubelet drops a request for a
@@ -370,7 +370,7 @@ def _is_referred_to(container: Container, variable: str) -> bool:
 
 
 def advice_beside_request(container: Container, variable: str) -> str:
-    """What to do about `variable` in a container that requests a GPU."""
+    """Return what to do about `variable` in a container that requests a GPU."""
     if uses_device_plugin(container):
         return "remove the variable: the device plugin sets it"
     value = hiding_value(container, variable)

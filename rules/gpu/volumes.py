@@ -1,4 +1,4 @@
-"""What a pod mounts: paths of the node, device files, and memory."""
+"""The mounts of a pod: paths of the node, device files, and memory."""
 
 import posixpath
 import re

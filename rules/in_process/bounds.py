@@ -1,4 +1,4 @@
-"""How much of a pod policies in CEL read, and whether it has more.
+"""The bounds of what policies in CEL read of a pod, and a test for more.
 
 An API server stops an expression that takes more than 1,000,000 units of cost.
 """

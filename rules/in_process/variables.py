@@ -32,7 +32,7 @@ def completed(profile: Profile) -> Iterator[Mapping[str, str]]:
 
 
 def variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Sequence[str]]:
-    """What is known of a variable that makes GPUs visible."""
+    """Return the facts about a variable that makes GPUs visible."""
     return {
         "name": [known.name],
         "prefix": [stem_of(known.name)],

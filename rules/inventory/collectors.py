@@ -27,7 +27,7 @@ MAX_CHARACTERS_OF_NAMES = 300_000
 
 
 class _CollectedGroup(NamedTuple):
-    """What is collected of nodes with the same labels: see NodeGroup."""
+    """The facts about nodes with the same labels, as they are collected: see NodeGroup."""
 
     labels: dict[str, str]
     resources: dict[str, int]
@@ -157,7 +157,7 @@ def _amount(status: Mapping[str, Any], resource: str) -> int:
 
 
 def _amount_per_card(total: int, cards: int) -> int:
-    """What each card has of `total`; 0 if nobody knows, because the cards may differ."""
+    """Return the amount of each card in `total`; 0 if it is not known, as cards may differ."""
     return total // cards if cards and total % cards == 0 else 0
 
 

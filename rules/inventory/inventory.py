@@ -1,4 +1,4 @@
-"""What is known about other objects, such as the manifests of the same run: a frozen value.
+"""The facts about other objects, such as the manifests of the same run: a frozen value.
 
 "Inventory" is Gatekeeper's word for the objects to which policies may refer.
 """
@@ -56,7 +56,7 @@ class Inventory:
     __hash__ = None  # type: ignore[assignment]  # its records cannot be hashed
 
     def for_unnamed_namespace(self, unnamed: str) -> "Inventory":
-        """The same for an evaluation in which `unnamed` stands for the namespace not named."""
+        """Return this inventory, with `unnamed` for the namespace that is not named."""
         seen = Inventory(self._records, unnamed)
         seen._derived = self._derived
         return seen
@@ -130,7 +130,7 @@ class ConfigMap(NamedTuple):
 
 
 class DeviceClass(NamedTuple):
-    """What gives away which devices a class has, whatever its name.
+    """The parts of a class that show which devices it has, whatever its name.
 
     `extended_resource` is the name by which pods can ask for the class without a claim; it may be
     empty. `vendor_classes` are the classes of vendors that have the same devices, by the selectors.
@@ -141,7 +141,7 @@ class DeviceClass(NamedTuple):
 
 
 class LimitRange(NamedTuple):
-    """What the limits of the type Container say: their `max`, and what containers get unasked.
+    """The limits of the type Container: their `max`, and what containers get by default.
 
     `limits` and `requests` are the resources of which a container gets a default.
     """
@@ -234,7 +234,7 @@ class ResourceClaim(NamedTuple):
 
 
 class ResourceClaimTemplate(NamedTuple):
-    """The same of the claims that are made from it."""
+    """The devices of the claims that are made from a template."""
 
     classes: frozenset[str]
     requests: frozenset[str]

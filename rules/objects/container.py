@@ -14,7 +14,7 @@ Role = Literal["init", "app", "ephemeral"]
 
 
 class PodLayout(NamedTuple):
-    """Where a kind of workload keeps what a pod spec has. The defaults describe a pod spec.
+    """The places of a pod spec's fields in a kind of workload. The defaults are a pod spec's.
 
     - `container_lists`: the paths of the lists of containers, from the spec, with the role of the
       containers in each.
@@ -160,11 +160,11 @@ class Container(View):
         return {prefix: e for e in entries if (prefix := as_text(e[1].get("prefix")))}
 
     def env_path(self, variable: str) -> Path:
-        """Where the last entry of `variable` stands, which must be in `env`."""
+        """Return the path of the last entry of `variable`, which must be in `env`."""
         return self.env_entry_path(self.env[variable])
 
     def env_entry_path(self, index: int) -> Path:
-        """Where the entry `index` of `env` stands."""
+        """Return the path of the entry `index` of `env`."""
         if self.is_in_variable_map(index):
             return (*self.path, self._variables_field, self.raw["env"][index]["name"])
         return (*self.path, "env", index)
@@ -204,11 +204,11 @@ class Container(View):
 
     @property
     def resources_path(self) -> Path:
-        """Where `resources` stands, or would stand."""
+        """Return the path where `resources` stands, or would stand."""
         return (*self.path, self._resources_field)
 
     def amount_path(self, name: str) -> Path:
-        """Where the amount of the resource `name` stands: in the limits, or else the requests."""
+        """Return the path of the amount of the resource `name`: in limits, or else in requests."""
         return (*self.resources_path, "limits" if name in self.limits else "requests", name)
 
     @property

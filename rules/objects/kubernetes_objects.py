@@ -44,7 +44,7 @@ class DeviceSelector(NamedTuple):
 
 
 class DeviceSpec(SubjectView):
-    """What selects devices: a DeviceClass, or a claim. `spec` is at `path` of the manifest.
+    """A selection of devices: a DeviceClass, or a claim. `spec` is at `path` of the manifest.
 
     `raw` is the whole object, which is at `base`.
     """
@@ -100,7 +100,7 @@ class DeviceClaim(DeviceSpec):
 
     @property
     def metadata_path(self) -> Path:
-        """Where `metadata` is: beside the spec."""
+        """Return the path of `metadata`: beside the spec."""
         return (*self.path[:-1], "metadata")
 
     @property

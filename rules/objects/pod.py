@@ -158,7 +158,7 @@ class Pod(SubjectView):
     def _fraction_target(
         self, containers: Sequence[tuple[Mapping[str, Any], Path, Role]]
     ) -> Path | None:
-        """Where the container is for which the pod's annotations ask for a part of a GPU."""
+        """Return the place of the container for which annotations ask for a part of a GPU."""
         for fraction in self.profile.fractions:
             if self.profile.grants_fraction(fraction, self.annotations, self.scheduler):
                 name = self.annotations.get(fraction.target or "")
@@ -178,7 +178,7 @@ class Pod(SubjectView):
 
     @property
     def metadata_path(self) -> Path:
-        """Where the metadata stands, or would stand."""
+        """Return the path where the metadata stands, or would stand."""
         return self.metadata_view.path
 
     @property

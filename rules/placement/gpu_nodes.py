@@ -1,4 +1,4 @@
-"""Whether a pod is for GPU nodes, and what the profile says about the nodes with its GPUs."""
+"""Pods for GPU nodes, and the profile's facts about the nodes with their GPUs."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -264,7 +264,7 @@ VALUES_HIDING_GPUS = ("", "-1", "NoDevFiles")
 
 
 class Evidence(NamedTuple):
-    """What a pod has to do with GPUs, for a message.
+    """The evidence that a pod is for GPUs, for a message.
 
     - `pod`: completes "in …".
     - `devices`: what its node has: GPUs or other accelerators.

@@ -1,4 +1,4 @@
-"""How much memory of a card a selector of devices asks for at least."""
+"""The least memory of a card that a selector of devices asks for."""
 
 from collections.abc import Iterator
 

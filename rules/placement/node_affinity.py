@@ -192,7 +192,7 @@ Labels: TypeAlias = Mapping[str, str]
 
 
 class Demand(NamedTuple):
-    """What a pod demands of a label of its node: an operator of Kubernetes, and values."""
+    """A pod's demand of a label of its node: an operator of Kubernetes, and values."""
 
     key: str
     operator: str
@@ -204,7 +204,7 @@ class Demand(NamedTuple):
 
 
 class NodeSelection(NamedTuple):
-    """What a pod demands of its node: everything in `always`, and in one of `alternatives`.
+    """A pod's demands of its node: everything in `always`, and in one of `alternatives`.
 
     These are the node selector, and the terms of the required node affinity, if it has any.
     """
@@ -220,7 +220,7 @@ class NodeSelection(NamedTuple):
 
 
 def node_selection(pod: Pod, survey: NodeSurvey) -> NodeSelection | None:
-    """What the pod demands of the labels that `survey` keeps; None if it demands too much."""
+    """Return the pod's demands of labels that `survey` keeps; None if there are too many."""
     kept = tuple(survey.labels)
     selector = selector_expressions(pod)
     terms = [[e for _, e in expressions(t)] for _, t in required_terms(pod) if not is_empty_term(t)]

@@ -1,4 +1,4 @@
-"""What objects say about nodes: their labels, resources and GPU modes."""
+"""The facts in objects about nodes: their labels, resources and GPU modes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ class NodeLabel(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Which label of a manifest this is, for the key of a finding."""
+        """Return which label of a manifest this is, for the key of a finding."""
         return f"nodes.{self.pool}.{self.name}" if self.pool else f"nodes.{self.name}"
 
 
@@ -80,7 +80,7 @@ class NodeTaint(NamedTuple):
 
 
 class NodeSettings(NamedTuple):
-    """What a manifest sets for a node, or for nodes that are made alike.
+    """The settings of a manifest for a node, or for nodes that are made alike.
 
     - `pool`: the name of their pool in a manifest that lists several, else empty.
     - `cpu_policies`: the CPU policies of their kubelets, each with its path.
@@ -100,7 +100,7 @@ class NodeSettings(NamedTuple):
 
 
 def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
-    """What `subject` sets for each node that it describes, in the order of the manifest."""
+    """Yield the settings of each node that `subject` describes, in the manifest's order."""
     for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
         for place, raw in values_at(subject.raw, fields.base_path):
             path = (*subject.path, *place)
@@ -128,7 +128,7 @@ def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
 
 
 def labels_by_node(subject: KubernetesObject) -> list[dict[str, NodeLabel]]:
-    """The same labels by name, one mapping for each node or group of nodes."""
+    """Return the labels by name, one mapping for each node or group of nodes."""
     return [{label.name: label for label in settings.labels} for settings in node_settings(subject)]
 
 
@@ -192,7 +192,7 @@ def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple
 
 
 def advice_on_unknown_value(modes: Mapping[str, tuple[str, ...]], value: str) -> str | None:
-    """What to write instead of `value` of one label; None if it is known, or a placeholder."""
+    """Return what to write for `value` of a label; None if it is known, or a placeholder."""
     if offered_resources(modes, value) is not None or has_placeholder(value):
         return None
     known = values_without_wildcard(modes)

@@ -1,4 +1,4 @@
-"""Which cards a pod may get: their memory, and whether nodes share or divide them."""
+"""The cards that a pod may get: their memory, and whether nodes share or divide them."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Which taints a pod does not tolerate, and which of its tolerations were meant for them.
+"""The taints that a pod does not tolerate, and the tolerations that were meant for them.
 
 The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
 """
@@ -131,7 +131,7 @@ def misspelt_taint(profile: Profile, key: str) -> Taint | None:
 
 @cached_by_text
 def words_of_key(key: str) -> list[str]:
-    """What of a taint's key is compared, so that only its spelling differs."""
+    """Return the words of a taint's key; keys with the same words differ only in spelling."""
     words = re.split(_SEPARATORS_PATTERN, key.lower())
     return [word.removesuffix("s") for word in words if word not in {"", "com"}]
 

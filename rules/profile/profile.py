@@ -282,11 +282,11 @@ class Profile:
         return self._resources.find(name)
 
     def visible_variable(self, name: str) -> VisibleDevices | None:
-        """What is known about the variable `name`, or None if no container runtime reads it."""
+        """Return the facts about the variable `name`, or None if no container runtime reads it."""
         return self._visible_devices.find(name)
 
     def visible_variables(self, names: Collection[str]) -> dict[str, VisibleDevices]:
-        """What is known about those of the variables `names` that some container runtime reads."""
+        """Return the facts about those of `names` that some container runtime reads."""
         return self._visible_devices.find_all(names)
 
     def is_exclusive(self, vendors: tuple[str, ...]) -> bool:

@@ -80,7 +80,7 @@ def _azure_fields(*place: str) -> NodeFields:
 
 
 def _kubeadm_fields(*place: str) -> tuple[NodeFields, ...]:
-    """Where a configuration of kubeadm describes nodes that is at `place` of another object."""
+    """Return where a kubeadm configuration at `place` of another object describes nodes."""
     made = (("joinConfiguration", _JOINING_NODE), ("initConfiguration", _FIRST_NODE))
     return tuple(
         fields._replace(base_path=(*place, name, _REGISTRATION_FIELD)) for name, fields in made

@@ -126,7 +126,7 @@ class BugReport(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the server sends about a review, and what it records. Plain data, as JSON has it.
+    """The response of the server to a review, and what it records. Plain data, as JSON has it.
 
     - `body`: the encoded AdmissionReview.
     - `envelope`: names from the request.
@@ -260,7 +260,7 @@ def logged_names(envelope: Envelope, user: str) -> dict[str, str | bool]:
 
 
 def bug_of(error: BaseException) -> BugReport:
-    """What is logged about `error`."""
+    """Return the fields that are logged about `error`."""
     return BugReport(type(error).__name__, _frames(error.__traceback__))
 
 

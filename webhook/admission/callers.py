@@ -22,7 +22,7 @@ _WARNING = re.compile(
 
 
 class Caller(NamedTuple):
-    """Who has called the webhook.
+    """The client that has called the webhook.
 
     `address` is that of the other end of the connection. `is_verified` says that it has shown a
     certificate that the webhook has verified.

@@ -133,7 +133,7 @@ class WorkloadDecider:
 
 
 def _key_of_cause(finding: Finding) -> tuple[str, str, str]:
-    """What a finding has in common in a workload and in a pod of it."""
+    """Return a key that a finding has in common in a workload and in a pod of it."""
     return finding.rule, finding.container_name, finding.key
 
 

@@ -134,7 +134,10 @@ def workload_outcomes(
     *,
     patched: bool,
 ) -> dict[str, str]:
-    """The same for a workload; `denied` are findings for which it is or would be refused."""
+    """Return the outcomes of a workload's rules.
+
+    `denied` are findings for which it is or would be refused.
+    """
     by_rule = rule_outcomes(
         remaining.findings, WORKLOAD_OUTCOMES[mode], fixed, remaining.excepted, patched=patched
     )

@@ -135,7 +135,7 @@ def _fix_warnings(
     operations: Sequence[Operation],
     unmentioned: Collection[str],
 ) -> list[str]:
-    """What is fixed, or would be."""
+    """Return warnings about the fixes that are made, or would be."""
     if not operations:
         mentioned = (finding for finding in fixed if finding.rule not in unmentioned)
         return fix_warnings(mentioned, "would be fixed")
@@ -202,7 +202,7 @@ def decide_within_bounds(
     request: AdmissionRequest,
     steps: StepLimit | None,
 ) -> Decision:
-    """What `decide` answers; that the object is not evaluated, if it exceeds a bound.
+    """Return the decision of `decide`; one that says "not evaluated" if a bound is exceeded.
 
     TooManyStepsError if `steps` is given and runs out.
     """
@@ -222,7 +222,7 @@ def decide_within_bounds(
 def evaluate_request(
     request: AdmissionRequest, rules: RuleSet, fixed_in_new_pods: Collection[str] = ()
 ) -> EvaluationResult:
-    """What the rules say about the object, or about what an update changes in it.
+    """Return the rules' result for the object, or for what an update changes in it.
 
     The action is deny for what a new image brings into a pod, if a rule of `fixed_in_new_pods`
     would fix it in a new pod: an existing one cannot be fixed.

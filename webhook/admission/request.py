@@ -1,4 +1,4 @@
-"""What a review asks to decide, and which part of the object may be fixed."""
+"""The question of a review, and the part of the object that may be fixed."""
 
 from __future__ import annotations
 

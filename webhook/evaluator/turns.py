@@ -1,4 +1,4 @@
-"""Whose large review is next: callers take turns, and so do the tenants of one caller."""
+"""The order of large reviews: callers take turns, and so do the tenants of one caller."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def reason_against(rule: Rule[Any]) -> str:
 
 
 def left_out(rule: Rule[Any]) -> tuple[str, ...]:
-    """What the statements of `rule` leave out, in sentences without a dot."""
+    """Return what the statements of `rule` leave out, in sentences without a dot."""
     if reason_against(rule):
         return ()
     statements: tuple[Statement, ...] = load_module(rule).in_process()

@@ -1,4 +1,4 @@
-"""What a controller has found in the cluster, in files that it renews while it works.
+"""Files in which a controller keeps what it has found in the cluster, renewed while it works.
 
 Files that were checked too long ago are not used: what they say may have ended since.
 """
@@ -96,7 +96,7 @@ def read_at_most(path: str, limit: int) -> bytes:
 
 
 def error_text(error: Exception) -> str:
-    """What an error says, without the path."""
+    """Return the text of an error, without the path."""
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -177,7 +177,7 @@ class InventoryFiles:
 
     @property
     def inventory(self) -> Inventory:
-        """What is known now."""
+        """Return the inventory as it is known now."""
         return self._files.used
 
     @property

@@ -106,7 +106,7 @@ _RANK_BY_LEVEL = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 class Stream(Protocol):
-    """Where a log is written to."""
+    """The output of a log."""
 
     def write(self, line: bytes, /) -> object:
         """Take one line."""

@@ -208,7 +208,7 @@ def _difference(
     name: str,
     labels: Mapping[str, Any],
 ) -> str:
-    """How a namespace is sent to gpuward otherwise than it should be; empty if it is not."""
+    """Return how a namespace is registered otherwise than it should be; empty if it is not."""
     mode = registered_mode(registered, name, labels)
     if isinstance(expected, Row):  # without a record, the selectors themselves tell
         is_wrong = is_unexpectedly_not_sent(registered, name, labels)

@@ -228,7 +228,7 @@ def unread(check: str, subject: str, error: SourceError) -> Row:
 
 
 def _reason(error: SourceError) -> str:
-    """What to do about an object that cannot be read."""
+    """Return what to do about an object that cannot be read."""
     if isinstance(error, GetError) and error.right:
         return f"grant the right to {error.right}"
     return f"see whether the API server answers: {error}"

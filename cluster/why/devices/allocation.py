@@ -1,4 +1,4 @@
-"""Whether a node has the devices for claims, by the search of kube-scheduler's allocator.
+"""The search of kube-scheduler's allocator for a node's devices for claims.
 
 Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating`,
 whose answers `tests/cluster_commands/test_why_and_device_allocator.py` compares with these.
@@ -28,7 +28,7 @@ Selectors: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 class NotKnownError(Exception):
-    """What decides is not read here; the text says what it is.
+    """The answer depends on something that is not read here; the text says on what.
 
     `may_end` says why the allocator may end its search for all nodes; empty if it does not.
     """
@@ -78,7 +78,7 @@ class Holdings:
             self._unread.add((driver, pool, device))
 
     def used_of(self, device: Device) -> Mapping[str, int]:
-        """What is used of a shared device. Raises NotKnownError."""
+        """Return what is used of a shared device. Raises NotKnownError."""
         if device.key in self._unread:
             raise NotKnownError(f"how much others have of the device {device.name}")
         return self.used.get(device.key, {})
@@ -147,7 +147,7 @@ def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str
 
 
 class Attempt(NamedTuple):
-    """What is asked of one node; `limit` counts the devices and selectors that are looked at."""
+    """The requests to one node. `limit` counts the devices and selectors that are looked at."""
 
     pools: Sequence[Pool]
     claims: Sequence[ClaimRequest]
@@ -164,7 +164,7 @@ class Attempt(NamedTuple):
         return Selection.MATCHES if device.is_here else Selection.DIFFERS
 
     def select(self, expression: str, device: Device) -> Selection:
-        """What one selector says of `device`; it counts by its length."""
+        """Return the answer of one selector about `device`. It counts by its length."""
         self.limit.take(1 + len(expression) // _CHARACTERS_OF_A_STEP)
         return select(expression, device)
 
@@ -439,7 +439,7 @@ class _Search:
             self._values[key].pop()
 
     def _amounts(self, request: Request, device: Device) -> Mapping[str, int] | None:
-        """What the request takes of the device; None if that is too much, or in doubt."""
+        """Return the request's amounts of the device; None if they are too much, or in doubt."""
         if device.doubt:
             self.doubts[device.doubt] = None
             if self._is_strict:
@@ -528,7 +528,7 @@ def _amounts_of(draws: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
 def left_of(
     pool: Pool, held: Holdings, draws: Iterable[Mapping[str, Any]] = ()
 ) -> Mapping[tuple[str, str], int]:
-    """What claims have left of each counter, without `draws`; less than nothing if too much."""
+    """Return what claims leave of each counter, without `draws`; negative if they take too much."""
     left = Counter(
         {
             (counter_set, name): nano_of(as_object(counter).get("value"))

@@ -41,7 +41,7 @@ class Version(NamedTuple):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What versions are compared by: a release comes after its pre-releases."""
+        """Return the key by which versions are compared: pre-releases come before their release."""
         return self.numbers, not self.before, self.before
 
 
@@ -52,7 +52,7 @@ class Amount(NamedTuple):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What quantities are compared by."""
+        """Return the key by which quantities are compared."""
         return (self.nano,)
 
     @property

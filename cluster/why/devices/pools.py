@@ -59,7 +59,7 @@ class Device(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Return the name that its driver gives it."""
         return self.key[2]
 
 

@@ -1,4 +1,4 @@
-"""What a selector in CEL says of a device, as kube-scheduler evaluates it.
+"""Selectors of devices in CEL, evaluated as kube-scheduler does it.
 
 It evaluates what classes and claims are made of: `device.driver`, attributes, capacity, `&&`, `||`,
 `!`, `?:`, `in`, comparisons, `has`, optional fields, `cel.bind`, quantities, versions, and tests of
@@ -36,7 +36,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 class Selection(Enum):
-    """What a selector says of a device."""
+    """The answer of a selector about a device."""
 
     MATCHES = "matches"
     DIFFERS = "differs"
@@ -46,7 +46,7 @@ class Selection(Enum):
 
 
 def select(expression: str, device: Device) -> Selection:
-    """What `expression` says of `device`."""
+    """Return the answer of the selector `expression` about `device`."""
     tree = _compiled(expression)
     if tree is None or not _is_readable(device):
         return Selection.NOT_KNOWN

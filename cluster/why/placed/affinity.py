@@ -28,7 +28,7 @@ _Domain: TypeAlias = tuple[str, str]
 
 
 class AffinityObstacle(NamedTuple):
-    """Why a node is refused: the message of kube-scheduler, the nodes meant, and a pod there."""
+    """The reason against a node: kube-scheduler's message, the nodes meant, and a pod there."""
 
     message: str
     topology: str
@@ -36,7 +36,7 @@ class AffinityObstacle(NamedTuple):
 
 
 class PodAffinity:
-    """What the affinity of a pod, and the anti-affinity of placed pods, say about `nodes`."""
+    """The affinity of a pod, and the anti-affinity of placed pods, applied to `nodes`."""
 
     def __init__(self, pod: Mapping[str, Any], placed: PlacedPods, nodes: Iterable[Node]) -> None:
         self._namespace, self._labels = namespace_of(pod), labels_of(pod)
@@ -140,7 +140,7 @@ class PodAffinity:
 
 
 def label_marks(pod: Mapping[str, Any], placed: PlacedPods) -> tuple[bool | None, ...]:
-    """What affinity asks about the labels of a pod: the same for pods that it treats alike."""
+    """Return a key of the labels that affinity looks at: it treats pods with the same key alike."""
     namespace, labels = namespace_of(pod), labels_of(pod)
     own = (
         term for field in ("podAffinity", "podAntiAffinity") for term in affinity_terms(pod, field)

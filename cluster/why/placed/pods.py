@@ -1,4 +1,4 @@
-"""What counts of pods that have a node for those that have none: labels, ports and affinity."""
+"""The parts of placed pods that count for other pods: labels, ports and affinity."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str] | None]
 
 
 class PodKind(NamedTuple):
-    """What affinity tells pods apart by."""
+    """The properties by which affinity tells pods apart."""
 
     namespace: str
     labels: frozenset[tuple[str, str]]
@@ -170,7 +170,7 @@ class PlacedPods:
         self.nominated.setdefault(node, []).append(Nominated(name, priority, requests, is_apart))
 
     def lower(self, node: str, priority: int) -> NodeLoad:
-        """What the pods of `node` take that have a lower priority."""
+        """Return the amounts that pods of a lower priority take on `node`."""
         lower = NodeLoad()
         for value, load in self.by_priority.get(node, {}).items():
             if value < priority:

@@ -108,7 +108,7 @@ def _device_word(maker: Maker) -> str:
 
 
 def _device_advice(maker: Maker) -> str:
-    """Where a container gets a device of `maker` from instead."""
+    """Return from where a container gets a device of `maker` instead."""
     example = f" (such as {maker.request})" if maker.request else ""
     return f"{ADVICE}{_device_word(maker)}{SOURCE}{example}"
 

@@ -72,7 +72,7 @@ def check(subject: KubernetesObject, context: Context) -> Findings:
 
 
 def _what_it_blocks(resources: set[str]) -> str:
-    """What an entry that is called for the creation of `resources` blocks; empty if nothing."""
+    """Return what an entry called for the creation of `resources` blocks; empty if nothing."""
     if not POD_RESOURCE_NAMES.isdisjoint(resources):
         return "pods"
     return "" if _BINDING_RESOURCES.isdisjoint(resources) else "the binding of pods"

@@ -80,7 +80,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 
 
 def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
-    """What the node has, and the taint that belongs to it."""
+    """Return the node's GPU resource, and the taint that belongs to it."""
     offered = resources_of_node(node)
     for taint in node.profile.taints:
         for name in offered:

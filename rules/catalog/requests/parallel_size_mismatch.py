@@ -86,7 +86,7 @@ _KSERVE_CONTAINER = "main"
 
 
 class StatedSize(NamedTuple):
-    """How many GPUs of `container` are used: from `min_gpus` to `max_gpus`.
+    """The number of GPUs of `container` that are used: from `min_gpus` to `max_gpus`.
 
     `text` is the field at `path` with its value, and `framework` the one that reads it.
     """
@@ -100,7 +100,7 @@ class StatedSize(NamedTuple):
 
 
 def stated_size(pod: Pod) -> StatedSize | None:
-    """What the object around `pod` says; None if it says nothing that is certain."""
+    """Return the size that the object around `pod` states; None if none is certain."""
     place = pod.path[: -2 if pod.path[-1:] == ("spec",) else -1]
     if pod.object.group == _RAY_GROUP:
         return _ray_size(pod, place)

@@ -98,7 +98,7 @@ def _needs_no_scheduling(pod: Pod) -> bool:
 def _requested_amounts(
     pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory
 ) -> dict[str, int]:
-    """What the pod asks for of the resources that nodes state.
+    """Return the pod's requests of the resources that nodes state.
 
     Some are not in the status of a node: those that a scheduler counts by itself, such as HAMi's
     memory, and those that a driver offers by device classes.
@@ -120,7 +120,7 @@ def _has_room(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
 def _missing_labels(
     pod: Pod, groups: Sequence[NodeGroup], wanted: NodeSelection
 ) -> tuple[Path, str]:
-    """Where the pod selects labels that no node has, and which, if it is a single one."""
+    """Return where the pod selects labels that no node has, and which, if it is a single one."""
     for demand in wanted.always:
         if not any(demand.is_met(group.labels) for group in groups):
             label = display(f"{demand.key}: {min(demand.values)}")

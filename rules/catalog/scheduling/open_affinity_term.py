@@ -81,7 +81,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _key_of_term(term: Demand) -> str:
-    """What tells `term` from others, wherever it is in the list."""
+    """Return what tells `term` from others, wherever it is in the list."""
     demands = []
     for _, demand in expressions(term):
         values = demand.get("values")

@@ -1,4 +1,4 @@
-"""How many GPUs or other accelerators a machine has, by its instance type.
+"""The number of GPUs or other accelerators of a machine, by its instance type.
 
 AWS: Karpenter's list of instance types (https://karpenter.sh/preview/reference/instance-types/, as
 of 2026-08-21). Google Cloud: Compute Engine, GPU machine types

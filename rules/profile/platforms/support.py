@@ -1,4 +1,4 @@
-"""Whether a version, a region, an operating system or a card is one that a feature supports.
+"""The versions, regions, operating systems and cards that a feature supports.
 
 Every answer is one of three. What a table does not mention, or a text that cannot be read, is
 UNKNOWN and never SUPPORTED.
@@ -25,7 +25,7 @@ _MAX_OS_IMAGE_CHARACTERS = 200
 
 
 class Support(Enum):
-    """Whether a feature works with something."""
+    """The answers to whether a feature works with something."""
 
     SUPPORTED = "ok"
     UNSUPPORTED = "unsupported"
