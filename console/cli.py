@@ -143,7 +143,7 @@ def _unsafe(options: argparse.Namespace) -> str:
 
 
 def _access(options: argparse.Namespace) -> Access | None:
-    """Who may see what; None if all see all. Raises SourceError and SecretError."""
+    """Return the access of viewers; None if all see all. Raises SourceError and SecretError."""
     if not options.authenticate:
         return None
     from cluster.api.reviews import KubernetesReviewer  # noqa: PLC0415  # not with files

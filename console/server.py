@@ -90,7 +90,7 @@ _VIEW = web.RequestKey("view", View)
 
 
 class Answer(NamedTuple):
-    """What a page answers: `document` as JSON, or the template with its `values` as HTML."""
+    """The answer of a page: `document` as JSON, or the template with its `values` as HTML."""
 
     document: Callable[[], Any]
     template: str
@@ -119,7 +119,7 @@ class Console:
 
     @property
     def title(self) -> str:
-        """What the pages call the cluster."""
+        """Return the name of the cluster on the pages."""
         return self._state.title
 
     def application(self) -> web.Application:
@@ -209,7 +209,7 @@ class Console:
             raise web.HTTPMisdirectedRequest(text="this name is not that of the console")
 
     async def _view_of(self, request: web.Request) -> View:
-        """What whoever asks may see. Raises AccessError, and ClusterError.
+        """Return the view of the user who asks. Raises AccessError, and ClusterError.
 
         Nothing of the cluster is on the paths that are open to all.
         """

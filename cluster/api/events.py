@@ -153,7 +153,9 @@ class Reminders:
 
 
 def event_sender(connection: Connection, reason: str, action: str) -> Callable[[str], None]:
-    """What creates Events with a text about the pod in which this runs; nothing outside of pods.
+    """Return a function that creates Events about the pod of this process.
+
+    Outside of pods the function does nothing.
 
     What it returns raises ClusterError.
     """

@@ -182,7 +182,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _clusters(options: argparse.Namespace) -> Clusters:
-    """What opens each cluster, by its context; the only one has no name. Raises SourceError."""
+    """Return the openers of clusters, by context; the only one has no name. Raises SourceError."""
     if not is_several(options):
         source = open_source(options)
         return {"": lambda: source}

@@ -395,7 +395,7 @@ class CertificateController(Controller):
         self._reminders.update(problems)
 
     def _expiries(self) -> dict[str, str]:
-        """What expires soon although this controller should have replaced it, by its reason."""
+        """Return certificates that expire soon and should have been replaced, by reason."""
         now, state = self._clocks.now(), self._state
         problems = {}
         for reason, what, pair in (

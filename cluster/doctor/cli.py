@@ -244,7 +244,7 @@ def _cluster_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
 def _open(
     options: argparse.Namespace,
 ) -> tuple[ObjectReader, Request | None, SendPod | NotTried]:
-    """What the options mean: the objects, and how to ask the API server and to make dry runs.
+    """Return the options' objects, and the functions for requests and dry runs.
 
     Raises SourceError.
     """

@@ -82,7 +82,7 @@ def verdict(
 
 
 def _without_dry_runs(facts: Facts, groups: Sequence[Group]) -> Verdict | None:
-    """What objects alone decide; None if there are namespaces in which a pod can be tried."""
+    """Return the verdict that objects alone decide; None if a pod can be tried in a namespace."""
     needed = [VALIDATING, NAMESPACES]
     validating = own_configurations(facts, VALIDATING)
     if not validating:  # then exported policies may guard

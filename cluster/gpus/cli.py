@@ -179,7 +179,7 @@ def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> 
 
 
 def _question(options: argparse.Namespace, profile: Profile) -> Callable[[], tuple[str, int]]:
-    """What asks for the text to print and the exit status, each time anew."""
+    """Return a function that asks for the text to print and the exit status, each time anew."""
     if not is_several(options):
         source = open_source(options)
         return lambda: _output(options, source, profile)

@@ -193,7 +193,7 @@ def card_memory(node: Mapping[str, Any]) -> int:
 
 
 def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
-    """What `pod` asks KAI for, of all its cards together; `memory` is that of a card of its node.
+    """Return the request of `pod` to KAI, of all its cards; `memory` is that of a card of its node.
 
     The parts of cards, or MiB if `memory` is 0. Empty if the pod asks for neither.
     """

@@ -58,7 +58,7 @@ class ResourceUsage(NamedTuple):
 
     @property
     def unavailable(self) -> Amount:
-        """What is neither allocated, nor free, nor stranded; 0 if the total is unknown."""
+        """Return what is neither allocated, free nor stranded; 0 if the total is unknown."""
         in_use = self.allocated - self.overcommitted + self.free + self.stranded
         return max((self.total or 0) - in_use, 0)
 

@@ -168,7 +168,7 @@ def main(arguments: list[str]) -> int:
 def _open(
     options: argparse.Namespace,
 ) -> tuple[ObjectReader, Callable[[str], str] | None, SendPod | None]:
-    """What the options mean: the objects, how to ask the API server, and how to make dry runs.
+    """Return the options' objects, and the functions for requests and dry runs.
 
     Raises SourceError.
     """

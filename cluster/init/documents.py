@@ -285,7 +285,10 @@ def write_values(survey: Survey, profile: Profile, callers: Callers | NotTried) 
 
 
 def _webhook_from(callers: Callers | NotTried) -> list[str]:
-    """Who may call the webhook; commented out unless all API servers are known to call so."""
+    """Return the lines on who may call the webhook.
+
+    They are commented out unless all API servers are known to call so.
+    """
     head = [f"{_CALLERS}:", "  webhookFrom:"]
     if isinstance(callers, NotTried):
         why = "if it is empty, any client may call the webhook; from where API servers call was "

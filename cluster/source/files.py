@@ -128,7 +128,7 @@ class FileSource:
 
 
 def _key(raw: Object) -> bytes:
-    """What no two objects of a cluster have in common; empty for an object without a name."""
+    """Return a key that is unique in a cluster; empty for an object without a name."""
     metadata = as_object(raw.get("metadata"))
     namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
     named = [_group(raw), as_text(raw.get("kind")), namespace, name]

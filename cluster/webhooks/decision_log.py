@@ -167,7 +167,7 @@ def _decision(line: Mapping[str, Any]) -> LoggedDecision:
 
 
 def _after(replica: Replica, line: Mapping[str, Any]) -> Replica:
-    """What is known of a pod after a line of its log."""
+    """Return what is known of a pod after a line of its log."""
     event = as_text(line.get("event"))
     match event:
         case "starting":

@@ -239,7 +239,7 @@ def watch_changes(
     refs: Iterable[ConfigurationRef],
     react: Callable[[ConfigurationRef], object] = lambda _: None,
 ) -> list[Watch]:
-    """What wakes a loop as soon as somebody writes or deletes one of the configurations.
+    """Return watches that wake a loop as soon as one of the configurations changes or is deleted.
 
     `changes` watches one, as `KubernetesConfigurations.changes` does; `react` is that of `Watch`.
     """

@@ -316,7 +316,7 @@ def _may_start(container: Container, command: Command) -> bool:
 
 
 def _may_state_size(command: Command) -> bool:
-    """The same of options with a number of GPUs."""
+    """Return whether an option with a number of GPUs is named anywhere, as cheaply."""
     whole = "\n".join(command.texts).replace("_", "-")
     return any(mark in whole for mark in _SIZE_MARKS)
 

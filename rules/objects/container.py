@@ -180,7 +180,7 @@ class Container(View):
         return len(self.raw.get("env") or ()) - len(variables)
 
     def env_value_path(self, variable: str) -> Path:
-        """Where the last entry of `variable`, which must be in `env`, has its literal."""
+        """Return the path of the literal in the last entry of `variable`, which `env` must have."""
         path = self.env_path(variable)
         return path if self.is_in_variable_map(self.env[variable]) else (*path, "value")
 

@@ -24,7 +24,9 @@ from rules.workloads.files_in_objects import has_plugin_words
 
 
 class NodeFields(NamedTuple):
-    """Where an object describes nodes: at `base_path`, `*` stands for every element of a list.
+    """The places where an object describes nodes.
+
+    In `base_path`, `*` stands for every element of a list.
 
     All other paths begin there.
 

@@ -153,7 +153,7 @@ def _requirements(
 
 
 def _region(features: Iterable[Feature], region: str) -> Iterator[tuple[Feature, _Answer]]:
-    """What the pages say about the region of a node: one answer, also where they disagree."""
+    """Yield the pages' answer about the region of a node: one, also where they disagree."""
     by_answer: dict[Support, list[Feature]] = defaultdict(list)
     for feature in features:
         if feature.regions:

@@ -156,7 +156,7 @@ class Attempt(NamedTuple):
     limit: StepLimit
 
     def selection(self, device: Device, request: Request) -> Selection:
-        """What the selectors of the class and the request say of `device`, one after the other."""
+        """Return the answers about `device` of the selectors of class and request, in order."""
         for expression in (*self.classes[request.class_name], *request.selectors):
             found = self.select(expression, device)
             if found is not Selection.MATCHES:
@@ -191,7 +191,7 @@ class Attempt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Whether a node has the devices, and what may end the search for all nodes before it is known.
+    """The result of a search: whether a node has the devices, and what may end it before.
 
     `may_end` is empty if nothing does.
     """
