@@ -87,7 +87,7 @@ def may_sign_for(authority: x509.Certificate, names: Sequence[str]) -> bool:
 
 
 def is_made_by_gpuward(certificate: x509.Certificate) -> bool:
-    """Whether `certificate` has the subject of a CA or of a serving certificate of this module."""
+    """Return whether `certificate` has the subject of a CA or leaf certificate of this module."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return any(str(name.value).startswith((_AUTHORITY_NAME, _LEAF_NAME)) for name in names)
 

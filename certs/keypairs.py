@@ -82,7 +82,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def is_in_date(certificate: x509.Certificate, now: datetime.datetime) -> bool:
-    """Whether `certificate` is valid at `now` as far as its dates go."""
+    """Return whether `certificate` is valid at `now` as far as its dates go."""
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
 
 

@@ -58,7 +58,7 @@ class RotationPolicy(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What was observed outside the Secrets."""
+    """The facts that were observed outside the Secrets."""
 
     published_for: datetime.timedelta | None
     """For how long this process has seen the whole bundle in place; None if it is not.
@@ -72,7 +72,7 @@ class Observation(NamedTuple):
 
 
 class SecretKind(enum.Enum):
-    """Which of the two Secrets is written."""
+    """The two Secrets that can be written."""
 
     AUTHORITY = "authority"
     SERVING = "serving"
@@ -137,7 +137,7 @@ def retained(
 
 
 def renewal_time(certificate: x509.Certificate) -> datetime.datetime:
-    """When to replace `certificate`; always the same time for the same certificate."""
+    """Return when to replace `certificate`; always the same time for the same certificate."""
     start = certificate.not_valid_before_utc
     life = certificate.not_valid_after_utc - start
     share = (certificate.serial_number % 1000) / 1000
@@ -235,12 +235,12 @@ def _drop_retired(
 
 
 def _is_propagated(observation: Observation, policy: RotationPolicy) -> bool:
-    """Whether every API server uses the bundle by now."""
+    """Return whether every API server uses the bundle by now."""
     return observation.published_for is not None and observation.published_for >= policy.propagation
 
 
 def _is_leaf_valid(state: CertificateState, now: datetime.datetime, policy: RotationPolicy) -> bool:
-    """Whether API servers that have the bundle accept the stored leaf."""
+    """Return whether API servers that have the bundle accept the stored leaf."""
     leaf, issuer = state.leaf, state.issuer()
     if leaf is None or issuer is None or not is_in_date(issuer, now):
         return False
@@ -257,7 +257,7 @@ def _is_any_leaf_in_use(
     now: datetime.datetime,
     policy: RotationPolicy,
 ) -> bool:
-    """Whether a valid leaf may be in use: the stored one, one of a retired authority, or another.
+    """Return whether a valid leaf may be in use: the stored one, one of a retired CA, or another.
 
     Another one is what a replica serves, if gpuward has made it and API servers accept it: what
     somebody else has made is replaced on purpose, and new pods wait for that.

@@ -177,7 +177,7 @@ class ServingCertificate:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a certificate is loaded."""
+        """Return whether a certificate is loaded."""
         return self._loaded is not None
 
     @property

@@ -1,4 +1,4 @@
-"""When a certificate expires, whether it should have been replaced by then, and the time of day."""
+"""The time at which a certificate expires or should have been replaced, and the time of day."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS_BY_UNIT = (("days", 86_400), ("hours", 3600), ("minutes", 60), ("second
 
 
 def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime.datetime) -> bool:
-    """Whether a certificate that is valid from `start` until `end` should have been replaced.
+    """Return whether a certificate valid from `start` until `end` should have been replaced.
 
     It is in its last 14 days, or the last 14 ninetieths of a lifetime of less than 90 days.
     """
@@ -20,7 +20,7 @@ def expires_soon(start: datetime.datetime, end: datetime.datetime, now: datetime
 
 
 def expiry_text(end: datetime.datetime, now: datetime.datetime) -> str:
-    """When a certificate expires that is valid until `end`, as the end of a sentence about it."""
+    """Return when a certificate valid until `end` expires, as the end of a sentence about it."""
     seconds = int((end - now).total_seconds())
     if seconds < 0:
         return f"has expired at {end:%Y-%m-%d %H:%M} UTC"

@@ -51,7 +51,7 @@ class StoppedError(Exception):
 
 
 class Controller(Collector, ABC):
-    """What a process in a cluster does again and again: one pass at each `reconcile()`.
+    """A process that repeats its work in a cluster, one pass at each `reconcile()`.
 
     A subclass says in `_reconcile` what a pass does, and in `collect` which metrics it has.
 
@@ -134,14 +134,17 @@ class Controller(Collector, ABC):
         return not went_wrong
 
     def _stand_by(self) -> None:
-        """What a pass does while another process leads; nothing by default."""
+        """Run while another process leads, in place of a pass. Does nothing by default."""
 
     def _on_failure(self, error: Exception) -> None:
         """Forget what a pass that ended with `error` may have made wrong."""
 
     @property
     def ready(self) -> bool:
-        """Whether this process has done its work once, or another one does it; True by default."""
+        """Return whether this process has done its work once, or another one does it.
+
+        True by default.
+        """
         return True
 
     def collect(self) -> Iterator[Metric]:
@@ -158,7 +161,10 @@ class Controller(Collector, ABC):
 
     @property
     def alive(self) -> bool:
-        """Whether passes still end, well or badly: a restart would not help a failing one."""
+        """Return whether passes still end, well or badly.
+
+        A restart would not help a controller whose passes fail.
+        """
         now = self._monotonic()
         if self._began_at <= now:
             return now - self._began_at <= self._stale_seconds
@@ -249,12 +255,12 @@ class ControlLoop(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """Whether no controller is stuck."""
+        """Return whether no controller is stuck."""
         return all(controller.alive for controller in self.controllers)
 
     @property
     def ready(self) -> bool:
-        """Whether all controllers have done their work once."""
+        """Return whether all controllers have done their work once."""
         return all(controller.ready for controller in self.controllers)
 
     def metrics(self) -> bytes:
@@ -339,7 +345,7 @@ class LeaderElection:
 
     @property
     def held(self) -> bool:
-        """Whether the Lease is ours, and surely will be for some more time."""
+        """Return whether the Lease is ours, and surely will be for some more time."""
         return self._monotonic() < self._held_until
 
     def acquire(self) -> bool:
@@ -384,7 +390,7 @@ class LeaderElection:
         return silent_for > max(self._seconds, spec.get("leaseDurationSeconds") or 0)
 
     def _is_recent(self, time: object) -> bool:
-        """Whether a renewal that was not seen is recent by the clock, which may be wrong.
+        """Return whether a renewal that was not seen is recent by the clock, which may be wrong.
 
         So nothing but the first readiness depends on it.
         """

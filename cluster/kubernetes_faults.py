@@ -31,7 +31,7 @@ class KubernetesFault(NamedTuple):
         return f"kubernetes#{self.number}"
 
     def affects(self, version: Version) -> bool | None:
-        """Whether a version is known to have the fault; None if too little of it is known."""
+        """Return whether a version has the fault; None if too little of the version is known."""
         from_first = _compare(version, self.first_version)
         if from_first is None or from_first < 0:
             return None if from_first is None else False

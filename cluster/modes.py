@@ -67,12 +67,12 @@ class NamespacePlan(NamedTuple):
 
     @property
     def is_hit(self) -> bool:
-        """Whether the new mode would refuse something, as far as is known."""
+        """Return whether the new mode would refuse something, as far as is known."""
         return self.new_mode == Action.DENY.word and bool(self.refused)
 
     @property
     def is_safe(self) -> bool:
-        """Whether the new mode is known to refuse nothing that there is."""
+        """Return whether the new mode is known to refuse nothing that there is."""
         return self.new_mode != Action.DENY.word or self.refused == []
 
 
@@ -141,7 +141,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _contradiction(options: argparse.Namespace) -> str:
-    """Which options do not go together, and what to do; empty if all do."""
+    """Return which options do not go together, and what to do; empty if all do."""
     given = [bool(options.namespaces), options.selector is not None, options.all]
     if sum(given) > 1:
         return "give names of namespaces, --selector or --all, and not several of them"
@@ -183,7 +183,7 @@ def _name(item: Object) -> str:
 def plan(
     chosen: Iterable[Object], own: Sequence[Object], mode: str | None, result: AuditResult
 ) -> Iterator[NamespacePlan]:
-    """What becomes of each namespace; without a `mode`, as if it were to be `deny`.
+    """Yield the change of each namespace; without a `mode`, as if it were to be `deny`.
 
     `own` are the validating configurations of gpuward, by which API servers choose the mode.
     `result` is an audit of what mode `deny` would refuse.

@@ -19,7 +19,7 @@ def seconds(text: str) -> float:
 
 
 def seconds_between(text: str) -> float:
-    """The same, but at least one second: the time between two repetitions."""
+    """Return the seconds between two repetitions, at least one."""
     number = seconds(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text}: expected at least 1 second")

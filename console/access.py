@@ -1,4 +1,4 @@
-"""Who looks at the pages, and which namespaces they may see."""
+"""The viewers of the pages, and the namespaces that they may see."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class SecretError(Exception):
 
 
 class Viewer(Protocol):
-    """Who looks at a page."""
+    """The user who looks at a page."""
 
     @property
     def name(self) -> str:
-        """How the page calls them; empty if there is nobody to tell apart."""
+        """Return the name on the page; empty if viewers are not told apart."""
 
     @property
     def sees_all(self) -> bool:
-        """Whether they see all namespaces, and objects in none. Raises ClusterError."""
+        """Return whether they see all namespaces, and objects in none. Raises ClusterError."""
 
     def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
         """Those of the namespaces that they see. Raises ClusterError."""
@@ -70,7 +70,7 @@ class Everybody:
 
 
 class Credentials(NamedTuple):
-    """What a request says about who asks: headers, each with all its values, and a cookie."""
+    """The credentials in a request: headers, each with all its values, and a cookie."""
 
     authorization: Sequence[str] = ()
     proxy_secret: Sequence[str] = ()
@@ -101,7 +101,7 @@ class Access:
         self._lock = threading.Lock()
 
     def viewer(self, shown: Credentials) -> Viewer:
-        """Who asks. Raises AccessError; ClusterError if the API server does not say it."""
+        """Return the viewer. Raises AccessError; ClusterError if the API server does not say it."""
         if shown.proxy_secret:
             return _Reviewed(self, self._by_proxy(shown))
         if shown.authorization:
@@ -151,7 +151,7 @@ class Access:
         return found or self._reviewer.identity(token, "")
 
     def _by_proxy(self, shown: Credentials) -> Identity:
-        """Who asks, by the headers of a proxy that shows the secret."""
+        """Return the viewer by the headers of a proxy that shows the secret."""
         try:
             expected = self._proxy_secret() if self._proxy_secret else b""
         except SecretError as error:
@@ -171,7 +171,7 @@ class Access:
         return Identity(user, (*own, "system:authenticated"))
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Whether somebody may list pods in a namespace, or in all. Raises ClusterError."""
+        """Return whether somebody may list pods in a namespace, or in all. Raises ClusterError."""
         return self._rights.get(
             (identity, namespace), lambda: self._reviewer.may_list_pods(identity, namespace)
         )

@@ -127,7 +127,7 @@ def _address(text: str) -> str:
 
 
 def _unsafe(options: argparse.Namespace) -> str:
-    """Why the options would show the cluster to everybody, or make no sense; empty if not."""
+    """Return why the options would open the cluster to all users, or make no sense; else empty."""
     listen = options.listen
     is_loopback = listen != _ANY and ipaddress.ip_address(listen).is_loopback
     if not (is_loopback or options.authenticate or options.export):
@@ -143,7 +143,7 @@ def _unsafe(options: argparse.Namespace) -> str:
 
 
 def _access(options: argparse.Namespace) -> Access | None:
-    """Who may see what; None if all see all. Raises SourceError and SecretError."""
+    """Return the access of viewers; None if all see all. Raises SourceError and SecretError."""
     if not options.authenticate:
         return None
     from cluster.api.reviews import KubernetesReviewer  # noqa: PLC0415  # not with files

@@ -148,7 +148,7 @@ class Chart(NamedTuple):
 
 
 def chart(days: Sequence[Day]) -> Chart:
-    """How many errors and warnings there were on `days`, of which there is at least one."""
+    """Return how many errors and warnings there were on `days`, of which there is at least one."""
     first, last = days[0], days[-1]
     span = max((last.date - first.date).days, 1)
     most = max(max(day.errors, day.warnings) for day in days)

@@ -38,7 +38,7 @@ class Templates:
         }
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
-        """What the template `name` makes of `values`."""
+        """Return the text of the template `name` with `values`."""
         return self._environment.get_template(name).render(values)
 
 

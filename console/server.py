@@ -90,7 +90,7 @@ _VIEW = web.RequestKey("view", View)
 
 
 class Answer(NamedTuple):
-    """What a page answers: `document` as JSON, or the template with its `values` as HTML."""
+    """The answer of a page: `document` as JSON, or the template with its `values` as HTML."""
 
     document: Callable[[], Any]
     template: str
@@ -119,7 +119,7 @@ class Console:
 
     @property
     def title(self) -> str:
-        """What the pages call the cluster."""
+        """Return the name of the cluster on the pages."""
         return self._state.title
 
     def application(self) -> web.Application:
@@ -209,7 +209,7 @@ class Console:
             raise web.HTTPMisdirectedRequest(text="this name is not that of the console")
 
     async def _view_of(self, request: web.Request) -> View:
-        """What whoever asks may see. Raises AccessError, and ClusterError.
+        """Return the view of the user who asks. Raises AccessError, and ClusterError.
 
         Nothing of the cluster is on the paths that are open to all.
         """
@@ -275,7 +275,7 @@ class Console:
         return response
 
     async def _ready(self, _request: web.Request) -> web.StreamResponse:
-        """Whether the nodes and pods are known, so that pages say something."""
+        """Return whether the nodes and pods are known, so that pages say something."""
         self._state.reading()
         return web.Response(text="ok\n")
 
@@ -543,7 +543,7 @@ def _owner_lists(
 
 
 def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:
-    """Why the pods that the page shows wait, by namespace and name.
+    """Return why the pods that the page shows wait, by namespace and name.
 
     The answer of the scheduler is there already; to find our own takes time in large clusters.
     """
@@ -562,7 +562,7 @@ def _reasons(view: View, page: GpusPage) -> Mapping[tuple[str, str], str]:
 
 
 def _counts(view: View) -> Mapping[str, int]:
-    """How many findings each rule has."""
+    """Return how many findings each rule has."""
     return Counter(located.finding.rule for located in view.audit().results.findings)
 
 
@@ -644,7 +644,7 @@ def filter_of(query: Mapping[str, str]) -> Filter:
 
 
 def wants_json(accept: str) -> bool:
-    """Whether a client asks for JSON before HTML, as programs do and browsers do not."""
+    """Return whether a client asks for JSON before HTML, as programs do and browsers do not."""
     kinds = [kind.split(";")[0].strip() for kind in accept.split(",")[:20]]
     found = [kind for kind in kinds if kind in {"application/json", "text/html"}]
     return found[:1] == ["application/json"]

@@ -1,4 +1,4 @@
-"""What is known of a cluster, in memory, and what the commands make of it."""
+"""The known objects of a cluster, in memory, and the results of the commands about them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Trend(NamedTuple):
 
 
 class ClusterState:
-    """What is known of a cluster. Its methods may be called from several threads.
+    """The known objects of a cluster. Its methods may be called from several threads.
 
     - `title` is what the pages call the cluster.
     - `reader` reads other objects than those of FOLLOWED when they are asked for.
@@ -209,7 +209,7 @@ class ClusterState:
 
     @property
     def read_at(self) -> datetime.datetime:
-        """When the last change was seen."""
+        """Return when the last change was seen."""
         return self._read_at
 
     def reading(self) -> Reading:
@@ -261,7 +261,7 @@ class ClusterState:
         return known[1]
 
     def why(self, namespace: str, name: str) -> Explanation | None:
-        """Why a pod is Pending; None if there is no such pod. Raises SourceError."""
+        """Return why a pod is Pending; None if there is no such pod. Raises SourceError."""
         with self._lock:
             pod = self._pending.get((namespace, name))
         pod = pod or self._reader.get(PODS, namespace, name)
@@ -270,7 +270,7 @@ class ClusterState:
     def explain(
         self, pod: Object, *, exists: bool = True, beside: Iterable[Object] = ()
     ) -> Explanation:
-        """Why `pod` is Pending, or would be. Raises SourceError.
+        """Return why `pod` is Pending, or would be. Raises SourceError.
 
         `beside` are claims and templates of claims that will exist too.
         """
@@ -295,7 +295,7 @@ class ClusterState:
         )
 
     def _devices(self, home: str) -> DeviceAllocator | None:
-        """What is known of devices; None if the account may not list all that decides.
+        """Return the facts about devices; None if the account may not list all that decides.
 
         Claims have their names only in the namespace `home`.
         """
@@ -313,13 +313,13 @@ class ClusterState:
         )
 
     def scheduler_messages(self) -> Mapping[Key, str]:
-        """What kube-scheduler has last said about each pod without a node."""
+        """Return the last message of kube-scheduler about each pod without a node."""
         with self._lock:
             pending = [*self._pending.items()]
         return {key: said for key, raw in pending if (said := _scheduler_message(raw))}
 
     def audit(self, *, only_refused: bool = False) -> Audit:
-        """What the rules say about all objects; or only what mode `deny` would refuse of them."""
+        """Return the findings for all objects, or only those that mode `deny` would refuse."""
         with self._audit_lock:
             done, found = self._audits.get(only_refused, (0.0, None))
             now = self._monotonic()
@@ -332,7 +332,7 @@ class ClusterState:
             return found
 
     def trend(self) -> Trend:
-        """How many findings there were on the last days."""
+        """Return how many findings there were on the last days."""
         now = self._monotonic()
         if self._trend is None or (self.is_live and now - self._trend[0] > AUDIT_SECONDS):
             self._trend = now, self._read_trend()
@@ -351,7 +351,7 @@ class ClusterState:
         return Trend((), why)
 
     def webhook(self) -> Facts:
-        """What is known of the webhook, and what it has decided of late."""
+        """Return the facts about the webhook, and its latest decisions."""
         with self._webhook_lock:
             now = self._monotonic()
             if self._webhook is None or (self.is_live and now - self._webhook[0] > WEBHOOK_SECONDS):
@@ -404,7 +404,7 @@ class ClusterState:
             return []
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
-        """What the fix of a finding alone would change in its object."""
+        """Return the changes that the fix of a finding alone would make in its object."""
         ref = located.finding.object
         if ref is None:
             return FixPreview("", (), "the finding is about no object")

@@ -1,4 +1,4 @@
-"""What one viewer may see of the state: the namespaces that are theirs, and totals of others."""
+"""The part of the state that one viewer may see: own namespaces, and totals of others."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class View:
 
     @property
     def name(self) -> str:
-        """Who looks; empty if there is nobody to tell apart."""
+        """Return the viewer's name; empty if viewers are not told apart."""
         return self._viewer.name
 
     @property
     def sees_all(self) -> bool:
-        """Whether nothing is hidden from them."""
+        """Return whether nothing is hidden from them."""
         return self._viewer.sees_all
 
     @property
@@ -55,7 +55,7 @@ class View:
 
     @property
     def profiles(self) -> Sequence[str]:
-        """What a manifest can be evaluated by."""
+        """Return the policies and profiles by which a manifest can be evaluated."""
         return self._state.profiles
 
     def policy_for(self, profile: str) -> Policy:
@@ -79,11 +79,11 @@ class View:
         return self._state.teams()
 
     def why(self, namespace: str, name: str) -> Explanation | None:
-        """Why a pod is Pending; None if there is no such pod, or the viewer must not know it."""
+        """Return why a pod is Pending; None if it does not exist or the viewer must not know it."""
         return self._state.why(namespace, name) if self._sees(namespace) else None
 
     def explain(self, pod: Object, beside: Iterable[Object] = ()) -> Explanation | None:
-        """Where a pod would run that does not exist yet; None if its namespace is of others.
+        """Return where a new pod would run; None if its namespace is not the viewer's.
 
         The answer says what quotas and claims of the namespace have. `beside` are claims and
         templates of claims that do not exist yet either.
@@ -94,11 +94,11 @@ class View:
         return self._state.explain(pod, exists=False, beside=beside)
 
     def scheduler_messages(self) -> Mapping[Key, str]:
-        """What kube-scheduler has last said about each pod without a node."""
+        """Return the last message of kube-scheduler about each pod without a node."""
         return self._state.scheduler_messages()
 
     def audit(self, *, only_refused: bool = False) -> Audited:
-        """What the rules say about the objects that the viewer sees."""
+        """Return the findings for the objects that the viewer sees."""
         done = self._state.audit(only_refused=only_refused)
         found = done.result.results
         if self.sees_all:
@@ -116,12 +116,15 @@ class View:
         return Audited(shown, done.read_at)
 
     def trend(self) -> Trend:
-        """How many findings the whole cluster had on each day: totals, which everybody sees."""
+        """Return the number of findings of the whole cluster on each day.
+
+        All users see these totals.
+        """
         trend = self._state.trend()
         return trend if self.sees_all or not trend.why else Trend((), "it could not be read")
 
     def webhook(self) -> Facts:
-        """What is known of the webhook, and what it has decided in the viewer's namespaces."""
+        """Return the facts about the webhook, and its decisions in the viewer's namespaces."""
         facts = self._state.webhook()
         if self.sees_all:
             return facts
@@ -129,7 +132,7 @@ class View:
         return shown._replace(missing=(*shown.missing, *_not_asked(facts.namespaces)))
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
-        """What the fix of a finding that the viewer sees would change."""
+        """Return the changes by the fix of a finding that the viewer sees."""
         return self._state.fix_preview(located)
 
     def _sees(self, namespace: str) -> bool:

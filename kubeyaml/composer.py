@@ -1,8 +1,8 @@
 """Compose values and their places from libyaml's events.
 
 PyYAML's composer crashes on deep nesting, and its constructor reads some scalars differently from
-kubectl's parser. This module is longer than others because it is one class, in which the linter
-spends most of its time: calls into other objects would cost speed.
+kubectl's parser. Most of this module is one long class, in which the linter spends most of its
+time: calls into other objects would cost speed.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from kubeyaml.scalars import (
     resolve_tagged,
 )
 
-# Merge mappings into others by the key `<<`, as go-yaml does.
+# The merge key `<<`, as go-yaml reads it.
 
 # Where a RawPlace has these.
 _STYLE_INDEX, _INSIDE_INDEX = 4, 6

@@ -9,10 +9,9 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not
 
 from kubeyaml.model import LimitError, YamlError
 
-# The escape `\'` in double quotes, which kubectl's parser reads and libyaml refuses.
-#
-# A character that the text does not have takes the place of the backslash, so that every offset
-# stays the same, and is taken out of the values again.
+# The escape `\'` in double quotes, which kubectl's parser reads and libyaml refuses. A character
+# that the text does not have takes the place of the backslash, so that every offset stays the same,
+# and is taken out of the values again.
 
 # In a run of backslashes, each pair is one escaped backslash.
 _ESCAPES_PATTERN: Final = r"\\\\|(\\)'"
@@ -97,7 +96,7 @@ def _refuse_question_mark(event: Any, base: int) -> None:
 
 
 def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlError:
-    """Why `text` is refused, and where: at the last `event`, if the problem does not say."""
+    """Return why `text` is refused, and where: at the last `event`, if the problem does not say."""
     index = event.start_mark.index if event else 0
     message = str(problem)
     if isinstance(problem, yaml.MarkedYAMLError):
@@ -113,7 +112,7 @@ def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlE
     return YamlError(message, min(index, len(text)) + base)
 
 
-# The spans of scalars where libyaml's marks are wrong. All offsets count from the text's start.
+# The spans of scalars whose marks libyaml sets wrong. Offsets count from the text's start.
 
 _COLON_PATTERN: Final = re.compile(r"(?:\s|(?<=\s)#.*)*+:")
 _KEEP_BREAKS_PATTERN: Final = re.compile(r"(?:[!&]\S*|\s|#.*)*+[|>][0-9]*\+")

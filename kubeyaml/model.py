@@ -93,12 +93,12 @@ class Place:
 
     @property
     def is_collection(self) -> bool:
-        """Whether the value is a mapping, a list, or an alias of one."""
+        """Return whether the value is a mapping, a list, or an alias of one."""
         return self._raw is not None
 
     @property
     def is_mapping(self) -> bool:
-        """Whether the value is a mapping, or an alias of one."""
+        """Return whether the value is a mapping, or an alias of one."""
         return isinstance(self._raw, dict)
 
     @property

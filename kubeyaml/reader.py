@@ -52,7 +52,7 @@ def _split_at_separators(text: str) -> Iterator[Chunk]:
 
 
 def _separators(text: str) -> Iterator[tuple[int, int]]:
-    """Where each line that begins with a separator begins and ends, without its line break."""
+    """Yield the span of each line that begins with a separator, without its line break."""
     is_first = text.startswith(_SEPARATOR)
     begin = 0 if is_first else text.find("\n" + _SEPARATOR) + 1
     while begin or is_first:
@@ -162,5 +162,5 @@ def decode(content: bytes) -> str:
 
 
 def _is_utf_16(content: bytes) -> bool:
-    """Whether `content` begins as UTF-16 does: with its mark, or with half a character of ASCII."""
+    """Return whether `content` begins like UTF-16: with its mark, or half a character of ASCII."""
     return content.startswith(_UTF_16) or content[:2].count(0) == 1

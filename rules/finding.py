@@ -1,4 +1,4 @@
-"""What a rule yields: findings, and the fixes that they may carry."""
+"""The results of a rule: findings, and the fixes that they may carry."""
 
 import enum
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _MAX_PART_CHARACTERS = 1024
 
 
 class Action(enum.IntEnum):
-    """What happens to an object because of a finding, from nothing to refusal."""
+    """The effect of a finding on an object, from nothing to refusal."""
 
     OFF = 0
     AUDIT = 1
@@ -30,7 +30,7 @@ class Action(enum.IntEnum):
 
 
 class FixScope(enum.IntEnum):
-    """Which fixes are made: none, those that are safe by default, or all."""
+    """The fixes that are made: none, those that are safe by default, or all."""
 
     NONE = 0
     SAFE = 1
@@ -126,7 +126,7 @@ class Finding(_FindingFields):
         return tuple.__new__(type(self), (*given, *added))
 
     def has_fix(self, scope: FixScope, *, is_partial: bool) -> bool:
-        """Whether there is a fix that is made within `scope`.
+        """Return whether there is a fix that is made within `scope`.
 
         `is_partial`: the object around the pod may have what the fix would add, or ask for what it
         would take away. Then no fix is safe.
@@ -143,7 +143,7 @@ class Finding(_FindingFields):
 
     @property
     def identity(self) -> str:
-        """What stays the same when lines move and containers are reordered."""
+        """Return what stays the same when lines move and containers are reordered."""
         place = (self.stable_path, self.container_name, self.key)
         return identity_of(self.rule, self.object, *place)
 

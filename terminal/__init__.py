@@ -51,17 +51,17 @@ _FULL_DISK_NUMBERS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def is_full_disk(error: OSError) -> bool:
-    """Whether a disk, a quota or a limit has no room for what was to be written."""
+    """Return whether a disk, a quota or a limit has no room for what was to be written."""
     return error.errno in _FULL_DISK_NUMBERS
 
 
 def is_end_of_output(error: OSError) -> bool:
-    """Whether nothing more can be written: a disk is full, or the reader has seen enough."""
+    """Return whether nothing more can be written: a disk is full, or the reader has seen enough."""
     return isinstance(error, BrokenPipeError) or is_full_disk(error)
 
 
 def use_color(choice: str, out: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether to write colours to `out`: `choice` is the value of --color."""
+    """Return whether to write colours to `out`: `choice` is the value of --color."""
     if choice != "auto":
         return choice == "always"
     if environment.get("NO_COLOR"):
@@ -72,7 +72,7 @@ def use_color(choice: str, out: TextIO, environment: Mapping[str, str] = os.envi
 
 
 def use_hyperlinks(choice: str, out: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether to write hyperlinks to `out`: only where colours are, to a terminal that has them.
+    """Return whether to write hyperlinks: only with colours, to a terminal that shows hyperlinks.
 
     `FORCE_HYPERLINK` decides for a terminal that is not known: 1 is yes, 0 is no.
     """

@@ -254,7 +254,7 @@ def _example(case: Case) -> Iterator[str]:
 
 
 def _examples_of_rules(cases_of: Mapping[str, Sequence[Case]]) -> dict[str, dict[str, Any]]:
-    """The first example of each rule, as `reports.examples` reads it."""
+    """The first example of each rule, as `reports.explain` reads it."""
     return {
         rule.name: _example_fields(next(_examples(rule, cases_of[rule.name])))
         for rule in ALL_RULES

@@ -20,7 +20,7 @@ class NoRoomError(Exception):
 
 
 class _Share(NamedTuple):
-    """What one request has of the room."""
+    """The part of the room that one request has."""
 
     owner: Owner
     size: int

@@ -36,7 +36,7 @@ AnyJson: TypeAlias = Raw | UnsetType
 
 
 class FieldManager(Struct, gc=False):
-    """Who wrote fields of a pod, and how."""
+    """A manager of fields of a pod, and its operation."""
 
     operation: str = ""
 
@@ -82,7 +82,7 @@ class PodResource(Struct, gc=False):
 
 
 class UserInfo(Struct, frozen=True, gc=False):
-    """Who sends a request."""
+    """The user that sends a request."""
 
     username: str = ""
 
@@ -217,7 +217,7 @@ class ReplicaCache:
 
 
 def _is_ordinary(request: Request) -> bool:
-    """Whether the decision depends on the texts of the pod, its namespace and its user alone."""
+    """Return whether the decision depends only on the texts of pod, namespace and user."""
     metadata = request.object.metadata
     if not request.uid or metadata.namespace not in ("", request.namespace):
         return False
@@ -226,7 +226,7 @@ def _is_ordinary(request: Request) -> bool:
 
 
 def _names_any(decision: Decision, details: str, names: tuple[str, ...]) -> bool:
-    """Whether the answer or the log would name what is different in another replica."""
+    """Return whether the answer or the log would name what is different in another replica."""
     texts = (decision.operations, decision.warnings, decision.message, decision.causes, details)
     text = str((*texts, decision.annotations))
     return any(name in text for name in names)
@@ -267,7 +267,7 @@ class Replica(NamedTuple):
 
 
 def _replica(pod: Pod) -> Replica:
-    """What `pod` shares with other replicas: all but what is made for each pod.
+    """Return what `pod` shares with other replicas: all but what is made for each pod.
 
     What a user writes stays, even if it is the same word. MsgspecError if its hostname is no text.
     """

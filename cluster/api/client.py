@@ -50,7 +50,7 @@ class KubernetesConfigurations:
         self._create(_configuration_path(ref), manifest, HELM_FIELD_MANAGER)
 
     def service_exists(self, namespace: str, name: str) -> bool:
-        """Whether there is such a Service."""
+        """Return whether there is such a Service."""
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(name, safe='')}"
         return self._find(path) is not None
 
@@ -104,7 +104,7 @@ class _Kind(NamedTuple):
 
     @property
     def root(self) -> str:
-        """What paths begin with."""
+        """Return the beginning of the kind's paths."""
         return "apis" if "/" in self.api_version else "api"
 
 

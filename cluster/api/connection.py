@@ -26,7 +26,7 @@ from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 from cluster.api.errors import ClusterError, Object, TooLargeError, UnreachableError, error_of
 from cluster.api.proxies import Proxy, proxy_for
 
-# What kubectl reads in kubeconfig files, and the Kubernetes client does not, or otherwise.
+# Kubeconfig files: fields that the Kubernetes client ignores, or reads otherwise than kubectl.
 
 
 def current_context(files: str) -> str | None:
@@ -218,7 +218,7 @@ class Connection:
         return cls.in_cluster()
 
     def as_user(self, user: str, groups: Iterable[str]) -> Self:
-        """The same connection, by which the account acts as another user; it needs the right to.
+        """Return this connection, acting as another user; the account needs the right to.
 
         What the kubeconfig file says about acting as somebody does not count then.
         """
@@ -249,7 +249,7 @@ class Connection:
     def request_with_warnings(
         self, method: str, path: str, body: Object, max_bytes: int | None = None
     ) -> tuple[Object, list[str]]:
-        """The same, and the warnings that came with the response, of the API server or webhooks."""
+        """Return the answer, as `request` does, and the warnings of the API server or webhooks."""
         accept = sent = "application/json"
         found, headers = self._exchange(method, path, body, sent, max_bytes, accept)
         return found, [text for line in headers.getlist("Warning") for text in warning_texts(line)]
@@ -305,7 +305,7 @@ class Connection:
                 raise TooLargeError(f"{what}: an event has more than {_MAX_EVENT_BYTES} bytes")
 
     def _watched(self, path: str) -> Iterator[bytes]:
-        """What comes while a list or an object is watched."""
+        """Yield the changes while a list or an object is watched."""
         what = f"WATCH {path.partition('?')[0]}"
         path = f"{path}&watch=true&timeoutSeconds={WATCH_SECONDS}"
         # Longer than the watch, on which nothing is sent as long as nothing changes.
@@ -408,7 +408,7 @@ def warning_texts(header: str) -> list[str]:
 
 
 def _exists(files: str) -> bool:
-    """Whether one of the kubeconfig files exists, which are separated as in $KUBECONFIG."""
+    """Return whether one of the kubeconfig files exists, which are separated as in $KUBECONFIG."""
     return any(os.path.exists(os.path.expanduser(file)) for file in files.split(os.pathsep))
 
 

@@ -30,7 +30,7 @@ class Regarding(NamedTuple):
 
 
 class WarningEvent(NamedTuple):
-    """What an Event of type Warning says.
+    """The content of an Event of type Warning.
 
     `reason` and `action` are words in CamelCase: why, and what gpuward was doing. `note` is cut to
     the length that API servers accept. `instance` is who reports it.
@@ -153,7 +153,9 @@ class Reminders:
 
 
 def event_sender(connection: Connection, reason: str, action: str) -> Callable[[str], None]:
-    """What creates Events with a text about the pod in which this runs; nothing outside of pods.
+    """Return a function that creates Events about the pod of this process.
+
+    Outside of pods the function does nothing.
 
     What it returns raises ClusterError.
     """
@@ -169,7 +171,7 @@ def _path(regarding: Regarding) -> str:
 
 
 def _count_of(event: Object) -> int:
-    """How often an Event has been counted; 1 if it does not say so, as anybody may edit it."""
+    """Return the count of an Event; 1 if it has none, as any user may edit it."""
     series = event.get("series")
     count = series.get("count") if isinstance(series, dict) else None
     return max(count, 1) if isinstance(count, int) else 1

@@ -1,4 +1,4 @@
-"""Which proxy leads to an API server: the one by which kubectl, and all clients in Go, reach it.
+"""The proxy to an API server: the one that kubectl, and all clients in Go, would use.
 
 Sources: golang.org/x/net, `http/httpproxy/proxy.go`, for the variables of the environment;
 Kubernetes, `staging/src/k8s.io/client-go/tools/clientcmd`, for `proxy-url` in kubeconfig files.
@@ -57,7 +57,7 @@ class Proxy:
 
     @property
     def is_socks(self) -> bool:
-        """Whether it speaks SOCKS and not HTTP."""
+        """Return whether it speaks SOCKS and not HTTP."""
         return self.scheme.startswith("socks")
 
     @property
@@ -140,14 +140,14 @@ def _server_address(server: str) -> _Address:
 
 
 def _is_direct(address: _Address, exceptions: str) -> bool:
-    """Whether no proxy serves `address`, by the comma-separated entries of NO_PROXY."""
+    """Return whether no proxy serves `address`, by the comma-separated entries of NO_PROXY."""
     if address.host == "localhost" or (address.ip and address.ip.is_loopback):
         return True
     return any(_covers(entry.strip().lower(), address) for entry in exceptions.split(","))
 
 
 def _covers(entry: str, address: _Address) -> bool:
-    """Whether an entry of NO_PROXY is about `address`.
+    """Return whether an entry of NO_PROXY is about `address`.
 
     It is `*`, a network such as 10.0.0.0/8, or an IP address or a domain, each of them with a port
     or without.
@@ -165,14 +165,17 @@ def _covers(entry: str, address: _Address) -> bool:
 
 
 def _is_in_domain(host: str, domain: str) -> bool:
-    """Whether `host` is in `domain`. `.example.com` and `*.example.com` have only subdomains."""
+    """Return whether `host` is in `domain`.
+
+    `.example.com` and `*.example.com` have only subdomains.
+    """
     only_subdomains = domain.startswith((".", "*."))
     parent = _to_ascii(domain.removeprefix("*").removeprefix(".") if only_subdomains else domain)
     return host.endswith(f".{parent}") or (host == parent and not only_subdomains)
 
 
 def _host_and_port(text: str) -> tuple[str, str]:
-    """What `text` says as `host:port` or `[host]:port`; else all of it, and no port."""
+    """Return the two parts of `host:port` or `[host]:port`; else all of `text`, and no port."""
     if (found := _HOST_AND_PORT_PATTERN.fullmatch(text)) is None:
         return text, ""
     return found[1] or found[2] or "", found[3]

@@ -1,4 +1,4 @@
-"""Who somebody is, and what they may: questions that API servers answer for other programs."""
+"""The identity and rights of users, which API servers tell other programs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Reviewer(Protocol):
     """Both questions. The methods raise ClusterError."""
 
     def identity(self, token: str, audience: str) -> Identity | None:
-        """Whose token it is; None if the API server does not accept it for `audience`.
+        """Return the user of a token; None if the API server does not accept it for `audience`.
 
         The empty audience is that of the API server itself.
         """
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Whether this user may list pods in a namespace, or in ALL_NAMESPACES."""
+        """Return whether this user may list pods in a namespace, or in ALL_NAMESPACES."""
 
 
 class KubernetesReviewer:
@@ -44,7 +44,7 @@ class KubernetesReviewer:
         self._connection = connection
 
     def identity(self, token: str, audience: str) -> Identity | None:
-        """Whose token it is, by a TokenReview."""
+        """Return the user of a token, by a TokenReview."""
         spec: dict[str, Any] = {"token": token}
         if audience:
             spec["audiences"] = [audience]
@@ -60,7 +60,7 @@ class KubernetesReviewer:
         return Identity(name, _texts(user.get("groups")), as_text(user.get("uid")), tuple(extra))
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Whether this user may, by a SubjectAccessReview."""
+        """Return whether this user may, by a SubjectAccessReview."""
         wanted = {"verb": "list", "resource": "pods", "version": "v1", "namespace": namespace}
         spec = {
             "user": identity.user,

@@ -52,7 +52,7 @@ _NO_REGISTRATION = (
 
 
 class AuditResult(NamedTuple):
-    """What an audit has found.
+    """The result of an audit.
 
     - `unlisted`: the resources that could not be listed, or not to their end.
     - `listed_all`: whether all objects were listed that are evaluated.
@@ -179,7 +179,7 @@ class _Audit:
         return [name for name in names if self._namespace in {None, name}]
 
     def _assumptions(self, facts: Facts) -> Iterator[Remark]:
-        """What `--as deny` goes by, so that a reader can object."""
+        """Yield the assumptions of `--as deny`, so that a reader can object."""
         if self._refused_by and (names := self._concerned(facts.excluded())):
             what = (
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"
@@ -188,7 +188,7 @@ class _Audit:
             yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
     def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
-        """How many errors are nobody's refusal, as the modes are now."""
+        """Return how many errors are nobody's refusal, as the modes are now."""
         if self._refused_by or not facts.configurations or facts.namespaces is None:
             return  # the modes are not known, or not asked for
         modes: dict[str, str] = {}
@@ -215,7 +215,7 @@ class _Audit:
             self._failed.append(error)
 
     def _is_left_out(self, raw: Object) -> bool:
-        """Whether an API server would not list `raw` here. Files give all that they have."""
+        """Return whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
         may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_SPEC_PATHS
         is_cluster_scoped = may_be_cluster_scoped and not namespace_of(raw)
@@ -244,7 +244,7 @@ def _not_sent(names: list[str], *, is_assumed: bool) -> str:
 
 
 def _hides_evaluated(error: SourceError) -> bool:
-    """Whether objects of EVALUATED_WITH_FACTS may be missing because of `error`."""
+    """Return whether objects of EVALUATED_WITH_FACTS may be missing because of `error`."""
     if isinstance(error, DiscoveryError):
         return error.group is None or any(error.group == group for group, _ in EVALUATED_WITH_FACTS)
     if isinstance(error, ListError):

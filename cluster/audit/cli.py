@@ -182,7 +182,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _clusters(options: argparse.Namespace) -> Clusters:
-    """What opens each cluster, by its context; the only one has no name. Raises SourceError."""
+    """Return the openers of clusters, by context; the only one has no name. Raises SourceError."""
     if not is_several(options):
         source = open_source(options)
         return {"": lambda: source}
@@ -190,7 +190,7 @@ def _clusters(options: argparse.Namespace) -> Clusters:
 
 
 def _period(options: argparse.Namespace) -> Period:
-    """When objects were created that the audit is about."""
+    """Return the period in which the audited objects were created."""
     first: datetime.datetime | None = options.since_time
     if options.since is not None:
         first = datetime.datetime.now(datetime.UTC) - options.since
@@ -198,7 +198,7 @@ def _period(options: argparse.Namespace) -> Period:
 
 
 def _contradiction(options: argparse.Namespace) -> str:
-    """Which options do not go together, and what to do; empty if all do."""
+    """Return which options do not go together, and what to do; empty if all do."""
     first, last = period = _period(options)
     if period != ALWAYS and (options.interval is not None or options.publish):
         given = "--publish" if options.publish else "--interval"

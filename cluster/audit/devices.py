@@ -43,7 +43,7 @@ class DeviceHolders:
 
     @property
     def given_twice(self) -> int:
-        """How many devices several have."""
+        """Return how many devices several have."""
         return sum(1 for _ in self._twice())
 
     def remarks(self) -> Iterator[Remark]:

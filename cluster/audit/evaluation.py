@@ -130,7 +130,7 @@ class ObjectEvaluator:
         return Evaluated(raw, ref, findings)
 
     def owner_of(self, ref: ObjectRef) -> ObjectRef:
-        """Who controls an object in the end, as far as is known by now."""
+        """Return the topmost controller of an object, as far as it is known by now."""
         return self._owners.top_owner(ref)[0]
 
     def finish(self) -> None:
@@ -161,7 +161,7 @@ class ObjectEvaluator:
         return [finding for finding in result.findings if finding.identity in refused]
 
     def _is_sent(self, raw: Object) -> bool:
-        """Whether API servers send such an object to the webhook."""
+        """Return whether API servers send such an object to the webhook."""
         return kind_of(raw) not in NOT_SENT and not self._facts.is_excluded(namespace_of(raw))
 
     def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
@@ -177,7 +177,7 @@ class ObjectEvaluator:
 
 
 def _oversized_reason(raw: Object) -> str:
-    """Why an object is too large; empty if it is not.
+    """Return why an object is too large; empty if it is not.
 
     What API servers write about its fields does not count: no rule reads it, and counting it takes
     as long as the rules. Nor do its owners, whose names API servers accept at any length: rules
@@ -274,12 +274,12 @@ class PodRemarks:
 
     @property
     def unrequested(self) -> int:
-        """How many running pods can use GPUs that nobody requested."""
+        """Return how many running pods can use GPUs that nobody requested."""
         return sum(owners.total() for owners in self._unrequested.values())
 
     @property
     def refused(self) -> int:
-        """How many pods the modes of their namespaces would refuse now."""
+        """Return how many pods the modes of their namespaces would refuse now."""
         return sum(owners.total() for owners in self._refused.values())
 
     def remarks(self) -> Iterator[Remark]:
@@ -375,7 +375,7 @@ def _most(pods: _ByNamespace) -> list[tuple[str, Counter[str]]]:
 
 
 def _others(pods: _ByNamespace, what: str) -> str:
-    """How many pods are in the namespaces beyond the first; empty if there are none."""
+    """Return how many pods are in the namespaces beyond the first; empty if there are none."""
     left_out = _ordered(pods)[_MAX_REMARKS:]
     count = sum(owners.total() for _, owners in left_out)
     return f"{many(len(left_out), 'more namespace')}: {many(count, what)}" if left_out else ""

@@ -1,4 +1,4 @@
-"""What an audit knows of a cluster besides the objects that it evaluates."""
+"""Facts about a cluster that an audit needs besides the objects that it evaluates."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Facts(NamedTuple):
     inventory: Inventory = EMPTY_INVENTORY
 
     def lacks_namespace(self, name: str | None) -> bool:
-        """Whether the namespaces are known, and this is none of them."""
+        """Return whether the namespaces are known, and this is none of them."""
         return bool(name) and self.namespaces is not None and name not in self.namespaces
 
     def mode_of(self, namespace: str) -> str:
@@ -95,7 +95,7 @@ class Facts(NamedTuple):
         return registered_mode(self.configurations, namespace, labels)
 
     def is_excluded(self, namespace: str) -> bool:
-        """Whether API servers are to send nothing of a namespace, whatever mode it chooses."""
+        """Return whether API servers send nothing of a namespace, whatever mode it chooses."""
         if namespace in SYSTEM_NAMESPACES:
             return True
         known = self.configurations

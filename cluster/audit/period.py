@@ -12,13 +12,13 @@ from rules.base.json_values import as_object, as_text
 
 
 class Period(NamedTuple):
-    """When objects were created: at `first` or later, and at `last` or earlier."""
+    """The time in which objects were created: from `first` to `last`, both included."""
 
     first: datetime.datetime | None = None
     last: datetime.datetime | None = None
 
     def contains(self, raw: Object) -> bool:
-        """Whether an object was created in the period; also if it does not say when."""
+        """Return whether an object was created in the period; also if it does not say when."""
         if self == ALWAYS:
             return True
         text = as_text(as_object(raw.get("metadata")).get("creationTimestamp"))

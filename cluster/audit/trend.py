@@ -1,4 +1,4 @@
-"""How many findings a cluster had on each day, kept beside the reports of an audit.
+"""The number of findings of a cluster on each day, kept beside the reports of an audit.
 
 A report has only what the last audit found. So a report of the cluster, without results, keeps one
 line for each of the last days in an annotation. No other storage is needed, and nothing is counted
@@ -30,7 +30,7 @@ _LINE_PATTERN = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{1,9}) (\d{1,9})", re.ASCII)
 
 
 class Day(NamedTuple):
-    """What the last audit of a day has found. The day begins and ends in UTC."""
+    """The result of the last audit of a day. The day begins and ends in UTC."""
 
     date: datetime.date
     errors: int

@@ -143,7 +143,7 @@ def _gather(
 
 
 def _cluster_uid(connection: Connection) -> str:
-    """What many call the identity of a cluster; empty if the account may not read it."""
+    """Return the UID by which many identify the cluster; empty if the account may not read it."""
     try:
         found = connection.request("GET", "/api/v1/namespaces/kube-system")
     except ClusterError:

@@ -1,4 +1,4 @@
-"""What admission answers to a pod that goes a way to a GPU: dry runs, which create nothing.
+"""Dry runs of pods that use a way to a GPU: admission answers, and nothing is created.
 
 An answer says something about the way only if a harmless pod of the same shape is admitted: a quota
 or a missing right refuses both.
@@ -26,7 +26,7 @@ _JSON, _MERGE = "application/json", "application/merge-patch+json"
 
 
 class State(enum.Enum):
-    """What is known about a way in a namespace."""
+    """The state of a way in a namespace."""
 
     REFUSED = "refused"
     CHANGED = "changed"
@@ -74,7 +74,10 @@ class DryRuns:
     def labels(
         self, namespace: str, ways: Iterable[tuple[str, str, Mapping[str, str], str]]
     ) -> Iterator[Result]:
-        """Whether the user may label the namespace: name, title, labels, and what ends it."""
+        """Yield, for each way, whether the user may label the namespace so.
+
+        Each of `ways` has a name, a title, labels, and what closes it.
+        """
         for name, title, labels, ended_by in ways:
             path = f"/api/v1/namespaces/{quote(namespace, safe='')}?dryRun=All"
             body = {"metadata": {"labels": {**labels}}}
@@ -123,7 +126,7 @@ _RIGHT = re.compile(r'User "[^"]*" cannot (?:patch|update) resource')
 
 
 def control_of(message: str, *, may_be_a_right: bool = False) -> str:
-    """Who refused with this message; empty if it may be for another reason than a way to a GPU.
+    """Return the control that refused with this message; empty if the reason may be another one.
 
     A missing right to create pods says nothing about ways.
     """

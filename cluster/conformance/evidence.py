@@ -1,4 +1,4 @@
-"""What a conformance report says: results of dry runs, controls that were seen, pods that run."""
+"""The content of a conformance report: results of dry runs, controls, and running pods."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cluster.api.errors import ClusterError
 from cluster.audit.audit import AuditResult
 from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways
 from cluster.doctor.facts import Facts, name_of, own_configurations
-from cluster.doctor.toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
+from cluster.doctor.nvidia_toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
 from cluster.source.objects import (
     MUTATING,
     NAMESPACES,
@@ -94,7 +94,7 @@ class Evidence(NamedTuple):
     unread: tuple[str, ...]
 
     def counts(self) -> Mapping[State, int]:
-        """How many results have each state."""
+        """Return how many results have each state."""
         found = Counter(result.state for result in self.results)
         return {state: found[state] for state in State}
 
@@ -157,7 +157,7 @@ def digest(value: Any) -> str:
 
 
 def _user(send: Send, unread: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Who the API server takes the user for."""
+    """Return the user that the API server takes the account for."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     try:
@@ -194,7 +194,7 @@ def _registrations(facts: Facts) -> Iterator[Control]:
 
 
 def _coverage(facts: Facts, own: list[Object]) -> Iterator[Control]:
-    """Which mode and which level of Pod Security the namespaces have."""
+    """Yield the mode and the level of Pod Security of each namespace."""
     modes: Counter[str] = Counter()
     levels: Counter[str] = Counter()
     users = {consumer.namespace for consumer in facts.usage.consumers} if facts.usage else set()
@@ -233,7 +233,7 @@ def _policies(source: ObjectReader, unread: list[str]) -> Iterator[Control]:
 
 
 def _toolkits(facts: Facts) -> Iterator[Control]:
-    """How the toolkit and the device plugin are set, where DaemonSets say so."""
+    """Yield the settings of the toolkit and the device plugin, where DaemonSets have them."""
     found = read_toolkit(facts)
     for kind, programs, names in (
         ("NVIDIA's container toolkit", found.toolkits, (ACCEPT_VARIABLE, ACCEPT_MOUNTS)),
@@ -246,7 +246,7 @@ def _toolkits(facts: Facts) -> Iterator[Control]:
 
 
 def _reaching(audited: AuditResult) -> Iterable[Reaching]:
-    """What an audit of the cluster has found about access to GPUs, the errors first."""
+    """Return the findings of an audit about access to GPUs, the errors first."""
     found: dict[Reaching, None] = {}
     for located in audited.results.findings:
         finding = located.finding

@@ -314,7 +314,7 @@ class CertificateController(Controller):
 
     @property
     def ready(self) -> bool:
-        """Whether a pass of this process has succeeded, or another process leads."""
+        """Return whether a pass of this process has succeeded, or another process leads."""
         return self._has_worked or self._election.is_held_by_another
 
     def complete(self, ref: ConfigurationRef) -> None:
@@ -395,7 +395,7 @@ class CertificateController(Controller):
         self._reminders.update(problems)
 
     def _expiries(self) -> dict[str, str]:
-        """What expires soon although this controller should have replaced it, by its reason."""
+        """Return certificates that expire soon and should have been replaced, by reason."""
         now, state = self._clocks.now(), self._state
         problems = {}
         for reason, what, pair in (
@@ -464,7 +464,7 @@ class CertificateController(Controller):
 
 
 def _log_fields(state: CertificateState) -> dict[str, str | int]:
-    """What the log may contain: fingerprints and dates, never a key."""
+    """Return the fields for the log: fingerprints and dates, never a key."""
     fields: dict[str, str | int] = {"retired": len(state.retired)}
     for name in ("signer", "successor", "leaf"):
         pair = getattr(state, name)
@@ -481,7 +481,7 @@ def _data(secret: Object) -> dict[str, bytes]:
 
 
 def _decode_base64(text: object) -> bytes:
-    """What `text` encodes; nothing if it is not base64."""
+    """Return the bytes that `text` encodes; empty if it is not base64."""
     try:
         return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except ValueError:

@@ -201,13 +201,13 @@ def _log_condition(raw: Object, accepted: Object) -> None:
 
 
 def _reference(raw: Mapping[str, Any]) -> Object:
-    """What identifies the object that was read."""
+    """Return the fields that identify the object that was read."""
     metadata = raw["metadata"]
     return {"metadata": {key: metadata[key] for key in ("namespace", "name", "resourceVersion")}}
 
 
 def _is_fresh(text: str, file: ExceptionsFile) -> bool:
-    """Whether `text` has the objects of `file`, and is not old."""
+    """Return whether `text` has the objects of `file`, and is not old."""
     try:
         found = parse_exceptions(text.encode())
     except ValueError:

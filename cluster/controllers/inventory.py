@@ -48,7 +48,7 @@ ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 
 
 class Scope(NamedTuple):
-    """What is listed besides ALWAYS.
+    """The resources that are listed besides ALWAYS.
 
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
@@ -66,7 +66,7 @@ def list_inventory(
     *,
     on_error: Callable[[SourceError], object],
 ) -> Inventory:
-    """What `source` says of other objects.
+    """Return the inventory of the objects in `source`.
 
     A resource that the API server does not serve is left out, and one that the account may not
     list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half
@@ -209,7 +209,7 @@ class InventoryController(Controller):
 
 
 def _is_fresh(stored: Sequence[Object], now: datetime.datetime, inventory: Inventory) -> bool:
-    """Whether the ConfigMaps have this inventory, and are not old."""
+    """Return whether the ConfigMaps have this inventory, and are not old."""
     texts = [
         (raw.get("data") or {}).get(inventory_file_name(part), "")
         for part, raw in enumerate(stored)

@@ -48,6 +48,7 @@ from cluster.doctor.checks.nodes import (
     check_pods_per_card,
     check_requirements,
 )
+from cluster.doctor.checks.nvidia import check_mig, check_toolkit_settings
 from cluster.doctor.checks.priority import check_own_priority
 from cluster.doctor.checks.programs import (
     check_component_priority,
@@ -58,7 +59,6 @@ from cluster.doctor.checks.release import check_policy, check_registration, chec
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
 from cluster.doctor.facts import Facts, Request, read_facts
 from cluster.doctor.rows import Row, as_headline, as_table, exit_status, to_document
-from cluster.doctor.toolkit import check_mig, check_toolkit_settings
 from cluster.doctor.verdict import Verdict, verdict
 from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
@@ -185,7 +185,7 @@ def examine(
     ask_kubelets: bool = False,
     tls_only: bool = False,
 ) -> tuple[Verdict, list[Row]]:
-    """Whether the cluster is guarded, and what each check says, gpuward's own health first.
+    """Return the verdict on whether the cluster is guarded, and each check's rows, gpuward's first.
 
     `send` makes the dry runs, or says why there are none. Calls that failed `before` do not count.
     """
@@ -244,7 +244,7 @@ def _cluster_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
 def _open(
     options: argparse.Namespace,
 ) -> tuple[ObjectReader, Request | None, SendPod | NotTried]:
-    """What the options mean: the objects, and how to ask the API server and to make dry runs.
+    """Return the options' objects, and the functions for requests and dry runs.
 
     Raises SourceError.
     """

@@ -1,4 +1,4 @@
-"""What the checks look at: the objects of a cluster, and why some could not be listed."""
+"""The facts for the checks: the objects of a cluster, and why some could not be listed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class GivenDevice(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of a cluster.
+    """The facts about a cluster.
 
     - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
       instead, with the reason.
@@ -311,7 +311,7 @@ def by_name(items: list[Object]) -> Iterator[tuple[str, Object]]:
     yield from sorted(((name_of(item), item) for item in items), key=lambda pair: pair[0])
 
 
-# The DaemonSets of a cluster, as checks look at them.
+# The DaemonSets of a cluster.
 
 
 class DaemonSet(NamedTuple):
@@ -332,7 +332,7 @@ def daemon_sets(facts: Facts) -> Iterator[DaemonSet]:
 
 
 def may_be_on(daemon_set: DaemonSet, labels: Mapping[str, Any]) -> bool:
-    """Whether the pods of a DaemonSet may be on a node with these labels."""
+    """Return whether the pods of a DaemonSet may be on a node with these labels."""
     spec = daemon_set.pod_spec
     if not matches({"matchLabels": spec.get("nodeSelector")}, labels):
         return False

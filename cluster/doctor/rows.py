@@ -1,4 +1,4 @@
-"""The rows as a table, with what to do, or as plain data."""
+"""The rows that checks return, and how they are shown: as a table with remedies, or as data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from cluster.gpus.tables import Table, render
 from terminal import printable
 
-# What a check says: one row for each thing that it looked at.
+# A check returns one row for each thing that it looked at.
 
 
 class State(enum.Enum):
-    """What is known about a thing. What nobody could look at is NOT_KNOWN, never OK."""
+    """The state of a thing. It is NOT_KNOWN, never OK, if the thing could not be examined."""
 
     OK = "ok"
     WRONG = "wrong"
@@ -22,7 +22,7 @@ class State(enum.Enum):
 
 
 class Row(NamedTuple):
-    """What the check `check` says about `subject`; `remedy` is what to do unless it is ok.
+    """The result of `check` for `subject`; `remedy` is what to do unless the state is ok.
 
     `names` are all that it is about, such as nodes or pods; the text may name a few of them.
     """

@@ -76,7 +76,7 @@ class Samples:
         return {**made, "metadata": metadata, "spec": {**made["spec"], **_SERVICE_ACCOUNT}}
 
     def pod_to_send(self, way: Way) -> Object:
-        """The same with a field of which the API server warns, and which it then drops."""
+        """Return the pod with a field that the API server warns of, and then drops."""
         return {**self.pod(way), UNKNOWN_FIELD: True}
 
     def _expected(self, way: Way, namespace: str, mode: Action) -> Action | None:
@@ -92,7 +92,7 @@ class Samples:
 
 
 def _review(pod: Object, namespace: str) -> AdmissionReview:
-    """What the API server asks about a new pod. No rule about these pods depends on the user."""
+    """Return the API server's review of a new pod. No rule about these pods depends on the user."""
     return AdmissionReview(
         uid=POD_NAME,
         api_version="admission.k8s.io/v1",
@@ -115,7 +115,7 @@ def _today() -> datetime.date:
 
 
 class Seen(enum.Enum):
-    """What an answer shows that gpuward did with a pod."""
+    """The effect of gpuward on a pod that an answer shows."""
 
     REFUSED = enum.auto()
     NOT_FIXED = enum.auto()
@@ -147,7 +147,7 @@ _RULE = re.compile(r"\[([a-z0-9-]{1,60})\]")
 
 
 def what_is_seen(answer: Answer, way: Way, exported: Collection[str]) -> tuple[Seen, str]:
-    """What an answer to the pod on this way shows, and of whom or why, in words.
+    """Return what an answer to the pod on this way shows, and of whom or why, in words.
 
     `exported` are the names of gpuward's ValidatingAdmissionPolicies.
     """

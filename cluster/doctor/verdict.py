@@ -24,7 +24,7 @@ _MAX_FAULT = 120  # characters of a message in the first line
 
 
 class Verdict(NamedTuple):
-    """Whether the cluster is guarded, None if that is not known, and why.
+    """The answer to whether the cluster is guarded, None if that is not known, and the reason.
 
     It is guarded if dry runs have shown that gpuward refuses pods in mode deny, and does what it
     should in the other modes. `faults` are the rows about gpuward that are wrong all the same.
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why, and the first fault."""
+        """Return the reason, with the first fault."""
         if not self.faults:
             return self.conclusion
         first = self.faults[0]
@@ -82,7 +82,7 @@ def verdict(
 
 
 def _without_dry_runs(facts: Facts, groups: Sequence[Group]) -> Verdict | None:
-    """What objects alone decide; None if there are namespaces in which a pod can be tried."""
+    """Return the verdict that objects alone decide; None if a pod can be tried in a namespace."""
     needed = [VALIDATING, NAMESPACES]
     validating = own_configurations(facts, VALIDATING)
     if not validating:  # then exported policies may guard

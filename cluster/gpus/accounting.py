@@ -42,11 +42,11 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
 
-# Who has GPUs, or waits for them: pods and allocated claims; and what all pods take of a node.
+# Pods and allocated claims that have GPUs or wait for them, and the load of each node.
 
 
 class NodeLoad:
-    """What the pods of a node take: amounts in units of 1e-9, and their number.
+    """The load of a node by its pods: amounts in units of 1e-9, and the number of pods.
 
     - `shares`: what they have of each card, by card and resource, where a scheduler records it.
     - `unplaced`: the GPU resources of which a pod has some, and no record says of which card.
@@ -82,7 +82,7 @@ class NodeLoad:
 
 
 class CountedPod(NamedTuple):
-    """What counts of a pod that has not terminated.
+    """The counted part of a pod that has not terminated.
 
     `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
     """
@@ -99,7 +99,7 @@ class CountedPod(NamedTuple):
 def count_pod(
     pod: Mapping[str, Any], profile: Profile, card_memory: Mapping[str, int]
 ) -> CountedPod | None:
-    """What counts of `pod`; None if it has terminated: then the scheduler counts it no longer.
+    """Return the counted part of `pod`; None if it has terminated: schedulers ignore it then.
 
     `card_memory` is how many MiB each card of a node has, by the name of the node.
     """
@@ -200,7 +200,7 @@ class PodLedger:
 
 
 def _sum_of_cards(shares: Iterable[Share]) -> Mapping[str, Amount]:
-    """What a pod has of all its cards, of the resources whose amounts are for each card."""
+    """Return a pod's amounts of all its cards, of the resources that are counted for each card."""
     sums: dict[str, Amount] = {}
     for share in shares:
         if share.resource in PER_CARD:
@@ -216,7 +216,7 @@ def _names_given_by_claims(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def card_totals(consumers: Iterable[Consumer]) -> dict[str, dict[tuple[str, str], Amount]]:
-    """What consumers have of each card: by node, then by card and resource."""
+    """Return the consumers' amounts of each card: by node, then by card and resource."""
     found: dict[str, dict[tuple[str, str], Amount]] = {}
     for consumer in consumers:
         cards = found.setdefault(consumer.node, {})
@@ -230,7 +230,7 @@ Object = Mapping[str, Any]
 
 
 class PodSize(NamedTuple):
-    """What a pod needs beside a card, in units of 1e-9: see `ResourceUsage.stranded`."""
+    """The needs of a pod beside a card, in units of 1e-9: see `ResourceUsage.stranded`."""
 
     cpu: int = 10**9
     memory: int = 2**30 * 10**9
@@ -344,7 +344,7 @@ class NodeCounter:
         )
 
     def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
-        """How many pods of the size fit beside those that are there."""
+        """Return how many pods of the size fit beside those that are there."""
         sizes = (("cpu", self._size.cpu), ("memory", self._size.memory))
         room = [
             (amount_of(allocatable[name]) - load.requests.get(name, 0)) // size

@@ -1,4 +1,4 @@
-"""What `kubectl inspect cgpu` prints, for those who read it by eye or by script.
+"""The output of `kubectl inspect cgpu`, for those who read it by eye or by script.
 
 Source: AliyunContainerService/gpushare-device-plugin cmd/inspect. It differs from the other views
 of this command in what it counts: limits of app containers alone, of the resource
@@ -40,7 +40,7 @@ class _Node(NamedTuple):
 
     @property
     def used(self) -> Mapping[int, int]:
-        """What pods have, by card; with what is on no card under -1."""
+        """Return the amounts of pods by card, with those on no card under -1."""
         used: dict[int, int] = {}
         for pod in self.pods:
             for card, amount in pod.by_card.items():

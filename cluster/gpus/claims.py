@@ -98,7 +98,7 @@ class DevicePool:
 
 
 def content_of(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a device has: before version v1, that was in `basic`."""
+    """Return the content of a device; before version v1, it was in `basic`."""
     return as_object(raw.get("basic")) or raw
 
 
@@ -117,7 +117,7 @@ def _memory_of(holder: Mapping[str, Any]) -> int:
 
 
 def part_of(some: int, whole: int) -> Amount:
-    """How much `some` is of `whole`, in hundredths: 1 is all of it, and the least is 0.01.
+    """Return how much `some` is of `whole`, in hundredths: 1 is all of it, and the least is 0.01.
 
     1 also if the whole is unknown.
     """
@@ -127,8 +127,6 @@ def part_of(some: int, whole: int) -> Amount:
 
 
 # Devices that drivers offer by ResourceSlices.
-#
-# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 DeviceKey: TypeAlias = tuple[str, str, str]
 """A device is known by its driver, its pool and its name."""
@@ -185,7 +183,7 @@ def offered_devices(slices: Iterable[Mapping[str, Any]], profile: Profile) -> Of
 
 
 def _why_unusable(specs: list[Mapping[str, Any]]) -> str:
-    """Why the scheduler allocates no device of a pool with these slices; empty if it does."""
+    """Return why the scheduler uses no device of a pool with these slices; empty if it does."""
     count = as_object(specs[0].get("pool")).get("resourceSliceCount")
     if count != len(specs):
         return f"has {len(specs)} of its {count} ResourceSlices, so its devices are not all known"
@@ -215,14 +213,12 @@ def cards_by_driver(devices: Iterable[Device]) -> Mapping[str, DriverCards]:
 
 
 def is_gpu_driver(name: str, profile: Profile) -> bool:
-    """Whether `name`, of a driver or a device class, is known to be about GPUs."""
+    """Return whether `name`, of a driver or a device class, is known to be about GPUs."""
     resource = profile.resource(f"{DEVICE_CLASS_PREFIX}{name}")
     return resource is not None and resource.vendor != "other"
 
 
 # Devices that ResourceClaims have, or wait for.
-#
-# Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 _MAX_COUNT = 10**6  # of devices in one request; API servers allow fewer
 
@@ -292,7 +288,7 @@ def _key(result: Mapping[str, Any]) -> DeviceKey:
 
 
 def _only_watches(request: Mapping[str, Any]) -> bool:
-    """Whether a request or its result is for access as an administrator, which takes no device."""
+    """Return whether a request or its result is for an administrator's access, without a device."""
     return request.get("adminAccess") is True
 
 

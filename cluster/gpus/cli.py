@@ -125,7 +125,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _pod_size(options: argparse.Namespace) -> PodSize:
-    """What a pod needs beside a card."""
+    """Return the needs of a pod beside a card."""
     return PodSize(
         options.pod_cpu or DEFAULT_POD_SIZE.cpu, options.pod_memory or DEFAULT_POD_SIZE.memory
     )
@@ -179,7 +179,7 @@ def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> 
 
 
 def _question(options: argparse.Namespace, profile: Profile) -> Callable[[], tuple[str, int]]:
-    """What asks for the text to print and the exit status, each time anew."""
+    """Return a function that asks for the text to print and the exit status, each time anew."""
     if not is_several(options):
         source = open_source(options)
         return lambda: _output(options, source, profile)
@@ -192,7 +192,7 @@ def _of_clusters(
     clusters: Iterable[tuple[str, argparse.Namespace]],
     profile: Profile,
 ) -> tuple[str, int]:
-    """What to print about several clusters, and the exit status: one that fails hides no other."""
+    """Return the text about several clusters, and the exit status; a failure hides no other."""
     status = 0
     found: dict[str, Usage] = {}
     for context, of_one in clusters:
@@ -216,7 +216,7 @@ def _of_clusters(
 
 
 def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
-    """What to print, and the exit status."""
+    """Return the text to print, and the exit status."""
     if options.output == "cgpu":
         return _cgpu(options, source), 0
     usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
@@ -289,7 +289,7 @@ def _columns() -> float:
 
 
 def _has_blocks() -> bool:
-    """Whether standard output can encode the characters of bars."""
+    """Return whether standard output can encode the characters of bars."""
     try:
         LEGEND.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

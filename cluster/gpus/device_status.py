@@ -20,7 +20,7 @@ class DeviceStatus(NamedTuple):
 
 
 def device_statuses(pod: Mapping[str, Any]) -> Iterator[DeviceStatus]:
-    """What the kubelet says of the devices of a pod's containers, each once.
+    """Yield the kubelet's statuses of the devices of a pod's containers, each once.
 
     Source: Kubernetes, `staging/src/k8s.io/api/core/v1/types.go`, ResourceStatus.
     """

@@ -25,7 +25,7 @@ def to_document(usage: Usage) -> dict[str, Any]:
 
 
 def to_document_of_clusters(usages: Mapping[str, Usage]) -> dict[str, Any]:
-    """The same of several clusters, by their contexts."""
+    """Return the documents of several clusters, by their contexts."""
     clusters = [{"context": context, **to_document(usage)} for context, usage in usages.items()]
     return {"version": VERSION, "clusters": clusters}
 

@@ -1,4 +1,4 @@
-"""Which cards a node has, where the node itself says more than a number of devices."""
+"""A node's cards, as far as it says more than their number; its status; its GPU resources."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Car
             yield Card(str(index), "", {VOLCANO_MEMORY: memory // count, VOLCANO_CARDS: 1})
 
 
-# Whether a node takes pods, and what kubectl shows as its status.
+# The status of a node, as kubectl shows it, and the taints that keep pods away.
 
 # The taints by which Kubernetes itself keeps pods away, such as node.kubernetes.io/not-ready; and
 # that of nodes which a cloud has yet to set up.
@@ -134,7 +134,7 @@ _EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def status_of(node: Mapping[str, Any]) -> str:
-    """What `kubectl get nodes` shows, such as `Ready,SchedulingDisabled`."""
+    """Return the status as `kubectl get nodes` shows it, such as `Ready,SchedulingDisabled`."""
     conditions = as_objects(as_object(node.get("status")).get("conditions"))
     ready = [as_text(c.get("status")) for _, c in conditions if c.get("type") == "Ready"]
     known = {"True": "Ready", "False": "NotReady"}.get(ready[0] if ready else "")
@@ -145,7 +145,7 @@ def status_of(node: Mapping[str, Any]) -> str:
 
 
 def takes_pods(node: Mapping[str, Any]) -> bool:
-    """Whether the scheduler still puts pods there that tolerate no taint of Kubernetes itself."""
+    """Return whether new pods may come that tolerate no taint of Kubernetes itself."""
     spec = as_object(node.get("spec"))
     return spec.get("unschedulable") is not True and not any(
         taint.get("effect") in _EFFECTS and as_text(taint.get("key")).startswith(_TAINTS)
@@ -161,11 +161,11 @@ def taints_of(node: Mapping[str, Any]) -> Iterator[Taint]:
             yield Taint((), key, value, as_text(taint.get("effect")))
 
 
-# How much of each GPU resource a node has.
+# The amounts of a node's GPU resources.
 
 
 class Total(NamedTuple):
-    """What a node has of a resource, and how much of it pods may use."""
+    """A node's amount of a resource, and how much of it pods may use."""
 
     capacity: Amount
     allocatable: Amount

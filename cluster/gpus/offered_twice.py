@@ -33,7 +33,7 @@ class OfferedTwice(NamedTuple):
     def cards_taken(
         self, amounts: Mapping[str, Amount], totals: Mapping[str, Total], cards: int
     ) -> Amount:
-        """How many of the `cards` pods may have by `amounts` of the resources.
+        """Return how many of the `cards` pods may have by `amounts` of the resources.
 
         Nobody but the kubelet knows which ones. If the device plugin divides cards, each pod may
         have a part of another one.

@@ -19,10 +19,10 @@ _VGPU = re.compile(r"nvidia\.com/(?:NVIDIA|GRID)_.{1,100}-\d{1,3}[ABCQ]\w?", re.
 
 
 def is_passthrough(resource: str) -> bool:
-    """Whether a resource has a name that KubeVirt's device plugin for NVIDIA's cards makes."""
+    """Return whether KubeVirt's device plugin for NVIDIA's cards could name a resource so."""
     return bool(_CARD.fullmatch(resource) or _VGPU.fullmatch(resource))
 
 
 def is_gpu(resource: str, profile: Profile) -> bool:
-    """Whether a resource stands for GPUs: `profile` knows it, or it is one for virtual machines."""
+    """Return whether a resource stands for GPUs, of `profile` or for virtual machines."""
     return profile.resource(resource) is not None or is_passthrough(resource)

@@ -1,4 +1,4 @@
-"""What the scheduler counts for a pod: its effective requests.
+"""The effective requests of a pod, as the scheduler counts them.
 
 Source: Kubernetes, `staging/src/k8s.io/component-helpers/resource/helpers.go`, PodRequests.
 """
@@ -21,15 +21,16 @@ Requests = dict[str, int]
 
 
 def has_terminated(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has terminated; the scheduler then counts nothing for it."""
+    """Return whether a pod has terminated; the scheduler then counts nothing for it."""
     return as_object(pod.get("status")).get("phase") in _TERMINATED
 
 
 def effective_requests(pod: Mapping[str, Any]) -> Requests:
-    """What a pod takes from its node, by resource, in units of 1e-9.
+    """Return the amounts that a pod takes from its node, by resource, in units of 1e-9.
 
-    While a pod is resized in place, that is the most of what it asks for, what the kubelet has
-    granted, and what it still has; a resize that the node can never grant counts for nothing.
+    While a pod is resized in place, three amounts exist: what its containers ask for, what the
+    kubelet has granted, and what they still have. The largest counts. A resize that the node can
+    never grant does not count.
     Amounts that are no quantities count as nothing.
 
     Up to Kubernetes 1.36, schedulers took the most of each container instead, which is more if one
@@ -52,7 +53,7 @@ def effective_requests(pod: Mapping[str, Any]) -> Requests:
 def _together(
     spec: Mapping[str, Any], requests_of: Callable[[Mapping[str, Any]], Requests]
 ) -> Requests:
-    """What the containers take together.
+    """Return the amounts that the containers take together.
 
     The largest of: all that run at the same time, which are app containers and sidecars; and each
     ordinary init container together with the sidecars that start before it.
@@ -81,7 +82,7 @@ def amount_of(value: object) -> int:
 
 
 class _ContainerStates:
-    """What the containers of a pod have, as the kubelet reports it; else what they ask for."""
+    """The amounts that containers have, as the kubelet reports them; else their requests."""
 
     def __init__(self, status: Mapping[str, Any]) -> None:
         self._containers = {
@@ -93,14 +94,14 @@ class _ContainerStates:
         self.is_infeasible = next(pending, {}).get("reason") == "Infeasible"
 
     def granted(self, container: Mapping[str, Any]) -> Requests:
-        """What the kubelet has promised to the container."""
+        """Return the amounts that the kubelet has promised to the container."""
         found = self._containers.get(as_text(container.get("name")), {})
         if found.get("allocatedResources") is not None:
             return _granted(found)
         return {} if self.is_infeasible else _requests_of(container)
 
     def actual(self, container: Mapping[str, Any]) -> Requests:
-        """What the container has."""
+        """Return the amounts that the container has."""
         found = self._containers.get(as_text(container.get("name")), {})
         if as_object(found.get("resources")).get("requests") is not None:
             return _actual(found)

@@ -1,4 +1,4 @@
-"""What the account is made of: the objects of a cluster, and what could not be read of them."""
+"""The input of the account: the objects of a cluster, and what could not be read of them."""
 
 from __future__ import annotations
 

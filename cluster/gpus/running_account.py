@@ -28,7 +28,7 @@ Key = tuple[str, str]
 
 
 class RunningAccount:
-    """The same account as `cluster.gpus.accounting.account`, of objects that come and go.
+    """An account equal to that of `cluster.gpus.accounting.account`, of objects that come and go.
 
     A change takes time that depends on what it changes: a pod costs the count of its node. Claims
     and ResourceSlices change seldom; with one of them, all of them are counted again.

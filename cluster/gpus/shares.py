@@ -1,4 +1,4 @@
-"""Which card a pod was given, as schedulers record it in annotations of the pod.
+"""The cards that a pod was given, or parts of them, as schedulers record it in annotations.
 
 The keys are those of `rules.gpu.allocation_keys`. Whole cards of a device plugin have no such
 record: only the kubelet of the node knows which ones it handed out.
@@ -31,7 +31,7 @@ _MAX_AMOUNT = 10**15
 
 
 class Share(NamedTuple):
-    """What a pod has of one card. `card` is the card's index or UUID, or KAI's name for it."""
+    """A pod's share of one card. `card` is the card's index or UUID, or KAI's name for it."""
 
     card: str
     resource: str
@@ -93,7 +93,7 @@ def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any
 def _power_of_known_cards(
     metadata: Mapping[str, Any], requests: Requests, found: Mapping[tuple[str, str], Amount]
 ) -> Iterator[tuple[Any, Amount]]:
-    """What a pod has of ACK's computing power, where only the cards of its memory are recorded.
+    """Yield a pod's computing power of ACK, where only the cards of its memory are recorded.
 
     A pod gets both of the same card. Where it has several, its label says over how many cards ACK's
     scheduler has spread them evenly.
@@ -169,9 +169,8 @@ def whole_number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < len(str(_MAX_AMOUNT)) else 0
 
 
-# Parts of cards that the KAI scheduler hands out.
-#
-# Source: kai-scheduler/KAI-Scheduler pkg/common/constants and pkg/scheduler/api/node_info.
+# Parts of cards that the KAI scheduler hands out. Source: kai-scheduler/KAI-Scheduler
+# pkg/common/constants and pkg/scheduler/api/node_info.
 
 FRACTION = "gpu-fraction"
 """The annotation, and what is counted: parts of cards, which are no resource; 1 is a card."""
@@ -194,7 +193,7 @@ def card_memory(node: Mapping[str, Any]) -> int:
 
 
 def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
-    """What `pod` asks KAI for, of all its cards together; `memory` is that of a card of its node.
+    """Return the request of `pod` to KAI, of all its cards; `memory` is that of a card of its node.
 
     The parts of cards, or MiB if `memory` is 0. Empty if the pod asks for neither.
     """
@@ -206,7 +205,7 @@ def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
 
 
 def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
-    """What `pod` has of which card: KAI sets one label for each."""
+    """Yield the share of `pod` of each card: KAI sets one label for each."""
     metadata = as_object(pod.get("metadata"))
     request = _of_each_card(as_object(metadata.get("annotations")), memory)
     for key, value in as_object(metadata.get("labels")).items() if request else ():

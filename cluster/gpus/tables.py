@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 def tables_of_clusters(tables: Mapping[str, list[Table]]) -> list[Table]:
-    """The same tables of several clusters as one of each, with the cluster as its first column."""
+    """Return the tables of several clusters, joined, with the cluster as the first column."""
     merged = []
     for same in zip(*tables.values(), strict=True):
         rows = [
@@ -191,7 +191,7 @@ def text(amount: Amount) -> str:
 
 
 def allocated_text(used: ResourceUsage) -> str:
-    """What is allocated, of what total: `3/8`."""
+    """Return the allocated amount and the total: `3/8`."""
     total = UNKNOWN if used.total is None else text(used.total)
     return f"{text(used.allocated)}/{total}"
 
@@ -202,7 +202,7 @@ def _cpu(amount: int) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
-# Columns as Go's `text/tabwriter` aligns them, which kubectl and its plugins use.
+# Columns, aligned as by Go's `text/tabwriter`, which kubectl and its plugins use.
 
 
 def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> str:
@@ -235,7 +235,7 @@ def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> 
     )
 
 
-# Print tables as kubectl does, with bars if a terminal shows them.
+# Tables as text, as kubectl prints them, with bars if a terminal shows them.
 
 _PADDING = 3  # between columns, as in kubectl
 # The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.

@@ -58,7 +58,7 @@ class ResourceUsage(NamedTuple):
 
     @property
     def unavailable(self) -> Amount:
-        """What is neither allocated, nor free, nor stranded; 0 if the total is unknown."""
+        """Return what is neither allocated, free nor stranded; 0 if the total is unknown."""
         in_use = self.allocated - self.overcommitted + self.free + self.stranded
         return max((self.total or 0) - in_use, 0)
 
@@ -110,7 +110,7 @@ def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
 
 
 def notes_on_cards_offered_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
-    """What is not known about nodes that offer their cards twice, in sentences."""
+    """Yield sentences about what is not known of nodes that offer their cards twice."""
     for twice, names in by_offer(nodes).items():
         more = f" and {len(names) - 1:,} more nodes offer their" if names[1:] else " offers its"
         yield (
@@ -154,7 +154,7 @@ class Usage(NamedTuple):
 
 
 def notes_on_cards_given_twice(consumers: Iterable[Consumer]) -> Iterator[str]:
-    """What is wrong with pods of which each has the same whole device, in sentences."""
+    """Yield sentences about pods that have the same whole device."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for consumer in consumers:
         for one in consumer.devices:

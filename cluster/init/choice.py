@@ -1,4 +1,4 @@
-"""Which built-in profiles a cluster shows evidence of."""
+"""The built-in profiles for which a cluster has evidence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Choice(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What nodes and drivers say: see `_offered` and `_labelled`."""
+    """The evidence of nodes and drivers: see `_offered` and `_labelled`."""
 
     offered: dict[str, str]
     labelled: dict[tuple[str, str], list[Node]]
@@ -71,7 +71,7 @@ def nodes_named(nodes: Iterable[Node]) -> str:
 
 
 def _proofs(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
-    """What only this profile explains."""
+    """Yield the evidence that only this profile explains."""
     raw = built_in_profiles()[name]
     for resource, why in seen.offered.items():
         if name != _ANY_CLASS and _profiles_describing(resource) == [name]:
@@ -121,7 +121,7 @@ def _resources(name: str) -> list[str]:
 
 
 def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
-    """What may have another reason."""
+    """Yield the evidence that may have another reason."""
     raw = built_in_profiles()[name]
     for resource, why in seen.offered.items():
         if name in (owners := _profiles_describing(resource)) and (
@@ -199,7 +199,7 @@ def _label_values(raw: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _explains(name: str, key: str) -> bool:
-    """Whether a label with this key means the profile `name` and nothing else."""
+    """Return whether a label with this key means the profile `name` and nothing else."""
     if "/" not in key or key.startswith(_COMMON_LABELS):
         return False
     return all(

@@ -30,7 +30,7 @@ from cluster.webhooks.dry_runs import NotTried, SendPod, open_with_dry_runs
 from policies.loading import default_policy
 from terminal import CommandParser, printable, write_error
 
-# Write the files, or show how they differ from those that there are.
+# The files on disk: how they differ from the new ones, and how they are replaced.
 
 _MAX_BYTES = 1 << 20
 
@@ -47,7 +47,7 @@ class GeneratedFile(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What would change, as a unified diff, empty if nothing.
+    """The changes to a file as a unified diff, empty if there are none.
 
     `is_evidence` says that the lines are the same but for what stands behind them: what was seen.
     """
@@ -71,7 +71,7 @@ def content(path: str) -> str | None:
 
 
 def difference(file: GeneratedFile, present: str | None) -> Difference | None:
-    """What would change in a file with the text `present`; None if there is no such file."""
+    """Return the changes to a file with the text `present`; None if there is no such file."""
     if present is None:
         return None
     old = present.splitlines(keepends=True)
@@ -168,7 +168,7 @@ def main(arguments: list[str]) -> int:
 def _open(
     options: argparse.Namespace,
 ) -> tuple[ObjectReader, Callable[[str], str] | None, SendPod | None]:
-    """What the options mean: the objects, how to ask the API server, and how to make dry runs.
+    """Return the options' objects, and the functions for requests and dry runs.
 
     Raises SourceError.
     """

@@ -1,4 +1,4 @@
-"""Where a cluster differs from the built-in profiles, as entries of a profile of its own."""
+"""The differences between a cluster and the built-in profiles, as entries of an own profile."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def components(survey: Survey, profile: Profile) -> list[Entry]:
 
 
 def is_component(profile: Profile, namespace: str, account: str) -> bool:
-    """Whether pods of this account belong to the GPU platform."""
+    """Return whether pods of this account belong to the GPU platform."""
     homes = profile.components_in(namespace)
     return any(matches_any(component.service_accounts, account) for component in homes)
 

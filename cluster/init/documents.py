@@ -143,7 +143,7 @@ def _union(names: Sequence[str], key: str) -> list[Any]:
 
 
 def _inherited(name: str, key: str) -> list[Any]:
-    """What the built-in profile says, or the last that it extends."""
+    """Return the value of the built-in profile, or of the last that it extends."""
     raw = built_in_profiles()[name]
     if key in raw:
         return list(raw[key])
@@ -203,7 +203,7 @@ def _remarks(survey: Survey, profile: Profile) -> list[str]:
     return lines
 
 
-# What an account may not see stays as it is in a file.
+# Keys that come from objects which the account may not list: they stay as the file has them.
 
 _PLATFORM = frozenset(
     {NODES, DAEMON_SETS, DEPLOYMENTS, DEVICE_CLASSES, SLICES, PODS, RUNTIME_CLASSES}
@@ -250,7 +250,7 @@ def _by_key(text: str) -> dict[str, str]:
     return found
 
 
-# The text of the chart's values for a cluster.
+# The chart's values.
 
 # API servers never send pods in these: `registration.excludedNamespaces` in the chart's values.
 _ALWAYS_EXCLUDED = {"kube-system", "kube-public", "kube-node-lease"}
@@ -285,7 +285,10 @@ def write_values(survey: Survey, profile: Profile, callers: Callers | NotTried) 
 
 
 def _webhook_from(callers: Callers | NotTried) -> list[str]:
-    """Who may call the webhook; commented out unless all API servers are known to call so."""
+    """Return the lines on who may call the webhook.
+
+    They are commented out unless all API servers are known to call so.
+    """
     head = [f"{_CALLERS}:", "  webhookFrom:"]
     if isinstance(callers, NotTried):
         why = "if it is empty, any client may call the webhook; from where API servers call was "
@@ -329,14 +332,14 @@ def _excluded(survey: Survey, profile: Profile) -> list[Entry]:
 
 
 def _inventory(survey: Survey, profile: Profile) -> list[str]:
-    """Whether the webhook must know runtime classes, as where a name does not say the handler."""
+    """Return the lines about the inventory, if a runtime class is not named as its handler."""
     if not (named := runtime_classes(survey, profile)):
         return []
     why = f"RuntimeClass {named[0].value} is not called as its handler is: docs/other-objects.md"
     return ["clusterInventory:", line("enabled: true", why, 2)]
 
 
-# Kubernetes' own way to keep priority classes from users, which needs no webhook.
+# A quota that keeps users from the system's priority classes, without a webhook.
 
 _QUOTA = """\
 apiVersion: v1

@@ -1,4 +1,4 @@
-"""What a cluster says about its GPUs, as far as the policy and the chart depend on it."""
+"""The facts about a cluster's GPUs on which the policy and the chart depend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cluster.source.objects import (
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.profile import Profile, Taint
 
-# What is kept of an object of a cluster: few fields, and only names that can be names.
+# The few fields that are kept of an object of a cluster; names that are not valid are dropped.
 
 # What API servers accept as a name, a label, or a resource; files may contain anything else.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,316}\Z")
@@ -121,7 +121,7 @@ _OTHERS = "and others"  # no name of an account
 
 
 class Survey(NamedTuple):
-    """What is known of a cluster.
+    """The facts about a cluster.
 
     - `accounts`: the service accounts of pods in the namespaces of DaemonSets, by namespace and
       name. An account that is one too many is `_OTHERS`.

@@ -1,1 +1,1 @@
-"""Where the commands get their objects: from an API server, or from files."""
+"""The sources of the commands' objects: an API server, or files."""

@@ -1,4 +1,4 @@
-"""Objects from an API server, page by page."""
+"""Objects from an API server: which resources it serves, with retries, and page by page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from cluster.source.objects import (
 )
 from rules.base.json_values import as_object, as_objects, as_text
 
-# Which resources an API server serves, and in which versions.
+# The resources that an API server serves, and their versions.
 
 
 def served_resources(
@@ -74,7 +74,7 @@ def _versions(group: Mapping[str, Any]) -> list[str]:
     return [*dict.fromkeys(name for each in listed if (name := as_text(each.get("version"))))]
 
 
-# Requests that are sent again if the API server does not answer, or not now.
+# Requests that are retried if the API server does not answer, or says that it is too busy.
 
 _ATTEMPTS = 6  # of a request, so that an API server may restart meanwhile
 _MAX_WAIT = 60.0  # seconds
@@ -296,7 +296,7 @@ class Pages:
 
 
 def _list_key(item: Object) -> str:
-    """What API servers order the objects of a list by."""
+    """Return the key by which API servers order the objects of a list."""
     metadata = item.get("metadata") or {}
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
     return f"{namespace}/{name}" if namespace else str(name)

@@ -25,7 +25,7 @@ def add_context_options(group: argparse._ArgumentGroup) -> None:
 
 
 def is_several(options: argparse.Namespace) -> bool:
-    """Whether the options mean several clusters, or all that there are."""
+    """Return whether the options mean several clusters, or all that there are."""
     return bool(options.all_contexts or "," in (options.context or ""))
 
 

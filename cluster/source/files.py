@@ -34,7 +34,7 @@ _IN_MEMORY = 16 << 20  # bytes of standard input; more is in a temporary file
 
 
 class FileSource:
-    """What is in files: of any version, and in no order.
+    """The objects in files: of any version, and in no order.
 
     `paths` are files, folders, globs, and `-` for standard input, of which `stdin` is the stream.
     The files are read again for each list, so that they are never in memory as a whole. An object
@@ -128,7 +128,7 @@ class FileSource:
 
 
 def _key(raw: Object) -> bytes:
-    """What no two objects of a cluster have in common; empty for an object without a name."""
+    """Return a key that is unique in a cluster; empty for an object without a name."""
     metadata = as_object(raw.get("metadata"))
     namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
     named = [_group(raw), as_text(raw.get("kind")), namespace, name]
@@ -136,7 +136,10 @@ def _key(raw: Object) -> bytes:
 
 
 def _canonical_text(raw: Object) -> str:
-    """The same text for equal objects; of YAML, some are none of JSON."""
+    """Return a text that is the same for equal objects.
+
+    Some objects of YAML are none of JSON.
+    """
     try:
         return _encode(raw)
     except TypeError:  # keys of several types have no order

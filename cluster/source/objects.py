@@ -1,4 +1,4 @@
-"""What a source of Kubernetes objects is, for every command that looks at a cluster."""
+"""Sources of Kubernetes objects for the commands: resources, errors, and label selectors."""
 
 from __future__ import annotations
 
@@ -220,11 +220,11 @@ MUTATING_BINDINGS = Resource(
 )
 
 
-# Whether labels match a label selector, as API servers decide it.
+# Label selectors, matched as API servers do it.
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    """Whether `labels` match every term of `selector`; an empty selector matches everything.
+    """Return whether `labels` match every term of `selector`; an empty selector matches everything.
 
     Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches.
     """
@@ -270,7 +270,7 @@ _FOLDER = "/var/lib/kubelet/device-plugins"
 
 
 def is_device_plugin(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod with this `spec` mounts the folder in which device plugins register."""
+    """Return whether a pod with this `spec` mounts the folder in which device plugins register."""
     paths = (
         as_text(as_object(volume.get("hostPath")).get("path"))
         for _, volume in as_objects(spec.get("volumes"))

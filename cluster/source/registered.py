@@ -1,4 +1,4 @@
-"""What API servers send to gpuward, by the webhook configurations that they have."""
+"""The requests that API servers send to gpuward, and to other webhooks, by configurations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROVIDER_TERMS: tuple[Object, ...] = (
 
 
 def is_own(configuration: Object) -> bool:
-    """Whether a webhook configuration is gpuward's."""
+    """Return whether a webhook configuration is gpuward's."""
     entries = as_objects(configuration.get("webhooks"))
     return bool(entries) and all(
         as_text(entry.get("name")).endswith(WEBHOOK_NAME_SUFFIX) for _, entry in entries
@@ -50,14 +50,14 @@ def excluded_names(selector: Mapping[str, Any]) -> set[str]:
 
 
 def excludes_names(term: Mapping[str, Any]) -> bool:
-    """Whether a term of a namespaceSelector excludes namespaces by their names."""
+    """Return whether a term of a namespaceSelector excludes namespaces by their names."""
     return (term.get("key"), term.get("operator")) == (NAME_LABEL, "NotIn")
 
 
 def is_excluded(
     configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]
 ) -> bool:
-    """Whether objects of a namespace are not sent to gpuward, whatever mode it chooses.
+    """Return whether objects of a namespace are not sent to gpuward, whatever mode it chooses.
 
     That is so if the webhooks exclude it by its name, as the chart does, or if the provider of the
     cluster has added a term that does. Another reason does not count: nobody is known to want it.
@@ -72,7 +72,7 @@ def is_excluded(
 def is_excluded_by_provider(
     configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]
 ) -> bool:
-    """Whether objects of a namespace would be sent to gpuward but for a term of PROVIDER_TERMS."""
+    """Return whether only a term of PROVIDER_TERMS keeps a namespace's objects from gpuward."""
     known = [*configurations]
     return not registered_mode(known, namespace, labels) and _is_sent(known, namespace, labels)
 
@@ -80,7 +80,7 @@ def is_excluded_by_provider(
 def is_unexpectedly_not_sent(
     configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]
 ) -> bool:
-    """Whether objects of a namespace are not sent to gpuward, and nothing that is known says why.
+    """Return whether objects of a namespace are not sent to gpuward for no known reason.
 
     Its label `gpuward.io/mode` may say why, or what `is_excluded` looks at. The default mode may be
     `off`; then a namespace without a label is not sent.
@@ -96,7 +96,7 @@ def is_unexpectedly_not_sent(
 
 
 def _is_sent(configurations: Iterable[Object], namespace: str, labels: Mapping[str, Any]) -> bool:
-    """Whether a webhook's namespaceSelector selects the namespace, but for providers' terms."""
+    """Return whether a namespaceSelector, without providers' terms, selects the namespace."""
     with_name = {NAME_LABEL: namespace, **labels}
     return any(
         matches(_without_provider_terms(selector), with_name)
@@ -117,7 +117,7 @@ def _without_provider_terms(selector: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**selector, "matchExpressions": [t for t in terms if t not in PROVIDER_TERMS]}
 
 
-# What API servers send to the webhooks of a configuration.
+# Webhooks to which API servers send pods.
 
 
 def webhooks_for_pods(configuration: Object) -> list[Mapping[str, Any]]:

@@ -109,7 +109,7 @@ def policy_text(config_map: Object) -> str | None:
 
 
 def describe(resource: Resource, home: Home, name: str) -> str:
-    """How rows and messages name an object in the namespace of the release."""
+    """Return the name by which rows and messages call an object in the release's namespace."""
     return f"{resource.kind.lower()}/{name} in {home.namespace}"
 
 

@@ -102,7 +102,7 @@ class Callers(NamedTuple):
 
     @property
     def are_all(self) -> bool:
-        """Whether there is no API server that may call from elsewhere.
+        """Return whether there is no API server that may call from elsewhere.
 
         All go through the pods of a tunnel, if one does.
         """
@@ -144,7 +144,7 @@ def find_callers(
 
 
 def _callers(found: list[Caller], request: Callable[[str], str]) -> Callers | NotTried:
-    """The same for the callers that the webhook has named."""
+    """Return the callers that the webhook has named."""
     try:
         peers = tuple(_peer(address, request) for address in sorted({c.address for c in found}))
     except (ClusterError, ValueError) as error:
@@ -206,7 +206,7 @@ def _peer(address: str, request: Callable[[str], str]) -> Peer:
 
 
 def _count(request: Callable[[str], str]) -> int:
-    """How many API servers there are, by the Leases that they renew; 0 if that is not known.
+    """Return how many API servers there are, by the Leases that they renew; 0 if that is not known.
 
     Source: Kubernetes, `pkg/controlplane/apiserver/server.go`.
     """
@@ -238,7 +238,7 @@ def _list(request: Callable[[str], str], path: str, **selector: str) -> list[Map
     return [item for _, item in as_objects(as_object(answer).get("items"))]
 
 
-# Which callers a NetworkPolicy lets in.
+# NetworkPolicies, and the callers that they let in.
 
 
 def peers_let_in(policy: Object, port: int, port_name: str) -> list[Object] | None:
@@ -270,7 +270,7 @@ def _has_port(entry: Mapping[str, Any], port: int, name: str) -> bool:
 def is_let_in(
     peer: Peer, by: Iterable[Object], namespace: str, labels: Mapping[str, Mapping[str, Any]]
 ) -> bool:
-    """Whether one of the peers `by` of a NetworkPolicy in `namespace` means `peer`.
+    """Return whether one of the peers `by` of a NetworkPolicy in `namespace` means `peer`.
 
     `labels` are those of each namespace.
     """

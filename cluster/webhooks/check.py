@@ -30,7 +30,7 @@ from cluster.webhooks.webhook_client import (
 )
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
-# What to do if a check of the webhook fails.
+# Hints for a check that fails.
 
 MISSING_HINT = (
     "gpuward is not installed, has another name here, or was removed by hand: "
@@ -45,7 +45,7 @@ _LABEL = "app.kubernetes.io/component"
 
 
 def hint_for_changed(refs: Iterable[ConfigurationRef]) -> str:
-    """What to do if configurations of `refs` are not what the release should have."""
+    """Return what to do if configurations of `refs` are not what the release should have."""
     names = " ".join(f"{ref.kind.value}/{ref.name}" for ref in refs)
     return (
         "Somebody has changed the configurations. To see who did:\n"
@@ -57,7 +57,7 @@ def hint_for_changed(refs: Iterable[ConfigurationRef]) -> str:
 
 
 def hint_after_error(error: CallError, target: Target) -> str:
-    """What to do after `error` of a call to `target`."""
+    """Return what to do after `error` of a call to `target`."""
     if isinstance(error, UntrustedError):
         return hint_about_certificate(target)
     if isinstance(error, UnknownNameError):
@@ -70,7 +70,7 @@ def hint_after_error(error: CallError, target: Target) -> str:
 
 
 def hint_about_certificate(target: Target) -> str:
-    """What to do if certificate or caBundle is missing or has expired, or if they do not match."""
+    """Return what to do if certificate or caBundle is missing, has expired or does not match."""
     if target.service is None:
         return f"{_MODES} (docs/certificates.md)."
     namespace = target.service[0]
@@ -148,7 +148,7 @@ class CheckReport(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the webhook works."""
+        """Return whether the webhook works."""
         return all(result.ok for result in self.results)
 
 
@@ -196,7 +196,7 @@ def retry_until_ok(
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """How many webhooks there are, and what API servers do if they do not answer."""
+    """Return how many webhooks there are, and what API servers do if they do not answer."""
     policies = Counter(entry.failure_policy for entry in entries)
     timeouts = sorted({entry.timeout_seconds for entry in entries})
     failure_policies = " and ".join(f"{policy} for {n}" for policy, n in sorted(policies.items()))
@@ -267,7 +267,7 @@ def _check_target(probe: Probe, target: Target) -> CheckResult:
     return CheckResult(target.url, message, hint=hint, warning=warning)
 
 
-# The sample review that a check sends, and the interpretation of the response.
+# The sample review, and the response to it.
 
 SAMPLE = "gpuward-check"
 """The name of the sample pod, of its namespace and user, as in the webhook's log."""

@@ -1,4 +1,8 @@
-"""The command `gpuward webhooks`: check whether the webhook works, watch it, or remove it."""
+"""The commands `gpuward webhooks check`, `watch`, `policy` and `remove`.
+
+They check whether the webhook works, report changes of its configurations, print the policy of the
+cluster, and delete the configurations.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from cluster.webhooks.comparison import ExpectationError, read_expectation
 from cluster.webhooks.removal import remove
 from terminal import CommandParser, printable, write_error
 
-# The command `gpuward webhooks check`: check whether the webhook works.
+# gpuward webhooks check
 
 _CHECK_DESCRIPTION = """\
 Read gpuward's webhook configurations, compare them with those that the release should
@@ -140,7 +144,7 @@ def _address(text: str) -> tuple[str, int]:
     return host, port
 
 
-# The command `gpuward webhooks watch`: report changes of the webhook configurations.
+# gpuward webhooks watch
 
 _WATCH_DESCRIPTION = """\
 Compare gpuward's webhook configurations with those that this release should have, when
@@ -245,7 +249,7 @@ def _expected_refs(expected: str) -> list[ConfigurationRef]:
         return [ConfigurationRef(kind, _NAME) for kind in _OPTIONS]
 
 
-# The command `gpuward webhooks policy`: print the policy of the cluster.
+# gpuward webhooks policy
 
 _POLICY_DESCRIPTION = """\
 Print the policy of the release behind the registered webhooks, as a policy file:
@@ -277,7 +281,7 @@ def _print_policy(options: argparse.Namespace) -> int:
     return 0
 
 
-# The command `gpuward webhooks remove`: delete the webhook configurations.
+# gpuward webhooks remove
 
 _DESCRIPTION = """\
 Delete gpuward's webhook configurations, so that the API server no longer calls it.

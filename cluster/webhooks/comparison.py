@@ -31,7 +31,7 @@ _MAX_SHOWN = 200  # characters of two values
 
 
 def differences(expected: Object, found: Object | None) -> list[str]:
-    """How the configuration `found` differs from `expected`, a text for each difference.
+    """Return how the configuration `found` differs from `expected`, a text for each difference.
 
     If `expected` has no caBundle, somebody else writes it, and any is as expected.
     """
@@ -109,7 +109,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, default=str)
 
 
-# What the webhook configurations of a release should be: the manifests that the chart renders.
+# The webhook configurations that a release should have, in the manifests of its chart.
 
 Expectation = Mapping[ConfigurationRef, Object]
 """The manifest of each webhook configuration that the release should have."""
@@ -186,7 +186,7 @@ def _configurations(document: Any) -> Iterator[Object]:
 
 
 def _is_complete(manifest: Object) -> bool:
-    """Whether everything has a name, and every webhook a clientConfig."""
+    """Return whether everything has a name, and every webhook a clientConfig."""
     try:
         webhooks = list(manifest.get("webhooks") or ())
         names = [manifest["metadata"]["name"], *(webhook["name"] for webhook in webhooks)]
@@ -199,7 +199,7 @@ def _is_complete(manifest: Object) -> bool:
 
 
 def _has_good_selectors(manifest: Object) -> bool:
-    """Whether every namespaceSelector of a complete manifest has the form that Kubernetes reads."""
+    """Return whether the namespaceSelectors of a complete manifest have Kubernetes' form."""
     return all(
         _is_selector(webhook.get("namespaceSelector") or {})
         for webhook in manifest.get("webhooks") or ()

@@ -1,4 +1,4 @@
-"""What the webhook has decided of late, by the log of its pods."""
+"""The latest decisions of the webhook, read from the log of its pods."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class DecisionLog:
 
     @property
     def decisions(self) -> tuple[LoggedDecision, ...]:
-        """What is known, the newest first."""
+        """Return the known decisions, the newest first."""
         with self._lock:
             found = [*self._decisions.values()]
         return tuple(sorted(found, key=lambda one: one.time, reverse=True))
@@ -167,7 +167,7 @@ def _decision(line: Mapping[str, Any]) -> LoggedDecision:
 
 
 def _after(replica: Replica, line: Mapping[str, Any]) -> Replica:
-    """What is known of a pod after a line of its log."""
+    """Return what is known of a pod after a line of its log."""
     event = as_text(line.get("event"))
     match event:
         case "starting":

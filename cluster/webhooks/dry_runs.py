@@ -1,4 +1,4 @@
-"""What an API server answers to a dry run: all of admission takes part, and nothing is stored."""
+"""Dry runs: an API server answers with all of its admission, and stores nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Raises ClusterError.
 
 
 class NotTried(NamedTuple):
-    """Why dry runs have shown nothing, and what to do about it."""
+    """The reason why dry runs have shown nothing, and what to do about it."""
 
     why: str
     remedy: str
@@ -63,7 +63,7 @@ _REQUEST = re.compile(r"^(?:POST|PATCH) \S{1,600}: (?:\d{3} )?")
 
 
 class Answer(NamedTuple):
-    """What the API server answered: the admitted object, or why it refused or could not answer.
+    """The API server's answer: the admitted object, or why it refused or could not answer.
 
     `warnings` came with an admitted object.
     """
@@ -92,7 +92,7 @@ def answer_to(send: Callable[[], tuple[Object, Sequence[str]]]) -> Answer:
 
 
 def pod_path(namespace: str) -> str:
-    """Where a pod is created in `namespace` by a dry run."""
+    """Return the path at which a dry run creates a pod in `namespace`."""
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?dryRun=All"
 
 

@@ -239,7 +239,7 @@ def watch_changes(
     refs: Iterable[ConfigurationRef],
     react: Callable[[ConfigurationRef], object] = lambda _: None,
 ) -> list[Watch]:
-    """What wakes a loop as soon as somebody writes or deletes one of the configurations.
+    """Return watches that wake a loop as soon as one of the configurations changes or is deleted.
 
     `changes` watches one, as `KubernetesConfigurations.changes` does; `react` is that of `Watch`.
     """
@@ -294,7 +294,7 @@ class PolicyWatch(Controller):
             self._report()
 
     def _load(self) -> str:
-        """Why the policy in the file cannot be used; empty if it can."""
+        """Return why the policy in the file cannot be used; empty if it can."""
         try:
             content = read_policy_file(self._path)
         except PolicyError as error:

@@ -52,7 +52,7 @@ class Way(NamedTuple):
         return made
 
     def is_open(self, pod: Mapping[str, Any]) -> bool:
-        """Whether an admitted `pod` still goes this way, after all changes to it."""
+        """Return whether an admitted `pod` still goes this way, after all changes to it."""
         spec = as_object(pod.get("spec"))
         container = next(
             (c for _, c in as_objects(spec.get("containers")) if c.get("name") == CONTAINER), {}
@@ -68,7 +68,7 @@ class Way(NamedTuple):
 
 
 def harmless_pod(image: str, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """The same pod without a way to a GPU, but for what it asks for in its `limits`."""
+    """Return the pod without a way to a GPU, but with what it asks for in its `limits`."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -104,7 +104,7 @@ def _is_void(container: Mapping[str, Any]) -> bool:
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Whether `whole` has all that `part` has; of a list, in any order."""
+    """Return whether `whole` has all that `part` has; of a list, in any order."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(
             key in whole and contains(whole[key], value) for key, value in part.items()

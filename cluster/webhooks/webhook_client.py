@@ -19,7 +19,7 @@ Address = tuple[str, int]
 
 
 class Target(NamedTuple):
-    """Where API servers send the reviews of an entry.
+    """The address to which API servers send the reviews of an entry.
 
     `bundle` is the caBundle (base64). `service` is the namespace and name of the Service; None for
     an entry with a URL.

@@ -1,1 +1,1 @@
-"""Why a pod is Pending: what keeps each node from taking it, as kube-scheduler decides it."""
+"""The reasons why a pod is Pending, node by node, as kube-scheduler decides it."""

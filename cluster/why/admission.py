@@ -1,4 +1,4 @@
-"""What the API server makes of a new pod before kube-scheduler sees it."""
+"""The changes of the API server to a new pod before kube-scheduler sees it."""
 
 from __future__ import annotations
 

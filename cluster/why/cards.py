@@ -1,4 +1,4 @@
-"""What is free on one card, and what a pod asks of one: a sum over cards says nothing of either."""
+"""The room on one card, and a pod's request of one card: a sum over cards shows neither."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KAI_KEYS = (FRACTION, MEMORY, _DEVICES_OF_KAI)
 
 
 class CardRoom(NamedTuple):
-    """How much of a resource the card of a node has, and the most that is free on one.
+    """The amount of a resource on each card of a node, and the most that is free on one card.
 
     Amounts are in units of 1e-9. `is_known` is false if a pod has some of a card that nothing
     records: then less may be free.
@@ -69,14 +69,17 @@ def _room_of_kai(node: Mapping[str, Any], load: NodeLoad) -> CardRoom:
 
 
 class CardRequest(NamedTuple):
-    """What a pod asks of one card, in units of 1e-9: `least`, and `most` if all is on the same."""
+    """A pod's request of one card, in units of 1e-9: `least`, and `most` if all is on one card."""
 
     least: int
     most: int
 
 
 def asked_of_a_card(pod: Mapping[str, Any], memory: int) -> Mapping[str, CardRequest]:
-    """What `pod` asks of one card, by resource, on a node whose cards have `memory` MiB each."""
+    """Return the request of `pod` of one card, by resource.
+
+    The cards of the node have `memory` MiB each.
+    """
     metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
     found = {}
     is_spread = GPU_COUNT in as_object(metadata.get("labels"))

@@ -102,7 +102,7 @@ def _pod(source: ObjectSource, options: argparse.Namespace) -> Object:
 
 
 def lines(found: Explanation) -> Iterator[str]:
-    """What is printed for people."""
+    """Yield the lines that are printed for people."""
     asks = f" asks for {', '.join(found.asks)}" if found.asks else ""
     yield f"{found.namespace or 'default'}/{found.name}{asks}"
     for line in found.defaults:

@@ -120,11 +120,11 @@ class Cluster:
         self._claims: dict[str | None, dict[tuple[str, str], Object]] = {}
 
     def explain(self, pod: Object) -> Explanation:
-        """Why a pod of the cluster is Pending."""
+        """Return why a pod of the cluster is Pending."""
         return self._explain(pod, exists=True)
 
     def explain_pending(self) -> Iterator[Explanation]:
-        """Why each pod that waits for a node does so, in the order of the list."""
+        """Return why each pod that waits for a node does so, in the order of the list."""
         known: dict[str, Explanation] = {}
         for pod in self._waiting:
             metadata = as_object(pod.get("metadata"))
@@ -144,7 +144,7 @@ class Cluster:
             )
 
     def explain_workload(self, workload: Workload) -> Explanation:
-        """Why the first of the pods cannot run, or the first for which the others leave no room."""
+        """Return why the first of the pods cannot run, or the first without room beside others."""
         pod, count, beside = workload
         found = self._explain(pod, exists=False, beside=beside)
         if count is None or count == 1 or not found.fitting or found.node:
@@ -175,7 +175,7 @@ class Cluster:
         return found._replace(wanted=count, placed=placed)
 
     def _copies(self, wanted: Wanted, fitting: frozenset[str], count: int) -> Mapping[str, int]:
-        """How many of `count` equal pods each of the fitting nodes has room for."""
+        """Return how many of `count` equal pods each of the fitting nodes has room for."""
         copies: dict[str, int] = {}
         for node in self._nodes:
             if node.name in fitting and count:
@@ -239,7 +239,7 @@ class Cluster:
 
     @cached_property
     def _devices(self) -> DeviceAllocator | None:
-        """What is known of devices; None if the cluster has no DeviceClass."""
+        """Return what is known of devices; None if the cluster has no DeviceClass."""
         classes = [*self._readable(DEVICE_CLASSES, None)]
         if not classes:
             return None
@@ -300,7 +300,7 @@ def _raise(error: SourceError) -> None:
 
 
 def _count(kind: str, spec: Mapping[str, Any]) -> int | None:
-    """How many pods of a built-in workload run at the same time; None if it is not known."""
+    """Return how many pods of a built-in workload run at the same time; None if it is not known."""
     match kind:
         case "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController":
             return _number(spec.get("replicas"), 1)
@@ -315,7 +315,7 @@ def _number(value: object, default: int) -> int:
 
 
 def _key(pod: Object, placed: PlacedPods) -> str:
-    """The same for pods about which the answer is the same: what an explanation looks at."""
+    """Return a key of what an explanation looks at: pods with the same key have the same answer."""
     metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
     containers = [
         [container.get("resources"), container.get("ports"), container.get("restartPolicy")]

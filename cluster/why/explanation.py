@@ -1,4 +1,4 @@
-"""Why a pod is Pending: what is in its way before nodes, and at each group of nodes."""
+"""The reasons why a pod is Pending: before nodes are looked at, and for each group of nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AGAINST = "podAntiAffinity"
 
 
 class Answer(StrEnum):
-    """Whether a pod can run."""
+    """The answers to whether a pod can run."""
 
     CAN = "can"
     CANNOT = "cannot"
@@ -38,7 +38,7 @@ class Answer(StrEnum):
 
 
 class Explanation(NamedTuple):
-    """Why a pod has no node.
+    """The reasons why a pod has no node.
 
     - `asks`: what it asks for, such as `4 nvidia.com/gpu`; `defaults` is what its namespace adds.
     - `node`: the node that it has, or that it names itself; empty if it has none.
@@ -75,7 +75,7 @@ class Explanation(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """Whether it can run: not known rather than surer than those who decide."""
+        """Return whether it can run: not known rather than surer than those who decide."""
         if self.hurdles:
             return Answer.CANNOT
         if self.is_bound:
@@ -88,7 +88,9 @@ class Explanation(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """What an event of kube-scheduler says about the nodes: a node may count several times.
+        """Return the nodes' reasons as in an event of kube-scheduler.
+
+        A node may count several times.
 
         Empty if kube-scheduler does not decide, others refuse what it would allow, or nobody knows.
         """
@@ -137,7 +139,7 @@ class Explanation(NamedTuple):
 
 
 class Namespace(NamedTuple):
-    """What counts of the namespace of a pod.
+    """The parts of a pod's namespace that count.
 
     - `claims`, `templates`: claims and templates of claims by name; None if they are not known.
     - `quotas`, `limit_ranges`: what the API server looks at as it creates a pod.
@@ -177,7 +179,7 @@ def explain(
     volumes: KnownVolumes = KnownVolumes(),  # noqa: B008  # the same
     exists: bool = True,
 ) -> Explanation:
-    """Why `pod` is Pending, or would be.
+    """Return why `pod` is Pending, or would be.
 
     `placed` are the pods that have a node; None if they are not known.
 
@@ -213,7 +215,7 @@ class _Context(NamedTuple):
     exists: bool
 
     def devices_of(self, class_by_resource: Mapping[str, str]) -> PodDevices:
-        """What the pod asks of drivers of devices."""
+        """Return the pod's requests of drivers of devices."""
         pod, claims = self.admitted.pod, self.namespace.claims
         spec = as_object(pod.get("spec"))
         asks = (class_by_resource or spec.get("resourceClaims")) and not spec.get("nodeName")
@@ -279,7 +281,7 @@ def _unknown(
     fitting: Sequence[Node],
     devices: PodDevices,
 ) -> Iterator[str]:
-    """What decides about a pod as well, and is not known here."""
+    """Yield the things that also decide about a pod, and are not known here."""
     if wanted.node_name:
         if not context.exists:
             yield from _unknown_to_kubelet(wanted, fitting)
@@ -387,7 +389,7 @@ def _nodes(count: int) -> str:
 
 
 def scheduler_message(pod: Object) -> str:
-    """What kube-scheduler has said last about a pod; empty if it has said nothing."""
+    """Return the last message of kube-scheduler about a pod; empty if there is none."""
     for _, condition in as_objects(as_object(pod.get("status")).get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return as_text(condition.get("message"))
@@ -395,7 +397,7 @@ def scheduler_message(pod: Object) -> str:
 
 
 def _of_other_pods(spec: Mapping[str, Any]) -> Iterator[str]:
-    """What depends on pods that have a node."""
+    """Yield the things that depend on pods that have a node."""
     affinity = as_object(spec.get("affinity"))
     if any(as_object(affinity.get(key)).get(_REQUIRED) for key in ("podAffinity", _AGAINST)):
         yield "affinity to other pods"

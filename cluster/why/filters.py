@@ -1,4 +1,4 @@
-"""What keeps one node from taking a pod, in the order in which kube-scheduler asks.
+"""The obstacles that keep one node from taking a pod, in kube-scheduler's order.
 
 The scheduler runs its filter plugins one after the other, and the first that refuses a node says
 why. A plugin may have several reasons, such as too little of several resources. After it come the
@@ -34,7 +34,7 @@ _NVIDIA = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
 
 class Obstacle(NamedTuple):
-    """Why a node cannot take a pod.
+    """A reason why a node cannot take a pod.
 
     - `plugin`: the filter of kube-scheduler that refuses it.
     - `message`: what an event of kube-scheduler says.
@@ -68,7 +68,7 @@ _Plugin: TypeAlias = Callable[[Node], Iterable[Obstacle]]
 
 
 class Wanted:
-    """What a pod asks of a node.
+    """The needs of a pod that nodes must meet.
 
     `uncounted` are resources that nodes need not offer, as another scheduler counts them, or a
     DeviceClass serves them. `nodes` are all of the cluster, `placed` the pods that have one of
@@ -97,7 +97,7 @@ class Wanted:
         self._node_affinity = NodeAffinity(spec)
 
     def obstacles(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
-        """What each filter says that refuses `node`; nothing if none does.
+        """Yield the obstacle of each filter that refuses `node`; nothing if none does.
 
         kube-scheduler stops at the first. What comes after it says whether it would be enough to
         remove that.
@@ -139,7 +139,7 @@ class Wanted:
             )
 
     def obstacles_of_kubelet(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
-        """Why the kubelet of `node` refuses the pod, if it names the node itself.
+        """Return why the kubelet of `node` refuses the pod, if it names the node itself.
 
         Then nobody asks kube-scheduler. A kubelet does not check a device that its node does not
         offer. Source: Kubernetes, `pkg/kubelet/lifecycle/predicate.go`.
@@ -160,7 +160,7 @@ class Wanted:
         return resource in self._uncounted and resource not in node.devices
 
     def copies(self, node: Node) -> int:
-        """How many such pods `node` has room for, whatever other nodes say."""
+        """Return how many such pods `node` has room for, whatever other nodes say."""
         room = [1] if self._ports or self.pod_affinity.is_one_per_node else []
         room += [whole(node.allocatable.get("pods", 0)) - node.load.pods]
         for name, asked in self.requests.items():
@@ -170,7 +170,7 @@ class Wanted:
         return max(min(room), 0)
 
     def doubts(self, node: Node) -> Iterator[str]:
-        """What is not known of a node that refuses the pod for no known reason."""
+        """Yield the unknown facts about a node that refuses the pod for no known reason."""
         if self._volumes:
             yield from self._volumes.doubts(node)
         for resource, asked in self._asked_of_a_card(node.card_memory).items():
@@ -202,25 +202,25 @@ class Wanted:
 
     @property
     def asks_of_a_card(self) -> bool:
-        """Whether the pod asks for a part of a card."""
+        """Return whether the pod asks for a part of a card."""
         return bool(self._asked_of_a_card(0))
 
     def _asked_of_a_card(self, memory: int) -> Mapping[str, CardRequest]:
-        """The same for all nodes whose cards have as much memory."""
+        """Return what is asked of one card on all nodes whose cards have as much memory."""
         if memory not in self._of_a_card:
             self._of_a_card[memory] = asked_of_a_card(self.pod, memory)
         return self._of_a_card[memory]
 
     @property
     def is_about_itself(self) -> bool:
-        """Whether where one such pod is decides about the next, beyond its node."""
+        """Return whether where one such pod is decides about the next, beyond its node."""
         is_exclusive = self._volumes is not None and self._volumes.is_for_one_pod
         of_pods = self.topology_spread.is_about_itself or self.pod_affinity.is_about_itself
         return is_exclusive or of_pods
 
     @cached_property
     def topology_spread(self) -> TopologySpread:
-        """What its topology spread constraints say."""
+        """Return what the pod's topology spread constraints say about nodes."""
         return TopologySpread(
             self.pod,
             self._placed,
@@ -231,7 +231,7 @@ class Wanted:
 
     @cached_property
     def pod_affinity(self) -> PodAffinity:
-        """What its affinity to pods says, and the anti-affinity of others."""
+        """Return what the pod's affinity, and the anti-affinity of others, say about nodes."""
         return PodAffinity(self.pod, self._placed, self._nodes)
 
     def _tolerates(self, taint: Taint) -> bool:
@@ -307,7 +307,7 @@ class Wanted:
 
 
 def _is_expected(node: Node, resource: str) -> bool:
-    """Whether the labels of a node say that it has the devices of a vendor, and it offers none."""
+    """Return whether labels of a node promise devices of a vendor that the node does not offer."""
     vendor = resource.partition("/")[0]
     is_labelled = node.labels.get(f"{vendor}/gpu.present") == "true" or any(
         node.labels.get(f"{vendor}/{key}") for key in ("gpu.product", "gpu.product-name")

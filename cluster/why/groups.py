@@ -41,7 +41,10 @@ def group_nodes(refused: Iterable[tuple[Node, Refusals]], wanted: Wanted) -> lis
 
 
 def _subject(obstacle: Obstacle) -> tuple[Any, ...]:
-    """What tells groups apart. How much is free differs from node to node, and does not."""
+    """Return what tells groups apart.
+
+    How much is free differs from node to node, and does not tell groups apart.
+    """
     if not obstacle.asked:
         return (obstacle.subject,)
     is_too_small = obstacle.asked > obstacle.total
@@ -83,7 +86,7 @@ def _group(members: Sequence[tuple[Node, Refusals]], wanted: Wanted) -> NodeGrou
 
 
 def _details(obstacle: Obstacle, node: Node, members: Sequence[Any]) -> list[str]:
-    """What is against the devices of a node: of several nodes, those of one."""
+    """Return the reasons against the devices of a node: of several nodes, those of one."""
     where = f"on {node.name}, " if len(members) > 1 else ""
     return [f"{where}{line}" for line in obstacle.words[1:]]
 
@@ -95,7 +98,7 @@ def _order(group: NodeGroup) -> tuple[Any, ...]:
 
 
 def _is_lacking(obstacle: Obstacle) -> bool:
-    """Whether a node does not offer a device at all."""
+    """Return whether a node does not offer a device at all."""
     is_missing = obstacle.plugin == "NodeResourcesFit" and not obstacle.total
     return is_missing and "/" in obstacle.subject
 
@@ -215,7 +218,7 @@ def _remedy_of_shortage(
 
 
 def _offer(node: Node, lacking: Obstacle) -> str:
-    """What to do about a node that does not offer what a pod asks for; empty without devices."""
+    """Return what to do about a node without the requested devices; empty without devices."""
     if lacking.capacity or lacking.is_expected:
         return _LOOK_AT_PLUGIN
     return f"ask for what these nodes offer: {some(sorted(node.devices))}" if node.devices else ""

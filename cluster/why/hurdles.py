@@ -1,4 +1,4 @@
-"""What keeps a pod from running before any node is looked at."""
+"""The hurdles that keep a pod from running before any node is looked at."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TERMINATED_REMEDY = "it never runs again: delete it; a controller that has made
 
 
 class Hurdle(NamedTuple):
-    """What keeps a pod from running, whatever the nodes say, and what to do about it."""
+    """An obstacle for a pod, whatever the nodes say, and what to do about it."""
 
     what: str
     remedy: str
@@ -24,7 +24,7 @@ class Hurdle(NamedTuple):
 def find_hurdles(
     pod: Object, requests: Requests, claims: Mapping[str, Object] | None, quotas: Iterable[Object]
 ) -> Iterator[Hurdle]:
-    """What is in the way of a pod that asks for `requests`, before nodes are looked at.
+    """Yield the hurdles of a pod that asks for `requests`, before nodes are looked at.
 
     `claims` are those of the namespace by name, None if they are not known; `quotas` those that
     count for the pod.
@@ -60,7 +60,7 @@ def _failed(status: Mapping[str, Any], node: str) -> Hurdle:
 
 
 def _exceeded(quota: Object, requests: Requests) -> Iterator[Hurdle]:
-    """What the API server refuses because of a quota, which has no scopes."""
+    """Yield the refusals of the API server because of a quota, which has no scopes."""
     spec, status = as_object(quota.get("spec")), as_object(quota.get("status"))
     if spec.get("scopes") or spec.get("scopeSelector"):
         return

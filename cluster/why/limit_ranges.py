@@ -1,4 +1,4 @@
-"""What the LimitRanges of a namespace make of a new pod, as the API server's admission does it.
+"""The changes of a namespace's LimitRanges to a new pod, as the API server's admission makes them.
 
 Source: Kubernetes, `plugin/pkg/admission/limitranger/admission.go`, and for what a LimitRange
 itself gets by default `pkg/apis/core/v1/defaults.go`, SetDefaults_LimitRangeItem.

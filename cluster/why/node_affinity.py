@@ -1,4 +1,4 @@
-"""Which nodes a pod selects, by `nodeSelector` and node affinity.
+"""The nodes that a pod selects by `nodeSelector` and node affinity.
 
 Source: Kubernetes, `staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 """
@@ -56,7 +56,7 @@ class NodeAffinity:
 
 
 def selects(selector: Mapping[str, Any], node: Node) -> bool:
-    """Whether a NodeSelector, such as that of a ResourceSlice, selects `node`."""
+    """Return whether a NodeSelector, such as that of a ResourceSlice, selects `node`."""
     terms = as_objects(selector.get("nodeSelectorTerms"))
     return any(not _unmet(term, node) for _, term in terms)
 

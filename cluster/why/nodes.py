@@ -1,4 +1,4 @@
-"""What the filters look at of a node."""
+"""The parts of a node that the filters look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod asks of drivers of devices, by claims or by resources that DeviceClasses serve."""
+"""The devices that a pod requests by claims, or by resources that DeviceClasses serve."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Claims(NamedTuple):
 
 
 def is_claim(raw: Object) -> bool:
-    """Whether an object is a claim or a template of claims, of any version."""
+    """Return whether an object is a claim or a template of claims, of any version."""
     group = as_text(raw.get("apiVersion")).rpartition("/")[0]
     return group == CLAIMS.group and raw.get("kind") in {CLAIMS.kind, CLAIM_TEMPLATES.kind}
 
@@ -101,7 +101,7 @@ class PodDevices:
             )
 
     def obstacles(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
-        """Why `node` does not have the devices; `doubt` of the same node comes after it."""
+        """Return why `node` does not have the devices; `doubt` of the same node comes after it."""
         for name, selector in self._elsewhere:
             if not selects(selector, node):
                 reason = f"its claim {name} has devices elsewhere"
@@ -133,7 +133,7 @@ class PodDevices:
         return [*self._wanted, *([ClaimRequest("", own)] if own else ())]
 
     def end_of_search(self, refusals: Mapping[str, int], nodes: int) -> Iterator[Hurdle]:
-        """Why kube-scheduler gives up for all `nodes` as it asks one of them.
+        """Return why kube-scheduler gives up for all `nodes` as it asks one of them.
 
         `refusals` is how many filters refuse a node: nobody asks a node for devices that another
         filter refuses.
@@ -156,13 +156,13 @@ class PodDevices:
                 return
 
     def doubts(self, node: Node) -> Iterator[str]:
-        """What would have to be known to say that `node` has the devices."""
+        """Yield the facts that would have to be known to say that `node` has the devices."""
         if verdict := self._verdicts.get(node.name):
             yield from filter(None, (verdict.unknown,))
 
     @property
     def unknown(self) -> Iterator[str]:
-        """What would have to be known of any node."""
+        """Yield the facts that would have to be known of any node."""
         yield from self._unread
         if self._allocator is None and self._wanted:
             yield "which devices are free for its claims: gpuward gpus -d shows them"

@@ -1,4 +1,4 @@
-"""What the persistent volumes of a pod say about nodes.
+"""The persistent volumes of a pod, and the nodes that can use them.
 
 It covers kube-scheduler's filters VolumeRestrictions (of claims), VolumeBinding and VolumeZone; not
 how many volumes a node can have. Source: Kubernetes, `pkg/scheduler/framework/plugins`.
@@ -46,7 +46,7 @@ class KnownVolumes(NamedTuple):
 
 
 class VolumeObstacle(NamedTuple):
-    """Why a node is refused: the filter, its message, the volume or claim, and a pod that has it.
+    """The reason against a node: the filter, its message, the volume or claim, and its pod.
 
     `wanted` is what the node lacks.
     """
@@ -69,7 +69,7 @@ class _Claim(NamedTuple):
 
 
 class Volumes:
-    """What the claims of a pod say about nodes.
+    """The claims of a pod, and what they say about nodes.
 
     - `hurdles`: what keeps it from all nodes.
     - `unknown`: what would have to be known for all nodes.
@@ -96,16 +96,16 @@ class Volumes:
 
     @property
     def are_any(self) -> bool:
-        """Whether nodes have to be asked because of them."""
+        """Return whether nodes have to be asked because of them."""
         return bool(self._exclusive or self._bound or self._free)
 
     @property
     def is_for_one_pod(self) -> bool:
-        """Whether only one pod at a time can have them."""
+        """Return whether only one pod at a time can have them."""
         return bool(self._exclusive)
 
     def obstacles(self, node: Node) -> Iterator[tuple[VolumeObstacle, ...]]:
-        """What each filter says that refuses `node`."""
+        """Yield the obstacle of each filter that refuses `node`."""
         for name, user in self._exclusive:
             if user:
                 yield (VolumeObstacle("VolumeRestrictions", _IN_USE, name, pod=user),)
@@ -118,7 +118,7 @@ class Volumes:
                 return
 
     def doubts(self, node: Node) -> Iterator[str]:
-        """What is not known of a node that takes the pod."""
+        """Yield the unknown facts about a node that takes the pod."""
         for claim in self._free:
             found = _of(self._known.classes(), claim.storage_class)
             drivers = self._known.drivers()
@@ -176,7 +176,7 @@ class Volumes:
         self.hurdles.append(Hurdle(what, remedy))
 
     def _waits_for_a_pod(self, claim: _Claim) -> bool:
-        """Whether its volume is made where its pod is; also if that is not known."""
+        """Return whether its volume is made where its pod is; also if that is not known."""
         if not claim.storage_class:
             return False
         found = _of(self._known.classes(), claim.storage_class)
@@ -238,7 +238,7 @@ def _annotations(raw: Object) -> Mapping[str, str]:
 
 
 def _is_provisioned(storage_class: Object, node: Node) -> bool:
-    """Whether volumes of a class are made for nodes such as `node`."""
+    """Return whether volumes of a class are made for nodes such as `node`."""
     if storage_class.get("provisioner") in {None, "", _NO_PROVISIONER}:
         return False
     terms = [term for _, term in as_objects(storage_class.get("allowedTopologies"))]
@@ -253,7 +253,7 @@ def _allows(term: Mapping[str, Any], node: Node) -> bool:
 
 
 def _is_free(claim: _Claim, volume: Object) -> bool:
-    """Whether a volume has the class of a claim, and is bound to no other."""
+    """Return whether a volume has the class of a claim, and is bound to no other."""
     spec = as_object(volume.get("spec"))
     bound_to = as_text(as_object(spec.get("claimRef")).get("name"))
     name = _annotations(volume).get(_CLASS) or as_text(spec.get("storageClassName"))

@@ -1,1 +1,1 @@
-"""What each page shows, as records: pure, from the same objects as the commands."""
+"""The contents of the pages, as records: pure, from the same objects as the commands."""

@@ -37,7 +37,7 @@ class Exempted(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of the webhook.
+    """The facts about the webhook.
 
     - `modes`: the mode of each namespace, empty if nothing of it is sent.
     - `failure_policies`: what API servers do with a pod while gpuward does not answer.
@@ -56,7 +56,7 @@ class Facts(NamedTuple):
     others: Mapping[str, int] = Counter[str]()
 
     def visible(self, seen: frozenset[str]) -> Facts:
-        """The same for somebody who sees these namespaces alone."""
+        """Return the facts for a viewer who sees these namespaces alone."""
         hidden = Counter(mode or NOT_SENT for name, mode in self.modes.items() if name not in seen)
         decisions = tuple(one for one in self.decisions if one.namespace in seen)
         exceptions = tuple(one for one in self.exceptions if one.namespace in seen)
@@ -84,7 +84,7 @@ class Facts(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What the viewer wants to see; an empty text is no filter. `page` counts from 1."""
+    """The choice of the viewer; an empty text is no filter. `page` counts from 1."""
 
     namespace: str = ""
     rule: str = ""
@@ -93,7 +93,7 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Return whether it leaves nothing out."""
         return not (self.namespace or self.rule or self.outcome)
 
     def query(self, **changes: str | int) -> dict[str, str]:
@@ -131,7 +131,7 @@ class DecisionsPage(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages of decisions there are."""
+        """Return how many pages of decisions there are."""
         return -(-self.matching // PAGE)
 
 
@@ -171,7 +171,7 @@ def fitting(facts: Facts, wanted: Filter) -> list[LoggedDecision]:
 
 
 def document(facts: Facts, wanted: Filter) -> dict[str, Any]:
-    """What the page says as plain data."""
+    """Return the content of the page as plain data."""
     return {
         "version": 1,
         "readAt": facts.read_at.isoformat(timespec="seconds"),
@@ -194,7 +194,7 @@ def document(facts: Facts, wanted: Filter) -> dict[str, Any]:
     }
 
 
-# What is read of objects.
+# Data from objects of the cluster.
 
 
 def modes_of(own: list[Object], namespaces: Iterable[Object]) -> dict[str, str]:
@@ -208,7 +208,7 @@ def modes_of(own: list[Object], namespaces: Iterable[Object]) -> dict[str, str]:
 
 
 def failure_policies_of(own: list[Object]) -> tuple[str, ...]:
-    """What API servers do with new pods while gpuward does not answer: Ignore, Fail, or both."""
+    """Return what happens to new pods while gpuward does not answer: Ignore, Fail, or both."""
     entries = (entry for item in own for entry in webhooks_for_pods(item))
     return tuple(sorted({as_text(entry.get("failurePolicy")) for entry in entries}))
 
@@ -251,7 +251,7 @@ def _of_policy(one: PolicyException) -> Exempted:
     )
 
 
-# What is said about it.
+# What the page says about the data.
 
 
 def _problems(facts: Facts, certificates: list[Certificate | None]) -> Iterator[str]:

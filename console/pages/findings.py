@@ -32,7 +32,7 @@ _LEVELS = tuple(LEVEL_BY_ACTION.values())
 
 
 class Filter(NamedTuple):
-    """What the viewer wants to see. `level` is the lowest; `refused`: only what deny refuses."""
+    """The choice of the viewer. `level` is the lowest; `refused`: only what deny refuses."""
 
     namespace: str = ""
     rule: str = ""
@@ -43,7 +43,7 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it chooses all findings."""
+        """Return whether it chooses all findings."""
         return not (self.namespace or self.rule or self.owner or self.level)
 
     def query(self, **changes: str | int) -> dict[str, str]:
@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """How many findings of a rule there are in a namespace, and the highest level of them."""
+    """The number of findings of a rule in a namespace, and the highest level of them."""
 
     rule: str
     number: int
@@ -92,7 +92,7 @@ class HeatRow(NamedTuple):
 
 
 class OwnerRow(NamedTuple):
-    """How many findings an owner has, by level."""
+    """The numbers of findings of an owner, by level."""
 
     namespace: str
     owner: str
@@ -116,7 +116,7 @@ class FindingsPage(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages of findings there are."""
+        """Return how many pages of findings there are."""
         return -(-self.matching // PAGE)
 
 
@@ -152,7 +152,7 @@ def _rows(results: Results) -> list[Row]:
 
 
 def document(results: Results, wanted: Filter) -> Any:
-    """What the page says as `gpuward audit --output json` writes it."""
+    """Return the content of the page as `gpuward audit --output json` writes it."""
     shown = Results()
     shown.findings = [found for mark, found in by_mark(results) if _fits(_row(found, mark), wanted)]
     shown.remarks, shown.not_evaluated = results.remarks, results.not_evaluated
@@ -173,7 +173,7 @@ def by_mark(results: Results) -> Iterator[tuple[str, LocatedFinding]]:
 
 
 def row_of(located: LocatedFinding, mark: str) -> Row:
-    """What the page shows of one finding."""
+    """Return the row of one finding."""
     return _row(located, mark)
 
 
@@ -265,7 +265,7 @@ class FixPreview(NamedTuple):
 def fix_preview(
     raw: Object, located: LocatedFinding, rules: RuleSet, context: Context
 ) -> FixPreview:
-    """What the fix of a finding alone would change in its object `raw`."""
+    """Return the changes that the fix of a finding alone would make in its object `raw`."""
     finding = located.finding
     if not finding.fixable:
         return FixPreview("", (), "this finding has no fix that is made by itself")

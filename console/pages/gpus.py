@@ -41,7 +41,7 @@ _NANO = 10**9
 
 
 class Filter(NamedTuple):
-    """What the viewer wants to see; an empty text is no filter. `page` counts from 1."""
+    """The choice of the viewer; an empty text is no filter. `page` counts from 1."""
 
     model: str = ""
     namespace: str = ""
@@ -52,7 +52,7 @@ class Filter(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Return whether it leaves nothing out."""
         return not (self.model or self.namespace or self.team or self.state or self.node)
 
     def query(self, **changes: str | int) -> dict[str, str]:
@@ -105,7 +105,7 @@ class Group(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """How much of a resource a namespace, a team or an owner has and waits for.
+    """The amounts of a resource that a namespace, a team or an owner has and waits for.
 
     `namespace` is the team's name in the row of a team.
     """
@@ -152,7 +152,7 @@ class GpusPage(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages of nodes there are."""
+        """Return how many pages of nodes there are."""
         return -(-self.matching // PAGE)
 
 
@@ -185,7 +185,7 @@ def filtered(usage: Usage, wanted: Filter, teams: Teams) -> Usage:
 
 
 def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
-    """The same amounts, where consumers outside the namespaces in `seen` have no names.
+    """Return the amounts, with names only of consumers in the namespaces in `seen`.
 
     On each node they are one consumer, or one that starts and one that does not.
     """
@@ -264,7 +264,7 @@ def gpus_page(
 
 
 def as_document(usage: Usage, teams: Teams | None) -> dict[str, Any]:
-    """What `gpuward gpus -o json` writes, with the team of each namespace if there are teams."""
+    """Return the output of `gpuward gpus -o json`, with teams of namespaces if there are any."""
     document = to_document(usage)
     if teams is not None:
         namespaces = sorted({consumer.namespace for consumer in usage.consumers})

@@ -1,4 +1,4 @@
-"""What a manifest would get: findings at their lines, the patch, the fixed text, the answer."""
+"""The results for a manifest: findings at their lines, the patch, the fixed text, the answer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Mark(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """What the API server would answer to one object: see `webhook.admission`."""
+    """The answer of the API server to one object: see `webhook.admission`."""
 
     object: str
     outcome: str
@@ -109,7 +109,7 @@ HOW = (
 
 
 def chosen(given: Mapping[str, str], profiles: Sequence[str]) -> Chosen:
-    """What a form says; what is not to be chosen is left at its default."""
+    """Return the choices of a form; a value that is not among the choices becomes the default."""
     mode, profile = given.get("mode", ""), given.get("profile", "")
     return Chosen(
         # Forms send line breaks as two characters.
@@ -154,7 +154,7 @@ def document(verdict: Verdict, placements: Sequence[Explanation] = ()) -> dict[s
 
 
 def evaluate(text: str, policy: Policy, mode: Action, namespace: str) -> Verdict:
-    """What the linter and the webhook say about the manifests in `text`. Nothing is kept."""
+    """Return the answers of linter and webhook about the manifests in `text`. Nothing is kept."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=namespace or None)
     source = source_of(NAME, text.encode(errors="surrogatepass"), DISK, is_named=True)
@@ -263,7 +263,7 @@ def _diff(before: str, after: str) -> Iterator[tuple[str, str]]:
 def _admissions(
     previews: list[Preview], policy: Policy, mode: Action, namespace: str, today: datetime.date
 ) -> Iterator[Admission]:
-    """What the webhook answers to each object, as it is created."""
+    """Yield the webhook's answer to each object, as it is created."""
     decider = Decider(policy)
     objects = [raw for p in previews for raw, _ in flatten_lists(as_object(p.before), ())]
     for raw in objects[:_MAX_ANSWERS]:
@@ -284,7 +284,7 @@ def _admissions(
 
 
 def _is_sent(review: AdmissionReview) -> bool:
-    """Whether API servers send objects of this kind: see `webhook.registration`."""
+    """Return whether API servers send objects of this kind: see `webhook.registration`."""
     if review.is_pod or review.is_claim:
         return True
     if not review.group and review.resource in _LIMITS:

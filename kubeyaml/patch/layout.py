@@ -16,7 +16,7 @@ _ESCAPED_PATTERN: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]
 
 
 class Layout(NamedTuple):
-    """How a document is laid out, and so how new text in it is written."""
+    """The layout of a document, and so of new text in it."""
 
     indent_columns: int = 2
     """the columns by which a mapping is indented below its key"""

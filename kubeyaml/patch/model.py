@@ -1,4 +1,4 @@
-"""What goes into a patch of YAML text and what comes out."""
+"""The input and output of a patch of YAML text."""
 
 import json
 from collections.abc import Sequence
@@ -64,5 +64,8 @@ def value_at(document: Json, path: Sequence[str | int]) -> Any:
 
 
 def are_identical(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON; 1, 1.0 and true differ, the order of keys does not."""
+    """Return whether two values are the same JSON.
+
+    1, 1.0 and true differ; the order of keys does not matter.
+    """
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -165,7 +165,7 @@ class _Patching:
         self.source = SourceText(text)
 
     def _can_wait(self, operation: Operation) -> bool:
-        """Whether the operation changes nothing on which the plan of another one depends."""
+        """Return whether the operation changes nothing on which the plan of another one depends."""
         if operation["op"] == "move":
             return True
         if operation["op"] == "add":
@@ -176,14 +176,14 @@ class _Patching:
         return old.inside is None and old.style != "block" and old.start < old.end
 
     def _is_new_behind_others(self) -> bool:
-        """Whether the path is that of a new entry behind the others of a collection."""
+        """Return whether the path is that of a new entry behind the others of a collection."""
         *parents, key = self._path
         value = value_at(self.document.value, parents)
         place_at(self.document, tuple(parents))
         return key not in value if isinstance(value, dict) else key == len(value)
 
     def _fills_empty_collection(self, operation: Operation) -> bool:
-        """Whether the operation rewrites an empty collection, and so leaves no place for others."""
+        """Return whether the operation rewrites an empty collection, so others have no place."""
         return operation["op"] == "add" and not value_at(self.document.value, self._path[:-1])
 
 

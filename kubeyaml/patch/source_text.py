@@ -37,11 +37,11 @@ class SourceText:
         return (self.text.find("\n", offset) + 1) or len(self.text)
 
     def column(self, offset: int) -> int:
-        """How many characters are before `offset` on its line."""
+        """Return how many characters are before `offset` on its line."""
         return offset - self.line_start(offset)
 
     def rest_of_line(self, offset: int) -> str:
-        """What follows `offset` on its line, without blanks around it."""
+        """Return the text after `offset` on its line, without blanks around it."""
         return self.text_between(offset, self.line_end(offset)).strip()
 
     def splice_inserting_lines(self, offset: int, lines: Iterable[str]) -> Splice:
@@ -93,12 +93,12 @@ class SourceText:
 
 
 def ends_in_block_scalar(source: SourceText, place: Place) -> bool:
-    """Whether the text ends without a line break, in a block scalar, which one would change."""
+    """Return whether the text ends in a block scalar that an added line break would change."""
     return source.text_between(source.end - 1, source.end) != "\n" and _ends_in_block_scalar(place)
 
 
 def _ends_in_block_scalar(place: Place) -> bool:
-    """Whether the last value in the one at `place` is a block scalar, and so its line break too."""
+    """Return whether the last value at `place` is a block scalar, which includes its line break."""
     while place.inside:
         inside = place.inside
         place = max(inside.values() if isinstance(inside, dict) else inside, key=lambda p: p.end)

@@ -67,7 +67,7 @@ class _Literal:
         return f"{text}\n" if text else ""
 
     def takes(self, line: str) -> bool:
-        """Whether the line is a part of the text."""
+        """Return whether the line is a part of the text."""
         line = line.rstrip("\r")
         content = line.lstrip(" ")
         depth = len(line) - len(content)
@@ -90,7 +90,7 @@ class _Reader:
         self._literal: _Literal | None = None
 
     def read_line(self, line: str) -> bool:
-        """Whether the line is simple YAML."""
+        """Return whether the line is simple YAML."""
         if self._literal is not None and self._literal.takes(line):
             return True
         self.end_literal()

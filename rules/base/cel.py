@@ -188,7 +188,7 @@ class _Parser:
         return token
 
     def _accept(self, text: str) -> bool:
-        """Whether the next token is the operator `text`, which is then read."""
+        """Return whether the next token is the operator `text`, which is then read."""
         if self._next_token == ("operator", text):
             self._position += 1
             return True

@@ -251,9 +251,8 @@ class _PatchBuilder:
         self.operations.append(operation)
 
 
-# Read JSON of unknown structure, and display it in messages.
-#
-# A value of the wrong type counts as absent, so rules need not check types before they read.
+# Values of unknown structure. One of the wrong type counts as absent, so rules need not check types
+# before they read.
 
 # A text as a JSON string, much faster than `json.dumps`.
 quote = encode_basestring_ascii

@@ -39,12 +39,12 @@ class Quantity(NamedTuple):
 
     @property
     def is_integer(self) -> bool:
-        """Whether this is exactly a whole number, positive or negative."""
+        """Return whether this is exactly a whole number, positive or negative."""
         return self.nano % _NANO == 0
 
     @property
     def is_accepted_as_integer(self) -> bool:
-        """Whether the API server accepts it as an integer, as it does `0.9999` and `-1`.
+        """Return whether the API server accepts it as an integer, as it does `0.9999` and `-1`.
 
         It rounds up to thousandths first, and then requires a whole number.
         """
@@ -52,7 +52,7 @@ class Quantity(NamedTuple):
 
     @property
     def thousandths(self) -> int:
-        """What the API server stores and compares: thousandths, rounded away from zero."""
+        """Return what the API server stores and compares: thousandths, rounded away from zero."""
         return self._rounded_up(_NANO // 1000)
 
     @property
@@ -62,7 +62,7 @@ class Quantity(NamedTuple):
 
     @property
     def overflows(self) -> bool:
-        """Whether the thousandths exceed int64, as in `1E`: Kubernetes then computes wrongly."""
+        """Return whether the thousandths exceed int64, as in `1E`: Kubernetes then miscounts."""
         return abs(self.thousandths) > _INT64_MAX
 
     @property
@@ -71,7 +71,7 @@ class Quantity(NamedTuple):
         return "" if self.text == "null" else self.text.strip(_BLANKS).lstrip("+-.0123456789")
 
     def equal_to(self, other: "Quantity") -> bool:
-        """Whether both are the same number, as `1` and `1000m` are."""
+        """Return whether both are the same number, as `1` and `1000m` are."""
         return self.nano == other.nano
 
     def _rounded_up(self, unit: int) -> int:
@@ -163,7 +163,7 @@ def _nano(digits: str, scale: int, factor: int) -> int:
 
 
 def invalid_count_reason(amount: object) -> str | None:
-    """Why `amount`, a result of `parse`, is not a number of devices; None if it is, or may be, one.
+    """Return why `amount`, a result of `parse`, cannot be a number of devices; else None.
 
     The text continues a message after a comma. A placeholder may be a number, so it gives None.
     """

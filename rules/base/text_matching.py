@@ -8,7 +8,7 @@ from rules.base.caching import MAX_ENTRIES, MAX_KEY_CHARACTERS
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether `text` matches `pattern`, in which each `*` matches any characters, or none.
+    """Return whether `text` matches `pattern`, in which each `*` matches any characters, or none.
 
     Takes time linear in both lengths, because tenants write the texts.
     """
@@ -27,7 +27,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def matches_any(patterns: Iterable[str], text: str) -> bool:
-    """Whether `text` matches one of `patterns`."""
+    """Return whether `text` matches one of `patterns`."""
     if type(patterns) is tuple and len(text) <= MAX_KEY_CHARACTERS:
         return _matches_any_cached(patterns, text)
     return any(matches(pattern, text) for pattern in patterns)
@@ -39,7 +39,7 @@ def _matches_any_cached(patterns: tuple[str, ...], text: str) -> bool:
 
 
 def has_placeholder(value: str) -> bool:
-    """Whether `value` contains a template placeholder, such as `${POOL}` or `{{ .pool }}`."""
+    """Return whether `value` contains a template's placeholder: `${POOL}` or `{{ .pool }}`."""
     return "$" in value or "{{" in value
 
 
@@ -66,7 +66,7 @@ def nearest_word(word: str, known: Iterable[str]) -> str | None:
 
 
 def has_few_typos(slips: int, one: str, other: str) -> bool:
-    """Whether at most `slips` mistakes turn `one` into `other`.
+    """Return whether at most `slips` mistakes turn `one` into `other`.
 
     A mistake is to insert, remove or change a letter, or to exchange two neighbours.
     """

@@ -59,7 +59,7 @@ _FIELDS_THAT_RULES_READ = frozenset(
 
 
 def oversized_reason(manifest: Any, size: int) -> str:
-    """Why `manifest`, of at most `size` bytes as JSON, is too large; empty if it is not.
+    """Return why `manifest`, of at most `size` bytes as JSON, is too large; empty if it is not.
 
     The text continues "because of".
     """
@@ -143,7 +143,7 @@ class StepLimit:
 
 
 def steps_of(subject: Subject) -> int:
-    """How many steps a rule takes that looks at `subject` and finds nothing."""
+    """Return how many steps a rule takes that looks at `subject` and finds nothing."""
     if isinstance(subject, Pod):
         return _steps_of_pod(subject)
     if isinstance(subject, KubernetesObject):
@@ -157,7 +157,7 @@ def steps_of(subject: Subject) -> int:
 
 
 def _count_values(raw: Any) -> int:
-    """How many values there are in an object."""
+    """Return how many values there are in an object."""
     waiting, count = [raw], 0
     while waiting:
         node = waiting.pop()
@@ -179,5 +179,5 @@ def _steps_of_pod(pod: Pod) -> int:
 
 
 def steps_of_finding(finding: Finding) -> int:
-    """How many steps `finding` takes."""
+    """Return how many steps `finding` takes."""
     return _STEPS_OF_A_FINDING + (len(finding.fix.edits) if finding.fix else 0)

@@ -49,7 +49,7 @@ RuleFindings: TypeAlias = tuple[Sequence[Finding], str]
 
 
 class EvaluationResult:
-    """What the rules say about one manifest.
+    """The result of the rules for one manifest.
 
     - `findings`: those that nothing suppresses, excepts or supersedes.
     - `malformed_fields`: fields of the wrong type; rules read them as empty.
@@ -98,7 +98,7 @@ NO_FINDINGS: RuleFindings = ((), "")
 
 
 class ResultsByRule(dict[str, RuleFindings]):
-    """What rules have said about a subject, and what they said in an `earlier` evaluation.
+    """The results of rules for a subject, now and in an `earlier` evaluation.
 
     A reused result is charged the steps that it took at first. So an object exceeds the limit of
     steps in every evaluation, or in none.
@@ -112,7 +112,7 @@ class ResultsByRule(dict[str, RuleFindings]):
 def _with_policy(
     finding: Finding, active: ActiveRule, subject: Subject, context: Context
 ) -> Finding:
-    """What a rule has found, as its policy has it, with the advice that all rules share."""
+    """Return a rule's findings as its policy has them, with the advice that all rules share."""
     is_partial = False
     if isinstance(subject, Pod):
         is_partial = subject.is_partial
@@ -168,7 +168,7 @@ def check_subject(
     return (findings, "") if findings else NO_FINDINGS
 
 
-# Recognise ordinary Pods, which are most of all objects, without a search for pods in them.
+# Most objects are ordinary Pods. These are recognised without a search for pods in them.
 
 
 def well_formed_pod(manifest: Json) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
@@ -308,7 +308,7 @@ class Evaluation:
 
     @property
     def results_by_subject(self) -> list[Mapping[str, RuleFindings]]:
-        """What each rule that has run has said about each subject."""
+        """Return the results of each rule that has run, for each subject."""
         return [subject.results_by_rule for subject, _, _ in self._subjects]
 
     def reuse_results(self, results_by_subject: Sequence[Mapping[str, RuleFindings]]) -> None:
@@ -367,7 +367,7 @@ class Evaluation:
         return reported
 
     def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
-        """Whether no earlier rule supersedes `finding`, and nothing excepts or suppresses it."""
+        """Return whether `finding` is not superseded by an earlier rule, excepted or suppressed."""
         spot = (subject.path, finding.container_name, finding.key)
         if self._superseded and (finding.rule, *spot) in self._superseded:
             return False

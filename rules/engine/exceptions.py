@@ -1,4 +1,4 @@
-"""Which findings an exception of a policy accepts, or a comment suppresses."""
+"""The findings that an exception of a policy accepts, or a comment suppresses."""
 
 import datetime
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ class ExceptionMatcher:
     def _fits_containers(
         self, exception: PolicyException, finding: Finding, subject: Subject
     ) -> bool:
-        """Whether `exception` fits every container that `finding` concerns.
+        """Return whether `exception` fits every container that `finding` concerns.
 
         These are its own, those that mount its volume, or, for the whole pod, all of them.
         """

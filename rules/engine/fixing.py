@@ -45,7 +45,7 @@ class FixAttempt:
 
     @property
     def result(self) -> EvaluationResult:
-        """What the rules say about the manifest as it is now."""
+        """Return the result of the rules for the manifest as it is now."""
         return self._evaluation.result
 
     def run(self, disabled_fixes: dict[str, RuleFailure]) -> dict[str, RuleFailure]:
@@ -117,7 +117,7 @@ class FixAttempt:
         return rules[first:]
 
     def _is_settled(self) -> bool:
-        """Whether the rules that the last fix made the pass skip find nothing in the manifest.
+        """Return whether the rules that the pass skipped after the last fix find nothing.
 
         Then there is nothing to fix, and the result is complete.
         """
@@ -161,7 +161,7 @@ def check(
     steps: StepLimit | None = None,
     checked: EvaluationResult | None = None,
 ) -> EvaluationResult:
-    """What is wrong with `manifest`, which stays as it is.
+    """Return the findings in `manifest`, which stays as it is.
 
     `suppress` decides which findings are suppressed: the linter's comments. `checked` is what
     `check` has returned for the same manifest, rules and context, whatever was suppressed: rules

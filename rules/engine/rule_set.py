@@ -30,15 +30,15 @@ class PolicyException(NamedTuple):
     containers: tuple[str, ...] = ()
 
     def has_expired(self, today: datetime.date) -> bool:
-        """Whether the last day on which the exception holds is over."""
+        """Return whether the last day on which the exception holds is over."""
         return self.expires is not None and today > self.expires
 
     def may_apply_in(self, namespace: str) -> bool:
-        """Whether the exception may accept something in `namespace`."""
+        """Return whether the exception may accept something in `namespace`."""
         return not self.namespaces or matches_any(self.namespaces, namespace)
 
     def covers(self, finding: Finding, service_account: str) -> bool:
-        """Whether the exception is about `finding`, in a pod that runs as `service_account`.
+        """Return whether the exception is about `finding`, in a pod that runs as `service_account`.
 
         It accepts the finding if it also fits the containers concerned: `fits_containers`.
         """
@@ -56,11 +56,11 @@ class PolicyException(NamedTuple):
 
     @property
     def names_containers(self) -> bool:
-        """Whether the exception has patterns of images or of names of containers."""
+        """Return whether the exception has patterns of images or of names of containers."""
         return bool(self.images or self.containers)
 
     def fits_containers(self, containers: Iterable[Container]) -> bool:
-        """Whether every one of `containers`, of which there must be one, has image and name."""
+        """Return whether there are `containers`, and each has this image and name."""
         facts = [(container.image, container.name) for container in containers]
         return bool(facts) and all(
             (not self.images or matches_any(self.images, image))
@@ -130,7 +130,7 @@ class RuleSet(_RuleSetFields):
         return found
 
     def restricted_to(self, names: Iterable[str]) -> "RuleSet":
-        """The same with only the rules of these names."""
+        """Return this rule set with only the rules of these names."""
         wanted = frozenset(names)
         rules = tuple(active for active in self.rules if active.rule.name in wanted)
         return self._replace(rules=rules)

@@ -1,1 +1,1 @@
-"""What a pod requests of GPUs, and what else gives it access to GPUs."""
+"""The GPUs that a pod requests, and other ways by which it gets access to GPUs."""

@@ -112,10 +112,10 @@ PAYER_LABELS = frozenset(
 
 @cached_by_text
 def is_allocation_annotation(key: str) -> bool:
-    """Whether only schedulers and device plugins write the annotation `key`."""
+    """Return whether only schedulers and device plugins write the annotation `key`."""
     return any(matches(pattern, key) for pattern in ALLOCATION_ANNOTATIONS)
 
 
 def is_allocation_label(key: str) -> bool:
-    """Whether only schedulers write the label `key`."""
+    """Return whether only schedulers write the label `key`."""
     return matches_any(ALLOCATION_LABELS, key)

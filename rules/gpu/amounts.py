@@ -52,14 +52,12 @@ def round_up_fix(
     return Fix(f"round {name} up to {rounded}", edits)
 
 
-# Which amounts of a device the API server refuses in a container.
-#
-# It validates an object before it calls validating webhooks. Source: Kubernetes,
-# `pkg/apis/core/validation/validation.go`; the tests compare with a real API server.
+# The API server's own validation of amounts, before it calls validating webhooks. Source:
+# Kubernetes, `pkg/apis/core/validation/validation.go`; the tests compare with a real API server.
 
 
 def api_refuses_amounts(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
-    """Whether the API server refuses a container for its amounts of the device `name`.
+    """Return whether the API server refuses a container for its amounts of the device `name`.
 
     `limits` and `requests` are the container's, as written. The name must have a domain. The
     amounts must be whole after rounding up to thousandths. A request needs a limit that equals it.
@@ -76,12 +74,12 @@ def api_refuses_amounts(name: str, limits: Mapping[str, Any], requests: Mapping[
 
 
 def api_refuses_name(name: str) -> bool:
-    """Whether the API server refuses `name` as that of a device, in a container or a LimitRange."""
+    """Return whether the API server refuses a device named `name` in a container or LimitRange."""
     return "/" not in name or name.startswith("requests.")
 
 
 def api_refuses_count(amount: object) -> bool:
-    """Whether the API server refuses `amount`, a result of `parse`, as a number of devices.
+    """Return whether the API server refuses `amount`, a result of `parse`, as a number of devices.
 
     False for a placeholder: its value is not known yet.
     """

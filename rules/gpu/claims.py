@@ -1,4 +1,4 @@
-"""Which device classes have GPUs, and which claims a pod declares and uses."""
+"""The device classes that have GPUs, and the claims that a pod declares and uses."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,25 +14,25 @@ OTHER_VENDOR = "other"
 
 
 def is_gpu_class(name: str, profile: Profile, inventory: Inventory) -> bool:
-    """Whether `profile` knows the class, or what its DeviceClass names."""
+    """Return whether `profile` knows the class, or what its DeviceClass names."""
     return any(_is_gpu(resource) for resource in _resources_of_class(name, profile, inventory))
 
 
 def is_partition_class(name: str, profile: Profile, inventory: Inventory) -> bool:
-    """Whether the devices of the class are parts of cards, of which a node has many."""
+    """Return whether the devices of the class are parts of cards, of which a node has many."""
     resources = _resources_of_class(name, profile, inventory)
     return any(resource is not None and resource.sharing == "partition" for resource in resources)
 
 
 def is_gpu_resource(name: str, profile: Profile) -> bool:
-    """Whether `profile` knows the resource, and not merely that it is some device class."""
+    """Return whether `profile` knows the resource, and not merely that it is some device class."""
     return _is_gpu(profile.resource(name))
 
 
 def _resources_of_class(
     name: str, profile: Profile, inventory: Inventory
 ) -> Iterator[Resource | None]:
-    """What `profile` knows of the class `name`, and of what its DeviceClass names.
+    """Yield the profile's resources for the class `name`, and for what its DeviceClass names.
 
     That is a resource, or the classes of vendors that have the same devices.
     """

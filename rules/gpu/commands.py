@@ -20,7 +20,7 @@ MAX_COMMAND_CHARACTERS = 100_000
 
 
 class Command:
-    """What runs in a container: the `texts` are the entries of `command` and `args`, in order.
+    """The command of a container: `texts` are the entries of `command` and `args`, in order.
 
     `raw`, at `path`, is the container, or the `exec` of a hook or a probe.
     """

@@ -76,7 +76,7 @@ def _may_have_created(component: Component, pod: Pod, user: str | None) -> bool:
 
 
 def is_controller(user: str, namespace: str | None) -> bool:
-    """Whether `user` may be a controller of the pods in `namespace`, rather than one of its users.
+    """Return whether `user` may be a controller of the pods in `namespace`, not one of its users.
 
     Controllers are of Kubernetes itself, or programs with service accounts of other namespaces.
     Whoever may use a namespace may act as its service accounts.
@@ -86,7 +86,7 @@ def is_controller(user: str, namespace: str | None) -> bool:
 
 
 def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
-    """Whether a DaemonSet creates `pod`, which may then be an agent of its node.
+    """Return whether a DaemonSet creates `pod`, which may then be an agent of its node.
 
     Any user may write a DaemonSet as the owner of a pod. At admission the user who creates the pod
     is known, and must be the DaemonSet controller.
@@ -116,7 +116,7 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
 
 
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
-    """Whether the image of `container` is known to make GPUs visible that nobody requested.
+    """Return whether the image of `container` is known to make GPUs visible that nobody requested.
 
     The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet that run
     the agent and nothing else: anybody can write the name of an agent's image into a pod of their
@@ -129,7 +129,7 @@ def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
 
 
 def is_mirror(pod: Pod, context: Context) -> bool:
-    """Whether `pod` is a kubelet's mirror of a static pod, which runs even if it is refused.
+    """Return whether `pod` is a kubelet's mirror of a static pod, which runs even if it is refused.
 
     Anybody can write the annotation of mirror pods, so the user who creates the pod decides.
     """
@@ -272,7 +272,7 @@ def webhook_entry_finding(
     *,
     api_refuses: bool = False,
 ) -> Finding:
-    """What is wrong with `field` of the entry at `index`; `fault` follows its name."""
+    """Return a finding about `field` of the entry at `index`; `fault` follows its name."""
     name = as_text(subject.raw["webhooks"][index].get("name"))
     return Finding(
         path=(*subject.path, "webhooks", index, field),

@@ -1,4 +1,4 @@
-"""What is wrong with an expression in CEL that selects devices.
+"""Faults in CEL expressions that select devices.
 
 The API server compiles the expression: it refuses wrong syntax and operators on wrong types. What
 the devices have, it does not know. The scheduler evaluates the expression for each device, and if
@@ -35,7 +35,7 @@ _MAX_FAULTS = 5  # of one expression
 
 
 class SelectorFault(NamedTuple):
-    """What is wrong. `text` completes "the selector".
+    """A fault of a selector. `text` completes "the selector".
 
     - `is_refused`: the API server refuses the expression.
     - `is_certain`: no release of the driver has what the expression reads.
@@ -261,7 +261,7 @@ class _Checker:
         return _ANY if node.is_optional else found
 
     def _is_qualified_name(self, node: Select, scope: VariableTypes) -> bool:
-        """Whether the field is a name with dots, such as `google.protobuf.Timestamp`."""
+        """Return whether the field is a name with dots, such as `google.protobuf.Timestamp`."""
         root: Expression = node
         while isinstance(root, Select):
             root = root.operand
@@ -570,7 +570,7 @@ _STANDARD_ATTRIBUTES = known.DRIVERS[known.STANDARD_DOMAIN].attributes
 
 
 def _may_be_namespace(name: str) -> bool:
-    """Whether `name`, which is no variable, may be the first part of a longer name.
+    """Return whether `name`, which is no variable, may be the first part of a longer name.
 
     It is none if it is close to `device`.
     """

@@ -1,4 +1,4 @@
-"""Which GPUs a container, and all containers of a pod together, request from the scheduler."""
+"""The GPUs that containers, and all of a pod together, request from the scheduler."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -105,7 +105,7 @@ def parse_device(
 
 @once_per_view
 def requests_gpu(container: Container) -> bool:
-    """Whether `container` requests a GPU in any way that a scheduler counts.
+    """Return whether `container` requests a GPU in any way that a scheduler counts.
 
     These are a GPU resource, a resource claim, and the annotations for a part of a GPU. A claim of
     any class counts, because the pod does not show whether the claim is for a GPU.
@@ -164,7 +164,7 @@ def name_of_unknown_device(container: Container) -> str:
 
 
 def requests_share(container: Container) -> bool:
-    """Whether `container` requests a share of a card that software divides."""
+    """Return whether `container` requests a share of a card that software divides."""
     requested = (device for device in devices(container).values() if device.is_requested)
     return any(device.resource.sharing == "share" for device in requested)
 
@@ -183,7 +183,7 @@ class GpuRequest(NamedTuple):
 
 @once_per_view  # rules ask for every variable
 def request_of(container: Container) -> GpuRequest:
-    """What `container` requests."""
+    """Return the request of `container`."""
     names, vendors, is_from_plugin = [], set(), False
     for name, device in devices(container).items():
         if device.is_requested:
@@ -196,7 +196,7 @@ def request_of(container: Container) -> GpuRequest:
 
 
 def uses_device_plugin(container: Container) -> bool:
-    """Whether a device plugin gives `container` its GPU, or a scheduler a part of one.
+    """Return whether a device plugin gives `container` its GPU, or a scheduler a part of one.
 
     Both name the card in a variable, which the pod must not replace. The devices of a resource
     claim, and of a device class that is asked for as a resource, are injected by CDI (Container
@@ -206,12 +206,12 @@ def uses_device_plugin(container: Container) -> bool:
 
 
 def is_device_class(name: str) -> bool:
-    """Whether the resource `name` is a device class: Kubernetes makes a resource claim of it."""
+    """Return whether the resource `name` is a device class, for which Kubernetes makes a claim."""
     return name.startswith(DEVICE_CLASS_PREFIX)
 
 
 def uses_only_claims(container: Container) -> bool:
-    """Whether `container` uses a resource claim, of any class, and requests no GPU resource."""
+    """Return whether `container` uses a claim, of any class, and requests no GPU resource."""
     return bool(container.claims) and not request_of(container).first_name
 
 
@@ -227,7 +227,7 @@ def describe_request(container: Container) -> str:
 
 @once_per_view
 def pod_requests_gpu(pod: Pod) -> bool:
-    """Whether any container of `pod` requests a GPU, as `requests_gpu` defines it.
+    """Return whether any container of `pod` requests a GPU, as `requests_gpu` defines it.
 
     A claim of the pod counts also if no container uses it: the scheduler allocates its devices, and
     places the pod on a node that has them.
@@ -236,7 +236,10 @@ def pod_requests_gpu(pod: Pod) -> bool:
 
 
 def pod_uses_only_claims(pod: Pod) -> bool:
-    """Whether the pod requests GPUs by resource claims alone. These may be for other devices."""
+    """Return whether the pod requests GPUs by resource claims alone, if at all.
+
+    The claims may be for other devices.
+    """
     requesting = filter(requests_gpu, pod.containers)
     return pod_requests_gpu(pod) and all(map(uses_only_claims, requesting))
 
@@ -253,7 +256,7 @@ def requested_resources(pod: Pod) -> tuple[str, ...]:
 
 
 def uses_gpu_runtime(pod: Pod) -> bool:
-    """Whether the pod names a runtime class that injects GPUs."""
+    """Return whether the pod names a runtime class that injects GPUs."""
     return as_text(pod.spec.get("runtimeClassName")) in pod.profile.runtime_classes
 
 
@@ -267,7 +270,7 @@ def gpu_handler(pod: Pod, inventory: Inventory) -> str:
 
 
 def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
-    """Whether the pod names a GPU runtime class and requests no GPU.
+    """Return whether the pod names a GPU runtime class and requests no GPU.
 
     Whoever names the class means the GPU: to hide it is not for gpuward to decide.
     """
@@ -276,7 +279,7 @@ def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
 
 
 def only_init_requests_gpu(pod: Pod) -> bool:
-    """Whether init containers request GPU resources and no container that runs after them does.
+    """Return whether init containers alone request GPU resources, and end before the others run.
 
     A sidecar, which is an init container that is restarted, runs as long as the pod.
     """

@@ -1,4 +1,4 @@
-"""What the name of an image shows about its content."""
+"""The content of an image, as far as its name shows it."""
 
 import re
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "
 
 @cached_by_text
 def is_cuda_image(image: str) -> bool:
-    """Whether the image with the reference `image` is known to set NVIDIA_VISIBLE_DEVICES=all.
+    """Return whether the image reference `image` is known to set NVIDIA_VISIBLE_DEVICES=all.
 
     The images of NVIDIA's agents are. `components.image_grants_gpus` excuses them in their own
     pods.
@@ -95,7 +95,7 @@ def is_cuda_image(image: str) -> bool:
 
 @cached_by_text
 def sets_visible_devices(image: str) -> bool:
-    """Whether `image` is known to set NVIDIA_VISIBLE_DEVICES=all, though perhaps no CUDA image."""
+    """Return whether `image`, even if no CUDA image, is known to set NVIDIA_VISIBLE_DEVICES=all."""
     if is_cuda_image(image) or len(image) > MAX_REFERENCE:
         return is_cuda_image(image)
     path, name, tag, pinned = _path_name_tag_and_pin(image)
@@ -106,7 +106,7 @@ def sets_visible_devices(image: str) -> bool:
 
 @cached_by_text
 def is_agent_image(image: str) -> bool:
-    """Whether `image` is one of NVIDIA's agents, which need to see every GPU of their node."""
+    """Return whether `image` is one of NVIDIA's agents, which need every GPU of their node."""
     path, name, _, _ = _path_name_tag_and_pin(image)
     return name in AGENTS and _is_in_nvidia_registry(path)
 
@@ -151,13 +151,13 @@ def full_repository(image: str) -> str:
 
 
 def has_digest(image: str) -> bool:
-    """Whether `image` names the image by digest, so that nobody can move the name to another."""
+    """Return whether `image` names the image by digest, so that the name cannot move to another."""
     return "@" in image
 
 
 @cached_by_text
 def is_gpu_sample(image: str) -> bool:
-    """Whether `image` is one of ACK's samples for GPUs."""
+    """Return whether `image` is one of ACK's samples for GPUs."""
     lower = image.lower()
     return any(words in lower for words in SAMPLE_IMAGES)
 
@@ -176,7 +176,7 @@ def maker_of_image(image: str) -> Maker | None:
 
 @cached_by_text
 def is_agent_of_other_maker(image: str) -> bool:
-    """Whether the name of `image`, which is no CUDA image, shows a device plugin or its like."""
+    """Return whether the name of `image`, no CUDA image, shows a device plugin or its like."""
     return re.search(AGENT_IMAGE_PATTERN, _searched_text(image)) is not None
 
 

@@ -229,7 +229,7 @@ _UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK_VARIABLE)
 
 
 def parallel_size(container: Container, command: Command) -> ParallelSize | None:
-    """How many GPUs the `command` of `container` works with; None in doubt."""
+    """Return how many GPUs the `command` of `container` works with; None in doubt."""
     has_variable = not SIZE_VARIABLES.isdisjoint(container.env)
     if not has_variable and not (_may_start(container, command) and _may_state_size(command)):
         return None
@@ -307,7 +307,7 @@ def _words_of_command(command: Command) -> list[CommandWord]:
 
 
 def _may_start(container: Container, command: Command) -> bool:
-    """Whether a launcher is named anywhere: cheaper than to look at every word."""
+    """Return whether a launcher is named anywhere: cheaper than to look at every word."""
     whole = "\n".join(command.texts)
     for mark in LAUNCHER_MARKS:
         if mark in whole:
@@ -316,7 +316,7 @@ def _may_start(container: Container, command: Command) -> bool:
 
 
 def _may_state_size(command: Command) -> bool:
-    """The same of options with a number of GPUs."""
+    """Return whether an option with a number of GPUs is named anywhere, as cheaply."""
     whole = "\n".join(command.texts).replace("_", "-")
     return any(mark in whole for mark in _SIZE_MARKS)
 
@@ -342,7 +342,7 @@ def _lightning_by_options(words: Iterable[CommandWord]) -> Iterator[tuple[Launch
 
 
 def _are_unclear(words: Sequence[str]) -> bool:
-    """Whether one of `words` stands for several programs, or for a text instead of a command."""
+    """Return whether one of `words` stands for several programs, or for text that is no command."""
     if not _UNCLEAR_WORDS.isdisjoint(words):
         return True
     whole = "\n".join(words)

@@ -1,4 +1,4 @@
-"""Whether a container runs the program of its image, and no code that its author chose."""
+"""Containers that run the program of their image, and no code that their author chose."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -32,7 +32,7 @@ HOOKS_AND_PROBES = (
 
 
 def runs_own_program(container: Container, programs: Collection[str]) -> bool:
-    """Whether `container` runs the program of its image or one of `programs`, and no other code.
+    """Return whether `container` runs only the program of its image or one of `programs`.
 
     Its author may choose neither by a variable nor by a volume what is loaded or run, and no hook
     or probe may run a command.

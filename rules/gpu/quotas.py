@@ -1,4 +1,4 @@
-"""How quotas, and the queues of Kueue, limit GPUs."""
+"""The limits for GPUs that quotas, and the queues of Kueue, set."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def quotas_beside(quota: Quota, inventory: Inventory) -> Mapping[str, ResourceQu
 
 
 def counts_claims(key: str) -> bool:
-    """Whether Kubernetes counts ResourceClaims by the key, which it never does under a scope."""
+    """Return whether Kubernetes counts ResourceClaims by the key, which has no effect in scopes."""
     return key == CLAIM_COUNT_KEY or key.endswith(DEVICE_CLASS_KEY_SUFFIX)
 
 
@@ -100,7 +100,7 @@ def _gpu_sources(inventory: Inventory, profile: Profile) -> Iterator[tuple[str, 
 
 
 class QuotaLimit(NamedTuple):
-    """How many devices a quota allows, and its name."""
+    """The number of devices that a quota allows, and its name."""
 
     value: int
     name: str
@@ -173,7 +173,7 @@ def _flavor_resources(group: Any, path: Path) -> Iterator[tuple[Path, Any]]:
             yield (*path, "flavors", index, "resources", position), resource
 
 
-# Which pods the scopes of quotas count.
+# Scopes of quotas: the pods that a quota counts.
 
 PRIORITY_CLASS_SCOPE = "PriorityClass"
 MAX_PRIORITY_CLASSES = 20
@@ -183,7 +183,7 @@ _UNNAMED_CLASS = "OTHER"
 
 
 class PodChoices(NamedTuple):
-    """What scopes ask about a pod; None if it does not matter.
+    """The properties of a pod that scopes ask about; None if one does not matter.
 
     - `has_deadline`: `activeDeadlineSeconds` of the pod.
     - `is_best_effort`: no container requests or limits CPU or memory.
@@ -263,7 +263,7 @@ def uncounted_pods(quotas: Iterable[tuple[QuotaScope, ...]]) -> UncountedPods | 
 
 
 def _meets_scope(pod: PodChoices, scope: QuotaScope) -> bool:
-    """Whether the API server finds that the pod meets the scope."""
+    """Return whether the API server finds that the pod meets the scope."""
     if scope.name == PRIORITY_CLASS_SCOPE:
         return _meets_class(pod.priority_class or "", scope)
     met = {

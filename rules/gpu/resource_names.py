@@ -51,7 +51,7 @@ MAX_COMPARED_NAMES = 50
 
 
 class Misspelling(NamedTuple):
-    """What a misspelt name is meant for, and whether users are known to write it for that."""
+    """The name that a misspelt one is meant for, and whether users are known to write it so."""
 
     right_name: str
     is_known: bool
@@ -133,7 +133,7 @@ _LABELS_OF_CARDS = frozenset(
 
 
 class NameFault(NamedTuple):
-    """Why no node offers a resource of a name, as the end of a sentence, and what to do."""
+    """The reason why no node offers a resource, as the end of a sentence, and what to do."""
 
     reason: str
     advice: str
@@ -149,7 +149,7 @@ _LABEL = NameFault(
 
 
 def fault_of_name(name: str) -> NameFault | None:
-    """Why no node offers the resource `name`; None if one may."""
+    """Return why no node offers the resource `name`; None if one may."""
     if name in _LABELS_OF_CARDS:
         return _LABEL
     profile = re.fullmatch(MIG_RESOURCE_PATTERN, name)

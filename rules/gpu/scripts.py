@@ -80,7 +80,7 @@ def _script_words(text: str) -> Iterator[ScriptWord]:
 
 
 def _word_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Where the words of the command at `start` are, up to `stop`."""
+    """Yield the spans of the words of the command at `start`, up to `stop`."""
     for _ in range(_MAX_WORDS):
         match = _compiled_pattern(_WORD_PATTERN).match(text, start, stop)
         if not match or match[1].startswith("#"):
@@ -140,7 +140,7 @@ def _unquoted(word: str) -> str:
 
 
 def _is_comment(text: str, offset: int) -> bool:
-    """Whether the line of `offset` has begun a comment before it."""
+    """Return whether the line of `offset` has begun a comment before it."""
     start = max(0, offset - _MAX_LINE_CHARACTERS)
     line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
     return line.startswith(("#", "//")) or " #" in line
@@ -256,7 +256,10 @@ def _program_name(word: str) -> str:
 
 
 def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:
-    """Whether `option` gives the new container a GPU; `known` is what is known of its variable."""
+    """Return whether `option` gives the new container a GPU.
+
+    `known` is what is known of its variable.
+    """
     if option.is_variable:
         # A variable without a value is passed on, and nobody knows which it has.
         return known is not None and (
@@ -269,7 +272,7 @@ def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:
 
 
 def is_gpu_device(text: str) -> bool:
-    """Whether `text` is a device file of a GPU, perhaps with `:` and more, or a CDI device."""
+    """Return whether `text` is a GPU's device file, perhaps with `:` and more, or a CDI device."""
     kind, equals, _ = text.partition("=")
     if equals and not text.startswith("/"):
         return "gpu" in kind.partition("/")[2]

@@ -1,4 +1,4 @@
-"""Which GPUs a container gets through environment variables, without the scheduler.
+"""The GPUs that a container gets through environment variables, without the scheduler.
 
 The profiles list the variables and say what their values mean (`visibleDevices`). The order of
 precedence follows the kubelet: the device plugin's variables come first, then `envFrom`, then
@@ -46,7 +46,7 @@ _REFERENCE_KINDS = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFiel
 
 
 class Visibility(enum.Enum):
-    """What a visible-devices variable makes the container runtime do."""
+    """The effect of a visible-devices variable on the container runtime."""
 
     UNSET = "unset"
     HIDDEN = "hidden"
@@ -56,7 +56,7 @@ class Visibility(enum.Enum):
 
 
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
-    """What the container runtime does if the variable `known` has the text `value`."""
+    """Return the effect on the container runtime of the variable `known` with the value `text`."""
     if len(value) > _MAX_VALUE_CHARACTERS:
         return Visibility.GRANTED  # nobody needs one that long
     if not value and known.empty_grants:
@@ -88,7 +88,7 @@ def visible_variables(container: Container) -> Mapping[str, VisibleDevices]:
 
 
 def visibility(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> Visibility:
-    """What `variable` in the container's own `env` does; the last entry wins."""
+    """Return the effect of `variable` in the container's own `env`; the last entry wins."""
     if variable not in container.env:
         return Visibility.UNSET
     value = container.env_value(variable)
@@ -98,7 +98,7 @@ def visibility(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> 
 
 
 def certainly_gets_no_gpu(container: Container) -> bool:
-    """Whether the container certainly gets no GPU, because it hides all and requests none.
+    """Return whether the container certainly gets no GPU, because it hides all and requests none.
 
     A GPU that it requests may be given to it by a volume mount, which comes before the variable.
     """
@@ -106,7 +106,7 @@ def certainly_gets_no_gpu(container: Container) -> bool:
 
 
 def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
-    """Whether the variable `known` names cards of a vendor whose GPU `container` requests.
+    """Return whether the variable `known` names cards of a vendor whose GPU `container` requests.
 
     For a container with only a resource claim or a part of a GPU, this is true for NVIDIA's
     variable: the pod does not show the vendor.
@@ -142,13 +142,13 @@ def _can_form(prefix: str, variable: str) -> bool:
 
 
 def is_unset(container: Container, variable: str = NVIDIA_VISIBLE_DEVICES) -> bool:
-    """Whether neither `env` nor a prefix in `envFrom` sets `variable`, so the image decides."""
+    """Return whether neither `env` nor a prefix in `envFrom` sets `variable`: the image decides."""
     readable = isinstance(container.raw.get("env"), list | None)
     return readable and variable not in container.env and not matching_prefixes(container, variable)
 
 
 def looks_like_legacy_image(container: Container) -> bool:
-    """Whether `env` makes NVIDIA's toolkit treat the image as older than NVIDIA_VISIBLE_DEVICES.
+    """Return whether NVIDIA's toolkit takes the image for an old one, because of `env`.
 
     The toolkit gives such images all GPUs unless that variable says otherwise (`CUDA.IsLegacy`).
     """
@@ -188,7 +188,7 @@ def display_variable(variable: str) -> str:
 
 
 def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool:
-    """Whether the GPU platform itself hands out devices by the reference in `variable`.
+    """Return whether the GPU platform itself hands out devices by the reference in `variable`.
 
     There are two such references, and a tenant can forge both:
 
@@ -220,7 +220,7 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
 
 
 def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
-    """Whether the GPU platform itself hands out devices by the ConfigMap `name` in `envFrom`.
+    """Return whether the GPU platform gives devices by the ConfigMap `name` in `envFrom`.
 
     KAI's webhook adds one, whose name is that of the ConfigMap in `is_platform_reference` with
     `-evar` at its end (KAI, `pkg/binder/common/gpusharingconfigmap/config_map.go`). A tenant can
@@ -285,7 +285,7 @@ def message_about_foreign_variable(
 def action_beside_request(
     pod: Pod, known: VisibleDevices, resource: str, container: Container
 ) -> Action:
-    """What the variable `known` beside `resource` deserves in a container of `pod`.
+    """Return the action for the variable `known` beside `resource` in a container of `pod`.
 
     On a machine with cards of both makers it grants cards. Some makers' cards are in machines of
     their own, but a new pod that names its node comes to any: the kubelet drops a request for a
@@ -358,7 +358,7 @@ def visibility_fix(pod: Pod, container: Container, variable: str, known: Visible
 
 
 def _is_referred_to(container: Container, variable: str) -> bool:
-    """Whether another variable, the command or an argument refers to `variable`.
+    """Return whether another variable, the command or an argument refers to `variable`.
 
     Without the variable the reference stays there as text.
     """
@@ -370,7 +370,7 @@ def _is_referred_to(container: Container, variable: str) -> bool:
 
 
 def advice_beside_request(container: Container, variable: str) -> str:
-    """What to do about `variable` in a container that requests a GPU."""
+    """Return what to do about `variable` in a container that requests a GPU."""
     if uses_device_plugin(container):
         return "remove the variable: the device plugin sets it"
     value = hiding_value(container, variable)
@@ -405,6 +405,6 @@ def remove_and_request_advice(
 
 
 def is_node_debugger(pod: Pod) -> bool:
-    """Whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
+    """Return whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
     key, value = DEBUGGER_LABEL
     return pod.labels.get(key) == value

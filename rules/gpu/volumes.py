@@ -1,4 +1,4 @@
-"""What a pod mounts: paths of the node, device files, and memory."""
+"""The mounts of a pod: paths of the node, device files, and memory."""
 
 import posixpath
 import re
@@ -116,7 +116,7 @@ def clean_path(path: str) -> str:
 
 
 def _length_of_process_root(parts: list[str]) -> int:
-    """How many of `parts` lead to the root or working directory of a process; 0 if none do.
+    """Return how many of `parts` lead to the root or working directory of a process; 0 if none do.
 
     They are `proc`, a process, perhaps `task` and a thread, then `root` or `cwd`.
     """
@@ -146,7 +146,7 @@ GPU_MAJOR_NUMBERS = (195, 226, 261)
 
 
 def is_gpu_file(path: str) -> bool:
-    """Whether the cleaned `path` is a device file of a GPU, or a directory of GPU drivers.
+    """Return whether the cleaned `path` is a device file of a GPU, or a directory of GPU drivers.
 
     NVIDIA's files count below any directory: a driver may have its own root.
     """
@@ -158,12 +158,12 @@ def is_gpu_file(path: str) -> bool:
 
 
 def is_passthrough_file(path: str) -> bool:
-    """Whether the cleaned `path` is a file of devices that are passed through, maybe GPUs."""
+    """Return whether the cleaned `path` is a file of passed-through devices, perhaps GPUs."""
     return re.fullmatch(PASSED_THROUGH, path) is not None
 
 
 def is_helper_device_file(path: str) -> bool:
-    """Whether the cleaned `path` is a file that NVIDIA's driver needs beside that of a card."""
+    """Return whether the cleaned `path` is a file that NVIDIA's driver needs beside a card's."""
     return re.fullmatch(HELPER_FILE, path) is not None
 
 

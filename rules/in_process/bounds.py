@@ -1,4 +1,4 @@
-"""How much of a pod policies in CEL read, and whether it has more.
+"""The bounds of what policies in CEL read of a pod, and a test for more.
 
 An API server stops an expression that takes more than 1,000,000 units of cost.
 """
@@ -34,7 +34,7 @@ MAX_CHARACTERS = {"name of a variable": 256, "prefix": 256, "value of a GPU vari
 
 
 def too_large(is_read: str) -> str:
-    """Whether a pod has more of anything than is read.
+    """Return, as CEL, whether a pod has more of anything than is read.
 
     `is_read` says whether a variable `e` of a container counts as one about GPUs.
     """

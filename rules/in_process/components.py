@@ -18,12 +18,12 @@ IS_POD = '(request.kind.kind == "Pod")'
 
 
 def is_mirror() -> str:
-    """Whether the pod is the mirror of a static pod, made by its kubelet."""
+    """Return, as CEL, whether the pod is the mirror of a static pod, made by its kubelet."""
     return f'{cel(MIRROR_ANNOTATION)} in $annotations && {_USER}.startsWith("system:node:")'
 
 
 def is_made_by_controller() -> str:
-    """Whether a controller makes the workload from another one, which was evaluated itself."""
+    """Return, as CEL, whether a controller makes the workload from another, evaluated itself."""
     return "$objectMetadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"
 
 

@@ -51,7 +51,7 @@ def sets_visible_devices(image: str) -> str:
 
 
 def is_image_for_any_maker(image: str) -> str:
-    """Whether the CEL `image` is no CUDA image and sets the variable all the same."""
+    """Return, as CEL, whether `image` is no CUDA image and sets the variable all the same."""
     return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
 
 
@@ -68,7 +68,7 @@ def maker_facts() -> list[dict[str, list[str]]]:
 
 
 def is_image_of_maker() -> str:
-    """Whether the image of the container `c` has a `maker_of_image`."""
+    """Return, as CEL, whether the image of the container `c` has a `maker_of_image`."""
     return f"(c.hasCudaImage || {_searched('string(c.image)', OTHER_IMAGE_PATTERN)})"
 
 
@@ -92,7 +92,7 @@ def is_agent_of_other_maker() -> str:
 
 
 def _searched(image: str, pattern: str) -> str:
-    """Whether `pattern` is found in the CEL `image`."""
+    """Return, as CEL, whether `pattern` is found in `image`."""
     text = _searched_text(image)
     return f"({image}.size() <= {MAX_REFERENCE} && {text}.matches({cel(pattern)}))"
 
@@ -109,7 +109,7 @@ def _searched_text(image: str) -> str:
 
 
 def _is_image(image: str, test: str) -> str:
-    """Whether `test` holds for the parts `t` of the CEL `image`."""
+    """Return, as CEL, whether `test` holds for the parts `t` of `image`."""
     return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {test}))"
 
 
@@ -131,7 +131,7 @@ def _parts(image: str) -> str:
 
 
 def _is_image_of(names: Collection[str], test: str = "true") -> str:
-    """Whether the parts `t` name one of `names`, no other maker's build of it, and fit `test`."""
+    """Return, as CEL, whether the parts `t` name one of `names`, of no other maker, and fit."""
     owner = (
         "[t[0].substring(0, t[0].size() > 0 ? t[0].size() - 1 : 0)]"
         ".map(o, '/' + o).map(o, o.substring(o.lastIndexOf('/') + 1) + '/' + t[1])[0]"

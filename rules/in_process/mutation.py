@@ -48,12 +48,12 @@ def mutation_words(profile: Profile) -> Iterator[Variable]:
 
 
 def requests_any(patterns: Iterable[str]) -> str:
-    """Whether the pod requests a resource whose name matches one of `patterns`."""
+    """Return, as CEL, whether the pod requests a resource whose name matches one of `patterns`."""
     return f"$requested.exists(n, {matches_any('n', patterns)})"
 
 
 def is_about(fact: Taint | NodeAffinity | Scheduler) -> str:
-    """Whether `matching_resource` finds one."""
+    """Return, as CEL, whether `matching_resource` finds a resource."""
     if isinstance(fact, Scheduler):
         others = [f"{cel(key)} in $annotations" for key in fact.annotations]
     else:
@@ -71,7 +71,10 @@ def label_keys() -> str:
 
 
 def is_meant_for(taint: Taint) -> str:
-    """Whether the toleration `t` tolerates `taint`, or `misspelt_toleration` takes it for one."""
+    """Return, as CEL, whether the toleration `t` tolerates `taint` or is a misspelling of that.
+
+    `misspelt_toleration` finds the same misspellings.
+    """
     words = cel(words_of_key(taint.key))
     own = (
         't.key.lowerAscii().findAll("[a-z0-9]+").filter(w, w != "com")'

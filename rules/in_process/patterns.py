@@ -31,7 +31,7 @@ def _matches(text: str, pattern: str) -> str:
 
 
 def stem_of(pattern: str) -> str:
-    """What every text that `pattern` fits begins with."""
+    """Return the beginning that all texts have which `pattern` fits."""
     return pattern.partition("*")[0]
 
 

@@ -92,7 +92,7 @@ def facts_of(name: str) -> str:
 
 
 def is_class(name: str) -> str:
-    """Whether the CEL `name` is that of a device class as a resource."""
+    """Return, as CEL, whether `name` is that of a device class as a resource."""
     return f"{name}.startsWith({cel(DEVICE_CLASS_PREFIX)})"
 
 

@@ -1,4 +1,4 @@
-"""What a rule says in CEL, beside its `check` and in the same module.
+"""The statements of a rule in CEL, beside its `check` and in the same module.
 
 A rule that API servers can evaluate themselves has a function `in_process` that returns its
 statements. They use the constants of the module, as `check` does, and the words of this package.

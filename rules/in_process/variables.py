@@ -32,7 +32,7 @@ def completed(profile: Profile) -> Iterator[Mapping[str, str]]:
 
 
 def variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Sequence[str]]:
-    """What is known of a variable that makes GPUs visible."""
+    """Return the facts about a variable that makes GPUs visible."""
     return {
         "name": [known.name],
         "prefix": [stem_of(known.name)],
@@ -50,7 +50,7 @@ def variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Sequ
 
 
 def is_gpu_variable(profile: Profile, variables: Collection[str]) -> str:
-    """Whether some rule reads the variable `e` of `env`, or it fits one of `variables`."""
+    """Return, as CEL, whether a rule reads the variable `e` of `env`, or it fits `variables`."""
     names = sorted(n for n in profile.visible_devices if "*" not in n)
     stems = {stem_of(n) for n in profile.visible_devices if "*" in n}
     stems |= {stem_of(n) for n in profile.alternative_variables if "*" in n}
@@ -176,7 +176,7 @@ def prefixes_of(variable: str, within: str = "") -> str:
 
 
 def has_variable(name: str) -> str:
-    """Whether `env` of the container `c` sets the variable `name`."""
+    """Return, as CEL, whether `env` of the container `c` sets the variable `name`."""
     return f"c.variables.exists(v, v.name == {cel(name)})"
 
 

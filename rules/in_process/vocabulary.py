@@ -159,7 +159,7 @@ def _base() -> str:
 
 
 def _described() -> str:
-    """What the views of containers know, without their variables."""
+    """Return the views of containers, without their variables."""
     cards = 'k.devices.filter(d, d.facts[0].part == "").map(d, string(d.name))'
     parts = "k.devices.map(d, string(d.name))"
     first = f'(k.devices.size() == 0 ? "" : {cards}.size() > 0 ? {cards}.min() : {parts}.min())'

@@ -1,1 +1,1 @@
-"""What rules know about other objects than the one that they evaluate."""
+"""The facts for rules about other objects than the evaluated one."""

@@ -79,7 +79,7 @@ _KUEUE_GROUP = "kueue.x-k8s.io"
 
 
 class _RecordReader(NamedTuple):
-    """How a kind is read: the record of a manifest."""
+    """The function that makes a record of a manifest of one kind."""
 
     kind: type
     read: Callable[[Mapping[str, Any], VariableNames], Any]
@@ -326,7 +326,7 @@ class InventoryBuilder:
         return f"not all objects that pods refer to are known, there are too many: {where}"
 
     def inventory(self) -> Inventory:
-        """What has been added so far."""
+        """Return the inventory of what has been added so far."""
         of_nodes = self.nodes.records() | self.gpu_nodes.records()
         records = self._records | of_nodes | self.shares.records()
         if self._mig_configs:

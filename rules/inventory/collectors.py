@@ -27,7 +27,7 @@ MAX_CHARACTERS_OF_NAMES = 300_000
 
 
 class _CollectedGroup(NamedTuple):
-    """What is collected of nodes with the same labels: see NodeGroup."""
+    """The facts about nodes with the same labels, as they are collected: see NodeGroup."""
 
     labels: dict[str, str]
     resources: dict[str, int]
@@ -151,13 +151,13 @@ def _offered(status: Mapping[str, Any], resources: tuple[str, ...]) -> Iterator[
 
 
 def _amount(status: Mapping[str, Any], resource: str) -> int:
-    """How much of `resource` the node with this status has; 0 if it does not say so."""
+    """Return how much of `resource` the node with this status has; 0 if it does not say so."""
     found = [as_object(status.get(field)).get(resource) for field in ("capacity", "allocatable")]
     return max([0, *(a.value for a in map(parse, found) if isinstance(a, Quantity))])
 
 
 def _amount_per_card(total: int, cards: int) -> int:
-    """What each card has of `total`; 0 if nobody knows, because the cards may differ."""
+    """Return the amount of each card in `total`; 0 if it is not known, as cards may differ."""
     return total // cards if cards and total % cards == 0 else 0
 
 

@@ -1,4 +1,4 @@
-"""What is known about other objects, such as the manifests of the same run: a frozen value.
+"""The facts about other objects, such as the manifests of the same run: a frozen value.
 
 "Inventory" is Gatekeeper's word for the objects to which policies may refer.
 """
@@ -56,7 +56,7 @@ class Inventory:
     __hash__ = None  # type: ignore[assignment]  # its records cannot be hashed
 
     def for_unnamed_namespace(self, unnamed: str) -> "Inventory":
-        """The same for an evaluation in which `unnamed` stands for the namespace not named."""
+        """Return this inventory, with `unnamed` for the namespace that is not named."""
         seen = Inventory(self._records, unnamed)
         seen._derived = self._derived
         return seen
@@ -92,7 +92,7 @@ class Inventory:
         )
 
     def lacks_some(self, kind: type, namespace: str | None) -> bool:
-        """Whether the content of an object is not known, or there are more than a rule can read.
+        """Return whether an object's content is not known, or there are more than a rule reads.
 
         Tenants choose how many there are in a namespace, and not how many the cluster has.
         """
@@ -109,9 +109,8 @@ class Inventory:
 EMPTY_INVENTORY = Inventory()
 
 
-# What an inventory knows of an object of each kind. The classes have the names of the kinds.
-#
-# Nodes are known by groups, and those with GPUs also by their names.
+# One class for each kind of object in an inventory, named as the kind. Nodes are known by groups,
+# and those with GPUs also by their names.
 
 
 class ClusterQueue(NamedTuple):
@@ -131,7 +130,7 @@ class ConfigMap(NamedTuple):
 
 
 class DeviceClass(NamedTuple):
-    """What gives away which devices a class has, whatever its name.
+    """The parts of a class that show which devices it has, whatever its name.
 
     `extended_resource` is the name by which pods can ask for the class without a claim; it may be
     empty. `vendor_classes` are the classes of vendors that have the same devices, by the selectors.
@@ -142,7 +141,7 @@ class DeviceClass(NamedTuple):
 
 
 class LimitRange(NamedTuple):
-    """What the limits of the type Container say: their `max`, and what containers get unasked.
+    """The limits of the type Container: their `max`, and what containers get by default.
 
     `limits` and `requests` are the resources of which a container gets a default.
     """
@@ -235,7 +234,7 @@ class ResourceClaim(NamedTuple):
 
 
 class ResourceClaimTemplate(NamedTuple):
-    """The same of the claims that are made from it."""
+    """The devices of the claims that are made from a template."""
 
     classes: frozenset[str]
     requests: frozenset[str]

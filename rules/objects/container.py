@@ -14,7 +14,7 @@ Role = Literal["init", "app", "ephemeral"]
 
 
 class PodLayout(NamedTuple):
-    """Where a kind of workload keeps what a pod spec has. The defaults describe a pod spec.
+    """The places of a pod spec's fields in a kind of workload. The defaults are a pod spec's.
 
     - `container_lists`: the paths of the lists of containers, from the spec, with the role of the
       containers in each.
@@ -61,7 +61,7 @@ _TEXT_TYPES = frozenset({str})
 
 
 def is_host_process(raw: Mapping[str, Any]) -> bool:
-    """Whether the security context of a container, or of a pod spec, asks for HostProcess."""
+    """Return whether the security context of a container or pod spec asks for HostProcess."""
     security = raw.get("securityContext")
     if not security:
         return False
@@ -160,27 +160,27 @@ class Container(View):
         return {prefix: e for e in entries if (prefix := as_text(e[1].get("prefix")))}
 
     def env_path(self, variable: str) -> Path:
-        """Where the last entry of `variable` stands, which must be in `env`."""
+        """Return the path of the last entry of `variable`, which must be in `env`."""
         return self.env_entry_path(self.env[variable])
 
     def env_entry_path(self, index: int) -> Path:
-        """Where the entry `index` of `env` stands."""
+        """Return the path of the entry `index` of `env`."""
         if self.is_in_variable_map(index):
             return (*self.path, self._variables_field, self.raw["env"][index]["name"])
         return (*self.path, "env", index)
 
     def is_in_variable_map(self, index: int) -> bool:
-        """Whether the entry `index` of `env` stands in the map of variables."""
+        """Return whether the entry `index` of `env` stands in the map of variables."""
         return bool(self._variables_field) and index >= self.env_list_length
 
     @property
     def env_list_length(self) -> int:
-        """How many entries of `env` stand in the list; the others stand in the map of variables."""
+        """Return how many entries of `env` are in the list; the others are in the map."""
         variables = as_object(self.raw.get(self._variables_field)) if self._variables_field else {}
         return len(self.raw.get("env") or ()) - len(variables)
 
     def env_value_path(self, variable: str) -> Path:
-        """Where the last entry of `variable`, which must be in `env`, has its literal."""
+        """Return the path of the literal in the last entry of `variable`, which `env` must have."""
         path = self.env_path(variable)
         return path if self.is_in_variable_map(self.env[variable]) else (*path, "value")
 
@@ -204,11 +204,11 @@ class Container(View):
 
     @property
     def resources_path(self) -> Path:
-        """Where `resources` stands, or would stand."""
+        """Return the path where `resources` stands, or would stand."""
         return (*self.path, self._resources_field)
 
     def amount_path(self, name: str) -> Path:
-        """Where the amount of the resource `name` stands: in the limits, or else the requests."""
+        """Return the path of the amount of the resource `name`: in limits, or else in requests."""
         return (*self.resources_path, "limits" if name in self.limits else "requests", name)
 
     @property
@@ -239,7 +239,7 @@ class Container(View):
 
     @property
     def is_privileged(self) -> bool:
-        """Whether `securityContext.privileged` is true."""
+        """Return whether `securityContext.privileged` is true."""
         return self.security_context.get("privileged") is True
 
     @cached_property
@@ -252,7 +252,7 @@ class Container(View):
 
     @property
     def has_sys_admin(self) -> bool:
-        """Whether the container toolkit takes it for privileged: CAP_SYS_ADMIN is in its set."""
+        """Return whether CAP_SYS_ADMIN is set, so that the toolkit takes it for privileged."""
         return self.is_privileged or any(
             n in {"SYS_ADMIN", "ALL"} for _, n in self.added_capabilities
         )

@@ -7,7 +7,7 @@ from rules.profile.profile import VisibleDevices
 
 
 class ContainerSetting(NamedTuple):
-    """What a Dockerfile, a compose file or a script sets for a container.
+    """A setting of a container in a Dockerfile, a compose file or a script.
 
     - `object`: the file, as a kind and a name.
     - `holder`: what has the setting in messages, such as `service "web"`.

@@ -44,7 +44,7 @@ class DeviceSelector(NamedTuple):
 
 
 class DeviceSpec(SubjectView):
-    """What selects devices: a DeviceClass, or a claim. `spec` is at `path` of the manifest.
+    """A selection of devices: a DeviceClass, or a claim. `spec` is at `path` of the manifest.
 
     `raw` is the whole object, which is at `base`.
     """
@@ -100,7 +100,7 @@ class DeviceClaim(DeviceSpec):
 
     @property
     def metadata_path(self) -> Path:
-        """Where `metadata` is: beside the spec."""
+        """Return the path of `metadata`: beside the spec."""
         return (*self.path[:-1], "metadata")
 
     @property
@@ -201,7 +201,7 @@ class KubernetesObject(SubjectView):
         return (*self.path, *steps), spec
 
     def pods_at_a_time(self) -> Mapping[str, int]:
-        """How many pods each field of the workload's spec makes run together."""
+        """Return how many pods each field of the workload's spec makes run together."""
         spec = as_object(self.raw.get("spec"))
         completions = spec.get("completions")
         counts = {f: spec[f] for f in ("replicas", "parallelism") if type(spec.get(f)) is int}
@@ -239,7 +239,7 @@ class Quota(SubjectView):
 
     @property
     def is_resource_quota(self) -> bool:
-        """Whether the object itself is a ResourceQuota, which the API server validates."""
+        """Return whether the object itself is a ResourceQuota, which the API server validates."""
         return self.object.kind == "ResourceQuota"
 
     def _in_manifest(self, manifest: Json) -> Self:

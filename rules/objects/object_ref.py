@@ -1,4 +1,4 @@
-"""Which Kubernetes object something is about."""
+"""References to Kubernetes objects."""
 
 import re
 from collections.abc import Mapping

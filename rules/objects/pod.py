@@ -39,7 +39,7 @@ class PodMetadata(View):
 
     @cached_property
     def is_made_by_daemon_set(self) -> bool:
-        """Whether the controller of the pod is a DaemonSet."""
+        """Return whether the controller of the pod is a DaemonSet."""
         owners = as_objects(self.raw.get("ownerReferences"))
         return any(o.get("kind") == "DaemonSet" and o.get("controller") is True for _, o in owners)
 
@@ -107,7 +107,10 @@ class Pod(SubjectView):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing else adds to the pod, so that something can be said to be missing."""
+        """Return whether nothing else adds to the pod.
+
+        Only then can a rule say that something is missing.
+        """
         return self.layout.is_whole and not self.is_partial
 
     @cached_property
@@ -155,7 +158,7 @@ class Pod(SubjectView):
     def _fraction_target(
         self, containers: Sequence[tuple[Mapping[str, Any], Path, Role]]
     ) -> Path | None:
-        """Where the container is for which the pod's annotations ask for a part of a GPU."""
+        """Return the place of the container for which annotations ask for a part of a GPU."""
         for fraction in self.profile.fractions:
             if self.profile.grants_fraction(fraction, self.annotations, self.scheduler):
                 name = self.annotations.get(fraction.target or "")
@@ -175,7 +178,7 @@ class Pod(SubjectView):
 
     @property
     def metadata_path(self) -> Path:
-        """Where the metadata stands, or would stand."""
+        """Return the path where the metadata stands, or would stand."""
         return self.metadata_view.path
 
     @property
@@ -216,12 +219,12 @@ class Pod(SubjectView):
 
     @property
     def is_placed(self) -> bool:
-        """Whether the pod has got a node, so that some node fits it."""
+        """Return whether the pod has got a node, so that some node fits it."""
         return self.exists and self.object.kind == "Pod" and bool(self.spec.get("nodeName"))
 
     @property
     def is_final(self) -> bool:
-        """Whether pods are created exactly as written here.
+        """Return whether pods are created exactly as written here.
 
         The controller of a custom resource, or a user of a PodTemplate, may add to the pod,
         for example the GPU itself.
@@ -230,7 +233,7 @@ class Pod(SubjectView):
 
     @cached_property
     def is_daemon(self) -> bool:
-        """Whether a DaemonSet chooses the node."""
+        """Return whether a DaemonSet chooses the node."""
         return self.object.kind == "DaemonSet" or self.metadata_view.is_made_by_daemon_set
 
 
@@ -259,14 +262,14 @@ def _was_read_from_a_cluster(pod: Pod) -> bool:
 
 
 def _is_patch_of_pod(pod: Pod) -> bool:
-    """Whether a container has no image, or stands for every container of another pod."""
+    """Return whether a container has no image, or stands for every container of another pod."""
     return pod.layout is POD_SPEC and any(
         not container.image or container.name == EVERY_CONTAINER for container in pod.containers
     )
 
 
 def is_pod_spec(pod: Pod) -> bool:
-    """Whether the fields of `pod` beside its containers are those of a pod spec for certain.
+    """Return whether the fields of `pod` beside its containers are those of a pod spec for certain.
 
     In a custom resource they may have another meaning.
     """

@@ -49,7 +49,7 @@ class SubjectView(View):
 
     @cached_property
     def results_by_rule(self) -> dict[str, Any]:
-        """What each rule has said about this view, filled by `engine.evaluation`."""
+        """Return the result of each rule for this view, filled by `engine.evaluation`."""
         return {}
 
     def in_manifest(self, manifest: Json, views: Views) -> Self:

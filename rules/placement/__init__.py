@@ -1,1 +1,1 @@
-"""Where the scheduler may put a pod: node affinity, GPU nodes, tolerations."""
+"""The nodes on which the scheduler may put a pod: node affinity, GPU nodes, tolerations."""

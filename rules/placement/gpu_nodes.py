@@ -1,4 +1,4 @@
-"""Whether a pod is for GPU nodes, and what the profile says about the nodes with its GPUs."""
+"""Pods for GPU nodes, and the profile's facts about the nodes with their GPUs."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -97,7 +97,7 @@ def gpu_node_expressions(pod: Pod) -> list[dict[str, Any]]:
 
 
 def targets_gpu_nodes(pod: Pod) -> bool:
-    """Whether the pod selects GPU nodes by their labels."""
+    """Return whether the pod selects GPU nodes by their labels."""
     return bool(gpu_node_label(pod))
 
 
@@ -149,7 +149,7 @@ def _topology_keys(pod: Pod) -> Iterator[str]:
 
 
 def is_for_gpus(pod: Pod) -> bool:
-    """Whether the pod requests a GPU or selects GPU nodes."""
+    """Return whether the pod requests a GPU or selects GPU nodes."""
     return pod_requests_gpu(pod) or targets_gpu_nodes(pod)
 
 
@@ -187,13 +187,13 @@ def _has_only_gpu_nodes(profile: Profile, key: str) -> bool:
 
 
 def _is_below_one_card(values: Any) -> bool:
-    """Whether a number below the bound in `values` cannot be 1 or more."""
+    """Return whether a number below the bound in `values` cannot be 1 or more."""
     (bound,) = values if isinstance(values, list) and len(values) == 1 else ("",)
     return isinstance(bound, str) and re.fullmatch(AT_MOST_ONE, bound) is not None
 
 
 def placement_skip_reason(pod: Pod) -> str | None:
-    """Why gpuward must not add tolerations or affinities to the pod; None if it may.
+    """Return why gpuward must not add tolerations or affinities to the pod; None if it may.
 
     Only the rules that add scheduling defaults use this.
     """
@@ -209,7 +209,7 @@ def placement_skip_reason(pod: Pod) -> str | None:
 
 
 def scheduler_skip_reason(pod: Pod) -> str | None:
-    """Why gpuward must not name the pod's scheduler; None if it may.
+    """Return why gpuward must not name the pod's scheduler; None if it may.
 
     A scheduler places the pods of DaemonSets too. A pod that a scheduling gate holds must name its
     scheduler now: the name cannot change later.
@@ -222,7 +222,7 @@ def scheduler_skip_reason(pod: Pod) -> str | None:
 
 
 def may_be_placed_elsewhere(pod: Pod) -> bool:
-    """Whether another object, or another part of it, may say where the pod runs."""
+    """Return whether another object, or another part of it, may say where the pod runs."""
     is_custom = pod.layout is not POD_SPEC or pod.object.group in GROUPS_WITH_OWN_PLACEMENT
     return is_custom or pod.is_partial
 
@@ -264,7 +264,7 @@ VALUES_HIDING_GPUS = ("", "-1", "NoDevFiles")
 
 
 class Evidence(NamedTuple):
-    """What a pod has to do with GPUs, for a message.
+    """The evidence that a pod is for GPUs, for a message.
 
     - `pod`: completes "in …".
     - `devices`: what its node has: GPUs or other accelerators.
@@ -352,7 +352,7 @@ def _device_word(name: str) -> str:
 
 
 def excludes_nvidia(pod: Pod) -> bool:
-    """Whether no node that can run `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
+    """Return whether no node for `pod` has cards of NVIDIA, as with TPUs, Neuron and Gaudi.
 
     NVIDIA's variables mean nothing there. A new pod that names its node may be on any: kubelets
     ignore devices that their node does not have, and topologies.
@@ -366,12 +366,12 @@ def excludes_nvidia(pod: Pod) -> bool:
 
 
 def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> bool:
-    """Whether a label of nodes, or a runtime class, is one of accelerators that `words` name."""
+    """Return whether a node label or runtime class is one of the accelerators that `words` name."""
     return not set(words).isdisjoint(re.findall("[a-z]+", name.lower()))
 
 
 def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
-    """Whether all GPUs that `pod` requests or selects are those of other makers than NVIDIA.
+    """Return whether all GPUs that `pod` requests or selects are those of other makers than NVIDIA.
 
     NVIDIA's variables mean nothing to them. Their machines may have cards of NVIDIA as well, in
     contrast to those of `excludes_nvidia`. A claim counts if its device classes are known. A new

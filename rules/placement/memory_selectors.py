@@ -1,4 +1,4 @@
-"""How much memory of a card a selector of devices asks for at least."""
+"""The least memory of a card that a selector of devices asks for."""
 
 from collections.abc import Iterator
 
@@ -75,7 +75,7 @@ def _amount_of_method(call: Call) -> str:
 
 
 def _is_memory(node: Expression) -> bool:
-    """Whether it is `device.capacity["gpu.nvidia.com"].memory`, however it is spelt."""
+    """Return whether it is `device.capacity["gpu.nvidia.com"].memory`, however it is spelt."""
     holder, name = _member(node)
     outer, domain = _member(holder) if holder is not None else (None, "")
     return (name, domain, outer) == (_NAME, _DOMAIN, Select(Identifier("device"), "capacity"))

@@ -40,7 +40,7 @@ def node_affinity(pod: Pod) -> Mapping[str, Any]:
 
 
 def has_writable_affinity(pod: Pod) -> bool:
-    """Whether every object and list of the node affinity that an edit may change has its type."""
+    """Return whether all parts of the node affinity that edits may change have the right type."""
     affinity = pod.spec.get("affinity")
     if affinity is None:
         return True
@@ -79,7 +79,7 @@ def expressions(term: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
 
 
 def is_empty_term(term: Mapping[str, Any]) -> bool:
-    """Whether `term` has neither expressions nor fields. Such a term matches no node."""
+    """Return whether `term` has neither expressions nor fields. Such a term matches no node."""
     return not term.get("matchExpressions") and not term.get("matchFields")
 
 
@@ -96,7 +96,7 @@ def selector_expressions(pod: Pod) -> list[dict[str, Any]]:
 
 
 def implies_affinity(demand: Mapping[str, Any], affinity: NodeAffinity) -> bool:
-    """Whether a node that meets `demand` has the label of `affinity` with one of its values.
+    """Return whether a node that meets `demand` has the label of `affinity` with one of its values.
 
     A placeholder may become one of them.
     """
@@ -181,8 +181,8 @@ def _demands_spot(demand: Mapping[str, Any]) -> bool:
     return demand.get("operator") == "In" and is_listed
 
 
-# Which of the known nodes a pod may run on, by its node selector and required node affinity. What
-# nobody knows, such as a label that the inventory does not keep, counts as met.
+# The known nodes on which a pod may run, by its node selector and required node affinity. A term
+# counts as met if it is not known, such as one about a label that the inventory does not keep.
 
 # More than any pod needs: what has more is not compared, so that the comparison stays fast.
 MAX_EXPRESSIONS, MAX_VALUES = 50, 500
@@ -192,19 +192,19 @@ Labels: TypeAlias = Mapping[str, str]
 
 
 class Demand(NamedTuple):
-    """What a pod demands of a label of its node: an operator of Kubernetes, and values."""
+    """A pod's demand of a label of its node: an operator of Kubernetes, and values."""
 
     key: str
     operator: str
     values: frozenset[str]
 
     def is_met(self, labels: Labels) -> bool:
-        """Whether a node with these labels meets it."""
+        """Return whether a node with these labels meets it."""
         return _MATCH_BY_OPERATOR[self.operator](labels.get(self.key), self.values)
 
 
 class NodeSelection(NamedTuple):
-    """What a pod demands of its node: everything in `always`, and in one of `alternatives`.
+    """A pod's demands of its node: everything in `always`, and in one of `alternatives`.
 
     These are the node selector, and the terms of the required node affinity, if it has any.
     """
@@ -213,14 +213,14 @@ class NodeSelection(NamedTuple):
     alternatives: list[list[Demand]]
 
     def is_met(self, labels: Labels) -> bool:
-        """Whether a node with these labels meets it."""
+        """Return whether a node with these labels meets it."""
         if not _all_met(self.always, labels):
             return False
         return not self.alternatives or any(_all_met(a, labels) for a in self.alternatives)
 
 
 def node_selection(pod: Pod, survey: NodeSurvey) -> NodeSelection | None:
-    """What the pod demands of the labels that `survey` keeps; None if it demands too much."""
+    """Return the pod's demands of labels that `survey` keeps; None if there are too many."""
     kept = tuple(survey.labels)
     selector = selector_expressions(pod)
     terms = [[e for _, e in expressions(t)] for _, t in required_terms(pod) if not is_empty_term(t)]
@@ -252,7 +252,7 @@ def _demands_on_known_labels(
 
 
 def _is_number_beyond(value: str | None, values: frozenset[str], sign: int) -> bool:
-    """Whether `value` is greater than the one of `values`, or less if `sign` is negative."""
+    """Return whether `value` is greater than the one of `values`, or less if `sign` is negative."""
     texts = (value or "", *values)
     if len(texts) != 2 or not all(map(_INTEGER_PATTERN.fullmatch, texts)):  # noqa: PLR2004
         return False

@@ -1,4 +1,4 @@
-"""What objects say about nodes: their labels, resources and GPU modes."""
+"""The facts in objects about nodes: their labels, resources and GPU modes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ class NodeLabel(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Which label of a manifest this is, for the key of a finding."""
+        """Return which label of a manifest this is, for the key of a finding."""
         return f"nodes.{self.pool}.{self.name}" if self.pool else f"nodes.{self.name}"
 
 
@@ -71,7 +71,7 @@ class NodeTaint(NamedTuple):
 
     @property
     def repels_pods(self) -> bool:
-        """Whether it keeps pods off that do not tolerate it, as long as the node is there.
+        """Return whether it keeps pods off that do not tolerate it, as long as the node is there.
 
         Its effect is NoSchedule or NoExecute, however it is spelt, and no controller removes it.
         """
@@ -80,7 +80,7 @@ class NodeTaint(NamedTuple):
 
 
 class NodeSettings(NamedTuple):
-    """What a manifest sets for a node, or for nodes that are made alike.
+    """The settings of a manifest for a node, or for nodes that are made alike.
 
     - `pool`: the name of their pool in a manifest that lists several, else empty.
     - `cpu_policies`: the CPU policies of their kubelets, each with its path.
@@ -95,12 +95,12 @@ class NodeSettings(NamedTuple):
 
     @property
     def repels_pods(self) -> bool:
-        """Whether a taint keeps pods off that do not tolerate it."""
+        """Return whether a taint keeps pods off that do not tolerate it."""
         return any(taint.repels_pods for taint in self.taints)
 
 
 def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
-    """What `subject` sets for each node that it describes, in the order of the manifest."""
+    """Yield the settings of each node that `subject` describes, in the manifest's order."""
     for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
         for place, raw in values_at(subject.raw, fields.base_path):
             path = (*subject.path, *place)
@@ -128,7 +128,7 @@ def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
 
 
 def labels_by_node(subject: KubernetesObject) -> list[dict[str, NodeLabel]]:
-    """The same labels by name, one mapping for each node or group of nodes."""
+    """Return the labels by name, one mapping for each node or group of nodes."""
     return [{label.name: label for label in settings.labels} for settings in node_settings(subject)]
 
 
@@ -177,10 +177,8 @@ def _labels_in_arguments(arguments: list[tuple[Path, str, str]]) -> Iterator[Nod
                 yield NodeLabel(path, name, value)
 
 
-# How the nodes that a pod selects offer their GPUs, by the labels that tell it.
-#
-# A profile lists these labels in `nodeModes`: for each value, the resources that nodes with it
-# offer.
+# The labels of nodes that tell how they offer their GPUs. A profile lists them in `nodeModes`, with
+# the resources that nodes offer for each value.
 
 
 def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple[str, ...] | None:
@@ -194,7 +192,7 @@ def offered_resources(modes: Mapping[str, tuple[str, ...]], value: str) -> tuple
 
 
 def advice_on_unknown_value(modes: Mapping[str, tuple[str, ...]], value: str) -> str | None:
-    """What to write instead of `value` of one label; None if it is known, or a placeholder."""
+    """Return what to write for `value` of a label; None if it is known, or a placeholder."""
     if offered_resources(modes, value) is not None or has_placeholder(value):
         return None
     known = values_without_wildcard(modes)
@@ -293,14 +291,14 @@ def resources_of_node(node: KubernetesObject) -> Mapping[str, Any]:
 
 
 def offered_amount(offered: Mapping[str, Any], name: str) -> int | None:
-    """How much there is of the resource, None if that cannot be read; 0 if it is not offered."""
+    """Return the amount of the resource: 0 if it is not offered, None if it cannot be read."""
     if name not in offered:
         return 0
     amount = parse(offered[name])
     return amount.value if isinstance(amount, Quantity) else None
 
 
-# Labels and resources of ACK's nodes, as far as code says more than a profile's table.
+# Labels and resources of ACK's nodes that code uses by name.
 
 # https://www.alibabacloud.com/help/doc-detail/191140.html
 MODE_LABEL = "ack.node.gpu.schedule"

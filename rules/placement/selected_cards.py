@@ -1,4 +1,4 @@
-"""Which cards a pod may get: their memory, and whether nodes share or divide them."""
+"""The cards that a pod may get: their memory, and whether nodes share or divide them."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -90,7 +90,7 @@ class DeviceCount(NamedTuple):
 
 
 def selected_device_count(pod: Pod) -> DeviceCount | None:
-    """How many devices the nodes have that the pod selects; None if its labels do not say it.
+    """Return how many devices the pod's nodes have; None if their labels do not say it.
 
     None as well if those nodes offer a card several times, or in parts.
     """
@@ -164,12 +164,12 @@ _MIG_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
 
 
 def selects_shared_cards(pod: Pod) -> bool:
-    """Whether all nodes that `pod` may run on let several containers share a card."""
+    """Return whether all nodes that `pod` may run on let several containers share a card."""
     return _selects_by_labels(pod, _SHARED_CARD_TESTS)
 
 
 def selects_mig_cards(pod: Pod) -> bool:
-    """Whether all nodes that `pod` may run on offer MIG devices as `nvidia.com/gpu`."""
+    """Return whether all nodes that `pod` may run on offer MIG devices as `nvidia.com/gpu`."""
     return _selects_by_labels(pod, _MIG_CARD_TESTS)
 
 
@@ -183,10 +183,9 @@ def _selects_by_labels(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) ->
     return False
 
 
-# The pools of nodes of ACK on which pods share cards, as far as manifests name them.
-#
-# A pool is known by `nodeSelector` alone, if one of its labels is the mode `core_mem` or names a
-# node pool. A pod with required node affinity is in no known pool, because it may require more.
+# The pools of ACK's nodes on which pods share cards. A pool is known by `nodeSelector` alone, if
+# one of its labels is the mode `core_mem` or names a node pool. A pod with required node affinity
+# is in no known pool, because it may require more.
 
 if TYPE_CHECKING:
     from rules.inventory.builder import InventoryBuilder
@@ -216,7 +215,7 @@ def labels_of_share_pool(spec: Mapping[str, Any]) -> str:
 
 
 def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
-    """Whether a container or an init container of a pod has `resource` in its limits."""
+    """Return whether a container or an init container of a pod has `resource` in its limits."""
     lists = (as_objects(spec.get(field)) for field in ("initContainers", "containers"))
     for _, container in chain.from_iterable(lists):
         limits = as_object(as_object(container.get("resources")).get("limits"))

@@ -1,4 +1,4 @@
-"""Which taints a pod does not tolerate, and which of its tolerations were meant for them.
+"""The taints that a pod does not tolerate, and the tolerations that were meant for them.
 
 The semantics are those of `core/v1` (`Toleration.ToleratesTaint`).
 """
@@ -22,7 +22,7 @@ _INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """Whether `toleration` tolerates `taint`, whose value may be unknown (None).
+    """Return whether `toleration` tolerates `taint`, whose value may be unknown (None).
 
     An empty key needs `Exists` and fits every taint; an empty effect fits every effect;
     an empty operator is `Equal`. `Lt` and `Gt` compare integers.
@@ -46,7 +46,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 
 def is_tolerated(pod: Pod, taint: Taint) -> bool:
-    """Whether a toleration of `pod` tolerates `taint`."""
+    """Return whether a toleration of `pod` tolerates `taint`."""
     for _, toleration in pod.tolerations:  # noqa: SIM110  # a generator costs more than the loop
         if tolerates(toleration, taint):
             return True
@@ -131,7 +131,7 @@ def misspelt_taint(profile: Profile, key: str) -> Taint | None:
 
 @cached_by_text
 def words_of_key(key: str) -> list[str]:
-    """What of a taint's key is compared, so that only its spelling differs."""
+    """Return the words of a taint's key; keys with the same words differ only in spelling."""
     words = re.split(_SEPARATORS_PATTERN, key.lower())
     return [word.removesuffix("s") for word in words if word not in {"", "com"}]
 

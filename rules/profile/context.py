@@ -1,4 +1,4 @@
-"""What is known about one evaluation besides the manifest."""
+"""The facts about one evaluation besides the manifest."""
 
 import datetime
 from collections.abc import Mapping

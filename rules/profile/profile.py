@@ -282,21 +282,21 @@ class Profile:
         return self._resources.find(name)
 
     def visible_variable(self, name: str) -> VisibleDevices | None:
-        """What is known about the variable `name`, or None if no container runtime reads it."""
+        """Return the facts about the variable `name`, or None if no container runtime reads it."""
         return self._visible_devices.find(name)
 
     def visible_variables(self, names: Collection[str]) -> dict[str, VisibleDevices]:
-        """What is known about those of the variables `names` that some container runtime reads."""
+        """Return the facts about those of `names` that some container runtime reads."""
         return self._visible_devices.find_all(names)
 
     def is_exclusive(self, vendors: tuple[str, ...]) -> bool:
-        """Whether the cards of `vendors` are in machines without cards of another vendor."""
+        """Return whether the cards of `vendors` are in machines without cards of another vendor."""
         return bool(vendors) and self._exclusive_vendors.issuperset(vendors)
 
     def grants_fraction(
         self, fraction: Fraction, annotations: Mapping[str, Any], scheduler: str
     ) -> bool:
-        """Whether `annotations` ask for a `fraction`, and `scheduler` is one that gives it."""
+        """Return whether `annotations` ask for a `fraction` that `scheduler` gives."""
         if annotations.keys().isdisjoint(fraction.annotations):
             return False
         givers = [
@@ -309,7 +309,7 @@ class Profile:
         return self._labels.find(key)
 
     def is_gpu_label(self, key: str, value: str | None = None) -> bool:
-        """Whether nodes that carry the label `key` (with `value`, if given) are GPU nodes."""
+        """Return whether nodes with the label `key` (and `value`, if given) are GPU nodes."""
         values = self.label_values(key)
         return values is not None and (value is None or not values or matches_any(values, value))
 

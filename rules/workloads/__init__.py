@@ -1,1 +1,1 @@
-"""Where an object keeps its pods, and whether its fields have the right types."""
+"""The places of pods in objects, and the types of their fields."""

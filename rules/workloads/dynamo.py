@@ -54,7 +54,7 @@ def _amounts(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def path_in_service(service: Mapping[str, Any], path: Path) -> Path:
-    """Where the field at `path` of the pod's spec stands in the service that it was made of.
+    """Return the path in a service of the field at `path` of the pod's spec made of it.
 
     It is the field itself, or where it would stand, directly below one that there is.
     """

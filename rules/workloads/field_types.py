@@ -61,7 +61,7 @@ _OBJECT_TYPES = frozenset({dict})
 
 
 def conforms_to_types(value: Any, types: CompiledTypes) -> bool:
-    """Whether `value` is an object without `type_errors`, which take longer to find.
+    """Return whether `value` is an object without `type_errors`, which take longer to find.
 
     False may also mean an unusual value without errors.
     """

@@ -34,7 +34,7 @@ class FileInObject(NamedTuple):
 
 
 def is_values(raw: Mapping[str, Any]) -> bool:
-    """Whether `raw` is no object of Kubernetes, and so has the values of a chart, if it is read."""
+    """Return whether `raw` is no object of Kubernetes, and so, if it is read, a chart's values."""
     return "kind" not in raw and "apiVersion" not in raw
 
 
@@ -50,7 +50,7 @@ def files_with(raw: Mapping[str, Any], *words: str) -> Iterator[FileInObject]:
 
 
 def has_plugin_words(text: str) -> bool:
-    """Whether `text` may be, or have, a configuration that says how cards are shared."""
+    """Return whether `text` may be, or have, a configuration that says how cards are shared."""
     return _PLUGIN_VERSION in text and any(word in text for word in _SHARING_WORDS)
 
 

@@ -42,7 +42,7 @@ class FuturePod(NamedTuple):
 
 
 def has_final_pods(kind: str, group: str) -> bool:
-    """Whether pods of the workload will be at least what their template says."""
+    """Return whether pods of the workload will be at least what their template says."""
     if group in BUILT_IN_GROUPS:
         return kind != "PodTemplate"  # whoever creates the pods may still correct them
     return kind in FINAL_KINDS.get(group, ())

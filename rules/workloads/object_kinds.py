@@ -24,7 +24,9 @@ from rules.workloads.files_in_objects import has_plugin_words
 
 
 class NodeFields(NamedTuple):
-    """Where an object describes nodes: at `base_path`, `*` stands for every element of a list.
+    """The places where an object describes nodes.
+
+    In `base_path`, `*` stands for every element of a list.
 
     All other paths begin there.
 
@@ -80,7 +82,7 @@ def _azure_fields(*place: str) -> NodeFields:
 
 
 def _kubeadm_fields(*place: str) -> tuple[NodeFields, ...]:
-    """Where a configuration of kubeadm describes nodes that is at `place` of another object."""
+    """Return where a kubeadm configuration at `place` of another object describes nodes."""
     made = (("joinConfiguration", _JOINING_NODE), ("initConfiguration", _FIRST_NODE))
     return tuple(
         fields._replace(base_path=(*place, name, _REGISTRATION_FIELD)) for name, fields in made
@@ -150,9 +152,8 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
 }
 
 
-# The one table of the kinds that rules are about, apart from pods.
-#
-# A built-in workload is a subject beside its pod without being listed here.
+# The kinds that rules are about, apart from pods. A built-in workload is a subject beside its pod
+# without being listed here.
 
 
 class ObjectKind(NamedTuple):

@@ -68,7 +68,7 @@ class JsonNode:
 
 
 def matches_path(path: Path, pattern: Path) -> bool:
-    """Whether `path` matches `pattern`, in which `*` stands for any one step."""
+    """Return whether `path` matches `pattern`, in which `*` stands for any one step."""
     pairs = zip(path, pattern, strict=False)
     return len(path) == len(pattern) and all(p in ("*", step) for step, p in pairs)
 
@@ -127,7 +127,7 @@ MIN_NAME, MAX_NAME = 8, 24
 
 
 def _has_containers(value: Any) -> bool:
-    """Whether `value` is a container or a list with one."""
+    """Return whether `value` is a container or a list with one."""
     candidates = [value] if isinstance(value, dict) else [item for _, item in as_objects(value)]
     return any("image" in candidate or "name" in candidate for candidate in candidates)
 

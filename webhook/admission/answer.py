@@ -17,10 +17,7 @@ from webhook.admission.decision import NO_TEXTS, Decision, Outcome
 from webhook.admission.review import CODEC, AdmissionReview, Codec, decode, decode_fast
 from webhook.registration import Route
 
-# AdmissionReview v1: encode a decision as bytes.
-#
-# Source: Kubernetes documentation, "Dynamic Admission Control"; `k8s.io/api/admission/v1`.
-
+# Of AdmissionReview v1; sources are in `webhook.admission.review`.
 PATCH_TYPE = "JSONPatch"
 FORBIDDEN_STATUS = 403
 
@@ -129,7 +126,7 @@ class BugReport(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the server sends about a review, and what it records. Plain data, as JSON has it.
+    """The response of the server to a review, and what it records. Plain data, as JSON has it.
 
     - `body`: the encoded AdmissionReview.
     - `envelope`: names from the request.
@@ -234,7 +231,7 @@ def reusable_answer(route: Route, decision: Decision) -> ReusableAnswer:
 
 
 def _is_logged(decision: Decision, mode: Action) -> bool:
-    """Whether a decision is logged: if it changed something, or in mode deny would have."""
+    """Return whether a decision is logged: if it changed something, or in mode deny would have."""
     if decision.failures or decision.outcome in {"denied", "fixed", "not-evaluated", "excepted"}:
         return True
     return mode is not Action.DENY and decision.outcome in {"warned", "audited"}
@@ -263,7 +260,7 @@ def logged_names(envelope: Envelope, user: str) -> dict[str, str | bool]:
 
 
 def bug_of(error: BaseException) -> BugReport:
-    """What is logged about `error`."""
+    """Return the fields that are logged about `error`."""
     return BugReport(type(error).__name__, _frames(error.__traceback__))
 
 

@@ -22,7 +22,7 @@ _WARNING = re.compile(
 
 
 class Caller(NamedTuple):
-    """Who has called the webhook.
+    """The client that has called the webhook.
 
     `address` is that of the other end of the connection. `is_verified` says that it has shown a
     certificate that the webhook has verified.
@@ -33,7 +33,7 @@ class Caller(NamedTuple):
 
 
 def asks_for_caller(envelope: Envelope) -> bool:
-    """Whether the review in `envelope` asks from where it comes."""
+    """Return whether the review in `envelope` asks from where it comes."""
     return envelope.dry_run and envelope.name == ASKING_POD and envelope.kind == "Pod"
 
 

@@ -1,7 +1,10 @@
 """Decide about an object: fix, warn, refuse or ignore.
 
 A decision follows from the policy, the request, the mode and the date alone. Pods are fixed and
-refused. Quotas and LimitRanges are evaluated as they are. Workloads have a module of their own.
+refused. Quotas and LimitRanges are evaluated as they are. Workloads, from which controllers make
+pods, cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask for
+more: to add the one fix without which the API server refuses them, or to refuse those whose pods
+will be refused.
 """
 
 from __future__ import annotations
@@ -50,12 +53,6 @@ from webhook.admission.request import (
     fixable_containers,
 )
 from webhook.admission.review import AdmissionReview
-
-# Decide about workloads, from which controllers make pods.
-#
-# They cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask
-# for more: to add the one fix without which the API server refuses them, or to refuse those whose
-# pods will be refused.
 
 # The one fix that a policy may allow in workloads: without it the API server refuses them.
 RULE_FIXED_IN_TEMPLATES = "request-only"
@@ -127,7 +124,7 @@ class WorkloadDecider:
     def _causes_of_refusal(
         self, request: AdmissionRequest, pod: Json
     ) -> Iterable[tuple[str, str, str]]:
-        """Why `pod` will be refused."""
+        """Return why `pod` will be refused."""
         context = request.context._replace(operation="CREATE")
         remaining = fix(pod, self._rules, context, steps=request.steps).remaining.findings
         return (
@@ -136,7 +133,7 @@ class WorkloadDecider:
 
 
 def _key_of_cause(finding: Finding) -> tuple[str, str, str]:
-    """What a finding has in common in a workload and in a pod of it."""
+    """Return a key that a finding has in common in a workload and in a pod of it."""
     return finding.rule, finding.container_name, finding.key
 
 
@@ -163,7 +160,7 @@ class Decider:
         self._bypass_rules = frozenset(rule.name for rule in rules if rule.family == "bypass")
 
     def depends_on_names(self, namespace: str) -> bool:
-        """Whether decisions about objects in `namespace` may depend on their names."""
+        """Return whether decisions about objects in `namespace` may depend on their names."""
         return any(exception.names for exception in self.rules.exceptions_in(namespace))
 
     def mutate(

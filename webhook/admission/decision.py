@@ -134,7 +134,10 @@ def workload_outcomes(
     *,
     patched: bool,
 ) -> dict[str, str]:
-    """The same for a workload; `denied` are findings for which it is or would be refused."""
+    """Return the outcomes of a workload's rules.
+
+    `denied` are findings for which it is or would be refused.
+    """
     by_rule = rule_outcomes(
         remaining.findings, WORKLOAD_OUTCOMES[mode], fixed, remaining.excepted, patched=patched
     )
@@ -146,7 +149,7 @@ def api_refused_findings(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.api_refuses]
 
 
-# Why a decision was made, in names alone: for the log, which never has values of an object.
+# The reasons of a decision, for the log: only names, never values of an object.
 
 MAX_REASONS = 20
 MAX_PATH_CHARACTERS = 500  # characters

@@ -35,13 +35,7 @@ from webhook.admission.request import (
 )
 from webhook.admission.review import AdmissionReview
 
-# Whether a second `kubectl apply` of the same file would fail because a Pod was fixed.
-#
-# Kubernetes lets almost nothing of a Pod change. The second apply asks for what the file says
-# again:
-# a value that a fix removed or replaced, or a list without what a fix added to it. The API server
-# refuses that, by client-side and server-side apply alike. What a fix added where the file has
-# nothing stays (all seen on a real API server).
+# A second `kubectl apply` of the file of a Pod that was fixed.
 
 SECOND_APPLY_WARNING = (
     "gpuward: a second `kubectl apply` of this file will fail, because a Pod cannot change back to "
@@ -59,13 +53,20 @@ _DEFAULT_TOLERATIONS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unre
 
 
 def second_apply_fails(manifest: Any, operations: Iterable[Operation]) -> bool:
-    """Whether `manifest`, a new Pod, was applied from a file that `operations` contradict."""
+    """Return whether a second `kubectl apply` would fail because of `operations`, the fixes.
+
+    `manifest` is a new Pod, perhaps applied from a file. Kubernetes lets almost nothing of a Pod
+    change. The second apply asks for what the file says again: a value that a fix removed or
+    replaced, or a list without what a fix added to it. The API server refuses that, by client-side
+    and server-side apply alike. What a fix added where the file has nothing stays (all seen on a
+    real API server).
+    """
     metadata = as_object(manifest.get("metadata"))
     return _is_applied(metadata) and any(_contradicts_manifest(manifest, o) for o in operations)
 
 
 def _is_applied(metadata: Mapping[str, Any]) -> bool:
-    """Whether `kubectl apply` created the object, client-side or server-side."""
+    """Return whether `kubectl apply` created the object, client-side or server-side."""
     if LAST_APPLIED_ANNOTATION in as_object(metadata.get("annotations")):
         return True
     managers = as_objects(metadata.get("managedFields"))
@@ -134,7 +135,7 @@ def _fix_warnings(
     operations: Sequence[Operation],
     unmentioned: Collection[str],
 ) -> list[str]:
-    """What is fixed, or would be."""
+    """Return warnings about the fixes that are made, or would be."""
     if not operations:
         mentioned = (finding for finding in fixed if finding.rule not in unmentioned)
         return fix_warnings(mentioned, "would be fixed")
@@ -151,10 +152,7 @@ def _refusal_prefix(request: AdmissionRequest, finding: Finding) -> str:
     return WOULD_BE_REFUSED_PREFIX if ours and spared else ""
 
 
-# Decisions about objects that gpuward did not evaluate, or not completely.
-#
-# A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
-# Everything else is admitted with a warning.
+# Objects that gpuward did not evaluate, or not completely.
 
 TOO_LARGE_REASON, TIMEOUT_REASON = "too-large", "timeout"
 """In place of a rule's name, why an object was not evaluated."""
@@ -163,7 +161,7 @@ MAX_OPERATIONS = 1_000
 
 
 def too_large_reason(request: AdmissionRequest) -> str:
-    """Why the objects of the request are too large to be evaluated; empty if they are not."""
+    """Return why the objects of the request are too large to evaluate; empty if they are not."""
     size = request.review.size_bytes
     return oversized_reason(request.object, size) or oversized_reason(request.old, size)
 
@@ -171,7 +169,11 @@ def too_large_reason(request: AdmissionRequest) -> str:
 def not_evaluated_decision(
     review: AdmissionReview, mode: Action, reason: str, *, because: str = TOO_LARGE_REASON
 ) -> Decision:
-    """The decision about an object that is not evaluated, `because` of a bound or of time."""
+    """Return the decision about an object that is not evaluated, `because` of a bound or of time.
+
+    A pod or a claim for devices is refused in mode deny, because anything may be hidden in it.
+    Everything else is admitted with a warning.
+    """
     line = f"gpuward [{because}] cannot evaluate this object because of {reason}"
     reasons = (DecisionReason(because, NOT_EVALUATED_OUTCOME),)
     if (review.is_pod or review.is_claim) and mode is Action.DENY:
@@ -200,7 +202,7 @@ def decide_within_bounds(
     request: AdmissionRequest,
     steps: StepLimit | None,
 ) -> Decision:
-    """What `decide` answers; that the object is not evaluated, if it exceeds a bound.
+    """Return the decision of `decide`; one that says "not evaluated" if a bound is exceeded.
 
     TooManyStepsError if `steps` is given and runs out.
     """
@@ -220,7 +222,7 @@ def decide_within_bounds(
 def evaluate_request(
     request: AdmissionRequest, rules: RuleSet, fixed_in_new_pods: Collection[str] = ()
 ) -> EvaluationResult:
-    """What the rules say about the object, or about what an update changes in it.
+    """Return the rules' result for the object, or for what an update changes in it.
 
     The action is deny for what a new image brings into a pod, if a rule of `fixed_in_new_pods`
     would fix it in a new pod: an existing one cannot be fixed.
@@ -279,9 +281,8 @@ def refuse(
     )
 
 
-# The annotation on a fixed pod that names the rules which fixed it.
-#
-# Nobody reads the warnings about pods that controllers create, so the pod itself carries a record.
+# The annotation on a fixed pod that names the rules which fixed it. The user does not see warnings
+# about pods that controllers create, so the pod itself carries a record.
 
 FIXED_ANNOTATION = "gpuward.io/fixed"
 # With more characters in annotations, one more might exceed the API server's 256 KiB.

@@ -1,4 +1,4 @@
-"""What users read: warnings within the API server's limits, and one message for each denial.
+"""The texts for users: warnings within the API server's limits, and one message for each denial.
 
 The API server drops a warning that contains a control character. Once the warnings of all webhooks
 together exceed 4,096 bytes, it cuts each of them to 256 bytes (seen).

@@ -1,4 +1,4 @@
-"""What a review asks to decide, and which part of the object may be fixed."""
+"""The question of a review, and the part of the object that may be fixed."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ class AdmissionRequest(NamedTuple):
 
     @property
     def is_pod(self) -> bool:
-        """Whether a pod itself is created or changed."""
+        """Return whether a pod itself is created or changed."""
         return self.review.is_pod
 
     @property
     def is_namespace_limit(self) -> bool:
-        """Whether a ResourceQuota or a LimitRange is created or changed."""
+        """Return whether a ResourceQuota or a LimitRange is created or changed."""
         return self.review.kind in NAMESPACE_LIMIT_KINDS and not self.review.group
 
     @property
     def is_claim(self) -> bool:
-        """Whether a claim for devices is created, or a template of one."""
+        """Return whether a claim for devices is created, or a template of one."""
         return self.review.is_claim
 
     @property
     def is_validated(self) -> bool:
-        """Whether gpuward may refuse the object. About all others it only warns."""
+        """Return whether gpuward may refuse the object. About all others it only warns."""
         return self.is_pod or self.is_namespace_limit or self.is_claim
 
     @property
     def is_harmless_update(self) -> bool:
-        """Whether an update is harmless however large the pod is, which is then not evaluated.
+        """Return whether an update is harmless, however large the pod. It is then not evaluated.
 
         It changes nothing but labels by which no GPU is given or counted, and owners: it takes
         some away, or a controller adds some.
@@ -118,7 +118,7 @@ def admission_request(
 
 
 def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
-    """Whether an update leaves everything of a pod as it was that rules may read.
+    """Return whether an update leaves everything of a pod as it was that rules may read.
 
     A pod that is being deleted keeps its GPU until it has ended, so it is evaluated like any other.
     """
@@ -154,7 +154,7 @@ _OWN_TESTS = BOOKKEEPING_FIELDS | {"ownerReferences", "finalizers", "labels"}
 
 
 def _counts_gpus(label: str) -> bool:
-    """Whether GPUs are given or counted by the label."""
+    """Return whether GPUs are given or counted by the label."""
     counting = PAYER_LABELS | JOB_LABELS | {RESERVATION_LABEL[0]}
     return bool(key_traits(label)) or label in counting or is_mark(label)
 
@@ -169,7 +169,7 @@ def _texts(value: Any) -> Sequence[str]:
 
 
 def _is_made_by_controller(request: AdmissionRequest) -> bool:
-    """Whether a controller makes the object from another one, which was evaluated itself.
+    """Return whether a controller makes the object from another one, which was evaluated itself.
 
     Anybody may write a controller into the owners of an object. For a workload that hides nothing:
     its pods are evaluated in any case. A claim has no pods, so the user who sends it must be the

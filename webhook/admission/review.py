@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Json
 from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS
 
-# Read and write JSON with orjson where it is installed, else with the standard library.
-#
-# Both give the same values for whatever an API server sends; tests compare them.
+# JSON is read and written with orjson where it is installed, else with the standard library. Both
+# give the same values for whatever an API server sends; tests compare them.
 
 
 class Codec(NamedTuple):
@@ -141,12 +140,12 @@ class AdmissionReview(NamedTuple):
 
     @property
     def is_pod(self) -> bool:
-        """Whether a pod itself is created or changed."""
+        """Return whether a pod itself is created or changed."""
         return self.kind == "Pod" and not self.group
 
     @property
     def is_claim(self) -> bool:
-        """Whether a claim for devices is created, or a template of one."""
+        """Return whether a claim for devices is created, or a template of one."""
         return self.group == CLAIM_GROUP and self.kind in CLAIM_SPEC_PATHS
 
 

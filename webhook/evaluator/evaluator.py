@@ -79,7 +79,7 @@ class WorkerProcess:
 
     @property
     def seconds(self) -> float:
-        """How many seconds of a processor its evaluations have taken."""
+        """Return how many seconds of a processor its evaluations have taken."""
         if self._is_ready:
             with suppress(OSError):  # it has ended
                 self._seconds = self._clock() - self._seconds_at_start
@@ -157,7 +157,7 @@ class Evaluator:
 
     @property
     def waiting(self) -> int:
-        """How many reviews wait for an answer."""
+        """Return how many reviews wait for an answer."""
         return self._reviews.taken
 
     @property
@@ -167,14 +167,14 @@ class Evaluator:
 
     @property
     def processor_seconds(self) -> float:
-        """How many seconds of a processor all evaluations have taken."""
+        """Return how many seconds of a processor all evaluations have taken."""
         worker = self._worker
         return self._seconds_of_ended_workers + (worker.seconds if worker else 0.0)
 
     async def answer(self, task: EvaluationTask, tenant: Tenant) -> Answer:
         """The answer to the review in `task`, which `tenant` has caused.
 
-        Raises NotEvaluatedError, CongestionError, and what `worker.answer_of` raises.
+        Raises NotEvaluatedError, CongestionError, and what `worker.parse_answer` raises.
         """
         if not self._turns.has_room(tenant, len(task.body)):
             raise _no_room(is_own=True)

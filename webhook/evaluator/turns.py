@@ -1,4 +1,4 @@
-"""Whose large review is next: callers take turns, and so do the tenants of one caller."""
+"""The order of large reviews: callers take turns, and so do the tenants of one caller."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Turns:
         self._current: tuple[Tenant, float] | None = None
 
     def has_room(self, tenant: Tenant, size: int) -> bool:
-        """Whether a review of `size` bytes may wait behind those of its `tenant`."""
+        """Return whether a review of `size` bytes may wait behind those of its `tenant`."""
         queue = self._queues.get(tenant)
         if queue is None or not queue.waiting:
             return MAX_WAITING_OF_TENANT > 0
@@ -131,7 +131,7 @@ class Turns:
                 self._queues[tenant].seconds += self._clock() - started
 
     def seconds(self, tenant: Tenant) -> float:
-        """How many seconds of a processor the evaluations of `tenant`, which takes part, took."""
+        """Return how many seconds of a processor `tenant`, which takes part, has used."""
         seconds = self._queues[tenant].seconds
         if self._current is not None and self._current[0] == tenant:
             seconds += self._clock() - self._current[1]

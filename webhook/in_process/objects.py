@@ -40,7 +40,7 @@ _TOO_LARGE = (
 
 
 class ExportOptions(NamedTuple):
-    """How an export acts.
+    """The options of an export.
 
     - `registration`: the modes of namespaces and their labels, as for the webhook.
     - `failure_policy`: what happens to a pod that cannot be evaluated or fixed, in namespaces in
@@ -61,7 +61,7 @@ def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str,
 
 
 def with_digest(made: dict[str, Any]) -> dict[str, Any]:
-    """The same object with its `digest_of` in an annotation."""
+    """Return the object with its `digest_of` in an annotation."""
     made["metadata"].setdefault("annotations", {})[DIGEST_ANNOTATION] = digest_of(made)
     return made
 
@@ -264,7 +264,7 @@ def excused(policy: Policy) -> str:
 
 
 def skipped(policy: Policy) -> str:
-    """Whether no rule is run for the pod."""
+    """Return, as CEL, whether no rule is run for the pod."""
     tests = [test for rules, test in components(policy.profile) if not rules]
     first = f"{IS_POD} ? {is_mirror()} : {is_made_by_controller()}"
     return " || ".join(f"({test})" for test in (first, *tests))
@@ -282,7 +282,7 @@ def _message(level: Action) -> str:
 
 
 def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target) -> str:
-    """What the policy does, and what it leaves out."""
+    """Return a description of the policy, and of what it leaves out."""
     families = {rule.active.rule.family: True for rule, _ in found}
     names = ", ".join(rule.name for rule, _ in found)
     missing = [
@@ -357,7 +357,7 @@ def labels() -> dict[str, str]:
 def resource_rule(
     group: str, resources: Iterable[str], operations: Iterable[str]
 ) -> dict[str, Any]:
-    """Which requests a policy is about."""
+    """Return the resources and operations that a policy is about."""
     return {
         "apiGroups": [group],
         "apiVersions": ["v1"],

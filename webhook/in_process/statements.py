@@ -54,7 +54,7 @@ class ExportedRule(NamedTuple):
 
 
 def reason_against(rule: Rule[Any]) -> str:
-    """Why `rule` is not exported; empty if it is."""
+    """Return why `rule` is not exported; empty if it is."""
     said = getattr(load_module(rule), "in_process", None)
     if isinstance(said, str):
         return said
@@ -66,7 +66,7 @@ def reason_against(rule: Rule[Any]) -> str:
 
 
 def left_out(rule: Rule[Any]) -> tuple[str, ...]:
-    """What the statements of `rule` leave out, in sentences without a dot."""
+    """Return what the statements of `rule` leave out, in sentences without a dot."""
     if reason_against(rule):
         return ()
     statements: tuple[Statement, ...] = load_module(rule).in_process()
@@ -94,7 +94,7 @@ class FixingRule(NamedTuple):
         return self.active.rule.name
 
     def tests(self, mutation: Mutation, exceptions: ExceptionVariables) -> str:
-        """Whether `mutation` is made, as CEL."""
+        """Return, as CEL, whether `mutation` is made."""
         tests = [f"({mutation.where})"]
         if self.active.fix_scope is not FixScope.ALL and mutation.is_safe != "true":
             tests.append(f"({mutation.is_safe})")
@@ -106,7 +106,7 @@ class FixingRule(NamedTuple):
 
 
 def reason_against_fix(rule: Rule[Any]) -> str:
-    """Why the fix of `rule` is not exported; empty if it is."""
+    """Return why the fix of `rule` is not exported; empty if it is."""
     if hasattr(load_module(rule), "in_process_fix"):
         return ""
     if rule.subject is not Pod:
@@ -158,7 +158,7 @@ def findings_at(
 
 
 def _volumes(superseding: ExportedRule, rule: ExportedRule) -> Iterator[str]:
-    """Whether `superseding` reports the volume that `rule` reports."""
+    """Yield CEL that tests whether a statement of `superseding` reports the volume too."""
     for statement in (*superseding.statements, *rule.statements):
         if statement.each != "volume":
             raise ValueError(f"{superseding.name} supersedes {rule.name} about other than volumes")
@@ -193,7 +193,7 @@ _ABOUT_PODS = frozenset({"pod", "annotation", "label", "changedAnnotation", "cha
 
 
 def _at_level(finding: str, rule: Action, wanted: Action) -> str:
-    """Whether the weaker one of the actions of a finding and of its rule is `wanted`, as CEL."""
+    """Return, as CEL, whether the weaker of a finding's action and its rule's is `wanted`."""
     words = [a.word for a in (Action.DENY, Action.WARN, Action.AUDIT) if min(a, rule) is wanted]
     if finding in {cel(a.word) for a in Action}:
         return "true" if finding in {cel(word) for word in words} else "false"
@@ -224,7 +224,7 @@ class ExceptionVariables:
             yield _name_of_group(group), f"[{listed}].filter(names, names.size() > 0)"
 
     def accepts(self, rule: str, each: str, where: str) -> str:
-        """Whether an exception accepts what a statement finds, as CEL; empty if none is about it.
+        """Return, as CEL, whether an exception accepts what a statement finds; empty if none can.
 
         `each` and `where` are those of the statement.
         """

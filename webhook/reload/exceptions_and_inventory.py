@@ -1,4 +1,4 @@
-"""What a controller has found in the cluster, in files that it renews while it works.
+"""Files in which a controller keeps what it has found in the cluster, renewed while it works.
 
 Files that were checked too long ago are not used: what they say may have ended since.
 """
@@ -58,7 +58,7 @@ class CheckedFiles(Generic[V]):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the files are used, and will be for half of `STALE_SECONDS` at least."""
+        """Return whether the files are used, and will be for half of `STALE_SECONDS` at least."""
         return not self.error and self._age_seconds <= STALE_SECONDS / 2
 
     @property
@@ -96,21 +96,19 @@ def read_at_most(path: str, limit: int) -> bytes:
 
 
 def error_text(error: Exception) -> str:
-    """What an error says, without the path."""
+    """Return the text of an error, without the path."""
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
-# The GpuExceptions that the webhook applies, read again when their file changes.
-#
-# A controller writes the file (`cluster.controllers.gpu_exceptions`). Nothing in it is trusted:
-# every object is compared with what the policy allows, so that whoever may write the file gains no
-# more than that. Without a file that can be used there are no such exceptions.
-
-
 class GpuExceptionsFile:
-    """The GpuExceptions in the file at `path`, none until `reload()` is called."""
+    """The GpuExceptions in the file at `path`, none until `reload()` is called.
+
+    A controller writes the file (`cluster.controllers.gpu_exceptions`). Nothing in it is trusted:
+    every object is compared with what the policy allows, so that an account that may write the file
+    gains no more than that. Without a usable file there are no such exceptions.
+    """
 
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -123,12 +121,12 @@ class GpuExceptionsFile:
 
     @property
     def error(self) -> str:
-        """Why there are no such exceptions; empty if the file is used."""
+        """Return why there are no such exceptions; empty if the file is used."""
         return self._file.error or self._bug
 
     @property
     def is_valid(self) -> bool:
-        """Whether the file is used, and will be for a while."""
+        """Return whether the file is used, and will be for a while."""
         return not self._bug and self._file.is_valid
 
     def reload(self) -> bool:
@@ -165,14 +163,12 @@ def _parse_exceptions(
     return file.checked_at, file.objects
 
 
-# What the webhook knows of other objects of the cluster, read again when its files change.
-#
-# A controller writes the files (`gpuward inventory run`). Without files that can be used nothing is
-# known, and the rules that need it say nothing.
-
-
 class InventoryFiles:
-    """The inventory in the files of `folder`, empty until `reload()` is called."""
+    """The inventory in the files of `folder`, empty until `reload()` is called.
+
+    A controller writes the files (`gpuward inventory run`). Without usable files the inventory is
+    empty, and the rules that need it find nothing.
+    """
 
     def __init__(self, folder: str, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -181,12 +177,12 @@ class InventoryFiles:
 
     @property
     def inventory(self) -> Inventory:
-        """What is known now."""
+        """Return the inventory as it is known now."""
         return self._files.used
 
     @property
     def is_valid(self) -> bool:
-        """Whether the files are used, and will be for a while."""
+        """Return whether the files are used, and will be for a while."""
         return self._files.is_valid
 
     def reload(self) -> bool:

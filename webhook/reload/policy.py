@@ -21,7 +21,7 @@ from webhook.reload.exceptions_and_inventory import GpuExceptionsFile, Inventory
 
 
 class PolicySource(NamedTuple):
-    """What a policy is loaded from: the content of the file `name`, or the default if it is None.
+    """The source of a policy: the content of the file `name`, or None for the default policy.
 
     `profiles`, if not empty, replace those that the policy names. `gpu_exceptions` are those
     that the policy accepts. `inventory` is what is known of other objects.
@@ -42,7 +42,7 @@ class PolicySource(NamedTuple):
         return policy._replace(exceptions=policy.exceptions + self.gpu_exceptions)
 
     def decider(self) -> Decider:
-        """What decides by this policy; PolicyError says what is wrong with it."""
+        """Return the decider for this policy. Raises PolicyError if the policy is not valid."""
         return Decider(self.load(), self.inventory)
 
 
@@ -110,7 +110,7 @@ class PolicyReloader:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there is an active policy."""
+        """Return whether there is an active policy."""
         return self._active is not None
 
     def load(self) -> None:

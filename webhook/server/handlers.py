@@ -224,7 +224,7 @@ class WebhookHandler:
 
 
 def _seconds_to_answer(request: BaseRequest, limits: Limits) -> float:
-    """How many seconds after its arrival a request must be answered."""
+    """Return how many seconds after its arrival a request must be answered."""
     allowed = _TIMEOUT_PATTERN.fullmatch(request.query.get("timeout", ""))
     return float(allowed[1]) * _USABLE_SHARE_OF_TIMEOUT if allowed else limits.answer_seconds
 

@@ -75,7 +75,7 @@ class WebhookServer:
         """Where the server answers probes and scrapes, as HOST:PORT."""
 
     def not_ready_reason(self) -> str:
-        """Why no reviews should be sent here; empty if they may be."""
+        """Return why no reviews should be sent here; empty if they may be."""
         if self.handler.draining:
             return "draining"
         if not self._policy.is_loaded:

@@ -88,12 +88,12 @@ class BodyReader:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for the rest of their body."""
+        """Return how many requests wait for the rest of their body."""
         return self._requests.taken
 
     @property
     def reserved_large_body_bytes(self) -> int:
-        """How many bytes are reserved for large bodies that are being read."""
+        """Return how many bytes are reserved for large bodies that are being read."""
         return self._large_bodies.taken
 
     async def wait_until_drained(self) -> None:

@@ -217,7 +217,7 @@ class Listener:
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open, including those in their handshake."""
+        """Return how many connections are open, including those in their handshake."""
         return len(self._server.open) + len(self._handshakes)
 
     def start(self) -> None:
@@ -270,7 +270,7 @@ class Listener:
         return self.connection_count >= self._limits.connections
 
     def _must_wait(self) -> bool:
-        """Whether there is room as soon as the event loop has made the connections so far.
+        """Return whether there is room as soon as the event loop has made the connections so far.
 
         Without TLS that is its next turn, in which they begin to wait and can be closed.
         """

@@ -1,4 +1,4 @@
-"""Whose request is next, where more of them have arrived than the process can answer at once."""
+"""The order of requests when more have arrived than the process can answer at once."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class BackgroundWriter:
 
     @property
     def dropped_lines(self) -> int:
-        """How many lines were dropped: too many waited, or they could not be written."""
+        """Return how many lines were dropped: too many waited, or they could not be written."""
         return self._refused_lines + self._lost_lines
 
     def write(self, line: bytes) -> None:
@@ -106,7 +106,7 @@ _RANK_BY_LEVEL = {level: rank for rank, level in enumerate(LEVELS)}
 
 
 class Stream(Protocol):
-    """Where a log is written to."""
+    """The output of a log."""
 
     def write(self, line: bytes, /) -> object:
         """Take one line."""
@@ -125,7 +125,7 @@ class Log:
 
     @property
     def dropped_lines(self) -> int:
-        """How many lines were dropped because nobody read them."""
+        """Return how many lines were dropped because nobody read them."""
         return self._stream.dropped_lines if isinstance(self._stream, BackgroundWriter) else 0
 
     def write(self, level: str, event: str, **fields: Any) -> None:

@@ -1,4 +1,4 @@
-"""Who may call the webhook: API servers alone, or any client that reaches its port."""
+"""The callers that the webhook accepts: API servers alone, or any client that reaches its port."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CERTIFICATES = "require client certificates (clientCAConfigMap)"
 
 
 class _Webhook(NamedTuple):
-    """What the Deployment says about the webhook's port."""
+    """The settings of the webhook's port in the Deployment."""
 
     port: int
     demands_certificate: bool
@@ -158,7 +158,7 @@ def _seen(found: Callers) -> str:
 
 
 def _server_count(found: Callers) -> str:
-    """How many API servers there are, of which one was asked."""
+    """Return how many API servers there are, of which one was asked."""
     if not found.server_count:
         return "how many API servers there are is not known"
     if found.server_count == 1:
@@ -171,7 +171,7 @@ def _listed(peers: Sequence[Peer]) -> str:
 
 
 def _to_name(found: Callers) -> str:
-    """What to do so that the policy allows those who have called."""
+    """Return what to do so that the policy allows those who have called."""
     value = one_line_text([peer.selector for peer in found.peers])
     ask = ""
     if not found.are_all:

@@ -122,7 +122,7 @@ def check_two_plugins(facts: Facts) -> Iterator[Row]:
 
 
 def _cards_of_nvidia(capacity: Mapping[str, object], labels: Mapping[str, object]) -> int:
-    """How many cards the resource of NVIDIA's plugin stands for."""
+    """Return how many cards the resource of NVIDIA's plugin stands for."""
     devices = whole(amount_of(capacity.get("nvidia.com/gpu")))
     replicas = whole_number(as_text(labels.get("nvidia.com/gpu.replicas"))) or 1
     return -(-devices // replicas)

@@ -125,11 +125,11 @@ def _offered(pod_spec: Mapping[str, Any]) -> str:
 
 
 def _has_pods(daemon_set: DaemonSet) -> bool:
-    """Whether a DaemonSet has pods on nodes; also if its status does not say."""
+    """Return whether a DaemonSet has pods on nodes; also if its status does not say."""
     return daemon_set.status.get("desiredNumberScheduled") != 0
 
 
-# The two ways in which NVIDIA's operator offers GPUs.
+# NVIDIA's operator, which offers GPUs in two ways.
 
 _OPERATOR = "GPU operator"
 _ONE_RESOURCE = (
@@ -158,7 +158,7 @@ def check_operator(facts: Facts) -> Iterator[Row]:
             yield row
 
 
-# Extended resources that nobody offers any more.
+# Extended resources of DeviceClasses.
 
 _CLASSES = "device classes"
 
@@ -283,7 +283,7 @@ def _mapped_classes(text: str) -> set[str]:
     return found
 
 
-# Claims that wait for a node that no autoscaler starts, and claims that nobody uses.
+# Claims: those that wait for a node that no autoscaler starts, and those that no pod uses.
 
 _AUTOSCALER = "autoscaler"
 
@@ -345,7 +345,7 @@ def check_claims(facts: Facts) -> Iterator[Row]:
         yield ok(_CLAIMS, "all", f"claims whose cards pods use: {len(has_cards):,}")
 
 
-# The exporter of metrics, which has to be told of claims.
+# The exporter of metrics, which needs a setting to count claims.
 
 _EXPORTER = "GPU exporter"
 # NVIDIA/dcgm-exporter pkg/cmd/app.go
@@ -398,7 +398,7 @@ def _exporter_in(pod_spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _is_told_of_claims(container: Mapping[str, Any]) -> bool:
-    """Whether a variable or an argument says so; a reference may say so."""
+    """Return whether a variable or an argument says so; a reference may say so."""
     variables = [v for _, v in as_objects(container.get("env")) if v.get("name") == _VARIABLE]
     if any("valueFrom" in v or as_text(v.get("value")).lower() in _TRUE for v in variables):
         return True
@@ -407,7 +407,7 @@ def _is_told_of_claims(container: Mapping[str, Any]) -> bool:
     return any(f"{_ARGUMENT}={true}" in words for true in _TRUE) or _ARGUMENT in words
 
 
-# Pods that lost their GPUs when their node was restarted, and that nobody runs again.
+# Pods that lost their GPUs when their node was restarted, and that no controller replaces.
 
 _FAILED = "failed pods"
 _RUN_AGAIN = (

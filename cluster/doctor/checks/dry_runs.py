@@ -63,7 +63,7 @@ NOT_WANTED = NotTried("no pod was tried (--no-dry-run)", "leave --no-dry-run out
 
 
 class Effect(enum.Enum):
-    """What gpuward does about pods in namespaces of a mode, as far as a dry run has shown it."""
+    """The effect of gpuward on pods in namespaces of a mode, as far as a dry run has shown it."""
 
     REFUSES = enum.auto()
     WARNS = enum.auto()
@@ -77,7 +77,7 @@ class Effect(enum.Enum):
 
 
 class Judgement(NamedTuple):
-    """What gpuward does, how that was seen, and what to do unless it does what it should."""
+    """The effect of gpuward, how it was seen, and what to do if it is not as it should be."""
 
     effect: Effect
     message: str
@@ -93,7 +93,7 @@ class Group(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What dry runs have shown of a group; `more` are rows besides that about its mode."""
+    """The result of dry runs of a group; `more` are rows besides that about its mode."""
 
     group: Group
     effect: Effect
@@ -214,7 +214,7 @@ class _Pods:
         return what_is_seen(answer_to(lambda: self._send(namespace, pod)), way, self._exported)
 
     def _with_fix(self, trial: Trial, namespace: str) -> Trial:
-        """The same, and what is seen of a pod that gpuward should fix."""
+        """Return the judgement, with what is seen of a pod that gpuward should fix."""
         if (way := self._samples.to_fix(namespace)) is None:
             return trial
         seen, text = self._answer(way, namespace)
@@ -232,7 +232,7 @@ class _Pods:
         return trial._replace(row=trial.row._replace(message=f"{trial.row.message}; {added}"))
 
     def _counted(self, mode: Action) -> Judgement:
-        """Whether the API server has counted a call since the facts were read.
+        """Return RECORDS if the API server has counted a call since the facts were read.
 
         In mode audit nothing else shows that gpuward was asked. Somebody else's pod may have
         been the reason: that proves as much.
@@ -257,7 +257,7 @@ class _Pods:
 
 
 def judge(mode: Action, sample: Sample, seen: Seen, text: str) -> Judgement:
-    """What gpuward does in this mode, by what was `seen` of a sample.
+    """Return the effect of gpuward in this mode, by what was `seen` of a sample.
 
     In mode audit it is RECORDS if nothing contradicts that: a dry run cannot show it.
     """
@@ -278,7 +278,7 @@ def judge(mode: Action, sample: Sample, seen: Seen, text: str) -> Judgement:
 
 
 def _judge_admitted(expected: Action | None, seen: Seen, text: str, pod: str) -> Judgement:
-    """The same for a pod that was admitted although gpuward may have to do more than it did."""
+    """Return the judgement of a pod that was admitted, though more may have to be done to it."""
     if expected is None:
         why = "whether it should be is not known without the policy and its GpuExceptions"
         return Judgement(Effect.NOT_KNOWN, f"{pod} is admitted, and {why}", _POLICY)

@@ -38,7 +38,7 @@ _LATER = (
 
 
 class _Counter(NamedTuple):
-    """What API servers count: the metric, its labels if they matter, and what it means."""
+    """A metric of API servers: its name, its labels if they matter, and its meaning."""
 
     subject: str
     metric: str
@@ -73,7 +73,7 @@ _COUNTERS = (
 
 
 class CountedCalls(NamedTuple):
-    """What an API server has counted by the time `read_at`: how many failures of each kind.
+    """The failures of each kind that an API server has counted by the time `read_at`.
 
     `started` is when it began to count, in seconds since 1970; None if it does not say so.
     """
@@ -89,7 +89,7 @@ class CountedCalls(NamedTuple):
 
 
 def counted_calls(facts: Facts) -> CountedCalls | None:
-    """What the API server has counted; None if that is not known."""
+    """Return the API server's counts of calls; None if they are not known."""
     if not isinstance(facts.metrics, str):
         return None
     samples = _SAMPLE.findall(facts.metrics)
@@ -109,7 +109,7 @@ class ReportError(Exception):
 
 
 def read_counted_calls(path: str) -> CountedCalls:
-    """What the API server had counted when `gpuward doctor -o json` wrote the file `path`.
+    """Return the API server's counts when `gpuward doctor -o json` wrote the file `path`.
 
     Raises ReportError.
     """
@@ -181,7 +181,7 @@ _ANSWERED = "200"
 
 
 def calls_between(before: str, now: str, webhook: str) -> tuple[int, int] | None:
-    """How many calls of a webhook have been answered, and how many have failed, between two times.
+    """Return how many calls of a webhook were answered, and how many failed, between two times.
 
     `before` and `now` are what an API server counted by then; None if they are of two.
     """
@@ -225,7 +225,7 @@ def _sum(
 
 
 def _in_words(started: float | None) -> str:
-    """When an API server started, for a message; empty if its metrics do not say so."""
+    """Return when an API server started, for a message; empty if its metrics do not say so."""
     try:
         start = datetime.datetime.fromtimestamp(started or 0.0, datetime.UTC)
     except (OverflowError, ValueError):  # no time that there is

@@ -162,7 +162,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
             yield wrong(_WEBHOOK, result.subject, result.message, remedy)
 
 
-# Which mode the namespaces have in which pods use GPUs.
+# The modes of the namespaces whose pods use GPUs.
 
 _NAMESPACES = "namespaces"
 _NOT_SENT = "not sent to gpuward"
@@ -208,7 +208,7 @@ def _difference(
     name: str,
     labels: Mapping[str, Any],
 ) -> str:
-    """How a namespace is sent to gpuward otherwise than it should be; empty if it is not."""
+    """Return how a namespace is registered otherwise than it should be; empty if it is not."""
     mode = registered_mode(registered, name, labels)
     if isinstance(expected, Row):  # without a record, the selectors themselves tell
         is_wrong = is_unexpectedly_not_sent(registered, name, labels)

@@ -40,7 +40,7 @@ class _Kind(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """How to write the objects again."""
+        """Return how to write the objects again."""
         return (
             "export them again, with the options that were used before: "
             f"gpuward export {self.word} --policy FILE | kubectl apply --server-side -f -"

@@ -153,7 +153,7 @@ def _requirements(
 
 
 def _region(features: Iterable[Feature], region: str) -> Iterator[tuple[Feature, _Answer]]:
-    """What the pages say about the region of a node: one answer, also where they disagree."""
+    """Yield the pages' answer about the region of a node: one, also where they disagree."""
     by_answer: dict[Support, list[Feature]] = defaultdict(list)
     for feature in features:
         if feature.regions:
@@ -254,7 +254,7 @@ def check_job_types(facts: Facts) -> Iterator[Row]:
         yield ok(_JOB_TYPES, nodes, "no node runs both kinds of pods")
 
 
-# Nodes that are labelled as GPU nodes, and whether they offer GPUs.
+# Nodes that are labelled as GPU nodes.
 
 _GPU_NODES = "GPU nodes"
 _SEE_DEVICE_PLUGIN = (
@@ -339,7 +339,7 @@ def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
 
 
 def _is_zero(node: Object, profile: Profile) -> bool:
-    """Whether the status of a node has resources of GPUs, and 0 of each."""
+    """Return whether the status of a node has resources of GPUs, and 0 of each."""
     capacity = as_object(_status(node).get("capacity"))
     known = [amount_of(capacity[name]) for name in capacity if profile.resource(name) is not None]
     return bool(known) and not any(known) and not _other_devices(node)
@@ -392,7 +392,7 @@ def _gpu_label(node: Object, profile: Profile) -> str:
     return ""
 
 
-# The CPU policy of kubelets whose cards are shared: `static` does not work with cGPU.
+# The CPU policy of kubelets whose cards are shared. The policy `static` does not work with cGPU.
 
 _CPU_POLICY = "CPU policy"
 _OPT_IN = "--ask-kubelets reads it, with the right get on nodes/proxy: a strong right"
@@ -433,7 +433,7 @@ def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
             yield not_known(_CPU_POLICY, found, "its kubelet names no policy", _LOOK)
 
 
-# Nodes and webhook configurations, judged by the rules of the catalog that are about them.
+# Nodes and webhook configurations, evaluated by the catalog's rules about these kinds.
 
 # `check_requirements` has rows for what this rule finds, and also for what is not known.
 _LEFT_OUT = "node-below-requirements"

@@ -1,4 +1,4 @@
-"""Whether pods of users can evict gpuward: preemption heeds no disruption budget."""
+"""The priority of gpuward's pods: preemption by pods of users heeds no disruption budget."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def _labels(node: Object) -> Mapping[str, Any]:
     return as_object(as_object(node.get("metadata")).get("labels"))
 
 
-# The device plugins of the GPU platform, which pods of users must not push off a node.
+# The priority of device plugins: pods of users must not evict them.
 
 _COMPONENT_PRIORITY = "component priority"
 _CONSEQUENCE = "and the node then offers no GPU"

@@ -197,7 +197,7 @@ def _fault(facts: Facts, home: Home, kind: str, name: str) -> Row | None:
 
 
 def _why_not_whole(resource: Resource, found: Object) -> str:
-    """Why not all of a Deployment runs; empty if it does, or is no Deployment."""
+    """Return why not all of a Deployment runs; empty if it does, or is no Deployment."""
     if resource != DEPLOYMENTS:
         return ""
     wanted = as_object(found.get("spec")).get("replicas")
@@ -228,7 +228,7 @@ def unread(check: str, subject: str, error: SourceError) -> Row:
 
 
 def _reason(error: SourceError) -> str:
-    """What to do about an object that cannot be read."""
+    """Return what to do about an object that cannot be read."""
     if isinstance(error, GetError) and error.right:
         return f"grant the right to {error.right}"
     return f"see whether the API server answers: {error}"

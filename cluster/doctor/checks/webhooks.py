@@ -1,4 +1,4 @@
-"""Webhooks for pods, gpuward's and others: the CAs that are trusted, and what others change."""
+"""Webhooks: until when the CAs in caBundles are valid, and in which order webhooks see pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.source.registered import is_own, webhooks_for_pods
 from cluster.webhooks.webhook_client import UntrustedError, Validity, context_of, validity_of
 from rules.base.json_values import as_object, as_objects, as_text
 
-# Until when certificates hold, and whether somebody should have renewed them.
+# The validity of the CAs that API servers trust.
 
 # As the alert GpuwardCertificateExpiresSoon: gpuward renews when a third of the lifetime is left.
 _SOON = datetime.timedelta(days=14)
@@ -20,7 +20,7 @@ _SOON_OF_LIFETIME = 14 / 90
 
 
 def ends_soon(validity: Validity, now: datetime.datetime) -> bool:
-    """Whether less is left than those who renew certificates in time leave.
+    """Return whether less is left than those who renew certificates in time leave.
 
     That is 14 days, or 14 ninetieths of a lifetime of less than 90 days.
     """
@@ -90,7 +90,7 @@ def _row(subject: str, bundle: str, effect: str, remedy: str, now: datetime.date
     return ok(_CA_BUNDLE, subject, f"the CA is valid until {until}")
 
 
-# Other mutating webhooks for pods, and whether gpuward sees what they change.
+# The order of the mutating webhooks for pods.
 
 _WEBHOOK_ORDER = "webhook order"
 _REMEDY = (

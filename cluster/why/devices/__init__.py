@@ -1,1 +1,1 @@
-"""Which devices a node can give to claims, as kube-scheduler's device allocator decides it."""
+"""The devices that a node can give to claims, as kube-scheduler's allocator decides it."""

@@ -1,4 +1,4 @@
-"""Whether a node has the devices for claims, by the search of kube-scheduler's allocator.
+"""The search of kube-scheduler's allocator for a node's devices for claims.
 
 Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating`,
 whose answers `tests/cluster_commands/test_why_and_device_allocator.py` compares with these.
@@ -28,7 +28,7 @@ Selectors: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 class NotKnownError(Exception):
-    """What decides is not read here; the text says what it is.
+    """The answer depends on something that is not read here; the text says on what.
 
     `may_end` says why the allocator may end its search for all nodes; empty if it does not.
     """
@@ -78,13 +78,13 @@ class Holdings:
             self._unread.add((driver, pool, device))
 
     def used_of(self, device: Device) -> Mapping[str, int]:
-        """What is used of a shared device. Raises NotKnownError."""
+        """Return what is used of a shared device. Raises NotKnownError."""
         if device.key in self._unread:
             raise NotKnownError(f"how much others have of the device {device.name}")
         return self.used.get(device.key, {})
 
     def has(self, key: DeviceKey) -> bool:
-        """Whether any claim has the device, or a share of it."""
+        """Return whether any claim has the device, or a share of it."""
         return key in self.holders or key in self.used
 
 
@@ -120,7 +120,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def asked_of(device: Device, request: Request) -> Mapping[str, int] | None:
-    """How much of each capacity of `device` the request takes; None if the device lacks one.
+    """Return how much of each capacity of `device` the request takes; None if the device lacks one.
 
     Raises NotKnownError if the device says which amounts it gives.
     """
@@ -139,7 +139,7 @@ def total_of(capacity: object) -> object:
 
 
 def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str, int]) -> bool:
-    """Whether a device has what is `asked` of it, beside what is `used`."""
+    """Return whether a device has what is `asked` of it, beside what is `used`."""
     return asked is not None and all(
         asked[name] + used.get(name, 0) <= nano_of(total_of(raw))
         for name, raw in device.amounts.items()
@@ -147,7 +147,7 @@ def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str
 
 
 class Attempt(NamedTuple):
-    """What is asked of one node; `limit` counts the devices and selectors that are looked at."""
+    """The requests to one node. `limit` counts the devices and selectors that are looked at."""
 
     pools: Sequence[Pool]
     claims: Sequence[ClaimRequest]
@@ -156,7 +156,7 @@ class Attempt(NamedTuple):
     limit: StepLimit
 
     def selection(self, device: Device, request: Request) -> Selection:
-        """What the selectors of the class and the request say of `device`, one after the other."""
+        """Return the answers about `device` of the selectors of class and request, in order."""
         for expression in (*self.classes[request.class_name], *request.selectors):
             found = self.select(expression, device)
             if found is not Selection.MATCHES:
@@ -164,13 +164,13 @@ class Attempt(NamedTuple):
         return Selection.MATCHES if device.is_here else Selection.DIFFERS
 
     def select(self, expression: str, device: Device) -> Selection:
-        """What one selector says of `device`; it counts by its length."""
+        """Return the answer of one selector about `device`. It counts by its length."""
         self.limit.take(1 + len(expression) // _CHARACTERS_OF_A_STEP)
         return select(expression, device)
 
     @property
     def has_one_order(self) -> bool:
-        """Whether every release of Kubernetes tries the devices in the same order."""
+        """Return whether every release of Kubernetes tries the devices in the same order."""
         return sum(pool.slices for pool in self.pools) <= 1
 
     @property
@@ -191,7 +191,7 @@ class Attempt(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Whether a node has the devices, and what may end the search for all nodes before it is known.
+    """The result of a search: whether a node has the devices, and what may end it before.
 
     `may_end` is empty if nothing does.
     """
@@ -201,7 +201,7 @@ class Outcome(NamedTuple):
 
 
 def try_to_allocate(attempt: Attempt) -> Outcome:
-    """Whether the node has the devices.
+    """Return whether the node has the devices.
 
     Raises FatalError if the allocator ends its search for all nodes, and NotKnownError.
     """
@@ -314,7 +314,7 @@ class _Search:
         self.doubts: dict[str, None] = {}
 
     def run(self) -> bool:
-        """Whether there are devices for all claims."""
+        """Return whether there are devices for all claims."""
         return self._claim(0)
 
     def what_may_fail(self) -> str:
@@ -439,7 +439,7 @@ class _Search:
             self._values[key].pop()
 
     def _amounts(self, request: Request, device: Device) -> Mapping[str, int] | None:
-        """What the request takes of the device; None if that is too much, or in doubt."""
+        """Return the request's amounts of the device; None if they are too much, or in doubt."""
         if device.doubt:
             self.doubts[device.doubt] = None
             if self._is_strict:
@@ -528,7 +528,7 @@ def _amounts_of(draws: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
 def left_of(
     pool: Pool, held: Holdings, draws: Iterable[Mapping[str, Any]] = ()
 ) -> Mapping[tuple[str, str], int]:
-    """What claims have left of each counter, without `draws`; less than nothing if too much."""
+    """Return what claims leave of each counter, without `draws`; negative if they take too much."""
     left = Counter(
         {
             (counter_set, name): nano_of(as_object(counter).get("value"))

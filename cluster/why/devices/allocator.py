@@ -1,4 +1,4 @@
-"""Which nodes have the devices for the claims of a pod, and what is in the way on the others."""
+"""The nodes that have the devices for a pod's claims, and the obstacles on the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rules.profile.platforms.records import Version
 
 
 class Allocation(Enum):
-    """Whether a node has the devices for claims."""
+    """The allocator's result for a node and claims."""
 
     CAN = "can"
     CANNOT = "cannot"
@@ -34,7 +34,7 @@ class Allocation(Enum):
 
 
 class Verdict(NamedTuple):
-    """What the allocator decides about a node.
+    """The decision of the allocator about a node.
 
     - `shortage`: why it cannot; `unknown`: what would have to be known.
     - `is_fatal`: the allocator ends its search for all nodes; `may_end`: why it may do so.
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
 
 class DeviceAllocator:
-    """What is known of the devices of a cluster.
+    """The known devices of a cluster, allocated as kube-scheduler does it.
 
     Claims of namespaces that `shows` does not accept are not named. `version` is that of
     Kubernetes, which decides about some faults; None if it is not known.
@@ -89,7 +89,7 @@ class DeviceAllocator:
     def allocate(
         self, claims: Sequence[ClaimRequest], node: str, reaches: Reaches, limit: StepLimit
     ) -> Verdict:
-        """Whether `node` has the devices for all of `claims`, whose classes exist.
+        """Return whether `node` has the devices for all of `claims`, whose classes exist.
 
         `limit` is that of a pod, for all nodes: whoever writes claims can make the search long.
         """

@@ -41,7 +41,7 @@ class Version(NamedTuple):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What versions are compared by: a release comes after its pre-releases."""
+        """Return the key by which versions are compared: pre-releases come before their release."""
         return self.numbers, not self.before, self.before
 
 
@@ -52,7 +52,7 @@ class Amount(NamedTuple):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What quantities are compared by."""
+        """Return the key by which quantities are compared."""
         return (self.nano,)
 
     @property
@@ -221,6 +221,6 @@ def call(name: str, own: Any, arguments: list[Any]) -> Any:
 
 
 def is_simple_pattern(pattern: str) -> bool:
-    """Whether a pattern means the same to Python and to RE2, and takes no time."""
+    """Return whether a pattern means the same to Python and to RE2, and takes no time."""
     wildcards = pattern.count("*") + pattern.count("+")
     return bool(_REGEX_PATTERN.fullmatch(pattern)) and wildcards <= _MAX_WILDCARDS

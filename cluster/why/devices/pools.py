@@ -59,7 +59,7 @@ class Device(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its driver calls it."""
+        """Return the name that its driver gives it."""
         return self.key[2]
 
 
@@ -84,7 +84,7 @@ class Pool(NamedTuple):
 
     @property
     def has_to_wait(self) -> bool:
-        """Whether one of its devices must be made ready for the node."""
+        """Return whether one of its devices must be made ready for the node."""
         return any(device.doubt == _WAITS for device in self.devices)
 
     @property
@@ -112,7 +112,7 @@ class DevicePools:
 
     @property
     def are_known(self) -> bool:
-        """Whether there is any ResourceSlice."""
+        """Return whether there is any ResourceSlice."""
         return bool(self._by_pool)
 
     def of_node(self, name: str, reaches: Reaches) -> list[Pool]:
@@ -199,7 +199,7 @@ class _TaintRule(NamedTuple):
     doubt: str
 
     def is_about(self, device: Device) -> bool:
-        """Whether it may taint the device; it does if it has no doubt."""
+        """Return whether it may taint the device; it does if it has no doubt."""
         if self.selector is None:
             return True
         named = zip(("driver", "pool", "device"), device.key, strict=True)
@@ -231,13 +231,13 @@ class _Slice(NamedTuple):
     devices: tuple[Mapping[str, Any], ...]
 
     def is_for(self, node: str, reaches: Reaches) -> bool:
-        """Whether the node can reach a device of the slice."""
+        """Return whether the node can reach a device of the slice."""
         if self.spec.get("perDeviceNodeSelection") is True:
             return any(self.has_for(raw, node, reaches) for raw in self.devices)
         return _selects(self.spec, node, reaches)
 
     def has_for(self, raw: Mapping[str, Any], node: str, reaches: Reaches) -> bool:
-        """Whether a node that can reach the slice can reach its device `raw`."""
+        """Return whether a node that can reach the slice can reach its device `raw`."""
         is_each = self.spec.get("perDeviceNodeSelection") is True
         return not is_each or _selects(content_of(raw), node, reaches)
 

@@ -1,4 +1,4 @@
-"""Why a node does not have the devices for claims: what is against each of its devices."""
+"""The reasons why a node does not have the devices for claims, for each of its devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_EXPRESSION = 120
 
 
 class _Kind(IntEnum):
-    """What is against a device, the easiest to change first."""
+    """The kinds of reasons against a device, the easiest to change first."""
 
     TAKEN = 0
     TAINTED = 1
@@ -54,7 +54,7 @@ _REMEDIES = {
 
 
 class Shortage(NamedTuple):
-    """Why a node has no devices for claims.
+    """The reason why a node has no devices for claims.
 
     - `subject`: what tells groups of nodes apart.
     - `reasons`: what is asked for, and what is against the devices.
@@ -74,7 +74,7 @@ class _Refusal(NamedTuple):
 
 
 def find_shortage(attempt: Attempt) -> Shortage:
-    """Why the node of an attempt that failed has no devices for the claims."""
+    """Return why the node of an attempt that failed has no devices for the claims."""
     demands: dict[str, list[tuple[ClaimRequest, tuple[Request, ...]]]] = defaultdict(list)
     for claim in attempt.claims:
         for alternatives in claim.requests:
@@ -93,7 +93,7 @@ def find_shortage(attempt: Attempt) -> Shortage:
 
 
 def _shortage(attempt: Attempt, request: Request, labels: list[str], times: int) -> Shortage | None:
-    """Why `times` such requests do not get their devices; None if there are enough for them."""
+    """Return why `times` such requests do not get their devices; None if there are enough."""
     free = 0
     refused: dict[_Refusal, list[Device]] = defaultdict(list)
     for pool in attempt.pools:
@@ -133,7 +133,7 @@ def _asked(request: Request, labels: list[str], count: int | None) -> str:
 
 
 def _line(kind: _Kind, refused: Mapping[_Refusal, list[Device]]) -> str:
-    """What is against the devices, for one kind of reasons."""
+    """Return a line about the devices that are refused for one kind of reasons."""
     found = {refusal: devices for refusal, devices in refused.items() if refusal.kind is kind}
     if kind is _Kind.TAKEN:
         taken = (
@@ -150,7 +150,7 @@ def _line(kind: _Kind, refused: Mapping[_Refusal, list[Device]]) -> str:
 def _refusal(  # noqa: PLR0911  # one for each kind
     attempt: Attempt, pool: Pool, device: Device, request: Request
 ) -> _Refusal | None:
-    """What is against giving a device to a request; None if nothing is, as far as is known."""
+    """Return the reason against giving a device to a request; None if none is known."""
     chosen = _unselected(attempt, device, request)
     if chosen is not None:
         return chosen

@@ -1,4 +1,4 @@
-"""What claims ask for: requests, their alternatives, and constraints on the devices.
+"""The content of claims: requests, their alternatives, and constraints on the devices.
 
 Source: Kubernetes, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
@@ -57,7 +57,7 @@ class Constraint(NamedTuple):
     requests: frozenset[str] = frozenset()
 
     def is_about(self, request: Request) -> bool:
-        """Whether it limits the devices of `request`."""
+        """Return whether it limits the devices of `request`."""
         return not self.requests or not self.requests.isdisjoint(request.names)
 
 
@@ -133,7 +133,9 @@ def _read_request(name: str, raw: Mapping[str, Any]) -> Request:
 def requests_of_containers(
     spec: Mapping[str, Any], class_by_resource: Mapping[str, str]
 ) -> Iterable[Request]:
-    """What a pod with this `spec` asks of DeviceClasses by the names of resources.
+    """Return a pod's requests of DeviceClasses by the names of resources.
+
+    `spec` is the pod's.
 
     Devices of containers that start later are free for ordinary init containers before them.
     Source: Kubernetes,

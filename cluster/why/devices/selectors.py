@@ -1,4 +1,4 @@
-"""What a selector in CEL says of a device, as kube-scheduler evaluates it.
+"""Selectors of devices in CEL, evaluated as kube-scheduler does it.
 
 It evaluates what classes and claims are made of: `device.driver`, attributes, capacity, `&&`, `||`,
 `!`, `?:`, `in`, comparisons, `has`, optional fields, `cel.bind`, quantities, versions, and tests of
@@ -36,7 +36,7 @@ _MAX_INT64 = 2**63 - 1
 
 
 class Selection(Enum):
-    """What a selector says of a device."""
+    """The answer of a selector about a device."""
 
     MATCHES = "matches"
     DIFFERS = "differs"
@@ -46,7 +46,7 @@ class Selection(Enum):
 
 
 def select(expression: str, device: Device) -> Selection:
-    """What `expression` says of `device`."""
+    """Return the answer of the selector `expression` about `device`."""
     tree = _compiled(expression)
     if tree is None or not _is_readable(device):
         return Selection.NOT_KNOWN
@@ -60,7 +60,7 @@ def select(expression: str, device: Device) -> Selection:
 
 
 def _is_readable(device: Device) -> bool:
-    """Whether all versions of a device are such: otherwise no selector is evaluated for it."""
+    """Return whether gpuward can read all versions of a device; else no selector is evaluated."""
     return all(
         values.read_version(version) is not None
         for attributes in device.attributes.values()
@@ -69,7 +69,7 @@ def _is_readable(device: Device) -> bool:
     )
 
 
-# What can be compiled: types, checked once for each expression.
+# Compilation: types are checked once for each expression.
 
 _Types: TypeAlias = Mapping[str, str]
 _DOMAINS = {"attributes": ANY, "capacity": "quantity"}
@@ -180,7 +180,7 @@ def _type_of_function(node: Call, types: Sequence[str]) -> str:
 
 
 def _are_operands(operator: str, one: str, other: str) -> bool:
-    """Whether values of these types can be compared by `operator`."""
+    """Return whether values of these types can be compared by `operator`."""
     if operator == "_in_":
         if other.startswith("domain"):
             return one in {"string", ANY}
@@ -223,7 +223,7 @@ def _has_simple_pattern(node: Call) -> bool:
     return isinstance(pattern, Literal) and values.is_simple_pattern(pattern.value)
 
 
-# What is evaluated: values of Python, of types that have been checked.
+# Evaluation, with Python's values: their types have been checked.
 
 _Scope: TypeAlias = Mapping[str, Any]
 

@@ -1,1 +1,1 @@
-"""What pods that have a node mean for those that have none."""
+"""The effects of pods that have a node on those that have none."""

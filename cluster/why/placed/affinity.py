@@ -28,7 +28,7 @@ _Domain: TypeAlias = tuple[str, str]
 
 
 class AffinityObstacle(NamedTuple):
-    """Why a node is refused: the message of kube-scheduler, the nodes meant, and a pod there."""
+    """The reason against a node: kube-scheduler's message, the nodes meant, and a pod there."""
 
     message: str
     topology: str
@@ -36,7 +36,7 @@ class AffinityObstacle(NamedTuple):
 
 
 class PodAffinity:
-    """What the affinity of a pod, and the anti-affinity of placed pods, say about `nodes`."""
+    """The affinity of a pod, and the anti-affinity of placed pods, applied to `nodes`."""
 
     def __init__(self, pod: Mapping[str, Any], placed: PlacedPods, nodes: Iterable[Node]) -> None:
         self._namespace, self._labels = namespace_of(pod), labels_of(pod)
@@ -61,12 +61,12 @@ class PodAffinity:
 
     @property
     def can_refuse(self) -> bool:
-        """Whether it keeps the pod from any node."""
+        """Return whether it keeps the pod from any node."""
         return bool(self._wanted or self._unwanted or self._guarded)
 
     @property
     def is_one_per_node(self) -> bool:
-        """Whether its anti-affinity keeps two such pods from one node."""
+        """Return whether its anti-affinity keeps two such pods from one node."""
         return any(
             term.topology_key == _HOSTNAME and self._is_meant(term, self._namespace, self._labels)
             for term in self._unwanted
@@ -74,7 +74,7 @@ class PodAffinity:
 
     @property
     def is_about_itself(self) -> bool:
-        """Whether where one such pod is decides about the next, beyond its node."""
+        """Return whether where one such pod is decides about the next, beyond its node."""
         return any(
             self._is_meant(term, self._namespace, self._labels)
             for term in (*self._wanted, *self._unwanted)
@@ -82,7 +82,7 @@ class PodAffinity:
         )
 
     def obstacle(self, node: Node) -> AffinityObstacle | None:
-        """Why `node` is refused; None if it is not."""
+        """Return why `node` is refused; None if it is not."""
         for term in self._wanted:
             if term.topology_key not in node.labels:
                 return AffinityObstacle(_NOT_NEAR, term.topology_key)
@@ -103,7 +103,10 @@ class PodAffinity:
 
     @property
     def _is_first(self) -> bool:
-        """Whether the pod is one that its own affinity asks for: then it may be the first."""
+        """Return whether the pod is one that its own affinity asks for.
+
+        It may then be the first.
+        """
         return all(self._is_meant(t, self._namespace, self._labels) for t in self._wanted)
 
     def _find_pods(self) -> tuple[Mapping[_Domain, str], Mapping[_Domain, str]]:
@@ -137,7 +140,7 @@ class PodAffinity:
 
 
 def label_marks(pod: Mapping[str, Any], placed: PlacedPods) -> tuple[bool | None, ...]:
-    """What affinity asks about the labels of a pod: the same for pods that it treats alike."""
+    """Return a key of the labels that affinity looks at: it treats pods with the same key alike."""
     namespace, labels = namespace_of(pod), labels_of(pod)
     own = (
         term for field in ("podAffinity", "podAntiAffinity") for term in affinity_terms(pod, field)

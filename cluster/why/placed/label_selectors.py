@@ -17,17 +17,17 @@ class LabelSelector:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it selects everything."""
+        """Return whether it selects everything."""
         raw = self._raw
         return raw is not None and not (raw.get("matchLabels") or raw.get("matchExpressions"))
 
     @property
     def is_none(self) -> bool:
-        """Whether it selects nothing."""
+        """Return whether it selects nothing."""
         return self._raw is None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether it selects an object with `labels`."""
+        """Return whether it selects an object with `labels`."""
         return self._raw is not None and matches(self._raw, labels)
 
     def narrowed(self, labels: Mapping[str, str]) -> LabelSelector:

@@ -1,4 +1,4 @@
-"""What counts of pods that have a node for those that have none: labels, ports and affinity."""
+"""The parts of placed pods that count for other pods: labels, ports and affinity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HostPort(NamedTuple):
     port: int
 
     def collides(self, other: HostPort) -> bool:
-        """Whether both cannot be on one node."""
+        """Return whether both cannot be on one node."""
         addresses = {self.address, other.address}
         is_same = self.protocol == other.protocol and self.port == other.port
         return is_same and (len(addresses) == 1 or _ANY_ADDRESS in addresses)
@@ -48,7 +48,7 @@ NamespaceLabels: TypeAlias = Callable[[str], Mapping[str, str] | None]
 
 
 class PodKind(NamedTuple):
-    """What affinity tells pods apart by."""
+    """The properties by which affinity tells pods apart."""
 
     namespace: str
     labels: frozenset[tuple[str, str]]
@@ -68,7 +68,7 @@ class AffinityTerm(NamedTuple):
     def matches(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: NamespaceLabels
     ) -> bool | None:
-        """Whether a pod counts for it; None if that takes labels of its namespace that are unknown.
+        """Return whether a pod counts; None if that depends on unknown labels of its namespace.
 
         `namespace_labels` returns the labels of a namespace, or None.
         Source: Kubernetes, `pkg/scheduler/framework/types.go`, AffinityTerm.
@@ -170,7 +170,7 @@ class PlacedPods:
         self.nominated.setdefault(node, []).append(Nominated(name, priority, requests, is_apart))
 
     def lower(self, node: str, priority: int) -> NodeLoad:
-        """What the pods of `node` take that have a lower priority."""
+        """Return the amounts that pods of a lower priority take on `node`."""
         lower = NodeLoad()
         for value, load in self.by_priority.get(node, {}).items():
             if value < priority:

@@ -61,7 +61,7 @@ def nodes_with_victims(
 
 
 def _is_cured(obstacle: Obstacle, released: Mapping[str, int]) -> bool:
-    """Whether a refusal may end as pods that have `released` end."""
+    """Return whether a refusal may end as pods that have `released` end."""
     if obstacle.plugin == "NodeResourcesFit":
         if obstacle.subject == "pods":
             return True

@@ -19,7 +19,7 @@ _NO_LABEL = f"{_EXCEEDED} (missing required label)"
 
 
 class SpreadObstacle(NamedTuple):
-    """Why a node is refused: the message of kube-scheduler, and the key of the constraint.
+    """The reason against a node: kube-scheduler's message, and the key of the constraint.
 
     `max_skew` is 0 if the node lacks the label.
     """
@@ -39,7 +39,7 @@ class _Constraint(NamedTuple):
 
 
 class TopologySpread:
-    """What the constraints of a pod say about `nodes`.
+    """The topology spread constraints of a pod, applied to `nodes`.
 
     `is_selected` and `is_tolerated` are what its node affinity and its tolerations say of a node.
     """
@@ -73,16 +73,16 @@ class TopologySpread:
 
     @property
     def can_refuse(self) -> bool:
-        """Whether there is a constraint that must hold."""
+        """Return whether there is a constraint that must hold."""
         return bool(self._constraints)
 
     @property
     def is_about_itself(self) -> bool:
-        """Whether where one such pod is decides about the next."""
+        """Return whether where one such pod is decides about the next."""
         return any(one.selector.matches(self._labels) for one in self._constraints)
 
     def obstacle(self, node: Node) -> SpreadObstacle | None:
-        """Why `node` is refused; None if it is not."""
+        """Return why `node` is refused; None if it is not."""
         for one, counts in zip(self._constraints, self._counts, strict=True):
             value = node.labels.get(one.topology_key)
             if value is None:
@@ -115,7 +115,7 @@ def _number(value: object) -> int:
 
 
 def _pods_by_node(selector: LabelSelector, placed: PlacedPods, namespace: str) -> Mapping[str, int]:
-    """How many pods of the namespace `selector` selects, by node."""
+    """Return how many pods of the namespace `selector` selects, by node."""
     found: dict[str, int] = {}
     if selector.is_empty:
         return found
@@ -127,7 +127,7 @@ def _pods_by_node(selector: LabelSelector, placed: PlacedPods, namespace: str) -
 
 
 def spread_marks(pod: Mapping[str, Any]) -> tuple[bool, ...]:
-    """What the constraints ask about the labels of a pod: the same for pods that they treat alike.
+    """Return a key of the labels that the constraints look at: they treat equal keys alike.
 
     Labels that a constraint names as keys must be the same as well.
     """

@@ -78,7 +78,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _shows_other_devices_too(path: str) -> bool:
-    """Whether `path` shows devices of other kinds too, so that it alone says nothing about GPUs."""
+    """Return whether `path` shows devices of other kinds too, and so need not be about GPUs."""
     return path in FOLDERS_ABOVE_DEVICES or is_passthrough_file(path)
 
 
@@ -108,7 +108,7 @@ def _device_word(maker: Maker) -> str:
 
 
 def _device_advice(maker: Maker) -> str:
-    """Where a container gets a device of `maker` from instead."""
+    """Return from where a container gets a device of `maker` instead."""
     example = f" (such as {maker.request})" if maker.request else ""
     return f"{ADVICE}{_device_word(maker)}{SOURCE}{example}"
 

@@ -96,7 +96,7 @@ _REMOVE_ADVICE = (
 
 
 def _least_whole_gpus(pod: Pod) -> int:
-    """How many whole GPUs of one kind the pod holds at least while its containers run."""
+    """Return how many whole GPUs of one kind the pod holds at least while its containers run."""
     most = 0
     together: Counter[str] = Counter()
     for container in pod.containers:

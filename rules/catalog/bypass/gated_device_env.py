@@ -92,7 +92,7 @@ def _may_be_enabled(value: str | None) -> bool:
 
 
 def _lists_devices(container: Container, state: Visibility) -> bool:
-    """Whether the list of visible devices has an entry, whatever the image is."""
+    """Return whether the list of visible devices has an entry, whatever the image is."""
     if state is Visibility.UNSET:
         return looks_like_legacy_image(container)
     return state in (Visibility.DRIVER_ONLY, Visibility.GRANTED)

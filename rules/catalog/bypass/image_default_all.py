@@ -128,7 +128,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _gpu_node_reason(pod: Pod) -> str:
-    """Why the node of `pod` is likely to have a GPU; empty if it is not likely."""
+    """Return why the node of `pod` is likely to have a GPU; empty if it is not likely."""
     if uses_gpu_runtime(pod):
         return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"
     if pod_requests_gpu(pod):

@@ -61,7 +61,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _hides_every_gpu(pod: Pod) -> bool:
-    """Whether every container hides the GPUs that the runtime class injects."""
+    """Return whether every container hides the GPUs that the runtime class injects."""
     if names_other_accelerator(as_text(pod.spec[FIELD])):
         return False  # its runtime does not read NVIDIA's variable
     containers = pod.containers

@@ -88,7 +88,7 @@ def _finding(container: Container, variable: str) -> Finding:
 
 
 def _is_certainly_for_gpus(container: Container, variable: str) -> bool:
-    """Whether the variable is known by name or to a chosen profile, or asks for all cards.
+    """Return whether the variable is known by name or to a chosen profile, or asks for all cards.
 
     Names of other things may fit a pattern as well, such as DOCKER_RESOURCE_TIMEOUT.
     """

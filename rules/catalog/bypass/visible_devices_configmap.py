@@ -145,7 +145,7 @@ def _finding(container: Container, variable: str, setting: _Setting) -> Finding:
 
 
 def _looks_legacy(container: Container, settings: Mapping[str, _Setting]) -> bool:
-    """Whether an object makes the image look older than NVIDIA_VISIBLE_DEVICES.
+    """Return whether an object makes the image look older than NVIDIA_VISIBLE_DEVICES.
 
     `legacy-cuda-version` reports a variable of the container itself.
     """

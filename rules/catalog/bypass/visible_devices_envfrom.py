@@ -74,7 +74,7 @@ def _visible_variables(profile: Profile) -> list[str]:
 
 
 def _is_unknown_pattern(variable: str, profile: Profile) -> bool:
-    """Whether `variable` is a pattern for alternatives that no chosen profile lists."""
+    """Return whether `variable` is a pattern for alternatives that no chosen profile lists."""
     is_listed = variable in profile.visible_devices or variable in profile.chosen_alternatives
     return "*" in variable and not is_listed
 

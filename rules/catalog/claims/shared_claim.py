@@ -67,7 +67,7 @@ def check(workload: KubernetesObject, context: Context) -> Findings:
 
 
 def _is_gpu_claim_for_one_pod(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
-    """Whether the devices of the claim are GPUs, and nothing says how pods share them."""
+    """Return whether the devices of the claim are GPUs, and nothing says how pods share them."""
     has_gpus = any(is_gpu_class(name, pod.profile, context.inventory) for name in claim.classes)
     return has_gpus and not claim.is_shared
 

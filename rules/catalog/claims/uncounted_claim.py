@@ -86,7 +86,7 @@ def _check_trainer(pod: Pod, context: Context) -> Findings:
 
 
 def _cpus(container: Container) -> int:
-    """How many CPUs Trainer counts, which are the requests if there are any."""
+    """Return how many CPUs Trainer counts, which are the requests if there are any."""
     for amounts in (container.requests, container.limits):
         amount = parse(amounts.get("cpu", 0))
         if isinstance(amount, Quantity) and amount.value > 0:

@@ -114,7 +114,7 @@ def _meant_class(name: str, own: list[str]) -> str:
 
 
 def _differ_in_punctuation_only(name: str, known: str) -> bool:
-    """Whether the two differ in case and punctuation alone."""
+    """Return whether the two differ in case and punctuation alone."""
     return [c for c in name.lower() if c.isalnum()] == [c for c in known.lower() if c.isalnum()]
 
 

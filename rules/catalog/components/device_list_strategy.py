@@ -61,7 +61,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 
 
 def _fault(strategy: str, cdi: object, mounts: str) -> tuple[str, Action]:
-    """What is wrong, and how sure that is; empty if nothing is."""
+    """Return the fault, and how sure it is; empty if there is none."""
     names = [name.strip() for name in strategy.split(",")] if strategy else []
     if not names:
         if cdi is False:

@@ -64,7 +64,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
 
 
 def _fault(name: object) -> str:
-    """What is wrong with the priority class `name`; empty for nothing."""
+    """Return what is wrong with the priority class `name`; empty for nothing."""
     if not name:
         return f"no {FIELD}: pods with a priority can evict it, and then the node offers no GPUs"
     if as_text(name).startswith(_RESERVED_PREFIX) and name not in _RESERVED_CLASSES:

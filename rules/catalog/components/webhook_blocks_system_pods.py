@@ -72,7 +72,7 @@ def check(subject: KubernetesObject, context: Context) -> Findings:
 
 
 def _what_it_blocks(resources: set[str]) -> str:
-    """What an entry that is called for the creation of `resources` blocks; empty if nothing."""
+    """Return what an entry called for the creation of `resources` blocks; empty if nothing."""
     if not POD_RESOURCE_NAMES.isdisjoint(resources):
         return "pods"
     return "" if _BINDING_RESOURCES.isdisjoint(resources) else "the binding of pods"
@@ -84,7 +84,7 @@ def _needs_label(selector: Any) -> bool:
 
 
 def _selects_namespace(selector: Mapping[str, Any], namespace: str) -> bool:
-    """Whether the selector fits a namespace that has no other label than its name."""
+    """Return whether the selector fits a namespace that has no other label than its name."""
     wanted = as_object(selector.get("matchLabels"))
     if any(key != NAME_LABEL or value != namespace for key, value in wanted.items()):
         return False

@@ -80,7 +80,7 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 
 
 def _resource_and_taint(node: KubernetesObject) -> tuple[str, Taint] | None:
-    """What the node has, and the taint that belongs to it."""
+    """Return the node's GPU resource, and the taint that belongs to it."""
     offered = resources_of_node(node)
     for taint in node.profile.taints:
         for name in offered:
@@ -101,7 +101,7 @@ def _label_and_taint(group: NodeSettings, subject: KubernetesObject) -> tuple[st
 
 
 def _belongs_to(label: str, taint: Taint, profile: Profile) -> bool:
-    """Whether nodes with `label` offer the resources of `taint`."""
+    """Return whether nodes with `label` offer the resources of `taint`."""
     return matches_any(taint.resources, _RESOURCE_BY_LABEL.get(label, label)) or any(
         affinity.key == label and not set(affinity.resources).isdisjoint(taint.resources)
         for affinity in profile.affinities

@@ -64,7 +64,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
 
 
 def _surge_pods(surge: Any, replicas: Any) -> int:
-    """How many pods `surge` allows beyond `replicas`; 0 if one of them has no valid value."""
+    """Return how many pods `surge` allows beyond `replicas`; 0 if either is not valid."""
     if not isinstance(replicas, int) or not 0 < replicas <= _MAX_INT32:
         return 0
     if isinstance(surge, int):

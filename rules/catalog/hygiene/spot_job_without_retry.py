@@ -55,7 +55,7 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
 
 
 def _ignores_disruptions(spec: Mapping[str, Any]) -> bool:
-    """Whether the first rule that a disrupted pod matches ignores it."""
+    """Return whether the first rule that a disrupted pod matches ignores it."""
     rules = as_objects(as_object(spec.get("podFailurePolicy")).get("rules"))
     first = next((rule for _, rule in rules if _is_about_disruptions(rule)), {})
     return first.get("action") == "Ignore"

@@ -132,7 +132,7 @@ def _changed_keys(old: Mapping[str, Any], pod: Pod, field: str) -> Iterator[str]
 
 
 def _is_choice_of_queue(key: str, old: Mapping[str, Any], pod: Pod) -> bool:
-    """Whether the user gives a pod a queue, or another one while Kueue still holds it back."""
+    """Return whether the user gives a pod its queue, or another one while Kueue holds it back."""
     if key != QUEUE_LABEL or key not in pod.labels:
         return False
     is_first = key not in as_object(old.get("labels"))

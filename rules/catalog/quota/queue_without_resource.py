@@ -138,7 +138,7 @@ def _may_cover(
 
 
 def _unknown_resources(inventory: Inventory, queue: tuple[str, Profile]) -> _UnknownResources:
-    """What no profile knows among the resources of the ClusterQueue of this name."""
+    """Return the resources of the ClusterQueue of this name that no profile knows."""
     name, profile = queue
     found = inventory.find(ClusterQueue, name)
     unknown = [r for r in (found.resources if found else ()) if profile.resource(r) is None]

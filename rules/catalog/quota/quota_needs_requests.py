@@ -58,7 +58,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _states_amount(container: Container, field: str, resource: str) -> bool:
-    """Whether the container states the amount, or cannot; a limit counts as a request too."""
+    """Return whether the container states the amount, or cannot. A limit counts as a request."""
     if container.role == "ephemeral":
         return True
     return resource in container.limits or (field == "requests" and resource in container.requests)

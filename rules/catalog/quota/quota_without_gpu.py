@@ -72,7 +72,7 @@ def check(quota: Quota, context: Context) -> Findings:
 
 
 def _has_gpu_queue(quota: Quota, inventory: Inventory) -> bool:
-    """Whether a Kueue queue of the namespace limits GPUs."""
+    """Return whether a Kueue queue of the namespace limits GPUs."""
     locals_ = inventory.all_in(LocalQueue, quota.object.namespace).values()
     queues = (inventory.find(ClusterQueue, local.cluster_queue) for local in locals_)
     return any(

@@ -78,7 +78,7 @@ def check(pod: Pod, context: Context) -> Findings:
 def _exceeded_limit(
     resource: Resource, amount: Quantity, max_devices: int, selected: DeviceCount | None
 ) -> tuple[str, str] | None:
-    """What `amount` of `resource` is more than, and what to do; None if there may be as much."""
+    """Return the limit that `amount` of `resource` exceeds, and what to do; else None."""
     if resource.unit != DEVICE_UNIT:
         if 1 <= resource.maximum < amount.value:
             return (

@@ -67,7 +67,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def fault_of(entry: str, gpus: int) -> str:
-    """What is wrong with an entry of the list in a container with `gpus` GPUs; empty if nothing.
+    """Return the fault of an entry of the list in a container with `gpus` GPUs, or empty.
 
     Words that mean nothing, and -1, hide every GPU, which may be meant.
     """

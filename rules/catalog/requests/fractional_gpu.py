@@ -75,7 +75,7 @@ def _finding(c: Container, device: Device, field: str, fault: str, context: Cont
 
 
 def _share_advice(device: Device, profile: Profile) -> str:
-    """How the platform offers shares of the cards that were asked for; empty if it does not."""
+    """Return how the platform offers shares of the requested cards; empty if it does not."""
     vendor = device.resource.vendor
     if device.resource.sharing == "share":
         return ""

@@ -48,7 +48,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _has_application(pod: Pod) -> bool:
-    """Whether the pod has a container that is no init container: a patch may show init alone."""
+    """Return whether the pod has app containers; a patch may have init containers alone."""
     return any(container.role == "app" for container in pod.containers)
 
 

@@ -86,7 +86,7 @@ _KSERVE_CONTAINER = "main"
 
 
 class StatedSize(NamedTuple):
-    """How many GPUs of `container` are used: from `min_gpus` to `max_gpus`.
+    """The number of GPUs of `container` that are used: from `min_gpus` to `max_gpus`.
 
     `text` is the field at `path` with its value, and `framework` the one that reads it.
     """
@@ -100,7 +100,7 @@ class StatedSize(NamedTuple):
 
 
 def stated_size(pod: Pod) -> StatedSize | None:
-    """What the object around `pod` says; None if it says nothing that is certain."""
+    """Return the size that the object around `pod` states; None if none is certain."""
     place = pod.path[: -2 if pod.path[-1:] == ("spec",) else -1]
     if pod.object.group == _RAY_GROUP:
         return _ray_size(pod, place)
@@ -116,7 +116,7 @@ def stated_size(pod: Pod) -> StatedSize | None:
 
 
 def _process_count(pod: Pod, holder: Mapping[str, Any], path: Path) -> StatedSize | None:
-    """How many processes the field at `path` of `holder` starts, each with a GPU or more."""
+    """Return how many processes the field at `path` of `holder` starts, each with a GPU or more."""
     number = _positive_number(holder.get(str(path[-1])))
     containers = [each for each in pod.containers if each.role == "app"]
     if not number or not containers:
@@ -179,7 +179,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _may_span_pods(pod: Pod) -> bool:
-    """Whether the pods of a group may work together, as those of a custom resource."""
+    """Return whether the pods of a group may work together, as those of a custom resource."""
     if pod.layout.is_service:  # Dynamo says it of a service
         return "multinode" in pod.holder
     return not pod.is_final
@@ -205,7 +205,7 @@ def _findings_of_stated_size(stated: StatedSize) -> Findings:
 
 
 def _has_one_device_per_process(pod: Pod, container: Container) -> bool:
-    """Whether a process works with one of what `container` requests."""
+    """Return whether a process works with one of what `container` requests."""
     if any(name.startswith(_NEURON_PREFIX) for name in container.limits):
         return False
     generation = as_text(pod.node_selector.get(_TPU_LABEL))

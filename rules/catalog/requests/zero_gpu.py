@@ -108,7 +108,7 @@ def _finding(
 
 
 def _advice(container: Container, device: Device, *, may_stay: bool) -> str:
-    """How to hide the GPUs of the maker, and what becomes of the zero."""
+    """Return how to hide the GPUs of the maker, and what becomes of the zero."""
     known = container.profile.visible_devices.values()
     of_maker = (k for k in known if device.resource.vendor in k.vendors and k.hiding_value)
     hiding = next((f"set {k.name.strip('*')}={k.hiding_value}" for k in of_maker), "")

@@ -90,7 +90,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _needs_no_scheduling(pod: Pod) -> bool:
-    """Whether the pod has a node, waits for somebody's decision, or has no node to wait for."""
+    """Return whether the pod has a node, has a scheduling gate, or has no node to wait for."""
     gated = pod.spec.get("nodeName") or pod.spec.get("schedulingGates")
     return bool(gated) or pod.is_daemon
 
@@ -98,7 +98,7 @@ def _needs_no_scheduling(pod: Pod) -> bool:
 def _requested_amounts(
     pod: Pod, groups: Sequence[NodeGroup], inventory: Inventory
 ) -> dict[str, int]:
-    """What the pod asks for of the resources that nodes state.
+    """Return the pod's requests of the resources that nodes state.
 
     Some are not in the status of a node: those that a scheduler counts by itself, such as HAMi's
     memory, and those that a driver offers by device classes.
@@ -120,7 +120,7 @@ def _has_room(group: NodeGroup, amounts: Mapping[str, int]) -> bool:
 def _missing_labels(
     pod: Pod, groups: Sequence[NodeGroup], wanted: NodeSelection
 ) -> tuple[Path, str]:
-    """Where the pod selects labels that no node has, and which, if it is a single one."""
+    """Return where the pod selects labels that no node has, and which, if it is a single one."""
     for demand in wanted.always:
         if not any(demand.is_met(group.labels) for group in groups):
             label = display(f"{demand.key}: {min(demand.values)}")
@@ -170,7 +170,7 @@ def _findings_of_too_large_shares(
 
 
 def _largest_card_memory(group: NodeGroup, unit: int) -> int:
-    """How much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
+    """Return how much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
 
     `unit` is how many MiB one is by the profile, 0 if that is unknown.
     """

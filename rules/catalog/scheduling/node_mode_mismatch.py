@@ -63,7 +63,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _may_offer(modes: ResourcesByMode, value: str, wanted: list[str]) -> bool:
-    """Whether nodes with `value` offer all `wanted` resources, or what they offer is not known."""
+    """Return whether nodes with `value` offer all `wanted` resources; True if that is not known."""
     offered = offered_resources(modes, value)
     return not offered or all(matches_any(offered, name) for name in wanted)
 

@@ -81,7 +81,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _key_of_term(term: Demand) -> str:
-    """What tells `term` from others, wherever it is in the list."""
+    """Return what tells `term` from others, wherever it is in the list."""
     demands = []
     for _, demand in expressions(term):
         values = demand.get("values")
@@ -97,7 +97,7 @@ def _gpu_label(profile: Profile, demands: Iterable[Demand], everywhere: Sequence
 
 
 def _says_nothing_about_gpus(profile: Profile, term: Demand, everywhere: Sequence[Demand]) -> bool:
-    """Whether no label that `term` demands says which of the requested GPUs the node has."""
+    """Return whether no label that `term` demands says which of the requested GPUs the node has."""
     return not term.get("matchFields") and all(
         _is_already_demanded(demand, everywhere) or _is_about_something_else(profile, demand)
         for _, demand in expressions(term)
@@ -105,7 +105,7 @@ def _says_nothing_about_gpus(profile: Profile, term: Demand, everywhere: Sequenc
 
 
 def _is_already_demanded(demand: Demand, everywhere: Sequence[Demand]) -> bool:
-    """Whether every node that meets the expressions `everywhere` meets `demand`."""
+    """Return whether every node that meets the expressions `everywhere` meets `demand`."""
     operator, values = demand.get("operator"), expression_values(demand) or set()
     return any(
         operator == "Exists"

@@ -58,7 +58,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _sign_of_gpus(pod: Pod) -> str:
-    """What the pod has to do with GPUs; empty if it has nothing to do with them."""
+    """Return how the pod is related to GPUs; empty if it is not."""
     if label := gpu_node_label(pod):
         return f"{LABEL_SIGN}{display(label)}"
     if uses_gpu_runtime(pod):

@@ -90,7 +90,7 @@ def _edit(base: Path, index: int, toleration: Mapping[str, Any], taint: Taint) -
 
 
 def _gets_toleration_for_gpu(pod: Pod, taint: Taint) -> bool:
-    """Whether `toleration-default` would add the toleration if the pod had none."""
+    """Return whether `toleration-default` would add the toleration if the pod had none."""
     return matching_resource(pod, taint) is not None and placement_skip_reason(pod) is None
 
 

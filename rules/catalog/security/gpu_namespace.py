@@ -55,7 +55,7 @@ def _requests_gpus(container: Container) -> bool:
 
 
 def _may_claim_gpus(container: Container, pod: Pod, context: Context) -> bool:
-    """Whether the container uses a claim that may be for GPUs."""
+    """Return whether the container uses a claim that may be for GPUs."""
     names = {as_text(claim.get("name")) for _, claim in container.claims}
     for _, entry in declared_claims(pod):
         if as_text(entry.get("name")) in names:

@@ -80,7 +80,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _selects_mps_of_gke(pod: Pod) -> bool:
-    """Whether the pod selects nodes of GKE on which clients of MPS need the node's memory."""
+    """Return whether the pod selects GKE's nodes on which clients of MPS need the node's memory."""
     if as_text(pod.node_selector.get(SHARING_LABEL)) in MPS_STRATEGIES:
         return True
     terms = [term for _, term in required_terms(pod)]

@@ -69,7 +69,7 @@ def checked_entries(variable: str, value: str) -> list[str]:
 
 
 def _depends_on_process(entry: str) -> bool:
-    """Whether the file that `entry` names depends on the process that loads it.
+    """Return whether the file that `entry` names depends on the process that loads it.
 
     The loader searches for a name without `/` in its own directories, so such a name is fine.
     """

@@ -171,7 +171,7 @@ def _finding(
 def _effect(
     names: set[str], devices: str, *, has_toolkit: bool, has_perfmon: bool
 ) -> tuple[str, Action]:
-    """What the strongest of the capabilities is worth, and what is done about it."""
+    """Return the effect of the strongest of the capabilities, and what is done about it."""
     rows = (
         (has_toolkit and ADMINISTRATION_CAPABILITIES & names, TOOLKIT_EFFECT, Action.DENY),
         ({*KERNEL_CAPABILITIES, "ALL"} & names, f"{KERNEL_EFFECT}{devices}", Action.DENY),

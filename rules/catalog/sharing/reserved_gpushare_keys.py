@@ -281,7 +281,7 @@ def _share_devices(container: Container) -> Iterable[Device]:
 
 
 def _action_for_writer(pod: Pod, context: Context) -> Action:
-    """What happens if the user of the request writes a reserved annotation."""
+    """Return the action if the user of the request writes a reserved annotation."""
     if pod.exists and context.operation is None:
         return Action.OFF
     if context.operation != "UPDATE" or pod.object.kind != "Pod":

@@ -49,7 +49,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _requested_devices(container: Container) -> dict[str, int]:
-    """How many MIG devices, or whole GPUs, `container` requests by each name."""
+    """Return how many MIG devices, or whole GPUs, `container` requests by each name."""
     found = {}
     for name, device in devices(container).items():
         amount = device.limit if device.is_plain_count else None

@@ -207,7 +207,7 @@ def _switch_effect(container: Container) -> str:
 
 
 def _may_be_true(value: str) -> bool:
-    """Whether Go reads `value` as true, or the kubelet puts another variable into it."""
+    """Return whether Go reads `value` as true, or the kubelet puts another variable into it."""
     return value in TRUE_WORDS or "$(" in value
 
 
@@ -235,12 +235,12 @@ _LIMITS = "c.raw.?resources.?limits.orValue({})"
 
 
 def _names_device(prefix: str) -> str:
-    """Whether a GPU resource in the limits, perhaps with the amount zero, begins with `prefix`."""
+    """Return, as CEL, whether the limits name a GPU resource with this `prefix`, even with 0."""
     return f"({_LIMITS}.exists(n, n.startsWith({cel(prefix)}) && {facts_of('n')}.size() > 0))"
 
 
 def _names_only_devices(prefix: str) -> str:
-    """Whether every GPU resource in the limits begins with `prefix`."""
+    """Return, as CEL, whether every GPU resource in the limits begins with `prefix`."""
     return f"({_LIMITS}.all(n, n.startsWith({cel(prefix)}) || {facts_of('n')}.size() == 0))"
 
 

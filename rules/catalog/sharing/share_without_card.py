@@ -52,7 +52,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _gets_no_card(device: Device, pod: Pod) -> bool:
-    """Whether nobody adds the card that `device` is a part of."""
+    """Return whether nobody adds the card that `device` is a part of."""
     if device.name.startswith(ALIYUN_PREFIX):
         return False  # `core-without-mem` reports those
     return (

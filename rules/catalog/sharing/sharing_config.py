@@ -126,7 +126,7 @@ def _faults_of_replicas(place: str, replicas: str | None) -> Iterator[tuple[str,
 
 
 def _is_resource_of_plugin(name: str) -> bool:
-    """Whether the device plugin has a resource of this name, to which it adds its domain."""
+    """Return whether the device plugin has a resource of this name, to which it adds its domain."""
     return _RESOURCE_NAME_PATTERN.fullmatch(
         name.removeprefix(_PREFIX)
     ) is not None and not name.endswith(_SHARED_SUFFIX)

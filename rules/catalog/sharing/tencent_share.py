@@ -51,7 +51,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _core_fault_and_remedy(found: Mapping[str, Device]) -> tuple[str, str]:
-    """What is wrong with the cores among `found`, and the remedy; empty if nothing is."""
+    """Return the fault of the cores among `found`, and the remedy; empty if there is none."""
     device = found.get(CORE_RESOURCE)
     amount = device.amount if device else None
     if not isinstance(amount, Quantity) or not amount.is_integer or amount.value <= 0:

@@ -29,5 +29,5 @@ JOB_LABELS = frozenset(
 
 
 def is_mark(key: str) -> bool:
-    """Whether a label, an annotation, a gate or a finalizer is Kueue's own."""
+    """Return whether a label, an annotation, a gate or a finalizer is Kueue's own."""
     return key.startswith(KUEUE_PREFIX) and key not in USERS_KEYS

@@ -1,4 +1,4 @@
-"""What Alibaba Cloud's Container Service for Kubernetes (ACK) requires for shared GPUs."""
+"""The requirements of Alibaba Cloud's Container Service for Kubernetes (ACK) for shared GPUs."""
 
 from collections.abc import Iterable
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What drivers publish about their devices for dynamic resource allocation, by driver.
+"""The attributes that drivers publish for dynamic resource allocation, by driver.
 
 Sources, read in November 2026:
 
@@ -24,7 +24,7 @@ STRING_TYPE, INT_TYPE, BOOL_TYPE, VERSION_TYPE, UNKNOWN_TYPE = (
 
 
 class Driver(NamedTuple):
-    """What the devices of a driver may have.
+    """The attributes that the devices of a driver may have.
 
     - `attributes`: the type of each; UNKNOWN_TYPE if it differs between releases.
     - `capacity`: the names of quantities.

@@ -1,4 +1,4 @@
-"""How many GPUs or other accelerators a machine has, by its instance type.
+"""The number of GPUs or other accelerators of a machine, by its instance type.
 
 AWS: Karpenter's list of instance types (https://karpenter.sh/preview/reference/instance-types/, as
 of 2026-08-21). Google Cloud: Compute Engine, GPU machine types
@@ -45,7 +45,7 @@ _GOOGLE_TYPE_PATTERN = re.compile(r"a[2-4]x?-[a-z]+gpu-([1-9][0-9]?)g")
 
 
 def accelerator_count_of(instance_type: str) -> int | None:
-    """How many accelerators a machine of `instance_type` has; None if that is not known."""
+    """Return how many accelerators a machine of `instance_type` has; None if that is not known."""
     if named := _GOOGLE_TYPE_PATTERN.fullmatch(instance_type):
         return int(named[1])
     return _AWS_COUNT_BY_TYPE.get(instance_type)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Maker(NamedTuple):
-    """What is known about a maker's accelerators.
+    """The facts about a maker's accelerators.
 
     - `vendor`: the maker as the profiles name it; empty if several makers have what follows.
     - `platform`: what programs for them use, completes "an image that uses …".

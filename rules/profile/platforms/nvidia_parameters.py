@@ -1,4 +1,4 @@
-"""What NVIDIA's DRA driver refuses in the parameters that a claim has for it.
+"""The parameters of a claim that NVIDIA's DRA driver refuses.
 
 The driver decodes them strictly and then validates them, in its webhook, if that is installed, and
 again on the node. Sources: `cmd/webhook/main.go` and `api/nvidia.com/resource/v1beta1` of
@@ -48,7 +48,7 @@ MIN_MEMORY_BYTES = 2**20  # bytes: the driver hands whole mebibytes to the MPS d
 
 
 class ParameterFault(NamedTuple):
-    """What is wrong at `path` of the parameters.
+    """A fault at `path` of the parameters.
 
     `text` completes "the parameters". A fault that is not certain may be none for a release of
     the driver that is newer than the sources. With a `gate` it is none if the gate is on.
@@ -62,7 +62,7 @@ class ParameterFault(NamedTuple):
 
 
 def faults_of_parameters(parameters: Mapping[str, Any]) -> Iterator[ParameterFault]:
-    """What the driver refuses in `parameters`."""
+    """Yield the faults for which the driver refuses `parameters`."""
     api_version, kind = as_text(parameters.get("apiVersion")), as_text(parameters.get("kind"))
     if has_placeholder(api_version) or has_placeholder(kind):
         return

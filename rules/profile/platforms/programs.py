@@ -6,7 +6,7 @@ read.
 
 from rules.profile.platforms.records import Advisory, Program, SourcePage
 
-# What NVIDIA's security bulletins say about its container toolkit.
+# NVIDIA's security bulletins about its container toolkit.
 
 NVIDIA = "NVIDIA"
 _PAGES_URL = "https://nvidia.custhelp.com/app/answers/detail/a_id"

@@ -1,4 +1,4 @@
-"""The records of which the tables of vendors' requirements are made."""
+"""Records for the tables of vendors' requirements, and the versions of programs in them."""
 
 import re
 from collections.abc import Mapping
@@ -103,10 +103,9 @@ class Card(NamedTuple):
     sources: tuple[SourcePage, ...]
 
 
-# Versions as nodes, images and charts spell them, and how they compare.
-#
-# The same version is written `1.26.3`, `v1.26.3`, `containerd://1.26.3` or `1.26.3-eks-1`. ACK's
-# builds of the scheduler have a build number behind a word: `v1.26.3-aliyun-4.1-a520c096`.
+# Nodes, images and charts write one version as `1.26.3`, `v1.26.3`, `containerd://1.26.3` or
+# `1.26.3-eks-1`. ACK's builds of the scheduler have a build number behind a word:
+# `v1.26.3-aliyun-4.1-a520c096`.
 
 _MAX_CHARACTERS = 200
 _VERSION_PATTERN = re.compile(

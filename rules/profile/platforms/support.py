@@ -1,4 +1,4 @@
-"""Whether a version, a region, an operating system or a card is one that a feature supports.
+"""The versions, regions, operating systems and cards that a feature supports.
 
 Every answer is one of three. What a table does not mention, or a text that cannot be read, is
 UNKNOWN and never SUPPORTED.
@@ -25,7 +25,7 @@ _MAX_OS_IMAGE_CHARACTERS = 200
 
 
 class Support(Enum):
-    """Whether a feature works with something."""
+    """The answers to whether a feature works with something."""
 
     SUPPORTED = "ok"
     UNSUPPORTED = "unsupported"
@@ -46,7 +46,7 @@ def minimum_of(feature: Feature, component: Component, cluster: str = "") -> Min
 def version_support(
     feature: Feature, component: Component, version: str, cluster: str = ""
 ) -> Support:
-    """Whether `version` of `component` is new enough for `feature`; UNSUPPORTED means too old."""
+    """Return whether `version` of `component` has `feature`; UNSUPPORTED means too old."""
     minimum = minimum_of(feature, component, cluster)
     stated = parse_version(version)
     oldest = parse_version(minimum.version) if minimum else None
@@ -97,14 +97,14 @@ def runtime_support(feature: Feature, runtime: str) -> Support:
 
 
 def region_support(feature: Feature, region: str) -> Support:
-    """Whether `feature` is offered in the region with the identifier `region`."""
+    """Return whether `feature` is offered in the region with the identifier `region`."""
     if not feature.regions or not region:
         return Support.UNKNOWN
     return Support.SUPPORTED if region in feature.regions else Support.UNSUPPORTED
 
 
 def os_support(feature: Feature, os_image: str) -> Support:
-    """Whether `feature` works on the operating system that a node states as `osImage`.
+    """Return whether `feature` works on the operating system that a node states as `osImage`.
 
     UNKNOWN for a text without the minor version that the page demands, such as `CentOS Linux 7`.
     """
@@ -133,7 +133,7 @@ def _system_version_support(system: OperatingSystem, text: str) -> Support:
 
 
 def card_support(feature: Feature, name: str) -> Support:
-    """Whether `feature` works with the card `name`, as labels of nodes have it."""
+    """Return whether `feature` works with the card `name`, as labels of nodes have it."""
     card = find_card(name)
     if card is None or not feature.card_families:
         return Support.UNKNOWN
