@@ -6,11 +6,10 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from kubeyaml import Document
 from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
-from lint.preview import Preview, add_preview
 from lint.remarks import (
     add_gpu_exception_remarks,
     component_remarks,
@@ -55,6 +54,9 @@ from sources.sources import (
     UnreadableSource,
 )
 from terminal import is_end_of_output
+
+if TYPE_CHECKING:
+    from lint.preview import Preview
 
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
@@ -303,6 +305,8 @@ class Linter:
                 starts = (comment.start for comment in item.comments.comments)
                 self._comment_lines.update(current.position(start)[0] for start in starts)
                 if self.preview and not source.is_embedded:
+                    from lint.preview import add_preview  # noqa: PLC0415  # few runs show patches
+
                     add_preview(self.previews, self.results, current, item, evaluator)
         # Files of other tools may have comments for rules about them.
         if is_all_read and objects < self.results.objects and self._checks_all_comments(source):

@@ -274,7 +274,7 @@ def decode_policy(content: bytes, name: str) -> str:
         raise PolicyError(f"{name}: {error}") from error
 
 
-def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
+def load_policy_file(file: str | None, profiles: Iterable[str]) -> Policy:
     """The policy in `file` as the webhook loads it, or the default one without a file.
 
     `profiles`, if not empty, replace those of the policy. Raises PolicyError, which names file,
@@ -286,7 +286,7 @@ def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
 
 
 def load_policy_or_config_map(
-    file: str | None, profiles: list[str], read_file: Callable[[str], bytes] = read_policy_file
+    file: str | None, profiles: Iterable[str], read_file: Callable[[str], bytes] = read_policy_file
 ) -> Policy:
     """The same, but the file may also be the manifest of a ConfigMap as the chart makes it.
 

@@ -1,7 +1,7 @@
 """Find the policies of a run: for each file the nearest one, as docs/policy.md says."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from policies.loading import (
@@ -50,7 +50,7 @@ class PolicyChoice(NamedTuple):
     """
 
     file: str | None
-    profiles: list[str]
+    profiles: Sequence[str]
     tree: FileTree = DISK
     isolated: bool = False
 

@@ -55,7 +55,6 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.set_defaults(diff=False, patch=False)
     add_options(made, several=True)
     rules = made.add_argument_group("rules")
     add_policy_options(rules)
@@ -141,7 +140,7 @@ def main(arguments: list[str]) -> int:
         return service.run(options)
     started = time.perf_counter()
     try:
-        outputs = plan_outputs(options, options.files)
+        outputs = plan_outputs(options.reports, options.files, options.output)
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
         policy, policy_file, *_ = choice.load()
         clusters = _clusters(options)
