@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lint.evaluation import SuggestEdits
+from lint.evaluation import FixTask, SuggestEdits
 from lint.linter import Linter
 from lint.settings import FixSettings, InputSettings, LintSettings
 from policies.policy import Policy
@@ -17,9 +17,18 @@ from policies.problems import path_pattern_problem
 from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
+from sources.kustomization_files import Kustomizations
 from sources.paths import Exclusion, inputs
 from sources.policy_file import Policies
-from sources.sources import DISK, STANDARD_INPUT, FileTree, Input, UsageError, may_be_large
+from sources.sources import (
+    DISK,
+    STANDARD_INPUT,
+    FileTree,
+    Input,
+    InputFile,
+    UsageError,
+    may_be_large,
+)
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -62,89 +71,123 @@ def run_linter(
     Raises UsageError and PolicyError.
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    paths = settings.inputs.paths
-    policy, policy_file, *_ = policies.find("", "")
-    wanted = wanted_rules(settings.select, settings.ignore)
-    select = _rule_set_chooser(settings.fixes, wanted)
+    is_wanted_rule = wanted_rules(settings.select, settings.ignore)
     linter = Linter(
-        policy,
+        policies,
         Context(today=today, namespace=settings.inputs.namespace),
-        rules=select(policy),
-        policy_file=policy_file,
-        preview=settings.fixes.patch,
-        fixer=fix_output.fixer if fix_output else None,
-        tree=staged.tree if staged else DISK,
-        suggest=suggest,
-        policies=policies,
-        select=select,
-        wanted=wanted,
+        FixTask(
+            fixer=fix_output.fixer if fix_output else None,
+            suggest=suggest,
+            preview=settings.fixes.patch,
+        ),
+        kustomizations=_kustomizations(settings.inputs, staged),
+        is_wanted_rule=is_wanted_rule,
     )
-    if not staged:
-        linter.set_linted_paths(paths)
     exclude = _exclusion(settings)
-    others = _other_files(settings.inputs)
+    container_files = _container_files(settings.inputs)
     changed = _changed_files(settings.inputs)
-    is_wanted = changed.is_changed if changed else None
-    given: Iterator[Input]
+    is_wanted_file = changed.is_changed if changed else None
+    manifests: Iterator[Input]
     if staged:
-        given = staged.sources(paths, exclude)
+        manifests = staged.sources(settings.inputs.paths, exclude)
     else:
-        given = _inputs(settings.inputs, exclude, fix_output, is_wanted)
-    if others:
-        given = (item for item in given if item.name not in others)
+        manifests = _inputs(settings.inputs, exclude, fix_output, is_wanted_file)
+    if container_files:
+        manifests = (item for item in manifests if item.name not in container_files)
     if settings.rendering.is_given:
-        files = [*given]
-        _load_policies(policies, files)
-        linter.gather_inventory(files)
-        from lint.rendering.renderer import evaluate_renderings  # noqa: PLC0415  # few runs render
-
-        evaluate_renderings(linter, files, settings, exclude, staged or changed)
+        _evaluate_rendered(linter, [*manifests], settings, exclude, staged or changed)
     elif staged:
-        linter.gather_inventory(staged.sources(paths, exclude))
-        linter.evaluate(given)
+        # They are read twice: first for what they say about other objects.
+        linter.gather_inventory(staged.sources(settings.inputs.paths, exclude))
+        linter.evaluate(manifests)
     else:
-        files = [*given]
-        _load_policies(policies, files)
-        if len(files) > 1:
-            linter.gather_inventory(files)
         # What is written needs whole files, and one process: files may be links to each other.
-        if fix_output or settings.fixes.patch or not _need_processes(files):
-            linter.evaluate(files)
-        else:
-            from lint.processes import evaluate_many  # noqa: PLC0415  # few runs have many files
-
-            evaluate_many(linter, files, settings.inputs.jobs)
-    if others:
-        from lint.container_file_rules import (  # noqa: PLC0415  # few runs want such files
-            evaluate_container_files,
-        )
-
-        evaluate_container_files(linter, others.find_files(paths, exclude, is_wanted))
+        in_one_process = bool(fix_output or settings.fixes.patch)
+        _evaluate_files(linter, [*manifests], settings.inputs.jobs, in_one_process=in_one_process)
+    if container_files:
+        found = container_files.find_files(settings.inputs.paths, exclude, is_wanted_file)
+        _evaluate_container_files(linter, found)
     linter.finish()
-    linter.results.remarks += (
-        Remark("note", "", 0, 0, text, is_always_shown=True) for text in exclude.notes
+    results = linter.results
+    results.remarks += (_note("", 0, text) for text in exclude.notes)
+    results.remarks += (_note(file, 1, _REPLACED) for file in policies.replaced)
+    results.has_ignored = exclude.has_ignored
+    return LintRun(
+        results=results,
+        policy_of=partial(_policy_of_file, linter),
+        today=today,
+        previews=linter.previews,
+        is_wanted_rule=is_wanted_rule,
     )
-    linter.results.remarks += (
-        Remark("note", file, 1, 1, _REPLACED, is_always_shown=True) for file in policies.replaced
-    )
-    linter.results.has_ignored = exclude.has_ignored
-    return LintRun(linter.results, linter.policy_of_file, today, linter.previews, wanted)
+
+
+def _policy_of_file(linter: Linter, name: str) -> Policy:
+    return linter.policy_of(name).policy
+
+
+def _note(file: str, position: int, text: str) -> Remark:
+    return Remark("note", file, position, position, text, is_always_shown=True)
+
+
+def _kustomizations(settings: InputSettings, staged: StagedFiles | None) -> Kustomizations:
+    return Kustomizations(staged.tree) if staged else Kustomizations(DISK, settings.paths)
+
+
+def _evaluate_rendered(
+    linter: Linter,
+    files: list[Input],
+    settings: LintSettings,
+    exclude: Exclusion,
+    changes: ChangedFiles | StagedFiles | None,
+) -> None:
+    """Evaluate charts and kustomizations as they are rendered, and the other `files` as they are.
+
+    With `changes`, only those that have changed are rendered.
+    """
+    from lint.rendering.renderer import evaluate_renderings  # noqa: PLC0415  # few runs render
+
+    _find_policies_of(files, linter)
+    linter.gather_inventory(files)
+    evaluate_renderings(linter, files, settings, exclude, changes)
+
+
+def _evaluate_files(
+    linter: Linter, files: list[Input], jobs: int | None, *, in_one_process: bool
+) -> None:
+    _find_policies_of(files, linter)
+    if len(files) > 1:
+        linter.gather_inventory(files)
+    if in_one_process or not _need_processes(files):
+        linter.evaluate(files)
+        return
+    from lint.processes import evaluate_many  # noqa: PLC0415  # few runs have many files
+
+    evaluate_many(linter, files, jobs)
+
+
+def _evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None:
+    from lint.container_file_rules import evaluate_container_files  # noqa: PLC0415  # few runs want it
+
+    evaluate_container_files(linter, files)
+
+
+def _find_policies_of(files: list[Input], linter: Linter) -> None:
+    """Find every policy before anything is evaluated, or fixed. Raises PolicyError."""
+    for item in files:
+        linter.policy_of(item.name)
 
 
 def find_policies(settings: LintSettings, tree: FileTree = DISK) -> tuple[Policies, LintSettings]:
     """Return the policies of the run, and the settings completed by the outermost policy.
 
-    That is the outermost one around the first path. Raises PolicyError.
+    That is the outermost one around the first path. Raises PolicyError, and UsageError for fixes
+    that do not fit.
     """
-    policies = Policies(settings.policy._replace(tree=tree))
+    is_wanted_rule = wanted_rules(settings.select, settings.ignore)
+    choose_rules = _rule_set_chooser(settings.fixes, is_wanted_rule)
+    policies = Policies(settings.policy._replace(tree=tree), choose_rules)
     place = next((path for path in settings.inputs.paths if path != "-"), "")
     return policies, settings.completed_by(*policies.lint_options(place))
-
-
-def _load_policies(policies: Policies, files: list[Input]) -> None:
-    """Find every policy before anything is evaluated, or fixed. Raises PolicyError."""
-    for item in files:
-        policies.find(os.path.dirname(item.name), item.name)
 
 
 def _need_processes(given: list[Input]) -> bool:
@@ -192,7 +235,7 @@ def _changed_files(settings: InputSettings) -> ChangedFiles | None:
     return changed_since(settings.changed_since, settings.paths)
 
 
-def _other_files(settings: InputSettings) -> ContainerFiles | None:
+def _container_files(settings: InputSettings) -> ContainerFiles | None:
     """Return the files that are no manifests, if the user wants some to be linted."""
     if not settings.also:
         return None

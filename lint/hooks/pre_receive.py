@@ -23,7 +23,9 @@ from rules.profile.context import Context
 from sources.git.changes import changed_sources
 from sources.git.command import GitError, git_line
 from sources.git.trees import BlobReader, GitTree, commit_entries
+from sources.kustomization_files import Kustomizations
 from sources.paths import Exclusion
+from sources.policy_file import OnePolicy
 from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
 
@@ -206,7 +208,9 @@ def _evaluate_push(push: Push, policy: Policy, settings: PushSettings) -> Result
     before = commit_entries(base) if base and _has_tree(base) else {}
     with BlobReader() as blobs:
         tree = GitTree(os.getcwd(), commit_entries(push.new), blobs)
-        linter = Linter(policy, context, policy_file=settings.policy or "", tree=tree)
+        linter = Linter(
+            OnePolicy(policy, settings.policy or ""), context, kustomizations=Kustomizations(tree)
+        )
         linter.evaluate(_within_bounds(changed_sources(tree, before, Exclusion(settings.exclude))))
         linter.finish()
     return linter.results

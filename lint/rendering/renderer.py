@@ -259,13 +259,12 @@ class Renderer:
 
     def evaluate_renderings(self, linter: Linter, files: Iterable[Input]) -> None:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
-        linter.uses_values = self._chart_files.uses_values
-        linter.evaluate(self._inputs(files))
+        linter.evaluate(self._inputs(files), self._chart_files.uses_values)
 
         @cache
         def rules_of(folder: str) -> dict[str, ActiveRule]:
-            found = linter.policy_of(folder, is_folder=True).rules.rules
-            return {active.rule.name: active for active in found}
+            rules = linter.policy_of(folder, is_folder=True).rules
+            return {active.rule.name: active for active in rules.rules}
 
         self._places.move_findings(linter.results, rules_of)
 

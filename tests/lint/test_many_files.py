@@ -18,6 +18,7 @@ from lint.linter import Linter
 from policies.loading import default_policy
 from rules.profile.context import Context
 from sources.paths import inputs
+from sources.policy_file import OnePolicy
 from sources.sources import Input, Source
 from tests.testkit.cases import TODAY
 from tests.testkit.lint_command import LintCommand
@@ -109,7 +110,7 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
         evaluate(linter, items)
 
     monkeypatch.setattr(Linter, "evaluate", fatal)
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     processes.evaluate_many(linter, [*inputs([str(tmp_path)])], 2)
     results = linter.results
     lost = {os.path.basename(failed.file) for failed in results.not_evaluated}
@@ -127,7 +128,7 @@ def test_a_run_with_too_many_findings_says_so(
     monkeypatch.setattr("reports.results.MAX_FINDINGS", 200)
     for n in range(300):
         (tmp_path / f"{n:03}.yaml").write_text(POD.format(n=n, value="all", owner=""))
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     processes.evaluate_many(linter, [*inputs([str(tmp_path)])], jobs)
     (missing,) = linter.results.not_evaluated
     assert os.path.basename(missing.file) == "200.yaml"
@@ -137,7 +138,7 @@ def test_a_run_with_too_many_findings_says_so(
 
 
 def test_findings_keep_no_manifest_in_memory() -> None:
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     text = POD.format(n=1, value="all", owner="") + "# " + "x" * 10_000
     linter.evaluate([Source("pod.yaml", text)])
     (located,) = linter.results.findings
