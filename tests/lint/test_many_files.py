@@ -16,6 +16,7 @@ from gpuward.__main__ import main
 from lint import processes
 from lint.linter import Linter
 from policies.loading import default_policy
+from reports.results import Results
 from rules.profile.context import Context
 from sources.paths import inputs
 from sources.policy_file import OnePolicy
@@ -192,3 +193,14 @@ def test_progress_is_for_terminals(
     with processes.Progress(2) as bar:
         bar.show()
     assert stream.getvalue() == ""
+
+
+def test_every_list_and_count_of_another_process_is_added() -> None:
+    whole, later = Results(), Results()
+    added = [name for name, value in vars(later).items() if isinstance(value, list | int)]
+    for name in added:
+        start = getattr(later, name)
+        setattr(later, name, [object()] if isinstance(start, list) else type(start)(1))
+    whole.add(later)
+    for name in added:
+        assert getattr(whole, name) == getattr(later, name), name
