@@ -168,7 +168,7 @@ class _FileEvaluation:
     def _place_in_text(
         self, start: int, end: int, statement: int
     ) -> tuple[Span, Suppressions, list[Path]]:
-        """The same in a text that is no YAML, between two offsets."""
+        """Return what `_place` returns, of a text that is no YAML and between two offsets."""
         if 0 not in self._comments:
             self._comments[0] = comments_in_text(self._file, self._embedded)
         span = self._file.span(start, end)
