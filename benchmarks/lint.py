@@ -86,6 +86,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 def throughput(name: str, files: list[Path]) -> None:
     """Print the CPU time to evaluate all `files`, against a bare load by PyYAML's C loader."""
+    from lint.evaluation import FixTask  # noqa: PLC0415
     from lint.fix.fixer import Fixer  # noqa: PLC0415
     from lint.linter import (  # noqa: PLC0415
         Linter,
@@ -94,22 +95,23 @@ def throughput(name: str, files: list[Path]) -> None:
     from policies.loading import default_policy  # noqa: PLC0415
     from rules.profile.context import Context  # noqa: PLC0415
     from sources.paths import inputs  # noqa: PLC0415
+    from sources.policy_file import OnePolicy  # noqa: PLC0415
 
     def load() -> None:
         for file in files:
             _load(file)
 
     policy = default_policy()
-    linter = fixing = Linter(policy, Context(TODAY))
+    linter = fixing = Linter(OnePolicy(policy), Context(TODAY))
 
     def evaluate() -> None:
         nonlocal linter
-        linter = Linter(policy, Context(TODAY))
+        linter = Linter(OnePolicy(policy), Context(TODAY))
         lint(linter)
 
     def fix() -> None:
         nonlocal fixing
-        fixing = Linter(policy, Context(TODAY), fixer=Fixer(lambda _: True))
+        fixing = Linter(OnePolicy(policy), Context(TODAY), FixTask(fixer=Fixer(lambda _: True)))
         lint(fixing)
 
     def lint(linter: Linter) -> None:  # as `gpuward lint` does with these files

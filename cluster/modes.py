@@ -156,7 +156,7 @@ def _policy(options: argparse.Namespace, source: ObjectReader) -> Policy:
     """The policy that the options mean: that of the cluster if they name none."""
     if options.policy or options.isolated:
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
-        return choice.load()[0]
+        return choice.load().policy
     try:
         text = read_policy(source)
     except SourceError as error:

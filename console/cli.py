@@ -24,7 +24,7 @@ from console.server import LOOPBACK_NAMES, Console
 from console.state import FOLLOWED, ClusterState, state_of, state_of_files
 from lint.options import add_policy_options
 from policies.loading import PolicyError
-from sources.policy_file import FoundPolicy, PolicyChoice
+from sources.policy_file import FilePolicy, PolicyChoice
 from terminal import CommandParser, printable, write_error
 
 DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "demo.yaml")
@@ -190,7 +190,7 @@ def _serve(console: Console, options: argparse.Namespace) -> int:
     return 0
 
 
-def _state(options: argparse.Namespace, found: FoundPolicy, stop: threading.Event) -> ClusterState:
+def _state(options: argparse.Namespace, found: FilePolicy, stop: threading.Event) -> ClusterState:
     if options.demo or options.files:
         files = [DEMO] if options.demo else options.files
         if not options.demo and (options.kubeconfig or options.context):
@@ -211,7 +211,7 @@ def take_demo_log(state: ClusterState) -> None:
 
 
 def _followed_cluster(
-    options: argparse.Namespace, found: FoundPolicy, stop: threading.Event
+    options: argparse.Namespace, found: FilePolicy, stop: threading.Event
 ) -> ClusterState:
     """The state of a cluster, which threads follow until `stop` is set. Raises SourceError."""
     # With files, the Kubernetes client need not be installed.

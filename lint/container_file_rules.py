@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from lint.linter import RULE_NAMES, Linter
 from lint.suppressions import Suppression, Suppressions, comments_in_text, find_suppressions
@@ -30,6 +30,7 @@ from sources.container_files import (
 from sources.embedded_manifests import manifests_in_markdown, manifests_in_script
 from sources.kubectl_commands import objects_of_commands
 from sources.manifests import File, Span
+from sources.policy_file import FilePolicy
 from sources.sources import InputFile, Source
 
 _RULES_BY_FILE_KIND = {
@@ -46,42 +47,31 @@ _OBJECT_KIND_BY_FILE_KIND = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", 
 def evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None:
     """Add to the linter's results what is found in `files`."""
     for file in files:
-        chosen = linter.use_policy_of(file.name)
-        active = map(chosen.found.policy.activate, RULES)
-        rules = {rule.rule.name: rule for rule in active if rule.action is not Action.OFF}
-        about_objects = {active.rule.name: active for active in chosen.rules.rules}
+        policy = linter.use_policy_of(file.name)
         source = file.read()
-        if not isinstance(source, Source):
+        if isinstance(source, Source):
+            linter.results.file_names.append(file.name)
+            linter.results.container_files += 1
+            _FileEvaluation(linter, policy, File(source)).run()
+        else:
             linter.results.not_evaluated.append(InputNotEvaluated(file.name, 0, 0, source.why))
-            continue
-        kind = container_file_kind(file.name)
-        linter.results.file_names.append(file.name)
-        linter.results.container_files += 1
-        wanted = linter.wanted
-        own = [rules[name] for name in _RULES_BY_FILE_KIND.get(kind, ()) if name in rules]
-        own = [active for active in own if wanted is None or wanted(active.rule.name)]
-        _FileEvaluation(linter, File(source), kind, own, about_objects).run()
 
 
 class _FileEvaluation:
-    """One file, and the rules about it that the policy has not turned off.
+    """One file, its policy, and the rules about files of its kind that the policy runs."""
 
-    `about_objects` are those about what the manifests and commands in it make, by name.
-    """
-
-    def __init__(
-        self,
-        linter: Linter,
-        file: File,
-        kind: str,
-        rules: list[ActiveRule],
-        about_objects: Mapping[str, ActiveRule],
-    ) -> None:
+    def __init__(self, linter: Linter, policy: FilePolicy, file: File) -> None:
         self._linter = linter
+        self._policy = policy
         self._file = file
-        self._kind = kind
-        self._rules = rules
-        self._rules_about_objects = about_objects
+        self._kind = container_file_kind(file.source.name)
+        active = {one.rule.name: one for one in map(policy.policy.activate, RULES)}
+        is_wanted = linter.is_wanted_rule
+        self._rules = [
+            active[name]
+            for name in _RULES_BY_FILE_KIND.get(self._kind, ())
+            if active[name].action is not Action.OFF and (is_wanted is None or is_wanted(name))
+        ]
         self._embedded: list[range] = []
         self._comments: dict[int, Suppressions] = {}
 
@@ -109,20 +99,21 @@ class _FileEvaluation:
 
     def _evaluate_commands(self) -> None:
         """Add what is wrong with the objects that commands of kubectl make or change."""
+        rules = self._policy.rules
+        active_rules = {active.rule.name: active for active in rules.rules}
         for made in objects_of_commands(self._file.source.text):
-            for finding in self._linter.check_object(made.manifest).findings:
+            for finding in self._linter.check_object(made.manifest, rules).findings:
                 if made.is_change and finding.rule not in _RULES_ABOUT_CHANGES:
                     continue
                 shown = to_reported_finding(finding)._replace(fix="", fixable=False)
                 span, comments, paths = self._place_in_text(
                     *made.span_of_path(finding.path), made.span[0]
                 )
-                active = self._rules_about_objects[finding.rule]
-                self._add_finding(shown, span, comments, paths, active)
+                self._add_finding(shown, span, comments, paths, active_rules[finding.rule])
 
     def _settings(self) -> Iterator[LocatedSetting]:
         text, name = self._file.source.text, self._file.source.name
-        profile = self._linter.policy.profile
+        profile = self._policy.policy.profile
         if self._kind == MARKDOWN:
             return iter(())
         ref = ObjectRef(_OBJECT_KIND_BY_FILE_KIND[self._kind], "", "", name)
@@ -172,7 +163,7 @@ class _FileEvaluation:
     def _place_in_text(
         self, start: int, end: int, statement: int
     ) -> tuple[Span, Suppressions, list[Path]]:
-        """The same in a text that is no YAML, between two offsets."""
+        """Return what `_place` returns, of a text that is no YAML and between two offsets."""
         if 0 not in self._comments:
             self._comments[0] = comments_in_text(self._file, self._embedded)
         span = self._file.span(start, end)

@@ -1,12 +1,12 @@
 """Evaluate the documents of a file: what the rules say, and what comments suppress."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import SuggestedEdit
-from reports.results import InputNotEvaluated
+from reports.results import InputNotEvaluated, Results
 from rules.base.json_values import Json, Path, as_object
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
 from rules.engine.evaluation import EvaluationResult
@@ -19,14 +19,6 @@ from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects, flatten_lists
 from rules.workloads.files_in_objects import has_plugin_words
 from sources.manifests import File, UnparsedDocument
-from sources.policy_file import FoundPolicy
-
-
-class FilePolicy(NamedTuple):
-    """The policy that was found for a file, and its rules as they act in this run."""
-
-    found: FoundPolicy
-    rules: RuleSet
 
 
 class EvaluatedDocument(NamedTuple):
@@ -107,6 +99,27 @@ SuggestEdits: TypeAlias = Callable[
     [File, Evaluator, EvaluatedDocument], Iterable[tuple[SuggestedEdit, ...]]
 ]
 """The edits for each finding of a document, in their order: `lint.fix.suggestions`."""
+
+
+class FileFixer(Protocol):
+    """Fixes a file, and yields what remains, with the file as it is now: `lint.fix.fixer`."""
+
+    def fix_file(
+        self, file: File, evaluator: Evaluator, results: Results
+    ) -> Iterator[tuple[File, DocumentResult]]:
+        """Yield the documents of `file` after their fixes."""
+
+
+class FixTask(NamedTuple):
+    """What a run does with fixes.
+
+    `fixer` writes them into the files or shows them; `suggest` finds the edits for each finding, if
+    a report wants them. With `preview`, the run collects JSON Patches.
+    """
+
+    fixer: FileFixer | None = None
+    suggest: SuggestEdits | None = None
+    preview: bool = False
 
 
 def _suppress_all_but(only: Finding, suppress: Suppress) -> Suppress:

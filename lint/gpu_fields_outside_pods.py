@@ -72,7 +72,10 @@ def gpu_fields_outside_pods(
 
 
 def gpu_fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
-    """The same in the values of a chart, but for requests, which are as they should be."""
+    """Return the fields of `gpu_fields_outside_pods` in a chart's values, but no requests.
+
+    Requests in values are as they should be.
+    """
     fields, _ = _gpu_fields(as_object(values), (), profile, _PodPaths(()))
     return ((path, name) for path, name, is_request in fields if not is_request)
 

@@ -6,11 +6,10 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FilePolicy, SuggestEdits
-from lint.preview import Preview, add_preview
+from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FixTask
 from lint.remarks import (
     add_gpu_exception_remarks,
     component_remarks,
@@ -21,7 +20,6 @@ from lint.remarks import (
     values_remarks,
 )
 from lint.suppressions import Suppressions
-from policies.policy import Policy
 from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
 from reports.results import (
@@ -43,11 +41,10 @@ from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
-from sources.policy_file import FoundPolicy, Policies
+from sources.policy_file import FilePolicy, OnePolicy, Policies
 from sources.sources import (
     DISK,
     KUSTOMIZATION_FILES,
-    FileTree,
     Input,
     InputFile,
     Source,
@@ -56,27 +53,22 @@ from sources.sources import (
 )
 from terminal import is_end_of_output
 
+if TYPE_CHECKING:
+    from lint.preview import Preview
+
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} ConfigMaps, each in a text of another one"
 )
 RULE_NAMES = frozenset(RULE_BY_NAME)
+_ONLY_REPORT = FixTask()
 
 
 def reduce_garbage_collection() -> None:
     """Collect garbage rarely: most of the many objects of a run live to its end."""
     gc.freeze()
     gc.set_threshold(200_000, 50, 50)
-
-
-class FileFixer(Protocol):
-    """Fixes a file, and yields what remains, with the file as it is now: `lint.fix.fixer`."""
-
-    def fix_file(
-        self, file: File, evaluator: Evaluator, results: Results
-    ) -> Iterator[tuple[File, DocumentResult]]:
-        """The documents of `file` after their fixes."""
 
 
 UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]
@@ -92,98 +84,78 @@ class PartialResults(NamedTuple):
     used_policies: UsedPolicies
 
 
-class Linter:
-    """One run: a policy, a context, and the results so far.
+class _CurrentFile:
+    """A file that is evaluated, with its policy, its context and the rules for it.
 
-    `fixer` writes fixes into the files or shows them; `preview` collects JSON Patches; `suggest`
-    finds the edits for each finding, if a report wants them. `rules` are those of the policy,
-    unless the user has chosen which of them may fix. `tree` has the files.
-
-    `policies` finds the policy for each file, and `select` its rules. Without it, `policy` is for
-    every file; it is always for what is in no file. `wanted` are the rules that the user asked
-    for, if not for all: the others do not run, so the run says nothing about them.
+    It may be a text in an object of the file `outer`. `uses_values` says whether a rendering uses
+    the values in a file; None if the run renders no chart.
     """
 
     def __init__(
         self,
-        policy: Policy,
+        file: File,
+        policy: FilePolicy,
         context: Context,
-        *,
-        rules: RuleSet | None = None,
-        policy_file: str = "",
-        preview: bool = False,
-        fixer: FileFixer | None = None,
-        tree: FileTree = DISK,
-        suggest: SuggestEdits | None = None,
-        policies: Policies | None = None,
-        select: Callable[[Policy], RuleSet] = Policy.rule_set,
-        wanted: Callable[[str], bool] | None = None,
+        uses_values: Callable[[str], bool] | None,
+        outer: _CurrentFile | None,
     ) -> None:
-        found = FoundPolicy(policy, policy_file)
-        self._default = FilePolicy(found, rules or policy.rule_set())
-        self._current = self._default
-        self._used: UsedPolicies = {}
-        self._known: dict[object, FilePolicy] = {}
-        self._policies, self._select = policies, select
-        self.wanted = wanted
+        self.file = file
+        self.policy = policy
         self.context = context
-        self.preview = preview
+        self.evaluator = Evaluator(policy.rules, context)
+        self.uses_values = uses_values
+        self.depth: int = outer.depth + 1 if outer else 0
+        self.comment_lines: set[int] = outer.comment_lines if outer else set()
+        """The lines of comments in objects, also in those that are in texts of this file."""
+
+    @property
+    def renders(self) -> bool:
+        """Whether the run renders charts."""
+        return self.uses_values is not None
+
+
+class Linter:
+    """One run: its policies, a context, and the results so far.
+
+    `policies` has the policy for each file, with the rules that run. `is_wanted_rule` says which
+    rules the user asked for, if not for all: the others do not run, so the run says nothing about
+    them.
+    """
+
+    def __init__(
+        self,
+        policies: Policies | OnePolicy,
+        context: Context,
+        fixes: FixTask = _ONLY_REPORT,
+        *,
+        kustomizations: Kustomizations | None = None,
+        is_wanted_rule: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.context = context
+        self.is_wanted_rule = is_wanted_rule
         self.results = Results()
         self.previews: list[Preview] = []
-        self._fixer, self._suggest = fixer, suggest
+        self._policies = policies
+        self._default = policies.find("", "")
+        self._used: UsedPolicies = {}
+        self._fixes = fixes
         self._used_exceptions: set[PolicyException] = set()
-        self._kustomizations, self._owners = Kustomizations(tree), Owners()
+        self._kustomizations = kustomizations or Kustomizations(DISK)
+        self._owners = Owners()
         self._inventories: dict[object, Inventory] = {}
-        self._depth = 0  # of texts in the texts of objects
-        self._comment_lines: set[int] = set()  # in objects of the file that is being evaluated
-        self.uses_values: Callable[[str], bool] | None = None
-        """whether a rendering uses the values in a file, if charts are rendered"""
-
-    def set_linted_paths(self, paths: Iterable[str]) -> None:
-        """Let the linter know that the run reads all files at `paths`, if none is a glob."""
-        names = [path for path in paths if path != "-"]
-        if all(map(os.path.lexists, names)):
-            self._kustomizations.linted_paths = tuple(map(os.path.realpath, names))
-
-    @property
-    def policy(self) -> Policy:
-        """The policy for the file that is being evaluated."""
-        return self._current.found.policy
-
-    @property
-    def _rules(self) -> RuleSet:
-        return self._current.rules
-
-    def use_policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
-        """Take the policy of `policy_of` for what is evaluated from now on; the same policy.
-
-        Raises PolicyError.
-        """
-        self._current = current = self.policy_of(name, is_folder=is_folder)
-        found = current.found
-        self._used.setdefault(found.equality_key, (found.file, found.policy.exceptions))
-        return current
 
     def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
-        """The policy for the file called `name`, or for what is rendered from that folder.
+        """Return the policy for the file called `name`, or for what is rendered from that folder.
 
         Raises PolicyError.
         """
-        if self._policies is None:
-            return self._default
-        found = self._policies.find(name if is_folder else os.path.dirname(name), name)
-        known = self._known.get(found.equality_key)
-        if known is None:
-            default = self._default
-            is_known = found.policy is default.found.policy  # and its rules take time to choose
-            rules = default.rules if is_known else self._select(found.policy)
-            known = FilePolicy(found, rules)
-            self._known[found.equality_key] = known
-        return known
+        return self._policies.find(name if is_folder else os.path.dirname(name), name)
 
-    def policy_of_file(self, name: str) -> Policy:
-        """The policy for the file called `name`. Raises PolicyError."""
-        return self.policy_of(name).found.policy
+    def use_policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
+        """Return the policy of `policy_of`, and name it in the results. Raises PolicyError."""
+        policy = self.policy_of(name, is_folder=is_folder)
+        self._used.setdefault(policy.equality_key, (policy.file, policy.policy.exceptions))
+        return policy
 
     def gather_inventory(self, inputs: Iterable[Input]) -> None:
         """Let rules know of all objects in `inputs`, not only of those in the same text.
@@ -194,15 +166,21 @@ class Linter:
         profiles: dict[object, Profile] = {}
         for given in inputs:
             policy = self.policy_of(given.name)
-            clusters.setdefault(policy.found.cluster, []).append(given)
-            profiles.setdefault(policy.found.cluster, policy.rules.profile)
+            clusters.setdefault(policy.cluster, []).append(given)
+            profiles.setdefault(policy.cluster, policy.rules.profile)
         for_all = clusters.get((), [])
         for cluster, own in clusters.items():
             files = [*for_all, *own] if cluster else own
             self._inventories[cluster] = self._inventory_of(files, profiles[cluster])
 
-    def evaluate(self, inputs: Iterable[Input]) -> None:
-        """Evaluate every input and add the findings to the results."""
+    def evaluate(
+        self, inputs: Iterable[Input], uses_values: Callable[[str], bool] | None = None
+    ) -> None:
+        """Evaluate every input and add the findings to the results.
+
+        `uses_values` says whether a rendering uses the values in a file; None if the run renders no
+        chart.
+        """
         for given in inputs:
             item = given.read() if isinstance(given, InputFile | StandardInput) else given
             if isinstance(item, Source):
@@ -210,11 +188,10 @@ class Linter:
                     self.results.renderings += 1
                 elif item.part is None or item.part.is_first:
                     self.results.file_names.append(item.name)
-                self._evaluate_file(File(item))
+                self._evaluate_file(File(item), uses_values)
                 self.results.leave_out_further_findings()
             elif isinstance(item, UnreadableSource):
-                where = (item.name, item.line, item.column)
-                self.results.not_evaluated.append(InputNotEvaluated(*where, item.why))
+                self._report_unread(item.name, item.line, item.column, item.why)
             elif item.why:
                 self.results.skipped.append(item)
 
@@ -223,9 +200,9 @@ class Linter:
         for source in sources:
             self._evaluate_file(File(source))
 
-    def check_object(self, manifest: Json) -> EvaluationResult:
-        """What is wrong with an object that is in no file. The results count it."""
-        result = check(manifest, self._rules, self.context)
+    def check_object(self, manifest: Json, rules: RuleSet) -> EvaluationResult:
+        """Return what `rules` find in an object that is in no file. The results count it."""
+        result = check(manifest, rules, self.context)
         self.results.objects += 1
         self.results.pods += len(result.pod_paths)
         self.results.excepted += len(result.excepted)
@@ -233,8 +210,13 @@ class Linter:
         return result
 
     def take_results(self) -> PartialResults:
-        """What has been found since the last call; the linter forgets it."""
-        taken = PartialResults(self.results, self._owners, self._used_exceptions, self._used)
+        """Return what has been found since the last call, and forget it."""
+        taken = PartialResults(
+            results=self.results,
+            owners=self._owners,
+            used_exceptions=self._used_exceptions,
+            used_policies=self._used,
+        )
         self.results, self._owners = Results(), Owners()
         self._used_exceptions, self._used = set(), {}
         return taken
@@ -249,145 +231,155 @@ class Linter:
     def finish(self) -> None:
         """Merge what pods of one owner share; report exceptions that expired or had no effect."""
         self.results.findings = self._owners.merge(self.results.findings)
-        default = (self._default.found.file, self._default.found.policy.exceptions)
+        default = (self._default.file, self._default.policy.exceptions)
         used = dict.fromkeys(self._used.values()) or {default: None}
         self.results.policy = ", ".join(sorted({file for file, _ in used if file}))
         reported: set[PolicyException] = set()  # which a policy may have from another one
-        for file, exceptions in used if self.wanted is None else ():
+        for file, exceptions in used if self.is_wanted_rule is None else ():
             self.results.remarks += exception_remarks(
                 exceptions, file, self._used_exceptions, self.context.today, reported
             )
 
-    def _evaluate_file(self, file: File) -> None:
+    def _evaluate_file(
+        self,
+        file: File,
+        uses_values: Callable[[str], bool] | None = None,
+        outer: _CurrentFile | None = None,
+    ) -> None:
         source = file.source
         place = source.folder if source.is_rendering else source.name
-        namespace = self.use_policy_of(place, is_folder=source.is_rendering).found.namespace
+        policy = self.use_policy_of(place, is_folder=source.is_rendering)
         name, context = source.name, self.context
-        if namespace and not context.namespace:
-            context = context._replace(namespace=namespace)
-        if not file.source.is_rendering:  # whose name is a command, and no path
-            renders = self.uses_values is not None
-            if not self._depth:
+        if policy.namespace and not context.namespace:
+            context = context._replace(namespace=policy.namespace)
+        if not source.is_rendering:  # whose name is a command, and no path
+            if outer is None:
+                renders = uses_values is not None
                 skipped = self._kustomizations.skipped_files_of(name, renders=renders)
                 self.results.skipped.extend(skipped)
             context = self._kustomizations.context_of(name, context)
         try:
-            context = context._replace(inventory=self._inventory_for(file.source))
-            evaluator = Evaluator(self._rules, context)
-            self._evaluate_documents(file, context, evaluator)
+            context = context._replace(inventory=self._inventory_for(source, policy))
+            current = _CurrentFile(file, policy, context, uses_values, outer)
+            self._evaluate_documents(current)
             if not source.is_embedded:
-                self._report_values(file, evaluator)
+                self._report_values(current)
         except Exception as error:  # a bug of ours must not hide the results of other files
             if isinstance(error, OSError) and is_end_of_output(error):
                 raise
             why = f"gpuward itself failed here, please report it: {type(error).__name__}: {error}"
-            self.results.not_evaluated.append(InputNotEvaluated(name, 0, 0, why))
+            self._report_unread(name, 0, 0, why)
 
-    def _evaluate_documents(self, file: File, context: Context, evaluator: Evaluator) -> None:
-        source, is_all_read = file.source, True
-        if not self._depth:
-            self._comment_lines = set()
+    def _evaluate_documents(self, current: _CurrentFile) -> None:
+        source, is_all_read = current.file.source, True
         objects = self.results.objects
-        for current, item in self._items(file, evaluator):
+        for file, item in self._items(current):
             if isinstance(item, UnparsedDocument):
                 is_all_read = False
-                renders = self.uses_values is not None
-                report_unparsed(self.results, source, item, renders=renders)
+                report_unparsed(self.results, source, item, renders=current.renders)
             elif isinstance(item, InputNotEvaluated):
                 is_all_read = False
                 self.results.objects += 1
                 self.results.not_evaluated.append(item)
             else:
-                self._report(current, item, context, evaluator)
-                self._evaluate_texts(current, item.document)
+                self._report(file, item, current)
+                self._evaluate_texts(file, item.document, current)
                 starts = (comment.start for comment in item.comments.comments)
-                self._comment_lines.update(current.position(start)[0] for start in starts)
-                if self.preview and not source.is_embedded:
-                    add_preview(self.previews, self.results, current, item, evaluator)
+                current.comment_lines.update(file.position(start)[0] for start in starts)
+                if self._fixes.preview and not source.is_embedded:
+                    from lint.preview import add_preview  # noqa: PLC0415  # few runs show patches
+
+                    add_preview(self.previews, self.results, file, item, current.evaluator)
         # Files of other tools may have comments for rules about them.
         if is_all_read and objects < self.results.objects and self._checks_all_comments(source):
-            self.results.remarks += misplaced_comment_remarks(file, self._comment_lines)
+            lines = current.comment_lines
+            self.results.remarks += misplaced_comment_remarks(current.file, lines)
 
-    def _evaluate_texts(self, file: File, document: Document) -> None:
+    def _evaluate_texts(self, file: File, document: Document, current: _CurrentFile) -> None:
         """Evaluate the manifests in the texts of ConfigMaps and Secrets in a document."""
         objects = (raw for raw, _ in flatten_lists(as_object(document.value), ()))
         if not any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects):
             return
         from sources.embedded_manifests import manifests_in_object  # noqa: PLC0415  # few files need it
 
-        self._depth += 1
-        try:
-            for source in manifests_in_object(file, document):
-                if self._depth <= _MAX_DEPTH:
-                    self._evaluate_file(File(source))
-                else:
-                    unread = InputNotEvaluated(source.name, source.lines[0], 1, _TOO_DEEP_MESSAGE)
-                    self.results.not_evaluated.append(unread)
-        finally:
-            self._depth -= 1
+        for source in manifests_in_object(file, document):
+            if current.depth < _MAX_DEPTH:
+                self._evaluate_file(File(source), current.uses_values, outer=current)
+            else:
+                self._report_unread(source.name, source.lines[0], 1, _TOO_DEEP_MESSAGE)
 
     def _checks_all_comments(self, source: Source) -> bool:
-        """Whether comments of `source` outside of its objects are for nothing.
+        """Return whether comments of `source` outside of its objects are for nothing.
 
         In a kustomization, they work where its rendering is evaluated.
         """
-        is_whole = not (source.is_embedded or source.is_rendering or source.part)
+        if source.is_embedded or source.is_rendering or source.part:
+            return False
         is_kustomization = os.path.basename(source.name) in KUSTOMIZATION_FILES
-        return is_whole and not is_kustomization and self.wanted is None and self._fixer is None
+        return not is_kustomization and self.is_wanted_rule is None and self._fixes.fixer is None
 
-    def _inventory_for(self, source: Source) -> Inventory:
-        """What is known of other objects when `source` is evaluated.
+    def _inventory_for(self, source: Source, policy: FilePolicy) -> Inventory:
+        """Return what is known of other objects when `source` is evaluated.
 
         A rendering has objects that no file has, with names that other renderings may use as well.
         """
-        known = self._inventories.get(self._current.found.cluster)
+        known = self._inventories.get(policy.cluster)
         if known is None or source.is_rendering:
             has_some = any(word in source.text for word in (*KINDS, GPU_MEM))
-            known = (
-                self._inventory_of((source,), self._rules.profile) if has_some else EMPTY_INVENTORY
-            )
+            profile = policy.rules.profile
+            known = self._inventory_of((source,), profile) if has_some else EMPTY_INVENTORY
         return known.for_unnamed_namespace(source.namespace_stand_in) if known else EMPTY_INVENTORY
 
     def _inventory_of(self, inputs: Iterable[Input], profile: Profile) -> Inventory:
         from lint.manifest_inventory import gather_inventory  # noqa: PLC0415  # few runs need it
 
-        return gather_inventory(inputs, self.results, profile, self.context, self._kustomizations)
+        return gather_inventory(
+            inputs,
+            results=self.results,
+            profile=profile,
+            context=self.context,
+            kustomizations=self._kustomizations,
+        )
 
-    def _items(self, file: File, evaluator: Evaluator) -> Iterator[tuple[File, DocumentResult]]:
-        if self._fixer and not file.source.is_embedded:
-            return self._fixer.fix_file(file, evaluator, self.results)
+    def _items(self, current: _CurrentFile) -> Iterator[tuple[File, DocumentResult]]:
+        file, evaluator, fixer = current.file, current.evaluator, self._fixes.fixer
+        if fixer and not file.source.is_embedded:
+            return fixer.fix_file(file, evaluator, self.results)
         return ((file, item) for item in evaluator.evaluate_file(file))
 
-    def _report(
-        self, file: File, item: EvaluatedDocument, context: Context, evaluator: Evaluator
-    ) -> None:
+    def _report(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
         document, result, results = item.document, item.result, self.results
+        context, policy = current.context, current.policy
         listed = list(flatten_lists(as_object(document.value), ()))
         for raw, _ in listed:
             self._owners.add(raw, context.namespace)
         # Without a policy file it is not known what the cluster allows.
-        known = self.policy if self._current.found.file else None
+        known = policy.policy if policy.file else None
         add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
         results.objects += item.object_count
-        self._report_findings(file, item, evaluator)
+        self._report_findings(file, item, current.evaluator)
         report_unread_inputs(
             results, file.source, inputs_with_malformed_fields(file, document, result)
         )
         results.not_evaluated += inputs_with_failed_rules(file, document, result)
-        comments = item.comments if self.wanted is None else Suppressions([])
+        comments = item.comments if self.is_wanted_rule is None else Suppressions([])
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += component_remarks(file, document, result)
-        results.remarks += unread_remarks(file, document, result, self._rules.profile)
+        results.remarks += unread_remarks(file, document, result, policy.rules.profile)
 
-    def _report_values(self, file: File, evaluator: Evaluator) -> None:
+    def _report_values(self, current: _CurrentFile) -> None:
         """Report what is wrong in the values of a chart, unless a rendering shows it."""
-        if not (self.uses_values and self.uses_values(file.source.name)):
-            for item in evaluator.evaluate_values(file):
+        file, uses_values = current.file, current.uses_values
+        if not (uses_values and uses_values(file.source.name)):
+            for item in current.evaluator.evaluate_values(file):
                 if isinstance(item, InputNotEvaluated):
                     self.results.not_evaluated.append(item)
                 else:
-                    self._report_findings(file, item, evaluator)
-        self.results.remarks += values_remarks(file, self._rules.profile, self.uses_values)
+                    self._report_findings(file, item, current.evaluator)
+        self.results.remarks += values_remarks(file, current.policy.rules.profile, uses_values)
+
+    def _report_unread(self, name: str, line: int, column: int, why: str) -> None:
+        self.results.not_evaluated.append(InputNotEvaluated(name, line, column, why))
 
     def _report_findings(self, file: File, item: EvaluatedDocument, evaluator: Evaluator) -> None:
         document, result, results = item.document, item.result, self.results
@@ -397,7 +389,8 @@ class Linter:
         results.suppressed += result.suppressed
         results.excepted += len(result.excepted)
         self._used_exceptions |= result.used_exceptions
-        suggested = self._suggest(file, evaluator, item) if self._suggest else ()
+        suggest = self._fixes.suggest
+        suggested = suggest(file, evaluator, item) if suggest else ()
         for finding, edits in zip(result.findings, chain(suggested, repeat(())), strict=False):
             located = locate_finding(file, document, finding)
             results.findings.append(located._replace(edits=edits) if edits else located)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any
 
+from lint.settings import (
+    FixSettings,
+    InputSettings,
+    LintSettings,
+    RenderSettings,
+    ReportSettings,
+)
 from policies.loading import POLICY_FILE
 from policies.problems import path_pattern_problem
 from reports.formats import FORMATS
+from sources.policy_file import PolicyChoice
 from sources.sources import STANDARD_INPUT
 from terminal import CommandParser
-
-# The options of `gpuward lint` that commands lack which only have those of `add_input_options`.
-DEFAULTS_OF_LINT_OPTIONS: dict[str, Any] = {
-    "staged": False,
-    "changed_since": None,
-    "fix": False,
-    "diff": False,
-    "patch": False,
-    "unsafe_fixes": False,
-    "rules": [],
-    "select": [],
-    "ignore": [],
-}
 
 
 def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -184,6 +178,56 @@ exit status:
      or a file could not be written
 with --fix, the findings that count are those that remain
 """
+
+
+def parse_lint_settings(arguments: list[str], prog: str = "gpuward lint") -> LintSettings:
+    """Return the settings that the command line of `gpuward lint` gives, or of `gpuward fix`."""
+    options = lint_parser(prog).parse_args(arguments)
+    settings = input_settings(options)
+    return settings._replace(
+        inputs=settings.inputs._replace(staged=options.staged, changed_since=options.changed_since),
+        fixes=FixSettings(
+            fix=options.fix,
+            diff=options.diff,
+            patch=options.patch,
+            unsafe=options.unsafe_fixes,
+            rules=tuple(options.rules),
+        ),
+        reports=ReportSettings(
+            output=options.output,
+            reports=tuple(options.reports),
+            quiet=options.quiet,
+            fail_on=options.fail_on,
+            notes=options.notes,
+            color=options.color,
+            baseline=options.baseline,
+        ),
+        select=tuple(options.select),
+        ignore=tuple(options.ignore),
+    )
+
+
+def input_settings(options: argparse.Namespace) -> LintSettings:
+    """Return what the options of `add_input_options` say; the rest of the settings is default."""
+    return LintSettings(
+        policy=PolicyChoice(options.policy, tuple(options.profile), isolated=options.isolated),
+        inputs=InputSettings(
+            paths=tuple(options.paths),
+            namespace=options.namespace,
+            exclude=tuple(options.exclude),
+            includes_ignored=options.no_gitignore,
+            stdin_filename=options.stdin_filename,
+            also=options.also,
+            is_required=options.require_input,
+            jobs=options.jobs,
+        ),
+        rendering=RenderSettings(
+            is_on=options.render,
+            values_files=tuple(options.values),
+            set_values=tuple(options.sets),
+            kube_version=options.kube_version,
+        ),
+    )
 
 
 def lint_parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:

@@ -1,31 +1,40 @@
-"""One run of the linter, as the options of a command line say."""
+"""One run of the linter, as its settings say."""
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from lint.evaluation import SuggestEdits
+from lint.evaluation import FixTask, SuggestEdits
 from lint.linter import Linter
-from lint.preview import Preview
+from lint.settings import FixSettings, InputSettings, LintSettings
 from policies.policy import Policy
 from policies.problems import path_pattern_problem
 from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
+from sources.kustomization_files import Kustomizations
 from sources.paths import Exclusion, inputs
-from sources.policy_file import Policies, PolicyChoice
-from sources.sources import DISK, STANDARD_INPUT, FileTree, Input, UsageError, may_be_large
+from sources.policy_file import Policies
+from sources.sources import (
+    DISK,
+    STANDARD_INPUT,
+    FileTree,
+    Input,
+    InputFile,
+    UsageError,
+    may_be_large,
+)
 
 if TYPE_CHECKING:
     from io import BufferedReader
 
     from lint.fix.output import FixOutput
+    from lint.preview import Preview
     from sources.container_files import ContainerFiles
     from sources.git.changes import ChangedFiles, StagedFiles
 
@@ -48,106 +57,137 @@ class LintRun(NamedTuple):
 
 
 def run_linter(
-    options: argparse.Namespace,
-    paths: list[str],
+    settings: LintSettings,
+    policies: Policies,
     fix_output: FixOutput | None = None,
     staged: StagedFiles | None = None,
     suggest: SuggestEdits | None = None,
-    policies: Policies | None = None,
 ) -> LintRun:
-    """Evaluate `paths`, or what is `staged` there, and fix it as `fix_output` says.
+    """Evaluate what `settings` name, or what is `staged` there, and fix it as `fix_output` says.
 
-    `suggest` finds the edits that fix each finding, if a report wants them. `policies` are those
-    of `find_policies`, if that was called already.
+    `suggest` finds the edits that fix each finding, if a report wants them. Settings and `policies`
+    are those of `find_policies`.
 
     Raises UsageError and PolicyError.
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    tree = staged.tree if staged else DISK
-    policies = policies or find_policies(options, paths, tree)
-    policy, policy_file, *_ = policies.find("", "")
-    wanted = wanted_rules(options.select, options.ignore)
-    select = _rule_set_chooser(options, wanted)
+    is_wanted_rule = wanted_rules(settings.select, settings.ignore)
     linter = Linter(
-        policy,
-        Context(today=today, namespace=options.namespace),
-        rules=select(policy),
-        policy_file=policy_file,
-        preview=options.patch,
-        fixer=fix_output.fixer if fix_output else None,
-        tree=tree,
-        suggest=suggest,
-        policies=policies,
-        select=select,
-        wanted=wanted,
+        policies,
+        Context(today=today, namespace=settings.inputs.namespace),
+        FixTask(
+            fixer=fix_output.fixer if fix_output else None,
+            suggest=suggest,
+            preview=settings.fixes.patch,
+        ),
+        kustomizations=_kustomizations(settings.inputs, staged),
+        is_wanted_rule=is_wanted_rule,
     )
-    if not staged:
-        linter.set_linted_paths(paths)
-    exclude = _exclusion(options)
-    others = _other_files(options)
-    changed = _changed_files(options, paths)
-    is_wanted = changed.is_changed if changed else None
-    given: Iterator[Input]
+    exclude = _exclusion(settings)
+    container_files = _container_files(settings.inputs)
+    changed = _changed_files(settings.inputs)
+    is_wanted_file = changed.is_changed if changed else None
+    manifests: Iterator[Input]
     if staged:
-        given = staged.sources(paths, exclude)
+        manifests = staged.sources(settings.inputs.paths, exclude)
     else:
-        given = _inputs(options, paths, exclude, fix_output, is_wanted)
-    if others:
-        given = (item for item in given if item.name not in others)
-    if options.render or options.values or options.sets or options.kube_version:
-        files = [*given]
-        _load_policies(policies, files)
-        linter.gather_inventory(files)
-        from lint.rendering.renderer import evaluate_renderings  # noqa: PLC0415  # few runs render
-
-        evaluate_renderings(linter, files, paths, exclude, options, staged or changed)
+        manifests = _inputs(settings.inputs, exclude, fix_output, is_wanted_file)
+    if container_files:
+        manifests = (item for item in manifests if item.name not in container_files)
+    if settings.rendering.is_given:
+        _evaluate_rendered(linter, [*manifests], settings, exclude, staged or changed)
     elif staged:
-        linter.gather_inventory(staged.sources(paths, exclude))
-        linter.evaluate(given)
+        # They are read twice: first for what they say about other objects.
+        linter.gather_inventory(staged.sources(settings.inputs.paths, exclude))
+        linter.evaluate(manifests)
     else:
-        files = [*given]
-        _load_policies(policies, files)
-        if len(files) > 1:
-            linter.gather_inventory(files)
         # What is written needs whole files, and one process: files may be links to each other.
-        if fix_output or options.patch or not _need_processes(files):
-            linter.evaluate(files)
-        else:
-            from lint.processes import evaluate_many  # noqa: PLC0415  # few runs have many files
-
-            evaluate_many(linter, files, options.jobs)
-    if others:
-        from lint.container_file_rules import (  # noqa: PLC0415  # few runs want such files
-            evaluate_container_files,
-        )
-
-        evaluate_container_files(linter, others.find_files(paths, exclude, is_wanted))
+        in_one_process = bool(fix_output or settings.fixes.patch)
+        _evaluate_files(linter, [*manifests], settings.inputs.jobs, in_one_process=in_one_process)
+    if container_files:
+        found = container_files.find_files(settings.inputs.paths, exclude, is_wanted_file)
+        _evaluate_container_files(linter, found)
     linter.finish()
-    linter.results.remarks += (
-        Remark("note", "", 0, 0, text, is_always_shown=True) for text in exclude.notes
+    results = linter.results
+    results.remarks += (_note("", 0, text) for text in exclude.notes)
+    results.remarks += (_note(file, 1, _REPLACED) for file in policies.replaced)
+    results.has_ignored = exclude.has_ignored
+    return LintRun(
+        results=results,
+        policy_of=partial(_policy_of_file, linter),
+        today=today,
+        previews=linter.previews,
+        is_wanted_rule=is_wanted_rule,
     )
-    linter.results.remarks += (
-        Remark("note", file, 1, 1, _REPLACED, is_always_shown=True) for file in policies.replaced
-    )
-    linter.results.has_ignored = exclude.has_ignored
-    return LintRun(linter.results, linter.policy_of_file, today, linter.previews, wanted)
 
 
-def find_policies(options: argparse.Namespace, paths: list[str], tree: FileTree = DISK) -> Policies:
-    """The policies of the run; `options` get what the outermost one says about the whole run.
+def _policy_of_file(linter: Linter, name: str) -> Policy:
+    return linter.policy_of(name).policy
 
-    Raises PolicyError.
+
+def _note(file: str, position: int, text: str) -> Remark:
+    return Remark("note", file, position, position, text, is_always_shown=True)
+
+
+def _kustomizations(settings: InputSettings, staged: StagedFiles | None) -> Kustomizations:
+    return Kustomizations(staged.tree) if staged else Kustomizations(DISK, settings.paths)
+
+
+def _evaluate_rendered(
+    linter: Linter,
+    files: list[Input],
+    settings: LintSettings,
+    exclude: Exclusion,
+    changes: ChangedFiles | StagedFiles | None,
+) -> None:
+    """Evaluate charts and kustomizations as they are rendered, and the other `files` as they are.
+
+    With `changes`, only those that have changed are rendered.
     """
-    choice = PolicyChoice(options.policy, options.profile, tree, isolated=options.isolated)
-    policies = Policies(choice)
-    apply_policy_options(options, policies, paths)
-    return policies
+    from lint.rendering.renderer import evaluate_renderings  # noqa: PLC0415  # few runs render
+
+    _find_policies_of(files, linter)
+    linter.gather_inventory(files)
+    evaluate_renderings(linter, files, settings, exclude, changes)
 
 
-def _load_policies(policies: Policies, files: list[Input]) -> None:
+def _evaluate_files(
+    linter: Linter, files: list[Input], jobs: int | None, *, in_one_process: bool
+) -> None:
+    _find_policies_of(files, linter)
+    if len(files) > 1:
+        linter.gather_inventory(files)
+    if in_one_process or not _need_processes(files):
+        linter.evaluate(files)
+        return
+    from lint.processes import evaluate_many  # noqa: PLC0415  # few runs have many files
+
+    evaluate_many(linter, files, jobs)
+
+
+def _evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None:
+    from lint.container_file_rules import evaluate_container_files  # noqa: PLC0415  # few runs want it
+
+    evaluate_container_files(linter, files)
+
+
+def _find_policies_of(files: list[Input], linter: Linter) -> None:
     """Find every policy before anything is evaluated, or fixed. Raises PolicyError."""
     for item in files:
-        policies.find(os.path.dirname(item.name), item.name)
+        linter.policy_of(item.name)
+
+
+def find_policies(settings: LintSettings, tree: FileTree = DISK) -> tuple[Policies, LintSettings]:
+    """Return the policies of the run, and the settings completed by the outermost policy.
+
+    That is the outermost one around the first path. Raises PolicyError, and UsageError for fixes
+    that do not fit.
+    """
+    is_wanted_rule = wanted_rules(settings.select, settings.ignore)
+    choose_rules = _rule_set_chooser(settings.fixes, is_wanted_rule)
+    policies = Policies(settings.policy._replace(tree=tree), choose_rules)
+    place = next((path for path in settings.inputs.paths if path != "-"), "")
+    return policies, settings.completed_by(*policies.lint_options(place))
 
 
 def _need_processes(given: list[Input]) -> bool:
@@ -157,16 +197,17 @@ def _need_processes(given: list[Input]) -> bool:
     return any(map(may_be_large, given))
 
 
-def _exclusion(options: argparse.Namespace) -> Exclusion:
-    """What `--exclude` and Git leave out of the folders that the user names."""
-    if options.no_gitignore and (options.fix or options.diff):
+def _exclusion(settings: LintSettings) -> Exclusion:
+    """Return what `--exclude` and Git leave out of the folders that the user names."""
+    given, fixes = settings.inputs, settings.fixes
+    if given.includes_ignored and (fixes.fix or fixes.diff):
         why = "a fix never writes what Git ignores, unless you name the file"
         raise UsageError(f"{why}: leave --no-gitignore out")
-    if not any(map(os.path.isabs, options.paths)):
-        for pattern in filter(os.path.isabs, options.exclude):
+    if not any(map(os.path.isabs, given.paths)):
+        for pattern in filter(os.path.isabs, given.exclude):
             raise UsageError(f"--exclude: {path_pattern_problem(pattern)}")
-    ignored_paths = None if options.no_gitignore else _ignored_paths
-    return Exclusion(options.exclude, ignored_paths, options.policy_exclude)
+    ignored_paths = None if given.includes_ignored else _ignored_paths
+    return Exclusion(given.exclude, ignored_paths, given.policy_exclude)
 
 
 def _ignored_paths(folder: str) -> frozenset[str]:
@@ -176,80 +217,77 @@ def _ignored_paths(folder: str) -> frozenset[str]:
 
 
 def _inputs(
-    options: argparse.Namespace,
-    paths: list[str],
+    settings: InputSettings,
     exclude: Exclusion,
     fix_output: FixOutput | None,
     is_wanted: Callable[[str], bool] | None,
 ) -> Iterator[Input]:
     read_stdin = fix_output.streams.read if fix_output and fix_output.streams else None
-    return inputs(paths, exclude, options.stdin_filename, read_stdin, is_wanted)
+    return inputs(settings.paths, exclude, settings.stdin_filename, read_stdin, is_wanted)
 
 
-def _changed_files(options: argparse.Namespace, paths: list[str]) -> ChangedFiles | None:
-    """The files that have changed, if the user wants only those to be linted."""
-    if not options.changed_since:
+def _changed_files(settings: InputSettings) -> ChangedFiles | None:
+    """Return the files that have changed, if the user wants only those to be linted."""
+    if not settings.changed_since:
         return None
     from sources.git.changes import changed_since  # noqa: PLC0415  # few runs need Git
 
-    return changed_since(options.changed_since, paths)
+    return changed_since(settings.changed_since, settings.paths)
 
 
-def _other_files(options: argparse.Namespace) -> ContainerFiles | None:
-    """The files that are no manifests, if the user wants some to be linted."""
-    if not options.also:
+def _container_files(settings: InputSettings) -> ContainerFiles | None:
+    """Return the files that are no manifests, if the user wants some to be linted."""
+    if not settings.also:
         return None
-    if options.staged:
+    if settings.staged:
         raise UsageError("--also reads the files of the working tree: leave --staged out")
     from sources.container_files import ContainerFiles  # noqa: PLC0415  # few runs want such files
 
-    return ContainerFiles(options.also)
+    return ContainerFiles(settings.also)
 
 
-def paths_to_lint(options: argparse.Namespace) -> list[str]:
-    """The paths that the user names, or what is read without any.
+def with_default_paths(settings: LintSettings) -> LintSettings:
+    """Return the settings with the paths that are read if the user names none.
 
     Raises UsageError if that is standard input and it is a terminal or empty, or if standard input
     has a name and is not read.
     """
-    paths = _paths_to_lint(options)
-    if options.stdin_filename != STANDARD_INPUT and "-" not in paths:
+    given = settings.inputs
+    given = given._replace(paths=given.paths or _default_paths(given))
+    if given.stdin_filename != STANDARD_INPUT and "-" not in given.paths:
         raise UsageError("--stdin-filename names standard input: add - to what is linted")
-    return paths
+    return settings._replace(inputs=given)
 
 
 _GIVE_PATH_ADVICE = "give a file or folder, or - for standard input"
 
 
-def _paths_to_lint(options: argparse.Namespace) -> list[str]:
-    if options.paths:
-        paths: list[str] = options.paths
-        return paths
-    if options.staged:
-        return []
-    if options.changed_since:
-        return ["."]
+def _default_paths(settings: InputSettings) -> tuple[str, ...]:
+    if settings.staged:
+        return ()
+    if settings.changed_since:
+        return (".",)
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError(f"nothing to lint: {_GIVE_PATH_ADVICE}")
     if not cast("BufferedReader", sys.stdin.buffer).peek(1):
         raise UsageError(
             f"nothing to lint: no path, and standard input is empty: {_GIVE_PATH_ADVICE}"
         )
-    return ["-"]
+    return ("-",)
 
 
 def _rule_set_chooser(
-    options: argparse.Namespace, is_wanted_rule: Callable[[str], bool] | None
+    fixes: FixSettings, is_wanted_rule: Callable[[str], bool] | None
 ) -> Callable[[Policy], RuleSet]:
-    """Makes the rule set of a policy: the wanted rules, with the fixes that the user has chosen."""
-    names, unsafe = options.rules, options.unsafe_fixes
+    """Return what makes the rule set of a policy: the wanted rules, with the chosen fixes."""
+    names, unsafe = fixes.rules, fixes.unsafe
     if not names and not unsafe:
         return (
             Policy.rule_set
             if is_wanted_rule is None
             else partial(_restricted_rule_set, is_wanted_rule)
         )
-    if not (options.fix or options.diff or options.patch):
+    if not fixes.is_given:
         option = "--rule" if names else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
     from lint.fix.fixer import select_fixes  # noqa: PLC0415  # few runs choose fixes
@@ -259,7 +297,7 @@ def _rule_set_chooser(
 
 def _rule_set_with_fixes(
     select_fixes: Callable[..., RuleSet],
-    names: list[str],
+    names: Sequence[str],
     is_wanted_rule: Callable[[str], bool] | None,
     policy: Policy,
     *,
@@ -272,33 +310,7 @@ def _restricted_rule_set(is_wanted_rule: Callable[[str], bool], policy: Policy) 
     return restrict_rules(policy.rule_set(), is_wanted_rule)
 
 
-# The options that no command line may leave to a file if it fixes: rendered text is in no file.
-_OPTION_NOT_FOR_FIXES = "render"
-
-
-def apply_policy_options(
-    options: argparse.Namespace, policies: Policies, paths: Iterable[str]
-) -> None:
-    """Complete `options` by what the policy says that is outermost around the first of `paths`.
-
-    What the command line says wins; files to leave out are added. Raises PolicyError.
-    """
-    place = next((path for path in paths if path != "-"), "")
-    lint, folder = policies.lint_options(place)
-    options.policy_exclude = (folder, tuple(lint.get("exclude", ())))
-    if options.baseline is None and "baseline" in lint:
-        options.baseline = os.path.relpath(os.path.join(folder, lint["baseline"]))
-    if getattr(options, "fail_on", "") is None:
-        options.fail_on = lint.get("failOn", "error")
-    is_fixing = options.fix or options.diff
-    if options.render is None:
-        options.render = bool(lint.get("render")) and not is_fixing and os.name == "posix"
-    if not options.also and not options.staged:
-        options.also = ",".join(lint.get("also", ()))
-    options.require_input = options.require_input or bool(lint.get("requireInput"))
-
-
-def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] | None:
+def wanted_rules(select: Sequence[str], ignore: Sequence[str]) -> Callable[[str], bool] | None:
     """Which rules the user wants to see, by `--select` and `--ignore`; None for all.
 
     Both have names of rules and of families, with commas between them. Raises UsageError for one
@@ -314,7 +326,7 @@ def wanted_rules(select: list[str], ignore: list[str]) -> Callable[[str], bool] 
         families.setdefault(rule.family, set()).add(rule.name)
         families[rule.name] = {rule.name}
 
-    def named(values: list[str], option: str) -> set[str]:
+    def named(values: Sequence[str], option: str) -> set[str]:
         words = [word.strip() for value in values for word in value.split(",")]
         for word in words:
             if word not in families:

@@ -66,7 +66,10 @@ def load_policy(
 def load_policy_and_raw(
     text: str, name: str, profiles: Iterable[str] = (), read_file: ReadFile | None = None
 ) -> LoadedPolicy:
-    """The same, with the YAML of the policy. Raises PolicyError."""
+    """Return the policy in `text` with its YAML, which has what the policy extends.
+
+    The arguments are those of `load_policy`. Raises PolicyError.
+    """
     document = parse_document(text, name)
     raw = _raw_with_extended_files(document, text, name, read_file)
     problems: list[Problem]
@@ -88,7 +91,7 @@ def _raw_with_extended_files(
     read_file: ReadFile | None,
     seen: tuple[str, ...] = (),
 ) -> Mapping[str, Any]:
-    """The YAML of the policy with what it has of files that it extends. Raises PolicyError."""
+    """Return the YAML of the policy with that of the files it extends. Raises PolicyError."""
     # Import them only if there is a policy.
     from policies.files import ExtendsError, with_extended_files  # noqa: PLC0415
     from policies.validation import find_policy_problems  # noqa: PLC0415
@@ -274,8 +277,8 @@ def decode_policy(content: bytes, name: str) -> str:
         raise PolicyError(f"{name}: {error}") from error
 
 
-def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
-    """The policy in `file` as the webhook loads it, or the default one without a file.
+def load_policy_file(file: str | None, profiles: Iterable[str]) -> Policy:
+    """Return the policy in `file` as the webhook loads it, or the default one without a file.
 
     `profiles`, if not empty, replace those of the policy. Raises PolicyError, which names file,
     line and column.
@@ -286,10 +289,11 @@ def load_policy_file(file: str | None, profiles: list[str]) -> Policy:
 
 
 def load_policy_or_config_map(
-    file: str | None, profiles: list[str], read_file: Callable[[str], bytes] = read_policy_file
+    file: str | None, profiles: Iterable[str], read_file: Callable[[str], bytes] = read_policy_file
 ) -> Policy:
-    """The same, but the file may also be the manifest of a ConfigMap as the chart makes it.
+    """Return the policy in `file`, or in the manifest of a ConfigMap as the chart makes it.
 
+    Without a file it is the default policy. `profiles`, if not empty, replace those of the policy.
     Such a manifest has the policy in its key `gpuward.yaml`; lines and columns in a PolicyError are
     counted in the text of that key. `read_file` returns the content of `file`, and raises
     PolicyError.

@@ -71,7 +71,7 @@ def explanation(rule: Rule[Any]) -> str:
 
 
 def markdown(rule: Rule[Any]) -> str:
-    """The same as Markdown, under the name of the rule."""
+    """Return the explanation as Markdown, under the name of the rule."""
     sections = rule.documentation.items()
     parts = [f"## {heading}\n\n{text}" for heading, text in sections if heading and text]
     return "\n\n".join([f"# {rule.name}", f"{rule.summary[:1].upper()}{rule.summary[1:]}.", *parts])

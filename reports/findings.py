@@ -117,7 +117,7 @@ class LocatedFinding(NamedTuple):
 
     @property
     def pointer_in_object(self) -> str:
-        """The same within the object, if that is one of a List."""
+        """The JSON Pointer of the field within its object, which may be one of a List."""
         path = self.finding.path
         while len(path) > 1 and path[0] == "items" and isinstance(path[1], int):
             path = path[2:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterable
 from io import StringIO
@@ -45,43 +44,50 @@ class Outputs(NamedTuple):
         return all(written)
 
 
-def plan_outputs(options: argparse.Namespace, paths: Iterable[str]) -> Outputs:
-    """The reports that the options ask for, if `paths` are linted.
+def plan_outputs(
+    reports: Iterable[str],
+    paths: Iterable[str],
+    output: str | None,
+    *,
+    shows_changes: bool = False,
+) -> Outputs:
+    """Return the reports that the values of `--report` and `--output` name, if `paths` are linted.
 
-    Raises UsageError for a value of `--report` that is no FORMAT=FILE, a file that is named twice,
-    is linted or holds a manifest, and more than one report on standard output.
+    With `shows_changes`, standard output has changes instead of a report. Raises UsageError for a
+    value of `--report` that is no FORMAT=FILE, a file that is named twice, is linted or holds a
+    manifest, and more than one report on standard output.
     """
-    form: str = options.output or "text"
+    form = output or "text"
     files = []
     used = {os.path.realpath(path): "is a file to lint" for path in paths if os.path.isfile(path)}
-    for value in options.reports:
-        output = _parse_output(value)
-        is_file = output.file != _STANDARD_OUTPUT
-        target = os.path.realpath(output.file) if is_file else _STANDARD_OUTPUT
+    for value in reports:
+        report = _parse_output(value)
+        is_file = report.file != _STANDARD_OUTPUT
+        target = os.path.realpath(report.file) if is_file else _STANDARD_OUTPUT
         if target in used:
             raise UsageError(
-                f"--report {value}: {output.file} {used[target]}; {_OTHER_FILE_ADVICE}"
+                f"--report {value}: {report.file} {used[target]}; {_OTHER_FILE_ADVICE}"
             )
         used[target] = "has another report"
         if is_file:
             if _may_hold_manifest(target):
                 raise UsageError(
-                    f"--report {value}: {output.file} holds a manifest; {_OTHER_FILE_ADVICE}"
+                    f"--report {value}: {report.file} holds a manifest; {_OTHER_FILE_ADVICE}"
                 )
-            files.append(output)
-        elif options.output or options.diff or options.patch:
+            files.append(report)
+        elif output or shows_changes:
             raise UsageError(
                 f"--report {value}: standard output is taken by --output, --diff or --patch"
             )
         else:
-            form = output.format
+            form = report.format
     return Outputs(files, form)
 
 
 def _may_hold_manifest(file: str) -> bool:
     """Whether there is a file that a folder of manifests may have, and no report of an earlier run.
 
-    What cannot be parsed may be a manifest that somebody is writing.
+    What cannot be parsed may be a manifest that is being written.
     """
     if not file.lower().endswith(MANIFEST_ENDINGS) or not os.path.isfile(file):
         return False

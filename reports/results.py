@@ -94,10 +94,30 @@ class Results:
         """whether Git ignores something in the folders"""
 
     def add(self, later: "Results") -> None:
-        """Add the results of inputs that come after those of these results."""
-        for name, value in vars(later).items():
-            if isinstance(value, list | int):
-                setattr(self, name, getattr(self, name) + value)
+        """Add the results of inputs that come after those of these results.
+
+        The name of the policy, the start and the duration are those of the whole run, and stay.
+        """
+        self.findings += later.findings
+        self.remarks += later.remarks
+        self.skipped += later.skipped
+        self.not_evaluated += later.not_evaluated
+        self.fixed += later.fixed
+        self.not_fixed += later.not_fixed
+        self.not_written += later.not_written
+        self.file_names += later.file_names
+        self.suppressed_findings += later.suppressed_findings
+        self.renderings += later.renderings
+        self.container_files += later.container_files
+        self.objects += later.objects
+        self.pods += later.pods
+        self.components += later.components
+        self.other_objects += later.other_objects
+        self.gpu_exceptions += later.gpu_exceptions
+        self.suppressed += later.suppressed
+        self.baselined += later.baselined
+        self.excepted += later.excepted
+        self.has_ignored = self.has_ignored or later.has_ignored
         self.leave_out_further_findings()
 
     def leave_out_further_findings(self) -> None:

@@ -90,12 +90,17 @@ class KustomizationContent(NamedTuple):
 
 
 class Kustomizations:
-    """The kustomizations around the files of a run, each read once."""
+    """The kustomizations around the files of a run, each read once.
 
-    def __init__(self, tree: FileTree) -> None:
+    `paths` are those that the user names; they are empty if it is not known what is there.
+    """
+
+    def __init__(self, tree: FileTree, paths: Iterable[str] = ()) -> None:
         self._tree = tree
-        self.linted_paths: tuple[str, ...] = ()
-        """the real paths on disk that the user names; empty if it is not known what is there"""
+        names = [path for path in paths if path != "-"]
+        # A glob, which is no file, says nothing about the files around those that fit it.
+        is_known = all(map(os.path.lexists, names))
+        self._linted_paths = tuple(map(os.path.realpath, names)) if is_known else ()
         self._patches: dict[str, frozenset[str]] = {}
         self._real_folders: dict[str, str] = {}
 
@@ -151,7 +156,7 @@ class Kustomizations:
             elif path in own.patches and self._is_json_patch(path):
                 why = f"a JSON patch of {name}: {reason}"
                 yield SkippedSource(os.path.normpath(shown), why, needs_rendering)
-        if self.linted_paths:
+        if self._linted_paths:
             yield from self._resources_elsewhere(name, own, reason, needs_rendering=needs_rendering)
         if own.inline_patch_count:
             why = f"its patches that are written in it: {reason}"
@@ -169,7 +174,7 @@ class Kustomizations:
             if not os.path.lexists(path):
                 why = f"its resource {resource} is not here: lint what kustomize builds of it"
                 yield SkippedSource(name, why)
-            elif not any(is_inside(path, linted) for linted in self.linted_paths):
+            elif not any(is_inside(path, linted) for linted in self._linted_paths):
                 why = f"its resource {resource} is outside of what is linted: {reason}"
                 yield SkippedSource(name, why, needs_rendering)
 

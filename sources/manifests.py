@@ -139,7 +139,7 @@ class File:
         self._shift = 0
 
     def shifted(self, shift: int) -> "File":
-        """The same for documents that were read where they stood `shift` characters earlier."""
+        """Return the file for documents that were read `shift` characters before their place."""
         view = File(self.original)
         view._shift = shift
         view._lines = self._lines

@@ -1,7 +1,7 @@
 """Find the policies of a run: for each file the nearest one, as docs/policy.md says."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from policies.loading import (
@@ -13,29 +13,31 @@ from policies.loading import (
     refuse_large_content,
 )
 from policies.policy import Policy
+from rules.engine.rule_set import RuleSet
 from sources.containment import is_inside, relative_path_inside
 from sources.paths import is_excluded
 from sources.sources import DISK, FileTree
 
 
-class FoundPolicy(NamedTuple):
-    """The policy for a file, and the name of its own file, which is empty for the default policy.
+class FilePolicy(NamedTuple):
+    """The policy for a file, the rules of it that run, and the name of its own file.
 
-    `namespace`, if not None, is where the policy puts objects that name none. Equal policies of a
-    run have the same `equality_key`. `cluster` are the settings per path that have profiles of
-    their own. Files with equal settings are of one cluster. Files without such settings may be of
-    any cluster.
+    The name is empty for the default policy. `namespace`, if not None, is where the policy puts
+    objects that name none. Equal policies of a run have the same `equality_key`. `cluster` are the
+    settings per path that have profiles of their own. Files with equal settings are of one cluster.
+    Files without such settings may be of any cluster.
     """
 
     policy: Policy
+    rules: RuleSet
     file: str
     namespace: str | None = None
     equality_key: object = None
     cluster: tuple[tuple[str, int], ...] = ()
 
 
-class PolicyOfFile(NamedTuple):
-    """A policy around a file, and which of its settings per path are for the file."""
+class PolicyLayer(NamedTuple):
+    """A policy around a file, and the numbers of its settings per path that are for the file."""
 
     file: str
     policy: Policy
@@ -50,29 +52,47 @@ class PolicyChoice(NamedTuple):
     """
 
     file: str | None
-    profiles: list[str]
+    profiles: Sequence[str]
     tree: FileTree = DISK
     isolated: bool = False
 
-    def load(self) -> FoundPolicy:
-        """The policy for the working folder. Raises PolicyError."""
+    def load(self) -> FilePolicy:
+        """Return the policy for the working folder. Raises PolicyError."""
         return Policies(self).find("", "")
+
+
+class OnePolicy:
+    """The same policy for every file, with all its rules unless `rules` are given.
+
+    `file` is the name of its own file.
+    """
+
+    def __init__(self, policy: Policy, file: str = "", rules: RuleSet | None = None) -> None:
+        self._found = FilePolicy(policy, rules or policy.rule_set(), file)
+
+    def find(self, _folder: str, _name: str) -> FilePolicy:
+        """Return the policy."""
+        return self._found
 
 
 class Policies:
     """The policies of the files of a run, each found and read once.
 
-    Relative paths are from the folder that was the working folder when this object was made.
+    `choose_rules` returns the rules of a policy that run. Relative paths are from the folder that
+    was the working folder when this object was made.
     """
 
-    def __init__(self, choice: PolicyChoice) -> None:
+    def __init__(
+        self, choice: PolicyChoice, choose_rules: Callable[[Policy], RuleSet] = Policy.rule_set
+    ) -> None:
         self._choice = choice
+        self._choose_rules = choose_rules
         self._here = os.getcwd()
         self._files: dict[str, list[str]] = {}
         self._loaded: dict[str, Policy] = {}
-        self._found: dict[object, FoundPolicy] = {}
+        self._found: dict[object, FilePolicy] = {}
 
-    def find(self, folder: str, name: str) -> FoundPolicy:
+    def find(self, folder: str, name: str) -> FilePolicy:
         """The policy for what is called `name`, which is in `folder` or that folder itself.
 
         Raises PolicyError.
@@ -80,7 +100,7 @@ class Policies:
         chain = self.policies_around(folder, name)
         key = tuple((one.file, one.applied_settings) for one in chain)
         if key not in self._found:
-            policy = combined_policy(chain)
+            policy = combined_policy(chain, self._choose_rules)
             self._found[key] = policy._replace(equality_key=key, cluster=_cluster(chain))
         return self._found[key]
 
@@ -101,7 +121,7 @@ class Policies:
         place = "" if self._choice.file else os.path.dirname(outermost.file)
         return outermost.policy.lint, os.path.normpath(os.path.join(self._here, place))
 
-    def policies_around(self, folder: str, name: str) -> list[PolicyOfFile]:
+    def policies_around(self, folder: str, name: str) -> list[PolicyLayer]:
         """The policies around it, the nearest first. Raises PolicyError."""
         files = self._files.get(folder)
         if files is None:
@@ -111,7 +131,7 @@ class Policies:
         if any(policy.per_path for policy in policies):
             path = os.path.normpath(os.path.join(self._here, name))
         return [
-            PolicyOfFile(file, policy, applying_settings(policy, self._here, path))
+            PolicyLayer(file, policy, applying_settings(policy, self._here, path))
             for file, policy in zip(files, policies, strict=True)
         ]
 
@@ -140,7 +160,7 @@ class Policies:
             raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
 
 
-def _cluster(chain: list[PolicyOfFile]) -> tuple[tuple[str, int], ...]:
+def _cluster(chain: list[PolicyLayer]) -> tuple[tuple[str, int], ...]:
     return tuple(
         (one.file, index)
         for one in chain
@@ -159,8 +179,10 @@ def applying_settings(policy: Policy, here: str, path: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def combined_policy(chain: list[PolicyOfFile]) -> FoundPolicy:
-    """The first policy of `chain`; the others are those around it.
+def combined_policy(
+    chain: list[PolicyLayer], choose_rules: Callable[[Policy], RuleSet] = Policy.rule_set
+) -> FilePolicy:
+    """Return the first policy of `chain`, whose others are around it, with the chosen rules.
 
     None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
     """
@@ -181,10 +203,15 @@ def combined_policy(chain: list[PolicyOfFile]) -> FoundPolicy:
     nearest = chain[0]
     chosen = (nearest.policy.per_path[index] for index in nearest.applied_settings)
     namespaces = [settings.namespace for settings in chosen if settings.namespace]
-    return FoundPolicy(policy, nearest.file, namespaces[-1] if namespaces else None)
+    return FilePolicy(
+        policy=policy,
+        rules=choose_rules(policy),
+        file=nearest.file,
+        namespace=namespaces[-1] if namespaces else None,
+    )
 
 
-def _with_applied_settings(one: PolicyOfFile) -> Policy:
+def _with_applied_settings(one: PolicyLayer) -> Policy:
     policy = one.policy
     for index in one.applied_settings:
         policy = policy.with_path_settings(one.policy.per_path[index])

@@ -235,7 +235,7 @@ class StandardInput(NamedTuple):
         return self.to_source(self.stream(MAX_BYTES + 1))
 
     def to_source(self, content: bytes) -> Source | UnreadableSource:
-        """The same, if `content` has been read already."""
+        """Return the text of `content`, which was read from standard input."""
         source = _decode(self.name, content)
         return source._replace(is_named=True) if isinstance(source, Source) else source
 

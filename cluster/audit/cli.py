@@ -55,7 +55,6 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.set_defaults(diff=False, patch=False)
     add_options(made, several=True)
     rules = made.add_argument_group("rules")
     add_policy_options(rules)
@@ -141,9 +140,9 @@ def main(arguments: list[str]) -> int:
         return service.run(options)
     started = time.perf_counter()
     try:
-        outputs = plan_outputs(options, options.files)
+        outputs = plan_outputs(options.reports, options.files, options.output)
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
-        policy, policy_file, *_ = choice.load()
+        found = choice.load()
         clusters = _clusters(options)
     except (UsageError, PolicyError, SourceError) as error:
         return _refuse(str(error))
@@ -155,10 +154,10 @@ def main(arguments: list[str]) -> int:
     period = _period(options)
 
     def run(source: ObjectSource) -> AuditResult:
-        return audit(source, policy, options.namespace, refused_by=refused_by, period=period)
+        return audit(source, found.policy, options.namespace, refused_by=refused_by, period=period)
 
     results, last = audit_clusters(clusters, run)
-    results.policy = policy_file
+    results.policy = found.file
     results.seconds = time.perf_counter() - started
     if results.reason_nothing_evaluated and not options.quiet:
         where = " ".join(options.files) or "the cluster"

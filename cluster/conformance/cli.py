@@ -158,8 +158,8 @@ def _policy(options: argparse.Namespace, source: ObjectReader) -> tuple[Policy, 
     """
     if options.policy or options.isolated or options.profile:
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
-        policy, name, *_ = choice.load()
-        return policy, {"policy": name or "the default policy"}
+        found = choice.load()
+        return found.policy, {"policy": found.file or "the default policy"}
     try:
         text = read_policy(source)
     except SourceError as error:

@@ -13,6 +13,7 @@ from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
 from cluster.why.explanation import to_document as explained_document
 from cluster.why.pod_devices import is_claim
+from lint.evaluation import FixTask
 from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from lint.preview import Preview
@@ -26,6 +27,7 @@ from rules.objects.object_ref import group_of, object_ref
 from rules.objects.pod import Pod
 from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects, flatten_lists
+from sources.policy_file import OnePolicy
 from sources.sources import DISK, Source, source_of
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
@@ -158,7 +160,7 @@ def evaluate(text: str, policy: Policy, mode: Action, namespace: str) -> Verdict
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=namespace or None)
     source = source_of(NAME, text.encode(errors="surrogatepass"), DISK, is_named=True)
-    linter = Linter(policy, context, preview=True)
+    linter = Linter(OnePolicy(policy), context, FixTask(preview=True))
     linter.evaluate([source])
     results = linter.results
     fixed = _fixed(source, policy, context)
@@ -210,7 +212,7 @@ def _fixed(source: Any, policy: Policy, context: Context) -> str:
         texts.append(text)
         return True
 
-    Linter(policy, context, fixer=Fixer(deliver)).evaluate([source])
+    Linter(OnePolicy(policy), context, FixTask(fixer=Fixer(deliver))).evaluate([source])
     return texts[0].new if texts else source.text if isinstance(source, Source) else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import NamedTuple
 
 from lint.baseline.file import DEFAULT_FILE, BaselineEntry, baseline_text, read_baseline
@@ -20,10 +20,12 @@ from lint.baseline.matching import (
 from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
 from lint.linter import reduce_garbage_collection
-from lint.options import DEFAULTS_OF_LINT_OPTIONS, add_input_options
-from lint.run import LintRun, find_policies, paths_to_lint, run_linter
+from lint.options import add_input_options, input_settings
+from lint.run import LintRun, find_policies, run_linter, with_default_paths
+from lint.settings import LintSettings, ReportSettings
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
+from sources.policy_file import Policies
 from sources.sources import Source, UsageError
 from terminal import CommandParser, printable, write_error
 
@@ -42,9 +44,14 @@ def main(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     reduce_garbage_collection()
     try:
-        find_policies(options, paths_to_lint(options))
-        options.baseline = options.baseline or DEFAULT_FILE
-        status: int = options.act(options)
+        settings = with_default_paths(input_settings(options))
+        settings = settings._replace(
+            reports=ReportSettings(baseline=options.baseline, notes=options.notes)
+        )
+        policies, settings = find_policies(settings)
+        file = settings.reports.baseline or DEFAULT_FILE
+        act: Callable[[_Baseline, str], int] = options.act
+        status = act(_Baseline(file, settings, policies), getattr(options, "reason", None) or "")
     except (UsageError, PolicyError) as error:
         write_error("gpuward baseline", *str(error).split("\n"))
         return 2
@@ -71,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.set_defaults(act=act, **DEFAULTS_OF_LINT_OPTIONS)
+        command.set_defaults(act=act)
         command.add_argument(
             "--baseline", metavar="FILE", help=f"default: that of the policy, or {DEFAULT_FILE}"
         )
@@ -84,6 +91,14 @@ def make_parser() -> argparse.ArgumentParser:
         command.add_argument("--notes", action="store_true", help="notes too")
         add_input_options(command)
     return made
+
+
+class _Baseline(NamedTuple):
+    """A file with a baseline, and the run whose findings it accepts."""
+
+    file: str
+    settings: LintSettings
+    policies: Policies
 
 
 class _ComparedRun(NamedTuple):
@@ -107,63 +122,63 @@ class _ComparedRun(NamedTuple):
         return [*entries, *(match.entry for match in found.expired), *found.unseen]
 
 
-def _compare(options: argparse.Namespace, entries: list[BaselineEntry], text: str) -> _ComparedRun:
-    done = run_linter(options, paths_to_lint(options))
-    paths = BaselinePaths(options.baseline)
+def _compare(baseline: _Baseline, entries: list[BaselineEntry], text: str) -> _ComparedRun:
+    done = run_linter(baseline.settings, baseline.policies)
+    paths = BaselinePaths(baseline.file)
     found = compare_with_baseline(entries, done.results, paths, done.policy_of, done.today)
-    if not options.notes:
+    if not baseline.settings.reports.notes:
         found.new[:] = [located for located in found.new if located.level != "note"]
     return _ComparedRun(done, found, paths, text)
 
 
-def _create(options: argparse.Namespace) -> int:
-    if os.path.lexists(options.baseline):
-        raise UsageError(f"{options.baseline} exists already: gpuward baseline update changes it")
-    compared = _compare(options, [], "")
-    added, refused = _entries_for_new(compared, options.reason)
+def _create(baseline: _Baseline, reason: str) -> int:
+    if os.path.lexists(baseline.file):
+        raise UsageError(f"{baseline.file} exists already: gpuward baseline update changes it")
+    compared = _compare(baseline, [], "")
+    added, refused = _entries_for_new(compared, reason)
     try:
-        with open(options.baseline, "x", encoding="utf-8", newline="") as file:
+        with open(baseline.file, "x", encoding="utf-8", newline="") as file:
             file.write(baseline_text(added))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise UsageError(f"{options.baseline}: not written: {why}") from error
-    _print_line(f"{options.baseline}: {_count_text(added, 'finding')} added")
+        raise UsageError(f"{baseline.file}: not written: {why}") from error
+    _print_line(f"{baseline.file}: {_count_text(added, 'finding')} added")
     return _report_refused(compared, refused)
 
 
-def _update(options: argparse.Namespace) -> int:
-    compared = _compare(options, *read_baseline(options.baseline))
+def _update(baseline: _Baseline, reason: str) -> int:
+    compared = _compare(baseline, *read_baseline(baseline.file))
     added: list[BaselineEntry] = []
     refused = compared.found.new
-    if options.reason:
-        added, refused = _entries_for_new(compared, options.reason)
+    if reason:
+        added, refused = _entries_for_new(compared, reason)
     else:
         refused = refused + [match.located for match in compared.found.worse]
-    text = baseline_text([*compared.kept(options.reason or ""), *added])
-    source = Source(options.baseline, compared.text)
+    text = baseline_text([*compared.kept(reason), *added])
+    source = Source(baseline.file, compared.text)
     try:
         write_file(FixedText(source, [(compared.text, text)]))
     except WriteError as error:
-        raise UsageError(f"{options.baseline}: not written: {error}") from error
+        raise UsageError(f"{baseline.file}: not written: {error}") from error
     removed = [*compared.found.stale, *compared.found.not_suppressible]
     changes = (
         f"{_count_text(added, 'finding')} added, {_count_text(removed, 'entry', 'entries')} removed"
     )
     if compared.found.moved:
         changes += f", {_count_text(compared.found.moved, 'entry', 'entries')} moved"
-    if options.reason and compared.found.worse:
+    if reason and compared.found.worse:
         changes += f", {_count_text(compared.found.worse, 'level')} raised"
-    _print_line(f"{options.baseline}: {changes}")
+    _print_line(f"{baseline.file}: {changes}")
     refused += [match.located for match in compared.found.not_suppressible]
     refused += [match.located for match in compared.found.expired]
     return _report_refused(compared, refused)
 
 
-def _check(options: argparse.Namespace) -> int:
-    compared = _compare(options, *read_baseline(options.baseline))
+def _check(baseline: _Baseline, _reason: str) -> int:
+    compared = _compare(baseline, *read_baseline(baseline.file))
     problems = complaints(compared.found)
     for entry, message, _ in problems:
-        _print_line(f"{options.baseline}:{entry.line}: {message}")
+        _print_line(f"{baseline.file}:{entry.line}: {message}")
     status = _report_refused(compared, compared.found.new)
     return max(status, int(bool(problems)))
 

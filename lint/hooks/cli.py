@@ -82,7 +82,8 @@ def _uninstall(_options: argparse.Namespace, _lint_options: list[str]) -> int:
 
 
 def _receive(options: argparse.Namespace, _lint_options: list[str]) -> int:
-    return pre_receive.judge_pushes(options, sys.stdin.buffer, sys.stdout)
+    settings = pre_receive.push_settings(options)
+    return pre_receive.judge_pushes(settings, sys.stdin.buffer, sys.stdout)
 
 
 def _fail(error: Exception, status: int) -> int:

@@ -23,7 +23,9 @@ from rules.profile.context import Context
 from sources.git.changes import changed_sources
 from sources.git.command import GitError, git_line
 from sources.git.trees import BlobReader, GitTree, commit_entries
+from sources.kustomization_files import Kustomizations
 from sources.paths import Exclusion
+from sources.policy_file import OnePolicy
 from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
 from terminal import printable
 
@@ -85,6 +87,31 @@ class Push(NamedTuple):
     ref: str
 
 
+class PushSettings(NamedTuple):
+    """The options of the command, as the server's hook gives them."""
+
+    policy: str | None
+    profiles: tuple[str, ...]
+    namespace: str | None
+    exclude: tuple[str, ...]
+    output: str
+    fail_on: str
+    timeout: float
+
+
+def push_settings(options: argparse.Namespace) -> PushSettings:
+    """Return what the options of `add_options` say."""
+    return PushSettings(
+        policy=options.policy,
+        profiles=tuple(options.profile),
+        namespace=options.namespace,
+        exclude=tuple(options.exclude),
+        output=options.output,
+        fail_on=options.fail_on,
+        timeout=options.timeout,
+    )
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--policy", metavar="FILE", help="the policy, a file of the server")
@@ -121,42 +148,42 @@ def _parse_seconds(text: str) -> float:
     return seconds
 
 
-def judge_pushes(options: argparse.Namespace, pushed: BinaryIO, out: TextIO) -> int:
+def judge_pushes(settings: PushSettings, pushed: BinaryIO, out: TextIO) -> int:
     """Judge each ref in the lines of `pushed`, and report to `out`; the exit status.
 
     Raises PolicyError, and UsageError for lines that no Git server writes.
     """
     reduce_garbage_collection()
-    policy = load_policy_file(options.policy, options.profile)
+    policy = load_policy_file(settings.policy, settings.profiles)
     status, place = 0, "standard input"
     try:
-        with time_limit(options.timeout):
+        with time_limit(settings.timeout):
             git_line("rev-parse", "--git-dir")  # an error once, rather than for each ref
             for push in _pushes(pushed):
                 place = push.ref
-                status = max(status, _judge_push(push, policy, options, out))
+                status = max(status, _judge_push(push, policy, settings, out))
     except OutOfTimeError:
-        why = f"evaluating this push took more than {options.timeout:g} seconds"
+        why = f"evaluating this push took more than {settings.timeout:g} seconds"
         remedy = "push fewer changes at once, or raise --timeout in the server's hook"
         out.write(printable(f"gpuward: {place}: not evaluated: {why}: {remedy}") + "\n")
         return 3
     return status
 
 
-def _judge_push(push: Push, policy: Policy, options: argparse.Namespace, out: TextIO) -> int:
+def _judge_push(push: Push, policy: Policy, settings: PushSettings, out: TextIO) -> int:
     """Judge one ref, and report to `out` unless it may pass; the exit status."""
     if not push.new.strip("0"):
         return 0  # the ref is deleted
     try:
-        results = _evaluate_push(push, policy, options)
+        results = _evaluate_push(push, policy, settings)
     except GitError as error:
         out.write(printable(f"gpuward: {push.ref}: not evaluated: {error}") + "\n")
         return 3
-    status = results.exit_status(options.fail_on)
+    status = results.exit_status(settings.fail_on)
     if status:
         report = io.StringIO()  # the time may end within a line
-        style = ReportStyle(notes=options.fail_on == "note", fail_on=options.fail_on)
-        writer_of(options.output)(report, results, style)
+        style = ReportStyle(notes=settings.fail_on == "note", fail_on=settings.fail_on)
+        writer_of(settings.output)(report, results, style)
         out.write(printable(f"gpuward: {push.ref}:") + f"\n{report.getvalue()}")
     return status
 
@@ -171,18 +198,20 @@ def _pushes(pushed: BinaryIO) -> Iterator[Push]:
         yield Push(*map(os.fsdecode, match.groups()))
 
 
-def _evaluate_push(push: Push, policy: Policy, options: argparse.Namespace) -> Results:
+def _evaluate_push(push: Push, policy: Policy, settings: PushSettings) -> Results:
     """What the rules say about the manifests that `push` changes. Raises GitError."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    context = Context(today=today, namespace=options.namespace)
+    context = Context(today=today, namespace=settings.namespace)
     if not _has_tree(push.new):
         return Results()  # a tag of a file
     base = push.old if push.old.strip("0") else _merge_base(push.new)
     before = commit_entries(base) if base and _has_tree(base) else {}
     with BlobReader() as blobs:
         tree = GitTree(os.getcwd(), commit_entries(push.new), blobs)
-        linter = Linter(policy, context, policy_file=options.policy or "", tree=tree)
-        linter.evaluate(_within_bounds(changed_sources(tree, before, Exclusion(options.exclude))))
+        linter = Linter(
+            OnePolicy(policy, settings.policy or ""), context, kustomizations=Kustomizations(tree)
+        )
+        linter.evaluate(_within_bounds(changed_sources(tree, before, Exclusion(settings.exclude))))
         linter.finish()
     return linter.results
 

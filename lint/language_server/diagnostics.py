@@ -19,7 +19,7 @@ from lsprotocol.types import (
     Range,
 )
 
-from lint.evaluation import EvaluatedDocument, Evaluator
+from lint.evaluation import EvaluatedDocument, Evaluator, FixTask
 from lint.fix.changes import TextEdit, text_edits
 from lint.fix.fixer import FixedText, Fixer, select_fixes
 from lint.fix.suggestions import suggestion
@@ -33,7 +33,7 @@ from rules.engine.rule_set import ActiveRule
 from rules.finding import Action, Finding
 from rules.profile.context import Context
 from sources.manifests import File
-from sources.policy_file import FoundPolicy
+from sources.policy_file import FilePolicy, OnePolicy
 from sources.sources import DISK, Source, source_of
 from terminal import printable
 
@@ -59,7 +59,7 @@ class Analysis:
         self,
         name: str,
         text: str,
-        policy: FoundPolicy | None,
+        policy: FilePolicy | None,
         settings: EditorSettings,
         problem: str,
     ) -> None:
@@ -74,21 +74,19 @@ class Analysis:
         today = datetime.datetime.now(tz=datetime.UTC).date()
         self._context = Context(today=today, namespace=settings.namespace)
         if policy:
-            # Whoever chooses a fix in an editor has seen it, so all are offered.
-            rules = select_fixes(policy.policy.rule_set(), (), unsafe=True)
+            # A user who chooses a fix in an editor has seen it, so all are offered.
+            rules = select_fixes(policy.rules, (), unsafe=True)
             linter = Linter(
-                policy.policy,
+                OnePolicy(policy.policy, policy.file, rules),
                 self._context,
-                rules=rules,
-                policy_file=policy.file,
-                suggest=self._keep_findings,
+                FixTask(suggest=self._keep_findings),
             )
             linter.evaluate([self._source])
             self.results = linter.results
 
     def active_rule(self, name: str) -> ActiveRule | None:
         """The rule with its settings in the policy."""
-        rules = self._policy.policy.rule_set().rules if self._policy else ()
+        rules = self._policy.rules.rules if self._policy else ()
         return next((active for active in rules if active.rule.name == name), None)
 
     def fix(self, found: FindingInText) -> tuple[TextEdit, ...]:
@@ -108,7 +106,8 @@ class Analysis:
             return True
 
         min_action = Action.AUDIT if self._notes else Action.WARN
-        linter = Linter(self._policy.policy, self._context, fixer=Fixer(deliver, min_action))
+        task = FixTask(fixer=Fixer(deliver, min_action))
+        linter = Linter(OnePolicy(self._policy.policy), self._context, task)
         linter.evaluate([self._source])
         edits: list[TextEdit] = []
         start = 0

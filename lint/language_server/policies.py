@@ -11,8 +11,8 @@ from rules.catalog.index import CATALOG
 from rules.finding import Action
 from sources.paths import Exclusion
 from sources.policy_file import (
-    FoundPolicy,
-    PolicyOfFile,
+    FilePolicy,
+    PolicyLayer,
     applying_settings,
     combined_policy,
     policy_files,
@@ -49,7 +49,7 @@ class EditorPolicies:
         self._settings = settings
         self._loaded: dict[str, _LoadedFile] = {}
 
-    def find(self, name: str, workspace: str) -> FoundPolicy:
+    def find(self, name: str, workspace: str) -> FilePolicy:
         """The policy for the document `name`, found as the linter does that runs in `workspace`.
 
         Raises PolicyError, whose message names the file.
@@ -62,7 +62,7 @@ class EditorPolicies:
         path = os.path.join(workspace, name)
         policies = ((file, self._load(file)) for file in files)
         chain = [
-            PolicyOfFile(file, one, applying_settings(one, workspace, path))
+            PolicyLayer(file, one, applying_settings(one, workspace, path))
             for file, one in policies
         ]
         found = combined_policy(chain)
@@ -70,7 +70,8 @@ class EditorPolicies:
         place = workspace if settings.policy else os.path.dirname(outermost.file)
         patterns = tuple(outermost.policy.lint.get("exclude", ()))
         if patterns and Exclusion(of_policy=(place, patterns)).excludes(path):
-            return FoundPolicy(_POLICY_WITHOUT_RULES, found.file)
+            rules = _POLICY_WITHOUT_RULES.rule_set()
+            return FilePolicy(_POLICY_WITHOUT_RULES, rules, found.file)
         return found
 
     def _load(self, file: str) -> Policy:

@@ -62,7 +62,7 @@ class GpuwardServer(LanguageServer):
         self._tasks[uri] = asyncio.ensure_future(self._evaluate_after(uri, delay))
 
     def evaluate_all(self) -> None:
-        """The same for all open documents, as after a change of a policy."""
+        """Publish new diagnostics of all open documents, as after a change of a policy."""
         self._analyses.clear()
         for uri in self.workspace.text_documents:
             self.evaluate_later(uri)

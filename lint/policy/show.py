@@ -31,10 +31,10 @@ from policies.loading import (
 from policies.policy import FOLDER_KEY
 from rules.base.json_values import Json, Path
 from sources.policy_file import (
-    FoundPolicy,
+    FilePolicy,
     Policies,
     PolicyChoice,
-    PolicyOfFile,
+    PolicyLayer,
     nearest_policy,
 )
 from terminal import printable
@@ -113,7 +113,7 @@ class _PoliciesOfFile:
     """Which policies are for a file, and which of their settings per path."""
 
     def __init__(
-        self, chain: list[PolicyOfFile], file: str, found: FoundPolicy | None = None
+        self, chain: list[PolicyLayer], file: str, found: FilePolicy | None = None
     ) -> None:
         self.chain = chain
         self.found = found

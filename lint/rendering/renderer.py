@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from lint.linter import Linter
 from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.origins import RenderingOrigins, SourceFiles
+from lint.settings import LintSettings
 from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
@@ -201,51 +201,47 @@ class Changes(Protocol):
 def evaluate_renderings(
     linter: Linter,
     files: Collection[Input],
-    paths: Collection[str],
+    settings: LintSettings,
     exclude: Exclusion,
-    options: argparse.Namespace,
     changes: Changes | StagedFiles | None,
 ) -> None:
-    """Have `linter` evaluate what `paths` render, and those of `files` that are in no rendering.
+    """Have `linter` evaluate what is rendered, and those of `files` that are in no rendering.
 
     With `changes`, only charts and kustomizations of which a file has changed are rendered.
 
     Raises UsageError for options that do not fit, and for files that do not exist.
     """
-    if not options.render:
+    if not settings.rendering.is_on:
         raise UsageError("--values, --set and --kube-version are for charts: add --render")
-    if options.fix or options.diff:
+    if settings.fixes.fix or settings.fixes.diff:
         why = "what --render evaluates is in no file, so that no edit of a file can be verified"
         raise UsageError(f"{why}: fix the templates and patches by hand, where the findings are")
     if os.name != "posix":
         raise UsageError("--render works on Linux and macOS only")
-    if not options.staged:
-        Renderer(paths, exclude, options, changes).evaluate_renderings(linter, files)
+    if not settings.inputs.staged:
+        Renderer(settings, exclude, changes).evaluate_renderings(linter, files)
         return
     staged = cast("StagedFiles", changes)
-    options = argparse.Namespace(**vars(options))
-    options.values = staged.relative_names(options.values)
-    names = staged.relative_names(paths or [staged.tree.root])
-    with staged.working_copy(_MARKING_FILES, options.values):
-        there = [name for name in names if os.path.lexists(name)]
-        Renderer(there, exclude, options, staged).evaluate_renderings(linter, files)
+    values = tuple(staged.relative_names(settings.rendering.values_files))
+    names = staged.relative_names(settings.inputs.paths or [staged.tree.root])
+    with staged.working_copy(_MARKING_FILES, values):
+        there = tuple(name for name in names if os.path.lexists(name))
+        in_copy = settings._replace(
+            inputs=settings.inputs._replace(paths=there),
+            rendering=settings.rendering._replace(values_files=values),
+        )
+        Renderer(in_copy, exclude, staged).evaluate_renderings(linter, files)
 
 
 class Renderer:
     """The renderings of one run."""
 
-    def __init__(
-        self,
-        paths: Iterable[str],
-        exclude: Exclusion,
-        options: argparse.Namespace,
-        changes: Changes | None,
-    ) -> None:
+    def __init__(self, settings: LintSettings, exclude: Exclusion, changes: Changes | None) -> None:
         """Raises UsageError for options that do not fit, and for files that do not exist."""
-        paths = list(paths)
+        paths = settings.inputs.paths
         self._changes = changes
         self._has_changes = cache(changes.has_changes_in) if changes else _every_folder
-        self._options = _chart_options(options)
+        self._options = _chart_options(settings)
         self._charts = dict(find_charts(paths, exclude))
         if len(self._charts) > 1 and (self._options.values_files or self._options.set_values):
             names = ", ".join(list(self._charts)[:5])
@@ -259,17 +255,16 @@ class Renderer:
         # The objects in resources that no overlay renders, by file
         self._not_rendered: dict[str, frozenset[tuple[str, str]]] = {}
         self._deadline = time.monotonic() + MAX_SECONDS_OF_RUN
-        self._jobs = _job_count(options.jobs)
+        self._jobs = _job_count(settings.inputs.jobs)
 
     def evaluate_renderings(self, linter: Linter, files: Iterable[Input]) -> None:
         """Have `linter` evaluate the renderings, and those of `files` that are in none."""
-        linter.uses_values = self._chart_files.uses_values
-        linter.evaluate(self._inputs(files))
+        linter.evaluate(self._inputs(files), self._chart_files.uses_values)
 
         @cache
         def rules_of(folder: str) -> dict[str, ActiveRule]:
-            found = linter.policy_of(folder, is_folder=True).rules.rules
-            return {active.rule.name: active for active in found}
+            rules = linter.policy_of(folder, is_folder=True).rules
+            return {active.rule.name: active for active in rules.rules}
 
         self._places.move_findings(linter.results, rules_of)
 
@@ -390,10 +385,14 @@ def _every_folder(_folder: str) -> bool:
     return True
 
 
-def _chart_options(options: argparse.Namespace) -> ChartOptions:
-    for name in options.values:
+def _chart_options(settings: LintSettings) -> ChartOptions:
+    rendering = settings.rendering
+    for name in rendering.values_files:
         if not os.path.isfile(name):
             raise UsageError(f"--values {name}: there is no such file")
     return ChartOptions(
-        tuple(options.values), tuple(options.sets), options.kube_version, options.namespace or ""
+        values_files=rendering.values_files,
+        set_values=rendering.set_values,
+        kube_version=rendering.kube_version,
+        namespace=settings.inputs.namespace or "",
     )

@@ -263,7 +263,7 @@ class StagedFiles:
         return self.tree.path_without_links(name) in self._paths_to_commit
 
     def has_changes_in(self, folder: str) -> bool:
-        """The same for a file in the folder, or below."""
+        """Return whether the next commit changes, adds or removes a file in or below the folder."""
         inside = self.tree.path_without_links(folder)
         return inside is not None and self._any_below(inside)
 

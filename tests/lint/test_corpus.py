@@ -21,6 +21,7 @@ from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
 from sources.manifests import File, UnparsedDocument
 from sources.paths import inputs
+from sources.policy_file import OnePolicy
 from sources.sources import Source
 from tests.testkit.cases import TODAY
 from tests.testkit.paths import DATA, ROOT
@@ -46,7 +47,9 @@ COUNTS = re.compile(r"^\| \[`(\S+)`\]\(rules/.*\) \| (\d+) \|$", re.MULTILINE)
 
 @cache
 def linted(corpus: Path, policy: str = "") -> Linter:
-    linter = Linter(load_policy(policy, "p") if policy else default_policy(), Context(TODAY))
+    linter = Linter(
+        OnePolicy(load_policy(policy, "p") if policy else default_policy()), Context(TODAY)
+    )
     linter.evaluate(inputs([str(corpus)]))
     return linter
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kubeyaml import Chunk, read
+from lint.evaluation import FixTask
 from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from policies.loading import default_policy
@@ -17,6 +18,7 @@ from policies.policy import Policy
 from reports.results import Results
 from rules.profile.context import Context
 from sources.paths import inputs
+from sources.policy_file import OnePolicy
 from sources.sources import InputFile, Source
 from tests.testkit.admission.reviews import review_body
 from tests.testkit.cases import TODAY, Case, cases
@@ -37,7 +39,7 @@ def fixed(source: Source, policy: Policy, context: Context) -> tuple[str, Result
         texts.append(text.new)
         return True
 
-    linter = Linter(policy, context, fixer=Fixer(deliver))
+    linter = Linter(OnePolicy(policy), context, FixTask(fixer=Fixer(deliver)))
     linter.evaluate([source])
     return texts[0], linter.results
 

@@ -14,6 +14,7 @@ from policies.loading import default_policy
 from reports.results import Results
 from rules.profile.context import Context
 from sources import large_files
+from sources.policy_file import OnePolicy
 from sources.sources import InputFile, StandardInput
 from tests.testkit.cases import TODAY
 
@@ -71,7 +72,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def linted(file: Path, *, in_parts: bool) -> Results:
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     given = InputFile(str(file), str(file))
     linter.evaluate(large_files.split_large_inputs([given]) if in_parts else [given])
     linter.finish()
@@ -172,6 +173,6 @@ def test_standard_input_is_read_in_parts() -> None:
         position += size
         return content[position - size : position]
 
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     linter.evaluate(large_files.split_large_inputs([StandardInput("<stdin>", read)]))
     assert (linter.results.pods, linter.results.file_count) == (60, 1)

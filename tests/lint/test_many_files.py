@@ -16,8 +16,10 @@ from gpuward.__main__ import main
 from lint import processes
 from lint.linter import Linter
 from policies.loading import default_policy
+from reports.results import Results
 from rules.profile.context import Context
 from sources.paths import inputs
+from sources.policy_file import OnePolicy
 from sources.sources import Input, Source
 from tests.testkit.cases import TODAY
 from tests.testkit.lint_command import LintCommand
@@ -109,7 +111,7 @@ def test_files_of_a_process_that_ends_are_not_evaluated(
         evaluate(linter, items)
 
     monkeypatch.setattr(Linter, "evaluate", fatal)
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     processes.evaluate_many(linter, [*inputs([str(tmp_path)])], 2)
     results = linter.results
     lost = {os.path.basename(failed.file) for failed in results.not_evaluated}
@@ -127,7 +129,7 @@ def test_a_run_with_too_many_findings_says_so(
     monkeypatch.setattr("reports.results.MAX_FINDINGS", 200)
     for n in range(300):
         (tmp_path / f"{n:03}.yaml").write_text(POD.format(n=n, value="all", owner=""))
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     processes.evaluate_many(linter, [*inputs([str(tmp_path)])], jobs)
     (missing,) = linter.results.not_evaluated
     assert os.path.basename(missing.file) == "200.yaml"
@@ -137,7 +139,7 @@ def test_a_run_with_too_many_findings_says_so(
 
 
 def test_findings_keep_no_manifest_in_memory() -> None:
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     text = POD.format(n=1, value="all", owner="") + "# " + "x" * 10_000
     linter.evaluate([Source("pod.yaml", text)])
     (located,) = linter.results.findings
@@ -191,3 +193,14 @@ def test_progress_is_for_terminals(
     with processes.Progress(2) as bar:
         bar.show()
     assert stream.getvalue() == ""
+
+
+def test_every_list_and_count_of_another_process_is_added() -> None:
+    whole, later = Results(), Results()
+    added = [name for name, value in vars(later).items() if isinstance(value, list | int)]
+    for name in added:
+        start = getattr(later, name)
+        setattr(later, name, [object()] if isinstance(start, list) else type(start)(1))
+    whole.add(later)
+    for name in added:
+        assert getattr(whole, name) == getattr(later, name), name

@@ -30,6 +30,7 @@ from sources.containment import is_inside, relative_path_inside, root_and_parts
 from sources.git import changes, trees
 from sources.git.trees import BlobReader, GitTree, TreeEntry
 from sources.paths import inputs
+from sources.policy_file import OnePolicy
 from sources.sources import UsageError
 from tests.lint.test_many_files import OWNER, POD
 from tests.testkit.git_repository import BAD, FIXABLE, GitRepository
@@ -318,7 +319,7 @@ def test_processes_that_are_no_copies_report_the_same(
         assert processes.start_method() == method
         if method not in multiprocessing.get_all_start_methods():
             continue
-        linter = Linter(default_policy(), Context(datetime.date(2026, 1, 1)))
+        linter = Linter(OnePolicy(default_policy()), Context(datetime.date(2026, 1, 1)))
         processes.evaluate_many(linter, [*inputs([str(tmp_path)])], 2)
         linter.finish()
         assert not linter.results.not_evaluated

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lint.evaluation import FixTask
 from lint.linter import Linter
 from policies.loading import default_policy, load_policy
 from rules.profile.context import Context
+from sources.policy_file import OnePolicy
 from sources.sources import Source
 from tests.testkit.cases import TODAY
 
@@ -33,7 +35,7 @@ IGNORE = "# gpuward: ignore[visible-devices-env] it is the monitoring agent"
 
 def lint(text: str, policy: str = "") -> Linter:
     loaded = load_policy(policy, "gpuward.yaml") if policy else default_policy()
-    linter = Linter(loaded, Context(TODAY))
+    linter = Linter(OnePolicy(loaded), Context(TODAY))
     linter.evaluate([Source("pod.yaml", text)])
     return linter
 
@@ -63,7 +65,7 @@ def test_a_comment_on_the_first_line_covers_the_object() -> None:
 
 def test_a_suppressed_finding_is_not_fixed() -> None:
     policy = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {visible-devices-env: {fix: true}}\n"
-    linter = Linter(load_policy(policy, "p"), Context(TODAY), preview=True)
+    linter = Linter(OnePolicy(load_policy(policy, "p")), Context(TODAY), FixTask(preview=True))
     linter.evaluate([Source("pod.yaml", pod_with(field=IGNORE))])
     (preview,) = linter.previews
     assert {o["path"].rsplit("/", 2)[0] for o in preview.operations} == {"/spec/containers/1"}
@@ -193,6 +195,6 @@ def test_a_comment_for_another_reading_of_the_file_is_not_reported(name: str) ->
     if name.startswith("kust"):
         kind = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
         text = f"{kind}patches:\n- patch: |\n    {IGNORE}\n    a: 1\n"
-    linter = Linter(default_policy(), Context(TODAY))
+    linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     linter.evaluate([Source(name, text)])
     assert linter.results.remarks == []

@@ -15,11 +15,13 @@ import jsonpatch
 import pytest
 
 from kubeyaml import Chunk, read
+from lint.evaluation import FixTask
 from lint.fix.fixer import FixedText, Fixer
 from lint.linter import Linter
 from policies.loading import default_policy
 from rules.finding import Action
 from rules.profile.context import Context
+from sources.policy_file import OnePolicy
 from sources.sources import Source
 from tests.testkit.admission.reviews import Admission
 from tests.testkit.cases import TODAY
@@ -45,7 +47,7 @@ def described(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
 
 def found_in(text: str) -> Counter[tuple[Any, ...]]:
     """What `gpuward lint` finds in a text."""
-    linter = Linter(POLICY, Context(TODAY))
+    linter = Linter(OnePolicy(POLICY), Context(TODAY))
     linter.evaluate([Source("mixed.yaml", text)])
     assert not linter.results.not_evaluated
     return described(located.finding for located in linter.results.findings)
@@ -59,7 +61,9 @@ def fixed_text(text: str) -> str:
         written.append(fixed)
         return True
 
-    Linter(POLICY, Context(TODAY), fixer=Fixer(deliver)).evaluate([Source("mixed.yaml", text)])
+    Linter(OnePolicy(POLICY), Context(TODAY), FixTask(fixer=Fixer(deliver))).evaluate(
+        [Source("mixed.yaml", text)]
+    )
     return (
         "".join(new for fixed in written for _, new in fixed.old_and_new_pieces)
         if written
