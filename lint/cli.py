@@ -114,7 +114,7 @@ def _evaluate(
     is_written = not outputs or outputs.write(results, style)
     if shows_changes:
         if settings.fixes.patch:
-            from lint.preview import write_patch  # noqa: PLC0415  # few runs show patches
+            from lint.fix.preview import write_patch  # noqa: PLC0415  # few runs show patches
 
             write_patch(out, done.previews)
         _report_not_evaluated(results)

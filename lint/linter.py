@@ -54,7 +54,7 @@ from sources.sources import (
 from terminal import is_end_of_output
 
 if TYPE_CHECKING:
-    from lint.preview import Preview
+    from lint.fix.preview import Preview
 
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
@@ -287,7 +287,7 @@ class Linter:
                 starts = (comment.start for comment in item.comments.comments)
                 current.comment_lines.update(file.position(start)[0] for start in starts)
                 if self._fixes.preview and not source.is_embedded:
-                    from lint.preview import add_preview  # noqa: PLC0415  # few runs show patches
+                    from lint.fix.preview import add_preview  # noqa: PLC0415  # few runs show patches
 
                     add_preview(self.previews, self.results, file, item, current.evaluator)
         # Files of other tools may have comments for rules about them.

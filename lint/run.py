@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
     from lint.fix.output import FixOutput
-    from lint.preview import Preview
+    from lint.fix.preview import Preview
     from sources.container_files import ContainerFiles
     from sources.git.changes import ChangedFiles, StagedFiles
 

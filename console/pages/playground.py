@@ -15,8 +15,8 @@ from cluster.why.explanation import to_document as explained_document
 from cluster.why.pod_devices import is_claim
 from lint.evaluation import FixTask
 from lint.fix.fixer import FixedText, Fixer
+from lint.fix.preview import Preview
 from lint.linter import Linter
-from lint.preview import Preview
 from policies.policy import Policy
 from reports.findings import LocatedFinding
 from reports.results import Results

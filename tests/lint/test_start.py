@@ -29,7 +29,7 @@ NOT_LOADED = {
     *("ssl", "subprocess", "tempfile", "textwrap", "threading", "tokenize", "traceback"),
     *("urllib", "uuid", "xml", "jsonschema", "aiohttp", "kubernetes", "cryptography", "pygls"),
     *("lint.baseline", "sources.container_files", "sources.embedded_manifests"),
-    *("lint.fix", "lint.preview", "sources.git", "lint.hooks"),
+    *("lint.fix", "sources.git", "lint.hooks"),
     *("sources.large_files", "lint.processes", "reports.outputs", "reports.formats.html"),
     *("reports.formats.sarif", "lint.rendering", "policies.validation"),
     *("rules.catalog.order", "rules.catalog.bypass.device_hostpath"),
