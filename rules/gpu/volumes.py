@@ -21,13 +21,17 @@ _PROCESS_FOLDERS = (["root"], ["cwd"])
 
 
 class HostMount(NamedTuple):
-    """A container sees `path` of the node through `volume`; `field` is the volume's path field."""
+    """A container sees `path` of the node through `volume`; `field` is the volume's path field.
+
+    With `is_recursive`, a mount that is read-only is so with all that is mounted below.
+    """
 
     container: Container
     volume: str
     path: str
     field: Path
     is_read_only: bool
+    is_recursive: bool
 
     @property
     def key(self) -> str:
@@ -57,7 +61,14 @@ def _host_mounts(pod: Pod) -> Iterator[HostMount]:
                 if len(node_path) > MAX_PATH_CHARACTERS:
                     continue
                 field = (*pod.path, "volumes", index, "hostPath", "path")
-                yield HostMount(container, name, node_path, field, mount.get("readOnly") is True)
+                yield HostMount(
+                    container,
+                    name,
+                    node_path,
+                    field,
+                    is_read_only=mount.get("readOnly") is True,
+                    is_recursive=mount.get("recursiveReadOnly") == "Enabled",
+                )
 
 
 def group_by_volume(mounts: Iterable[HostMount]) -> Iterator[tuple[HostMount, ...]]:

@@ -72,9 +72,11 @@ def host_mounts() -> str:
         ".filter(m, $hostVolumes.exists(h, h.name == m.name))"
         ".map(m, $hostVolumes.filter(h, h.name == m.name)"
         f'.map(h, {{"volume": dyn(h.name), "path": dyn({joined}),'
-        ' "readOnly": dyn(m.?readOnly.orValue(false))})[0])'
+        ' "readOnly": dyn(m.?readOnly.orValue(false)),'
+        ' "recursive": dyn(m.?recursiveReadOnly.orValue("") == "Enabled")})[0])'
         f".filter(m, m.path.size() <= {MAX_PATH_CHARACTERS})"
         '.map(m, {"volume": dyn(m.volume), "path": dyn(m.path), "readOnly": dyn(m.readOnly),'
+        ' "recursive": dyn(m.recursive),'
         f' "isGpuFile": dyn({_is_gpu_file("m.path")}), "shown": dyn({shown("m.path")}),'
         f' "shownVolume": dyn({shown("m.volume")})}})'
     )

@@ -92,11 +92,7 @@ class Chart:
 
     def process(self, pod: Any) -> int:
         """The process of a pod's container."""
-        container = status(pod)["containerID"].removeprefix("containerd://")
-        for line in self.node.ctr("tasks", "list").splitlines():
-            if line.startswith(container):
-                return int(line.split()[1])
-        raise AssertionError(f"no process of {container}")
+        return self.node.process(status(pod))
 
 
 def status(pod: Any) -> Any:

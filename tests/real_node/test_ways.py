@@ -246,6 +246,27 @@ def test_a_capability_opens_the_files_of_the_node(
     assert "gpuward [sys-admin-gpu]" in refused.body["message"]
 
 
+@pytest.mark.parametrize(("recursive", "below"), [("Disabled", "rw"), ("Enabled", "ro")])
+def test_what_is_mounted_below_a_read_only_mount_stays_writable(
+    real_node: RealNode, without: str, recursive: str, below: str
+) -> None:
+    """The control groups below `/sys`, unless the mount is recursively read-only."""
+    path, handler = "/apis/node.k8s.io/v1/runtimeclasses", "runc"
+    real_node.plane.request("POST", path, {"metadata": {"name": handler}, "handler": handler})
+    mount = {"name": "sysfs", "mountPath": "/node", "readOnly": True}
+    made = pod(container(volumeMounts=[{**mount, "recursiveReadOnly": recursive}]))
+    made["spec"] |= {
+        "runtimeClassName": handler,
+        "volumes": [{"name": "sysfs", "hostPath": {"path": "/sys"}}],
+    }
+    waiting = waiting_pod(real_node, without, recursive.lower(), made)
+    process = real_node.process(waiting["status"]["containerStatuses"][0])
+    lines = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8").splitlines()
+    options = {fields[4]: fields[5].split(",")[0] for fields in map(str.split, lines)}
+    assert options["/node"] == "ro"
+    assert options["/node/fs/cgroup"] == below
+
+
 def test_an_exporter_is_excused_and_another_program_in_its_image_is_not(
     real_node: RealNode, without: str, server: Server
 ) -> None:

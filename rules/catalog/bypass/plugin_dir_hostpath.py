@@ -29,8 +29,9 @@ mounts and that show, on any of the distributions that gpuward knows:
 
 Paths inside these directories count too, and so do the directories above them, except `/` and the
 root of the driver, which `device-hostpath` reports, and `/home`, which is mounted for what users
-keep there. Read-only mounts are fine, except of
-directories with sockets or secrets and of `pod-resources`.
+keep there. Read-only mounts are fine, except of directories with sockets or secrets, of
+`pod-resources`, and of `/sys` and `/home/kubernetes`: the control groups and the programs are
+mounted below these, and stay writable without `recursiveReadOnly: Enabled`.
 
 Why it matters
 --------------
@@ -63,6 +64,7 @@ References
 - kubernetes/kubernetes, `pkg/volume/flexvolume/probe.go`
 - GoogleCloudPlatform/container-engine-accelerators, `cmd/nvidia_gpu/nvidia_gpu.go`,
   `gpudirect-rdma/nccl-test.yaml`
+- https://kubernetes.io/docs/concepts/storage/volumes/#recursive-read-only-mounts
 """
 
 from collections.abc import Mapping
@@ -79,6 +81,7 @@ from rules.profile.platforms.node_paths import (
     HOOK_DIRECTORIES,
     KUBELET_CONFIGURATION,
     KUBELET_FOLDERS,
+    MOUNT_POINTS,
     NETWORK_PROGRAM_DIRECTORIES,
     PROGRAM_AND_LIBRARY_DIRECTORIES,
     RUNTIME_CONFIGURATION,
@@ -171,7 +174,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 key=mount.key,
                 message=message,
                 containers=containers_of(group),
-                help=_advice(directory),
+                help=_advice(mount, directory),
             )
 
 
@@ -185,12 +188,24 @@ for _above in ("/home", *in_run("nvidia/driver")):
 _FIRST_READABLE_PATH_BELOW = {
     above: path for path in reversed(EFFECTS_OF_READING) for above in directories_up(path)
 }
+# Directories above what is mounted below them, with that.
+_MOUNT_POINT_BELOW = {
+    above: point
+    for point in MOUNT_POINTS
+    for above in directories_up(point)
+    if above not in (point, "/home")
+}
 _PCI_PREFIX = "/sys/devices/pci"
 # The directories of PCI devices, and links into them, which the kubelet follows.
 _PCI_DEVICE_PREFIXES = (
     *(_PCI_PREFIX, "/sys/class/drm/card", "/sys/class/drm/renderD", "/sys/class/accel/accel"),
     *("/sys/dev/char/226:", "/sys/dev/char/261:", "/sys/kernel/iommu_groups/"),
 )
+
+
+_ADVICE = "remove the volume and its mounts"
+_ADVICE_TO_READ = f"{_ADVICE}, or mount it with readOnly: true"
+_ADVICE_TO_MOUNT_POINTS = f"{_ADVICE_TO_READ} and recursiveReadOnly: Enabled"
 
 
 def _revealed_directory(mount: HostMount) -> str:
@@ -202,16 +217,17 @@ def _revealed_directory(mount: HostMount) -> str:
     )
     if mount.path in above:
         return above[mount.path]
+    if mount.is_read_only and not mount.is_recursive and mount.path in _MOUNT_POINT_BELOW:
+        return _MOUNT_POINT_BELOW[mount.path]
     if not mount.is_read_only and mount.path.startswith(_PCI_DEVICE_PREFIXES):
         return f"{_PCI_PREFIX}*"
     return next((path for path in directories_up(mount.path) if path in known), "")
 
 
-def _advice(directory: str) -> str:
-    advice = "remove the volume and its mounts"
-    return (
-        f"{advice}, or mount it with readOnly: true" if directory in EFFECTS_OF_WRITING else advice
-    )
+def _advice(mount: HostMount, directory: str) -> str:
+    if directory not in EFFECTS_OF_WRITING:
+        return _ADVICE
+    return _ADVICE_TO_MOUNT_POINTS if mount.path in _MOUNT_POINT_BELOW else _ADVICE_TO_READ
 
 
 def in_process() -> tuple[Statement, ...]:
@@ -227,7 +243,9 @@ def in_process() -> tuple[Statement, ...]:
     )
     found = (
         "(m.readOnly ? (m.path in variables.aboveReached"
-        f" ? [variables.aboveReached[m.path]] : {reached})"
+        " ? [variables.aboveReached[m.path]]"
+        " : m.path in variables.aboveMountPoints && !m.recursive"
+        f" ? [variables.aboveMountPoints[m.path]] : {reached})"
         " : m.path in variables.aboveKnown ? [variables.aboveKnown[m.path]]"
         f" : {is_pci} ? [{cel(f'{_PCI_PREFIX}*/')}] : {every})"
     )
@@ -236,13 +254,14 @@ def in_process() -> tuple[Statement, ...]:
         f' + m.shownVolume + ": " + variables.effects[variables.effectByPath[{found}[0]]]'
     )
     effects = list(dict.fromkeys(EFFECTS_BY_PATH.values()))
-    advice = "remove the volume and its mounts"
     help_text = (
-        f"({found}[0] in variables.reachedDirectories ? {cel(advice)}"
-        f" : {cel(f'{advice}, or mount it with readOnly: true')})"
+        f"({found}[0] in variables.reachedDirectories ? {cel(_ADVICE)}"
+        f" : m.path in variables.aboveMountPoints ? {cel(_ADVICE_TO_MOUNT_POINTS)}"
+        f" : {cel(_ADVICE_TO_READ)})"
     )
     facts = {
         "aboveReached": _directories_above(_FIRST_READABLE_PATH_BELOW),
+        "aboveMountPoints": _directories_above(_MOUNT_POINT_BELOW),
         "aboveKnown": _directories_above(_FIRST_PATH_BELOW),
         "reachedDirectories": [f"{d}/" for d in sorted(EFFECTS_OF_READING, key=len, reverse=True)],
         "knownDirectories": [f"{d}/" for d in sorted(EFFECTS_BY_PATH, key=len, reverse=True)],

@@ -86,6 +86,11 @@ PROGRAM_AND_LIBRARY_DIRECTORIES = (
     # Flatcar, whose /usr nobody can write; Container-Optimized OS.
     *("/opt/bin", "/home/kubernetes/bin"),
 )
+# What is mounted on a node below other directories: a mount of one of these that is read-only
+# leaves it writable, unless it is so recursively (Kubernetes, "Recursive read-only mounts"). On
+# Container-Optimized OS the programs are mounted on themselves (kubernetes/kubernetes
+# cluster/gce/gci/node.yaml).
+MOUNT_POINTS = ("/sys/fs/cgroup", "/home/kubernetes/bin")
 # /etc/containers and its like: containers/common, oci-hooks(5); containerd/nri README.md.
 HOOK_DIRECTORIES = (
     *("/opt/nri/plugins", "/etc/nri"),

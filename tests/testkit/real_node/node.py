@@ -202,6 +202,14 @@ class RealNode:
         assert not done.returncode, done.stderr
         return done.stdout
 
+    def process(self, status: Mapping[str, Any]) -> int:
+        """The process of the container with this status."""
+        container = status["containerID"].removeprefix("containerd://")
+        for line in self.ctr("tasks", "list").splitlines():
+            if line.startswith(container):
+                return int(line.split()[1])
+        raise AssertionError(f"no process of {container}")
+
     def start_containerd(self) -> None:
         """Start containerd, and wait until it answers."""
         self._start("containerd", "containerd", f"--config={self.folder / 'containerd.toml'}")
