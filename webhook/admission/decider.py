@@ -10,11 +10,11 @@ will be refused.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from policies.policy import Policy
 from rules.base.json_values import Json, Operation
-from rules.engine.bounds import StepLimit
+from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.evaluation import RuleFailure
 from rules.engine.fixing import fix
 from rules.engine.rule_set import RuleSet
@@ -25,6 +25,7 @@ from rules.rule import load_module
 from rules.workloads.future_pods import future_pods, has_final_pods
 from webhook.admission.decision import (
     API_REFUSED,
+    CLEAN_DECISION,
     FIX_OUTCOMES,
     IGNORED_DECISION,
     POD_OUTCOMES,
@@ -40,10 +41,10 @@ from webhook.admission.enforcement import (
     WOULD_BE_REFUSED_PREFIX,
     allow,
     annotation_operations,
-    decide_within_bounds,
     evaluate_request,
     not_evaluated_decision,
     refuse,
+    too_large_reason,
 )
 from webhook.admission.messages import FIX_MISSING_MESSAGE, add_line, contact_line
 from webhook.admission.request import (
@@ -177,7 +178,7 @@ class Decider:
         request = admission_request(review, mode, today, self._inventory)
         if request is None:
             return IGNORED_DECISION
-        return self._with_reasons_and_contact(decide_within_bounds(self._mutate, request, steps))
+        return self._decide(self._mutate, request, steps)
 
     def validate(
         self,
@@ -193,13 +194,38 @@ class Decider:
         request = admission_request(review, mode, today, self._inventory)
         if request is None or not request.is_validated:
             return IGNORED_DECISION
-        return self._with_reasons_and_contact(decide_within_bounds(self._validate, request, steps))
+        return self._decide(self._validate, request, steps)
 
-    def _with_reasons_and_contact(self, decision: Decision) -> Decision:
-        """`decision` with its reasons, and with whom to ask."""
+    def _decide(
+        self,
+        webhook: Callable[[AdmissionRequest], Decision],
+        request: AdmissionRequest,
+        steps: StepLimit | None,
+    ) -> Decision:
+        """Return the decision of one of the webhooks, with its reasons and with whom to ask."""
+        decision = self._decide_within_bounds(webhook, request, steps)
         if decision.rule_outcomes and not decision.reasons:
             decision = decision._replace(reasons=reasons_of(decision, self._families))
         return self.with_contact(decision)
+
+    def _decide_within_bounds(
+        self,
+        webhook: Callable[[AdmissionRequest], Decision],
+        request: AdmissionRequest,
+        steps: StepLimit | None,
+    ) -> Decision:
+        """Return the decision of one of the webhooks; "not evaluated" if a bound is exceeded."""
+        reason = too_large_reason(request)
+        if not reason:
+            try:
+                return webhook(request._replace(steps=steps or StepLimit()))
+            except TooManyStepsError:
+                if steps is not None:
+                    raise
+                reason = f"its size: the rules take more than {MAX_STEPS:,} steps"
+        if request.is_pod and request.is_harmless_update:
+            return CLEAN_DECISION
+        return not_evaluated_decision(request.review, request.mode, reason)
 
     def with_contact(self, decision: Decision) -> Decision:
         """`decision`, whose refusal ends with whom to ask, if the policy says so."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rules.base.json_values import Operation, apply, as_object, as_objects, as_text, find_value, put
-from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.engine.bounds import oversized_reason
 from rules.engine.evaluation import EvaluationResult, RuleFailure, introduced_findings
 from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
@@ -195,28 +195,6 @@ def not_evaluated_decision(
         rule_outcomes=by_rule,
         reasons=reasons,
     )
-
-
-def decide_within_bounds(
-    decide: Callable[[AdmissionRequest], Decision],
-    request: AdmissionRequest,
-    steps: StepLimit | None,
-) -> Decision:
-    """Return the decision of `decide`; one that says "not evaluated" if a bound is exceeded.
-
-    TooManyStepsError if `steps` is given and runs out.
-    """
-    reason = too_large_reason(request)
-    if not reason:
-        try:
-            return decide(request._replace(steps=steps or StepLimit()))
-        except TooManyStepsError:
-            if steps is not None:
-                raise
-            reason = f"its size: the rules take more than {MAX_STEPS:,} steps"
-    if request.is_pod and request.is_harmless_update:
-        return CLEAN_DECISION
-    return not_evaluated_decision(request.review, request.mode, reason)
 
 
 def evaluate_request(
