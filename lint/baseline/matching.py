@@ -35,7 +35,7 @@ class MatchedFinding(NamedTuple):
 
 
 class BaselineComparison(NamedTuple):
-    """What a baseline says about the findings of a run.
+    """The comparison of a run's findings with a baseline.
 
     - `accepted`: findings that do not count, each with its entry.
     - `expired`: the same for entries that have expired; these findings count.
@@ -80,7 +80,7 @@ class BaselinePaths:
         return known
 
     def exists(self, file: str) -> bool:
-        """Whether there is a file that a baseline calls `file`."""
+        """Return whether there is a file that a baseline calls `file`."""
         return os.path.lexists(os.path.join(self._folder, file))
 
 

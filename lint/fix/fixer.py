@@ -140,7 +140,7 @@ class FixedText(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return any(old != new for old, new in self.old_and_new_pieces)
 
 

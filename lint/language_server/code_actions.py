@@ -57,7 +57,7 @@ def _line_end(text: str, offset: int) -> int:
 
 
 def _edit_suppresses(found: FindingInText, edit: TextEdit) -> bool:
-    """Whether the text after `edit` has the same values, and the finding is suppressed."""
+    """Return whether the text after `edit` has the same values, and the finding is suppressed."""
     before, text = found.item, found.file.source.text
     start, end = before.document.start, before.document.end
     if not start <= edit.start <= end:
@@ -105,7 +105,10 @@ def code_actions(
 
 
 def _wants_kind(wanted: Sequence[str], kind: str) -> bool:
-    """Whether an editor that asks for these kinds, or for all if there are none, takes `kind`."""
+    """Return whether an editor that asks for the kinds `wanted` takes `kind`.
+
+    It takes every kind if it asks for none.
+    """
     name = _kind_name(kind)
     return not wanted or any(name == one or name.startswith(f"{one}.") for one in wanted)
 

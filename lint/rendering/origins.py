@@ -1,4 +1,4 @@
-"""Where a finding in a rendering is from, and moving it there."""
+"""The origins of findings in a rendering: each finding is moved to its origin."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _WithPosition = TypeVar("_WithPosition", Remark, InputNotEvaluated)
 
 
 class _Rendering(NamedTuple):
-    """What was rendered, and where what is in it is from.
+    """A rendering, and the finder of the origins of what is in it.
 
     `is_base`: it is a kustomization that is also rendered in others.
     """
@@ -237,10 +237,10 @@ def _moved_to_origin(located: LocatedFinding, origin: Origin) -> LocatedFinding:
 
 
 def _key_of_fault(located: LocatedFinding) -> object:
-    """What the same fault has in common in every object that is rendered from one place."""
+    """Return a key by which a fault is recognised in all objects rendered from one place."""
     return located.finding.rule, located.file, located.span
 
 
 def _key_of_place(located: LocatedFinding, origin: Origin) -> object:
-    """What a finding has in common with the same one, of the same object, in other renderings."""
+    """Return a key by which a finding is recognised in other renderings of the same object."""
     return located.finding.identity, origin.file.source.name, origin.span
