@@ -67,7 +67,7 @@ class Case:
 
     @property
     def has_expectation(self) -> bool:
-        """Whether it is known what the policy must do: a file says so, or the name."""
+        """Return whether it is known what the policy must do: a file says so, or the name."""
         is_clean = os.path.basename(self.file).startswith(CLEAN_PREFIX)
         return is_clean or os.path.exists(self.expected_file)
 
@@ -122,7 +122,7 @@ class Case:
         )
 
     def actual_result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
-        """What `rules` find in the manifest and make of it, as expected files say it.
+        """Return the result of `rules` for the manifest, in the form of an expected result.
 
         Raises CaseError if a file cannot be read, or a rule fails.
         """

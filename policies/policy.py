@@ -24,7 +24,7 @@ FOLDER_KEY = "folder"
 
 
 class RuleSettings(NamedTuple):
-    """What a policy says about one rule; None where it says nothing."""
+    """The settings of a policy for one rule; None where it says nothing."""
 
     action: Action | None = None
     fix: bool | None = None
@@ -54,12 +54,12 @@ class GpuExceptionLimits(NamedTuple):
     needs_approval: bool = True
 
     def covers(self, rule: str, namespace: str) -> bool:
-        """Whether owners of `namespace` may make exceptions to `rule`."""
+        """Return whether owners of `namespace` may make exceptions to `rule`."""
         return rule in self.rules and matches_any(self.namespaces, namespace)
 
 
 class PathSettings(NamedTuple):
-    """What a policy in `folder` says for the files that fit one of `path_patterns`.
+    """The settings of a policy in `folder` for the files that fit one of `path_patterns`.
 
     The patterns are relative to `folder`. A setting that is None or empty stays as in the policy.
     `has_profiles` says that it names profiles, whether or not the command line replaces them: the

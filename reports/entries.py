@@ -1,4 +1,4 @@
-"""What all reports list: findings, their fingerprints, and whatever else a user must not miss."""
+"""The content of all reports: findings, their fingerprints, and all else a user must not miss."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[R
 
 
 def level_counts_text(found: Iterable[ReportEntry]) -> str:
-    """How many entries there are of each level, in words."""
+    """Return how many entries there are of each level, in words."""
     levels = [entry.level for entry in found]
     counts = ((levels.count(level), level) for level in LEVEL_BY_ACTION.values())
     parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]

@@ -175,7 +175,7 @@ def _message(text: str) -> dict[str, str]:
 
 
 def _location(entry: ReportEntry, file: str) -> dict[str, Any]:
-    """Where the entry is: in `file`, whose first line stands for it if no line is known."""
+    """Return the entry's place in `file`, whose first line stands for it if no line is known."""
     region = {"startLine": 1}
     if entry.line:
         region = {
