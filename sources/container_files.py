@@ -54,7 +54,7 @@ def container_file_kind(name: str) -> str:
 
 
 def is_ci_file(name: str) -> bool:
-    """Whether the file is YAML that a CI system reads."""
+    """Return whether the file is YAML that a CI system reads."""
     folder = os.path.dirname(os.path.abspath(name)).replace(os.sep, "/") + "/"
     base = os.path.basename(name).lower()
     is_in_folder = any(f"/{known}/" in folder for known in _CI_FOLDERS)
@@ -74,7 +74,7 @@ class ContainerFiles:
             )
 
     def __contains__(self, name: str) -> bool:
-        """Whether the file called `name` is of one of the kinds."""
+        """Return whether the file called `name` is of one of the kinds."""
         return container_file_kind(name) in self._kinds
 
     def find_files(
@@ -127,7 +127,7 @@ _DEVICES_PATH = ("deploy", "resources", "reservations")
 
 
 def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
-    """What gives services GPUs. Raises UnreadableError for what is no YAML."""
+    """Yield the settings that give services GPUs. Raises UnreadableError for what is no YAML."""
     try:
         for chunk in split(text):
             document = read(chunk)
@@ -208,7 +208,7 @@ def script_settings(
 
 
 def _settings_of_ci_jobs(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
-    """What a CI system gives the containers of its jobs."""
+    """Yield the settings that a CI system gives the containers of its jobs."""
     for match in _VARIABLE_PATTERN.finditer(text):
         known = profile.visible_variable(match[1])
         if known:
