@@ -525,7 +525,7 @@ class Console:
 
 
 def _placements(view: View, verdict: playground.Verdict) -> list[Explanation]:
-    """Where the pods would run, as far as that is known and the viewer may know it."""
+    """Return where the pods would run, as far as that is known and the viewer may know it."""
     found = []
     for pod in verdict.new_pods:
         with contextlib.suppress(SourceError):

@@ -421,7 +421,7 @@ class ClusterState:
 
     @property
     def profiles(self) -> Sequence[str]:
-        """What a manifest can be evaluated by: the policy in force, or a built-in profile."""
+        """Return what can evaluate a manifest: "", which is the policy in force, or a profile."""
         return ("", *built_in_profiles())
 
     def policy_for(self, profile: str) -> Policy:

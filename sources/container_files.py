@@ -127,7 +127,7 @@ _DEVICES_PATH = ("deploy", "resources", "reservations")
 
 
 def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
-    """Yield the settings that give services GPUs. Raises UnreadableError for what is no YAML."""
+    """Yield the settings that give services GPUs. Raises ContainerFileError for what is no YAML."""
     try:
         for chunk in split(text):
             document = read(chunk)
@@ -360,7 +360,7 @@ class _DockerfileBuild:
         self._variables = 0
 
     def add(self, instruction: Instruction) -> None:
-        """Read the next instruction. Raises UnreadableError."""
+        """Read the next instruction. Raises ContainerFileError."""
         stage = self.stages[-1] if self.stages else self._start
         if instruction.keyword == "FROM":
             self._begin_stage(instruction)
@@ -418,7 +418,7 @@ def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterato
     """The visible-devices variables of the images that a Dockerfile can build.
 
     These are those of the last stage, and of stages that no other stage uses. Raises
-    UnreadableError for a file that is too large.
+    ContainerFileError for a file that is too large.
     """
     build = _DockerfileBuild()
     for number, instruction in enumerate(instructions(text)):

@@ -1,4 +1,4 @@
-"""What a terminal can show, and how to write to it what others have written."""
+"""The abilities of a terminal, and functions that write to it what others have written."""
 
 from __future__ import annotations
 

@@ -192,7 +192,10 @@ def _seen_in_admitted(
 
 
 def _warns(warning: str, exported: Collection[str]) -> str:
-    """Who of gpuward says this because of a rule; empty if it is not gpuward."""
+    """Return the part of gpuward that gives this warning because of a rule.
+
+    The text is empty if gpuward does not give it.
+    """
     who, text = "its webhook", warning
     if found := _WARNED_BY_POLICY.match(warning):
         if found[1] not in exported:

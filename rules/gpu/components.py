@@ -101,7 +101,7 @@ FOR_AGENTS = (
 
 
 def advice_for_agents(pod: Pod, context: Context) -> str:
-    """What to do besides if a DaemonSet makes `pod`, which may so be an agent; else empty.
+    """Return what else to do if a DaemonSet makes `pod`, which may be an agent; otherwise empty.
 
     A pod in a file may match a component of the profile in all but the namespace. Helm and kubectl
     set the namespace of objects that name none. Then the advice is to name that namespace.

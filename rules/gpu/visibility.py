@@ -168,7 +168,7 @@ def reference_kind(container: Container, variable: str) -> str:
 
 
 def describe_setting(container: Container, variable: str) -> str:
-    """How `env` sets `variable`, for messages: `sets X="all"`, `takes X from a configMapKeyRef`."""
+    """Return how `env` sets `variable`: `sets X="all"`, `takes X from a configMapKeyRef`."""
     value = container.env_value(variable)
     if value is None:
         return f"takes {display_variable(variable)} from a {reference_kind(container, variable)}"

@@ -193,7 +193,7 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
 
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
-    """Whoever made it: a pod may also name a claim that was made for another pod."""
+    """Return the claim, whatever made it: a pod may name a claim that was made for another pod."""
     labels = as_object(as_object(raw.get("metadata")).get("labels"))
     return ResourceClaim(
         *_classes_names_and_sharing(as_object(raw.get("spec"))),
@@ -336,7 +336,7 @@ class InventoryBuilder:
 
 
 def _where_words(home: str) -> str:
-    """Where the objects are that `InventoryBuilder.add` got with this namespace."""
+    """Return in words where the objects are that `InventoryBuilder.add` got with this namespace."""
     if not home:
         return "in the cluster"
     return f"in {home}" if " " in home else f"in namespace {home}"

@@ -24,7 +24,7 @@ class ContainerSetting(NamedTuple):
 
     @property
     def stable_path(self) -> str:
-        """What the setting belongs to, for the identity of findings."""
+        """Return the holder of the setting, for the identity of findings."""
         return self.holder
 
 
@@ -43,5 +43,5 @@ class LabelCommand(NamedTuple):
 
     @property
     def stable_path(self) -> str:
-        """What the label belongs to, for the identity of findings."""
+        """Return the command of the label, for the identity of findings."""
         return "kubectl label"

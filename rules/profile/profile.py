@@ -178,7 +178,7 @@ class PatternIndex(Generic[T]):
 
 
 class _FoundByName(BoundedCache[str, T | None]):
-    """What was found by the names that were met, of which tenants choose most."""
+    """A cache of the facts found by the names that were met, most of which tenants choose."""
 
     def __init__(self, facts: Mapping[str, T]) -> None:
         super().__init__()

@@ -146,7 +146,7 @@ def _fix_warnings(
 
 
 def _refusal_prefix(request: AdmissionRequest, finding: Finding) -> str:
-    """What mode deny would do to the object, unless the API server refuses it by itself."""
+    """Return what mode deny would do to the object, unless the API server itself refuses it."""
     spared = request.mode is not Action.DENY and finding.action is Action.DENY
     ours = request.is_validated and not finding.api_refuses
     return WOULD_BE_REFUSED_PREFIX if ours and spared else ""

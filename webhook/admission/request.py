@@ -131,9 +131,10 @@ def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 def _read_parts(
     pod: Mapping[str, Any], is_kept_label: Callable[[str], bool] | None = None
 ) -> Mapping[str, Any]:
-    """What rules may read of a pod but its owners: all but what is known to be read by none.
+    """Return the parts of a pod that rules may read, but its owners.
 
-    With `is_kept_label`, only the labels for which it is true.
+    It leaves out only what no rule is known to read. With `is_kept_label`, only the labels for
+    which it is true.
     """
     metadata = _metadata(pod)
     parts = {key: value for key, value in metadata.items() if key not in _OWN_TESTS}

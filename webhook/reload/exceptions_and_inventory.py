@@ -32,7 +32,7 @@ STALE_SECONDS = 3600.0
 
 
 class CheckedFiles(Generic[V]):
-    """What `parse` makes of the files that `read` reads; `nothing` until `reload()` is called.
+    """The files that `read` reads, as `parse` parses them; `nothing` until `reload()` is called.
 
     `parse` returns also the time at which the controller checked the files. Both raise ValueError
     for files that cannot be used, and `read` OSError.

@@ -135,7 +135,10 @@ class Log:
     def write_prepared(
         self, level: str, event: str, fields: Mapping[str, Any], details: str = ""
     ) -> None:
-        """The same; `details` are further fields, as the text of a JSON object that has some."""
+        """Write one line, as `write` does.
+
+        `details` are further fields, as the text of a JSON object that has some.
+        """
         if _RANK_BY_LEVEL[level] < self._lowest:
             return
         line = CODEC.dumps({"time": self._now(), "level": level, "event": event, **fields})

@@ -156,7 +156,7 @@ def groups_of_namespaces(facts: Facts) -> list[Group]:
 
 
 def _as_configuration(facts: Facts) -> Object:
-    """What exported policies do in which namespaces, as webhooks would be registered for it."""
+    """Return a configuration of webhooks that act as the exported policies, in their namespaces."""
     selectors: dict[Action, list[object]] = defaultdict(list)
     for binding in exported_objects(facts, VALIDATING_BINDINGS).values():
         spec = as_object(binding.get("spec"))
