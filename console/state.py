@@ -242,7 +242,7 @@ class ClusterState:
         )
 
     def teams(self) -> Teams | None:
-        """The team of each namespace that has one; None if nobody asked for teams.
+        """The team of each namespace that has one; None if the user did not ask for teams.
 
         Raises SourceError.
         """

@@ -124,7 +124,7 @@ class Seen(enum.Enum):
     """It did not answer, and the API server refused the pod for that reason."""
     WARNED = enum.auto()
     CHANGED = enum.auto()
-    """The pod was admitted, and no longer goes its way; somebody has changed it."""
+    """The pod was admitted, and no longer goes its way; admission has changed it."""
     NOTHING = enum.auto()
     """The pod was admitted as it is, and no warning of gpuward came with it."""
     NO_WARNINGS = enum.auto()
@@ -133,7 +133,7 @@ class Seen(enum.Enum):
     """Nothing that says anything about gpuward."""
 
 
-# These begin with the words of the API server, so nobody's message passes for another one's.
+# These begin with the words of the API server, so no webhook's message passes for another one's.
 _DENIED = re.compile(r'^admission webhook "([^"]{1,253})" denied the request: ')
 _DENIED_BY_POLICY = re.compile(
     r"^pods \"[^\"]{1,253}\" is forbidden: ValidatingAdmissionPolicy '([^']{1,253})' with binding "

@@ -234,7 +234,7 @@ class _Pods:
     def _counted(self, mode: Action) -> Judgement:
         """Return RECORDS if the API server has counted a call since the facts were read.
 
-        In mode audit nothing else shows that gpuward was asked. Somebody else's pod may have
+        In mode audit nothing else shows that gpuward was asked. A pod of another user may have
         been the reason: that proves as much.
         """
         webhook, before = f"{mode.word}{WEBHOOK_NAME_SUFFIX}", self._facts.metrics
