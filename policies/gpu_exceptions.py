@@ -1,7 +1,7 @@
 """Decide whether a policy accepts GpuExceptions, by which owners of a namespace ask for exceptions.
 
-The objects may come from anybody: from tenants by way of the API server, and from whoever may write
-the file that the webhook reads. So nothing is assumed about them, and each is bounded.
+The objects are not trusted: they come from tenants by way of the API server, and from users who may
+write the file that the webhook reads. So nothing is assumed about them, and each is bounded.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ def _reason_to_refuse(
 
 
 def spec_hash(raw: Mapping[str, Any]) -> str:
-    """The hash of the spec of a GpuException, 40 characters: it names what somebody approves.
+    """The hash of the spec of a GpuException, 40 characters: it names what a user approves.
 
-    A spec that was changed after somebody had read it has another one.
+    A spec that was changed after the user had read it has another one.
     """
     text = json.dumps(raw.get("spec"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:40]  # a label has at most 63 characters

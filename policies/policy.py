@@ -45,7 +45,7 @@ class GpuExceptionLimits(NamedTuple):
     """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
 
     Each lasts at most `max_days` from the day on which it was created. With `needs_approval`,
-    somebody with the right to approve it must have done so.
+    a user with the right to approve it must have done so.
     """
 
     rules: tuple[str, ...]
@@ -151,7 +151,7 @@ class LayerError(ValueError):
 
 
 def keep_protected(inner: Policy, outer: Policy, name: str) -> Policy:
-    """`inner`, with the rules that `outer`, the file called `name`, lets nobody suppress.
+    """`inner`, with the rules that `outer`, the file called `name`, lets no user suppress.
 
     These act as `outer` says, or more strictly. Raises LayerError if `inner` makes an exception to
     one of them that `outer` does not make.

@@ -52,7 +52,7 @@ class ReportEntry(NamedTuple):
     - `level`: error, warning or note.
     - `code`: the rule; for what no rule reports, one of the words above.
     - `file`: relative to the working folder if it is in there, with slashes; empty for standard
-      input, of which nobody has the lines.
+      input, of which the user does not have the lines.
     - `line`, `column`, `end_line`, `end_column`: from 1; the end is the first character after the
       field. All are 0 if the entry is about a whole file.
     - `object`: the Kubernetes object, empty if there is none.

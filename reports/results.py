@@ -203,8 +203,8 @@ def skipped_document(
 ) -> SkippedSource | None:
     """The file `source` as it is skipped for a document that is no YAML; None if it is not.
 
-    A chart's template is skipped, and what can be no object of Kubernetes, in files that nobody
-    named. `renders`: the run renders charts.
+    A chart's template is skipped, and what can be no object of Kubernetes, in files that the
+    user has not named. `renders`: the run renders charts.
     """
     if source.is_named or source.is_rendering:
         return None

@@ -309,7 +309,7 @@ _MAX_VALUE_CHARACTERS = 4_097
 
 
 class _EnvValue(NamedTuple):
-    """A variable's value, None if nobody can know it, and where it is set."""
+    """A variable's value, None if it cannot be known, and where it is set."""
 
     value: str | None
     start: int
@@ -327,7 +327,7 @@ class _BuildStage:
         self.is_used = False
 
     def expand(self, text: str) -> str | None:
-        """`text` with its references replaced; None if it depends on what nobody can know."""
+        """`text` with its references replaced; None if it depends on what cannot be known."""
         text = _unquoted(text)
         if len(text) > _MAX_EXPANDED_CHARACTERS:
             return text[:_MAX_VALUE_CHARACTERS]

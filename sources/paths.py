@@ -20,8 +20,8 @@ from sources.sources import (
     may_hold_manifests,
 )
 
-# Folders in which tools keep what they make or download, by their names: nobody applies it, and it
-# can be large. Other folders with a dot are read: `kubectl apply -R` reads all of them.
+# Folders in which tools keep what they make or download, by their names: users do not apply it, and
+# it can be large. Other folders with a dot are read: `kubectl apply -R` reads all of them.
 _TOOL_FOLDERS = frozenset(
     {
         *(".venv", ".tox", ".nox", ".eggs", ".direnv", ".pixi", ".conda", ".bundle"),

@@ -187,7 +187,7 @@ def combined_policy(
 ) -> FilePolicy:
     """Return the first policy of `chain`, whose others are around it, with the chosen rules.
 
-    None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
+    None of these is loosened where it lets no user suppress a rule. Raises PolicyError.
     """
     *inner, outermost = chain
     for one in inner:

@@ -13,7 +13,7 @@ from sources.containment import is_inside
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE_BYTES = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
-# nobody writes has none.
+# no program writes has none.
 _OPEN_FILE_PREFIXES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _NOT_REGULAR_REASON = "not a regular file"
 

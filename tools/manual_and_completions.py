@@ -1,7 +1,7 @@
 """A hook of Hatch that puts the manual page and the completions of shells into the wheel.
 
 It runs only where HATCH_BUILD_HOOK_ENABLE_CUSTOM is `true`, as in a release: it needs the packages
-of requirements/distributions.txt, and whoever installs from Git should need no more than Hatch.
+of requirements/distributions.txt, and users who install from Git should need no more than Hatch.
 """
 
 from __future__ import annotations

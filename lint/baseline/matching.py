@@ -40,7 +40,7 @@ class BaselineComparison(NamedTuple):
     - `accepted`: findings that do not count, each with its entry.
     - `expired`: the same for entries that have expired; these findings count.
     - `worse`: the same for entries that accept only a lower level; these findings count.
-    - `not_suppressible`: the same for rules that the policy does not let anybody suppress.
+    - `not_suppressible`: the same for rules that the policy lets no user suppress.
     - `new`: findings without an entry.
     - `stale`: entries without a finding, of files that were evaluated, or that are gone.
     - `unseen`: entries of other files, of which this run says nothing.

@@ -137,7 +137,7 @@ class StandardStreams:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After Ctrl-C, nobody waits for the rest.
+        # After Ctrl-C, the user does not wait for the rest.
         if kind is None or issubclass(kind, Exception):
             self._pass_through()
 

@@ -25,7 +25,7 @@ _TRIAL_REASON = "a reason"
 def suppression_edit(analysis: Analysis, found: FindingInText) -> TextEdit | None:
     """The edit that adds a comment, in which only the reason is missing.
 
-    Until somebody writes the reason, the comment has no effect. None if the policy forbids the
+    Until the user writes the reason, the comment has no effect. None if the policy forbids the
     comment, and where the text has no place for one, as in JSON.
     """
     active = analysis.active_rule(found.finding.rule)

@@ -150,7 +150,7 @@ class GpuwardServer(LanguageServer):
 
 
 async def _run_in_thread(work: Callable[[], Analysis]) -> Analysis:
-    """The result of `work`. Whoever is cancelled waits for its end, as no thread can be stopped."""
+    """Return the result of `work`. A caller that is cancelled waits: no thread can be stopped."""
     future = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(future)

@@ -184,7 +184,7 @@ class RenderingOrigins:
         return errors
 
     def _as_warning(self, located: LocatedFinding) -> LocatedFinding:
-        """A finding that only a base has: whoever includes the base changes the field."""
+        """A finding that only a base has: kustomizations that include the base change the field."""
         folder = os.path.dirname(self._renderings[located.rendered_by].file) or "."
         message = f"{located.finding.message} (only where {folder} is applied by itself: every "
         message += "kustomization here that includes it changes this)"

@@ -341,7 +341,7 @@ class Renderer:
             if isinstance(rendered, UnreadableSource):
                 if rendered.why == TOO_LONG_MESSAGE:
                     yield rendered
-                continue  # nobody can apply it by itself
+                continue  # no user can apply it by itself
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             self._places.add(rendered.source.name, file, finder, is_base=True)
             yield rendered.source
@@ -366,7 +366,7 @@ class Renderer:
                 yield _next_result(waiting)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            stop_all()  # after Ctrl-C, nobody waits for them
+            stop_all()  # after Ctrl-C, the user does not wait for them
 
     def _rendered(self, parts: tuple[Kustomization, ...]) -> _RenderResult:
         if is_late(self._deadline):

@@ -169,7 +169,7 @@ def _message(text: str) -> dict[str, str]:
     """A plain message, in which nothing is a link or a placeholder.
 
     The standard wants all braces doubled, but viewers such as GitHub's show both of them. Without a
-    number in it, nobody takes a brace for a placeholder.
+    number in it, no viewer takes a brace for a placeholder.
     """
     return {"text": _PLACEHOLDER_PATTERN.sub(r"{{\1}}", text).replace("](", "] (")}
 

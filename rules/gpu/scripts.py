@@ -262,7 +262,7 @@ def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:
     `known` is what is known of its variable.
     """
     if option.is_variable:
-        # A variable without a value is passed on, and nobody knows which it has.
+        # A variable without a value is passed on, and its value is not known.
         return known is not None and (
             option.value is None or parse_visibility(option.value, known) is Visibility.GRANTED
         )

@@ -169,7 +169,7 @@ class ShareCollector:
     """Collects objects whose pods share cards, by the pool of nodes that the pods require.
 
     An object that is there in two forms, as in a repository with several environments, does not
-    count: nobody knows which one runs beside the others.
+    count: it is not known which one runs beside the others.
     """
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ class BlobReader:
     def read(self, name: str, limit: int) -> bytes:
         """The content of the object called `name`, up to `limit` bytes. Raises BlobError."""
         if self._process is None:
-            errors = subprocess.DEVNULL  # nobody reads them while git runs
+            errors = subprocess.DEVNULL  # gpuward does not read them while git runs
             self._process = start_git("-C", self._folder, "cat-file", "--batch", errors=errors)
         process = self._process
         requests, output = opened_pipe(process.stdin), opened_pipe(process.stdout)
@@ -122,7 +122,7 @@ class GitTree:
     def __init__(self, root: str, entries: dict[str, TreeEntry], blobs: BlobReader) -> None:
         self.root = root
         self.entries = entries
-        self._here = os.path.realpath(os.getcwd())  # on Windows, as somebody has typed it
+        self._here = os.path.realpath(os.getcwd())  # on Windows, as the user has typed it
         self._blobs = blobs
         self._targets: dict[str, str] = {}
         self._links = {path for path, entry in entries.items() if entry.mode == LINK_MODE}

@@ -154,7 +154,7 @@ def choose_rendered(found: Collection[Kustomization]) -> RenderedKustomizations:
 
 
 # kustomize reads files outside of the folder of a kustomization only with this option. gpuward
-# never gives it: the report would show what anybody's kustomization reads.
+# never gives it: the report would show what any author's kustomization reads.
 _LOAD_EVERYTHING_OPTION = "--load-restrictor=LoadRestrictionsNone"
 _OUTSIDE_WORDS = " is not in or below "
 

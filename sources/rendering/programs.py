@@ -121,7 +121,7 @@ _running_processes: set[subprocess.Popen[bytes]] = set()
 
 
 def stop_all() -> None:
-    """Stop every program that runs in any thread; whoever waits for one gets ProgramError."""
+    """Stop every program that runs in any thread; a thread that waits for one gets ProgramError."""
     for process in list(_running_processes):
         if process.returncode is None:
             _kill(process)

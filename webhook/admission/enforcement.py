@@ -85,7 +85,7 @@ def _contradicts_manifest(manifest: Any, operation: Operation) -> bool:
     return any(element.get("key") not in _DEFAULT_TOLERATIONS for _, element in existing)
 
 
-# Without these fixes a pod lacks nothing but a default, so nobody has to do anything about it.
+# Without these fixes a pod lacks nothing but a default, so the user has to do nothing about it.
 RULES_ABOUT_DEFAULTS = frozenset({"affinity-default", "toleration-default"})
 WOULD_BE_REFUSED_PREFIX = "would be refused in mode deny: "
 

@@ -172,7 +172,7 @@ def _texts(value: Any) -> Sequence[str]:
 def _is_made_by_controller(request: AdmissionRequest) -> bool:
     """Return whether a controller makes the object from another one, which was evaluated itself.
 
-    Anybody may write a controller into the owners of an object. For a workload that hides nothing:
+    Any user may write a controller into the owners of an object. For a workload that hides nothing:
     its pods are evaluated in any case. A claim has no pods, so the user who sends it must be the
     controller.
     """
