@@ -186,7 +186,7 @@ def test_a_reconciliation_without_changes_writes_only_the_lease() -> None:
 
 
 def annotated(cluster: MemoryCluster) -> list[bool]:
-    """Whether each configuration has the annotation of a new bundle."""
+    """Return whether each configuration has the annotation of a new bundle."""
     found = [cluster.get_configuration(ref) or {} for ref in CONFIGURATIONS]
     return [NEW_BUNDLE_ANNOTATION in each["metadata"].get("annotations", {}) for each in found]
 

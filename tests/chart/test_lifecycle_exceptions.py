@@ -91,7 +91,7 @@ def path_of(namespace: str, name: str = "") -> str:
 
 
 def is_refused(plane: ControlPlane, namespace: str) -> bool:
-    """Whether a pod that takes all GPUs is refused."""
+    """Return whether a pod that takes all GPUs is refused."""
     return create(plane, namespace, BYPASS_POD, dry_run=True).status != 201
 
 

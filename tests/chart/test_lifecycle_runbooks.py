@@ -134,7 +134,7 @@ def test_helm_undoes_what_was_edited_and_deleted(released: Installation, tmp_pat
 
 
 def is_applied(installation: Installation) -> bool:
-    """Whether Helm has made the last release by server-side apply."""
+    """Return whether Helm has made the last release by server-side apply."""
     path = f"{ADMISSION}/validatingwebhookconfigurations/gpuward"
     owners = installation.plane.request("GET", path).body["metadata"]["managedFields"]
     return any((o["manager"], o["operation"]) == ("helm", "Apply") for o in owners)

@@ -142,7 +142,7 @@ def test_helm_3_alone_deletes_the_configurations_last(
 
 
 def configurations_go_first(installation: Installation) -> bool:
-    """Whether both configurations were deleted before the first object that serves them."""
+    """Return whether both configurations were deleted before the first object that serves them."""
 
     def deleted() -> list[str]:
         events = [e for e in installation.plane.audit_events() if e["verb"] == "delete"]

@@ -99,12 +99,12 @@ def answers(node: Node, found: Asked) -> list[Answer]:
 
 
 def grants(answer: Answer, found: Asked) -> bool:
-    """Whether a container got a device that nobody has counted for it."""
+    """Return whether a container got a device that nobody has counted for it."""
     return bool(answer.others or answer.gpus - found.counted)
 
 
 def is_harmed(node: Node, found: Asked) -> bool:
-    """Whether the container gets other devices than those counted for it, or does not start.
+    """Return whether the container gets other devices than those counted for it, or does not start.
 
     If its image decides, the image is one that sets the variable.
     """
@@ -116,7 +116,7 @@ def is_harmed(node: Node, found: Asked) -> bool:
 
 
 def is_about(finding: Finding, found: Asked) -> bool:
-    """Whether a finding is about the container, or about the whole pod."""
+    """Return whether a finding is about the container, or about the whole pod."""
     return finding.container is None or finding.container.path == found.view.path
 
 

@@ -209,7 +209,7 @@ def test_the_sockets_of_shims_run_a_program_of_the_node_as_root(
 
 
 def _has_every_capability_of(status: str, own: str) -> bool:
-    """Whether the `status` of a process is that of root with the capabilities of `own`."""
+    """Return whether the `status` of a process is that of root with the capabilities of `own`."""
     found, expected = (
         dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         for text in (status, own)

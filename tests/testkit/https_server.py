@@ -19,7 +19,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is sent back."""
+    """An answer that is sent back."""
 
     body: bytes
     status: int = 200

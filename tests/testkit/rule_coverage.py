@@ -47,7 +47,7 @@ GOLDEN = "test_a_case_gets_its_golden_result"
 
 
 def counts(item: pytest.Item) -> bool:
-    """Whether a test counts."""
+    """Return whether a test counts."""
     name = f"{item.path.relative_to(ROOT / 'tests').as_posix()}::{item.name}"
     if not name.startswith(MEASURED) or name.startswith(PAUSED):
         return False

@@ -103,7 +103,7 @@ def worker_of(server: RunningServer) -> int:
 
 
 def is_waiting(server: RunningServer, number: int) -> bool:
-    """Whether so many large reviews wait for an answer."""
+    """Return whether so many large reviews wait for an answer."""
     return server.service.handler.evaluator.waiting == number
 
 

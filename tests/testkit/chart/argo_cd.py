@@ -50,7 +50,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class Comparison:
-    """What Argo CD says of an application after it has compared it with the cluster."""
+    """The comparison of an application with the cluster, as Argo CD reports it."""
 
     sync: str
     """`Synced`, `OutOfSync` or `Unknown`."""

@@ -65,7 +65,7 @@ def differences(program: Path, scenarios: Sequence[Scenario]) -> Iterator[Differ
 
 
 def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
-    """What `gpuward why` says of each node that it refuses, and what it does not know."""
+    """Return why `gpuward why` refuses each node that it refuses, and what it does not know."""
     namespaces = {name_of(one): as_object(one["metadata"]["labels"]) for one in scenario.namespaces}
     ledger, placed = PodLedger(default_policy().profile, {}), PlacedPods(namespaces.get)
     for pod in scenario.pods:
