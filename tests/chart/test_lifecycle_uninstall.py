@@ -57,7 +57,10 @@ def test_it_leaves_nothing_behind_and_can_be_installed_again(
 
 
 def is_gone(installation: Installation, before: set[ObjectIdentity]) -> bool:
-    """Whether nothing is left but the namespace with its default objects; fails if something is."""
+    """Return whether nothing is left but the namespace with its default objects.
+
+    Fail if something is.
+    """
     now = list_objects(installation.plane)
     own = {
         ("namespaces", "", installation.namespace),

@@ -15,7 +15,7 @@ FIRST, LAST = "2031-03-01T02:10:00Z", "2031-03-01T02:45:00Z"
 
 
 def audited(folder: Path, created: Any, capsys: pytest.CaptureFixture[str], *times: str) -> int:
-    """How many findings there are about a pod that was created then."""
+    """Return how many findings there are about a pod that was created then."""
     made = pod(container(**variable("all")))
     made["metadata"] |= {"creationTimestamp": created, "namespace": "ml"}
     file = folder / "cluster.json"

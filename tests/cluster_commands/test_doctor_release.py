@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about gpuward's own release, compared with what the chart recorded."""
+"""The answers of `gpuward doctor` about gpuward's own release, compared with the chart's record."""
 
 from __future__ import annotations
 

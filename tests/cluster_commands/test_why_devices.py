@@ -321,7 +321,7 @@ def test_claims_of_other_namespaces_have_no_names_for_who_may_not_see_them() -> 
 def test_a_search_that_takes_long_makes_no_answer(
     why: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes claims can ask for devices that are found only by trying very many."""
+    """A user who writes claims can ask for devices that are found only by trying very many."""
     alike = [device(f"gpu-{number}", f"model-{number % 3}") for number in range(9)]
     asked = claim(count=4)
     asked["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]

@@ -1,4 +1,4 @@
-"""What a rule says about its cases is what NVIDIA's container runtime does to them.
+"""The answers of a rule about its cases are what NVIDIA's container runtime does to them.
 
 The node reads everything that NVIDIA's toolkit can be told to read. A reference of a pod is as bad
 as it can be: see `tests/testkit/container_runtime/pods.py`.

@@ -75,7 +75,7 @@ class Chart:
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def restarts(self) -> list[int]:
-        """How often the kubelet has restarted the container of each webhook pod."""
+        """Return how often the kubelet has restarted the container of each webhook pod."""
         return [status(pod)["restartCount"] for pod in self.pods()]
 
     def ready(self) -> list[Any]:
@@ -209,7 +209,7 @@ def names(pods: list[Any]) -> set[str]:
 
 
 def ends(chart: Chart) -> set[str]:
-    """Why containers of the webhook have ended."""
+    """Return why containers of the webhook have ended."""
     statuses = [status(each) for each in chart.pods()]
     states = [one.get(key, {}) for one in statuses for key in ("state", "lastState")]
     return {state["terminated"]["reason"] for state in states if "terminated" in state}
@@ -340,7 +340,7 @@ def test_the_console_shows_the_cards_of_the_node(chart: Chart) -> None:
 
 
 def cards_by_node(console: Any, bearer: str) -> dict[str, int]:
-    """How many cards each node has, as the console says to who shows a token; empty without."""
+    """Return the cards of each node, as the console counts them for a token; empty without one."""
     headers = {"Accept": "application/json", "Authorization": f"Bearer {bearer}"}
     request = Request(f"http://{console['status']['podIP']}:8088/", headers=headers)
     try:

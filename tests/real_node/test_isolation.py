@@ -1,4 +1,4 @@
-"""What runs in namespaces of its own leaves nothing behind, however it ends."""
+"""Programs in namespaces of their own leave nothing behind, however they end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ sleep 4242
 
 
 class Machine(NamedTuple):
-    """What a node could leave behind on this machine."""
+    """The traces that a node could leave behind on this machine."""
 
     mounts: str
     control_groups: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the rehearsal publishes, once: see docs/releasing.md."""
+"""The artefacts that the rehearsal publishes, once: see docs/releasing.md."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def charts(
 
 @pytest.fixture(scope="session")
 def labels(versions: dict[str, dict[str, str]]) -> Labels:
-    """What the workflow gives the image."""
+    """The labels that the workflow gives the image."""
     outputs = versions[VERSION]
     return Labels(outputs["version"], "0" * 40, outputs["created"], outputs["epoch"])
 

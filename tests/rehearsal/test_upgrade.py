@@ -42,7 +42,7 @@ EXCEPTION = {
 
 
 class State:
-    """What a cluster has of a release, beside what helm writes."""
+    """The objects that a cluster has of a release, beside what helm writes."""
 
     def __init__(self, released: Installation, excepted: str, audited: str) -> None:
         self._released, self._plane = released, released.plane

@@ -365,7 +365,10 @@ class CountedSteps(StepLimit):
 
 
 def fast_path_reads(manifest: Any, case: Case) -> bool:
-    """Whether the fast path reads `manifest`; if so, check that the search finds the same pod."""
+    """Return whether the fast path reads `manifest`.
+
+    If so, check that the search finds the same pod.
+    """
     profile = case.policy.profile
     plain = well_formed_pod(manifest)
     if plain is None:
