@@ -1,4 +1,4 @@
-"""The exported fixes change pods as the rules do, on a real API server, whoever comes first."""
+"""The exported fixes change pods as the rules do, on a real API server, in any order."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def audited(folder: Path, created: Any, capsys: pytest.CaptureFixture[str], *tim
         ("2031-03-01T02:30:00Z", True),
         (LAST, True),
         ("2031-03-01T02:45:01Z", False),
-        (None, True),  # a manifest: whoever wrote it knows when
+        (None, True),  # a manifest: its author knows when
         ("yesterday", True),
         ("2031-03-01T02:30:00", True),
     ],

@@ -381,7 +381,7 @@ async def test_a_proxy_says_who_asks_if_it_shows_the_secret(world: World) -> Non
         assert await namespaces(client, proxy) == {others}
         of_team = {**proxy, PROXY_GROUPS_HEADER: "dev, team-a"}
         assert await namespaces(client, of_team) == {world.home, others}
-        # No identity provider makes somebody a part of Kubernetes.
+        # No identity provider makes a user a part of Kubernetes.
         masters = {**proxy, PROXY_GROUPS_HEADER: "system:masters"}
         assert await namespaces(client, masters) == {others}
         for wrong in (

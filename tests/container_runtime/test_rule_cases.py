@@ -50,7 +50,7 @@ SILENT = {
     "visible-devices-env/clean-component": "a component of the GPU platform needs all GPUs",
     "visible-devices-valuefrom/clean-injected-by-the-platform": "the platform writes the reference",
 }
-"""Cases whose containers get devices that nobody has counted, of which no rule speaks: why."""
+"""Cases whose containers get devices that are not counted, of which no rule speaks: why."""
 IMAGE_DECIDES = frozenset({"share-without-card"})
 """Rules that say so: their cases have an image that sets the variable."""
 OTHER_MAKERS = re.compile(r"\b((?!NVIDIA)[A-Z_]+_VISIBLE_DEVICES|SWARM_GPU_)")
@@ -99,7 +99,7 @@ def answers(node: Node, found: Asked) -> list[Answer]:
 
 
 def grants(answer: Answer, found: Asked) -> bool:
-    """Return whether a container got a device that nobody has counted for it."""
+    """Return whether a container got a device that was not counted for it."""
     return bool(answer.others or answer.gpus - found.counted)
 
 

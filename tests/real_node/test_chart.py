@@ -216,7 +216,7 @@ def ends(chart: Chart) -> set[str]:
 
 
 def test_an_upgrade_and_a_rollback_let_no_pod_pass(chart: Chart) -> None:
-    """New pods are ready before old ones end, and these answer until nobody asks them."""
+    """New pods are ready before old ones end, and these answer as long as they are asked."""
     before = names(chart.pods())
     with pods_created_meanwhile(chart):
         chart.upgrade({"logLevel": "debug"})
@@ -323,7 +323,7 @@ def test_a_bypass_gets_nothing_and_its_fix_its_own_card(chart: Chart) -> None:
 
 
 def test_the_console_shows_the_cards_of_the_node(chart: Chart) -> None:
-    """To who may list pods, and to nobody else."""
+    """To users who may list pods, and to no others."""
     chart.upgrade({"console": {"enabled": True}})
     bearer = viewer_token(chart.plane, chart.plane.namespace(), sees_all=True)
     (console,) = chart.pods("app.kubernetes.io/component=console")

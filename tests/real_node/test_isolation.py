@@ -22,7 +22,7 @@ from tests.testkit.skipping import skip_missing
 
 pytestmark = pytest.mark.slow  # one after the other: each compares the whole machine
 
-# It changes what a node changes, and starts a process that nobody waits for.
+# It changes what a node changes, and starts a process that is not waited for.
 CHANGES = """
 mkdir -p /var/lib/kubelet /run/containerd /sys/fs/cgroup/memory/pod
 mount -t tmpfs tmpfs /mnt

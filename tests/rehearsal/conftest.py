@@ -190,5 +190,5 @@ def trust(registry: Registry) -> str:
 
 @pytest.fixture
 def user(tmp_path: Path, index: PackageIndex, git_server: str) -> NewUser:
-    """Somebody who has nothing of gpuward yet."""
+    """A user who has nothing of gpuward yet."""
     return NewUser(tmp_path / "home", index, git_server)

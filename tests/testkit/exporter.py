@@ -1,4 +1,4 @@
-"""NVIDIA's exporter of metrics as its chart installs it, and with code of somebody else."""
+"""NVIDIA's exporter of metrics as its chart installs it, and with code of another user."""
 
 from __future__ import annotations
 

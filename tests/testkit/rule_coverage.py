@@ -59,7 +59,7 @@ class _Measurement:
 
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
-        # Statements at the top level of a module run when it is imported, whoever imports it first.
+        # Statements at the top level of a module run when it is imported first, by any module.
         for module in pkgutil.walk_packages(rules.__path__, "rules."):
             importlib.import_module(module.name)
         coverage.stop()

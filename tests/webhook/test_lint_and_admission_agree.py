@@ -33,7 +33,7 @@ SEEDS = range(10)
 OBJECTS_FOR_EACH = 40
 POLICY = default_policy()
 DENYING, AUDITING = Admission(), Admission(mode=Action.AUDIT)
-# The API server writes 16000 as 16k, so at admission nobody knows that a user wrote a unit.
+# The API server writes 16000 as 16k, so admission does not know that a user wrote a unit.
 TOLD_BY_SPELLING = {"gpu-mem-unit", "memory-exceeds-card"}
 
 
