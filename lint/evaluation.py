@@ -111,7 +111,7 @@ class FileFixer(Protocol):
 
 
 class FixTask(NamedTuple):
-    """The work on fixes in a run.
+    """The handling of fixes in a run.
 
     `fixer` writes them into the files or shows them; `suggest` finds the edits for each finding, if
     a report wants them. With `preview`, the run collects JSON Patches.

@@ -35,7 +35,7 @@ from rules.profile.context import Context
 
 EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX = ".expected.yaml", ".case.yaml"
 CLEAN_PREFIX = "clean-"
-"""How the name of a case begins in which nothing is to be found."""
+"""The beginning of the name of a case in which nothing is to be found."""
 NOTHING_FOUND: Mapping[str, Any] = MappingProxyType({"findings": [], "fixed": None})
 """The expected result of such a case."""
 _CIRCUMSTANCE_KEYS = ("policy", "rules", "namespace", "user", "operation", "today")

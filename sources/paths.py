@@ -70,7 +70,7 @@ class Exclusion:
         self._ignored_paths = ignored_paths
         self._ignored: dict[str, frozenset[str]] = {}
         self.notes: dict[str, None] = {}
-        """What the user should know about it, each text once."""
+        """Notes about it for the user, each text once."""
 
     def excludes(self, name: str) -> bool:
         """Return whether a pattern fits the file `name`."""

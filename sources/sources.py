@@ -155,7 +155,7 @@ class Source(NamedTuple):
     folder: str = ""
     """the folder of the chart or kustomization, if it is a rendering"""
     reader: CachedReader | None = None
-    """what knows its documents already, if it has some in common with other texts"""
+    """the reader that knows its documents already, if other texts have some of them"""
 
     @property
     def lines(self) -> range:

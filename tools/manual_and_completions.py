@@ -22,7 +22,7 @@ _COMMAND_BY_FILE = {
     "share/zsh/site-functions/_gpuward": ("completion", "zsh"),
     "share/fish/vendor_completions.d/gpuward.fish": ("completion", "fish"),
 }
-"""What gpuward prints, by the file below the prefix of an installation."""
+"""The commands that print files, by the file below the prefix of an installation."""
 
 
 class ManualAndCompletions(BuildHookInterface[Any]):

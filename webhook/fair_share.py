@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 Owner = tuple[str, ...]
-"""Who takes room, from the widest group to the narrowest, such as a caller and its tenant."""
+"""The owner of room, from the widest group to the narrowest, such as a caller and its tenant."""
 
 
 class NoRoomError(Exception):

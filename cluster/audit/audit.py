@@ -253,7 +253,7 @@ def _hides_evaluated(error: SourceError) -> bool:
 
 
 Clusters: TypeAlias = Mapping[str, Callable[[], ObjectReader]]
-"""What opens each cluster, by its context. The name of the only one may be empty."""
+"""Functions that open clusters, by context. The name of the only one may be empty."""
 
 
 def audit_clusters(

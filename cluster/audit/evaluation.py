@@ -49,7 +49,7 @@ _UNMERGED = 20_000
 
 
 Refuser: TypeAlias = Literal["webhook", "policies"]
-"""Who refuses an object in mode `deny`: the webhook, after its fixes, or exported policies."""
+"""The part that refuses in mode `deny`: the webhook, after its fixes, or exported policies."""
 REFUSERS: Mapping[str, Refuser] = MappingProxyType({"deny": "webhook", "in-process": "policies"})
 """By the word of the option `--as`."""
 

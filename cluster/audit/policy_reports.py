@@ -44,7 +44,7 @@ KINDS = {
 
 
 REPORT_NAME = "gpuward-audit"
-"""How the names of all reports begin."""
+"""The beginning of the names of all reports."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 SOURCE = "gpuward"
 # Of one report: API servers accept about 1.5 MB, and dashboards read it as a whole.

@@ -128,7 +128,7 @@ class Seen(enum.Enum):
     NOTHING = enum.auto()
     """The pod was admitted as it is, and no warning of gpuward came with it."""
     NO_WARNINGS = enum.auto()
-    """The same, and not even the warning of the API server itself came."""
+    """The pod was admitted as it is, and not even the API server's own warning came."""
     NOT_KNOWN = enum.auto()
     """Nothing that says anything about gpuward."""
 

@@ -107,7 +107,7 @@ HOW = (
     "POST a form with the field manifest, and if you like profile, mode and namespace, to this "
     "address"
 )
-"""What is said to programs that only GET the page."""
+"""The answer to programs that only GET the page."""
 
 
 def chosen(given: Mapping[str, str], profiles: Sequence[str]) -> Chosen:

@@ -103,7 +103,7 @@ class _NotEvaluatedError(Exception):
 
 
 StateByFinding: TypeAlias = dict[str, tuple[str, Finding]]
-"""What becomes of each finding, by its identity."""
+"""The state of each finding at admission, by its identity."""
 
 
 def _states_by_object(

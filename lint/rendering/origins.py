@@ -63,7 +63,7 @@ class SourceFiles:
     def __init__(self) -> None:
         self._files: dict[str, File | None] = {}
         self.reader = CachedReader(_MAX_SHARED_CHARACTERS)
-        """what reads the documents of these files, and of the renderings"""
+        """the reader of the documents of these files, and of the renderings"""
 
     def read(self, name: str) -> File | None:
         """The file called `name`; None if it cannot be read."""

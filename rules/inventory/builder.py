@@ -40,7 +40,7 @@ class VariableNames:
         self._patterns = tuple(patterns)
         self._exact = frozenset(name for name in self._patterns if "*" not in name)
         self.beginnings = frozenset(name.partition("*")[0] for name in self._patterns)
-        """How each of the variables begins."""
+        """The beginnings of the variables."""
 
     def read_among(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.

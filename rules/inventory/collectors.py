@@ -54,7 +54,7 @@ class NodeCollector:
         self._characters = 0
         self.is_full = False
         self.has_all = False
-        """Whether every node of the cluster has been added. Who knows that sets it."""
+        """Whether every node of the cluster has been added. A caller that knows this sets it."""
 
     def add(self, node: Mapping[str, Any]) -> None:
         """Add a Node."""

@@ -47,7 +47,7 @@ class CheckedFiles(Generic[V]):
     ) -> None:
         self.clock = clock
         self.used = nothing
-        """What applies now."""
+        """The parsed content that applies now."""
         self.error = "it was not read yet"
         """Why nothing is used; empty if the files are."""
         self._contents: Sequence[bytes] = ()

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 Component: TypeAlias = Literal[
     "kubernetes", "kube-scheduler", "ack-ai-installer", "cgpu", "driver", "containerd", "docker"
 ]
-"""What has a version: `driver` is NVIDIA's, `ack-ai-installer` the chart that installs sharing."""
+"""A component with a version. `driver` is NVIDIA's; `ack-ai-installer` installs sharing."""
 
 
 class SourcePage(NamedTuple):

@@ -24,7 +24,7 @@ class Answers(NamedTuple):
 
     before: tuple[str, ...]
     after: tuple[str, ...] = ()
-    """What it gets once gpuward has fixed the pod; empty if gpuward fixes nothing."""
+    """The devices once gpuward has fixed the pod; empty if gpuward fixes nothing."""
 
     def __str__(self) -> str:
         return summary(self.before)

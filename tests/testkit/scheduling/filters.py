@@ -20,7 +20,7 @@ from rules.base.json_values import as_object
 from tests.testkit.scheduling.random_clusters import Scenario
 
 Refusals: TypeAlias = Mapping[str, frozenset[str]]
-"""What kube-scheduler says of each node that it refuses."""
+"""The reasons of kube-scheduler for each node that it refuses."""
 _NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _CONFLICT = frozenset({"pod affinity terms conflict"})
 
