@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 Component: TypeAlias = Literal[
     "kubernetes", "kube-scheduler", "ack-ai-installer", "cgpu", "driver", "containerd", "docker"
 ]
-"""A component with a version. `driver` is NVIDIA's; `ack-ai-installer` installs sharing."""
+"""A component with a version. `driver` is NVIDIA's; `ack-ai-installer` is the chart for sharing."""
 
 
 class SourcePage(NamedTuple):
