@@ -211,7 +211,7 @@ _FOLDER = 500  # files in one folder
 
 
 class Cost(NamedTuple):
-    """What a process and those that it started took: seconds, and megabytes of the largest one."""
+    """The cost of a process and of those it started: seconds, and megabytes of the largest one."""
 
     wall: float
     cpu: float

@@ -14,7 +14,7 @@ wait is skipped if no valid certificate is in use.
 
 The bundle contains signer, successor and retired authorities, so step 2 does not change it.
 
-Somebody may delete, empty or replace the Secrets at any time. So the bundle also contains the
+A user may delete, empty or replace the Secrets at any time. So the bundle also contains the
 authorities that were published before, until no replica needs them any more: see `retained`.
 """
 
@@ -92,7 +92,7 @@ _JITTER_SHARE_OF_LIFETIME = (
 )
 _MAX_RETIRED_AUTHORITIES = 4  # exceeded only if the replicas can never be observed
 # Of those that are published and not in the Secrets. API servers limit the size of an object, which
-# has the bundle once for each webhook, so what somebody adds must not keep it from being written.
+# has the bundle once for each webhook, so what others add must not keep it from being written.
 _MAX_RETAINED_AUTHORITIES = 8
 
 
@@ -121,9 +121,10 @@ def retained(
 ) -> tuple[x509.Certificate, ...]:
     """The `published` authorities that are not in `state`, and that replicas may still need.
 
-    An authority whose certificate a replica serves stays published, whoever has made it. One of
-    gpuward stays until every replica serves the newest certificate. All stay while it is not known
-    what replicas serve; but of all, only as many as a bundle has room for, those in use first.
+    An authority whose certificate a replica serves stays published, even if gpuward has not made
+    it. One of gpuward stays until every replica serves the newest certificate. All stay while it is
+    not known what replicas serve; but of all, only as many as a bundle has room for, those in use
+    first.
     """
     served = [certificate for certificate in (replicas or {}).values() if certificate]
     others = [authority for authority in published if authority not in state.trusted]
@@ -259,8 +260,8 @@ def _is_any_leaf_in_use(
 ) -> bool:
     """Return whether a valid leaf may be in use: the stored one, one of a retired CA, or another.
 
-    Another one is what a replica serves, if gpuward has made it and API servers accept it: what
-    somebody else has made is replaced on purpose, and new pods wait for that.
+    Another one is what a replica serves, if gpuward has made it and API servers accept it: a
+    certificate of another program is replaced on purpose, and new pods wait for that.
     """
     retired = state.retired_until is not None and now <= state.retired_until
     return (

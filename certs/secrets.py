@@ -68,8 +68,8 @@ class CertificateState(NamedTuple):
 def refuse_foreign(data: Mapping[str, bytes], fields: Collection[str]) -> None:
     """Raise ForeignSecretError if the data of a Secret is not gpuward's.
 
-    It is foreign if it has a certificate of somebody else, or none of `fields`. What cannot be read
-    is no certificate.
+    It is foreign if it has a certificate that gpuward has not made, or none of `fields`. What
+    cannot be read is no certificate.
     """
     if data and not any(field in data for field in fields):
         found = ", ".join(sorted(data)[:_MAX_NAMED_FIELDS])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-# As the alert GpuwardCertificateExpiresSoon: whoever renews certificates by themselves does so when
+# As the alert GpuwardCertificateExpiresSoon: users who renew certificates by themselves do so when
 # a third of the lifetime is left.
 _SOON_PERIOD = datetime.timedelta(days=14)
 _SOON_SHARE_OF_LIFETIME = 14 / 90

@@ -111,7 +111,7 @@ class Controller(Collector, ABC):
         except StoppedError:
             return True
         except ConflictError as error:
-            # Somebody else has written the object; the next pass sees what.
+            # Another client has written the object; the next pass sees what.
             self._log.info("conflict", error=str(error))
         except self._expected as error:
             problems.append(str(error))

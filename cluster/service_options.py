@@ -28,7 +28,7 @@ def seconds_between(text: str) -> float:
 
 _MAX_PORT = 65_535
 STATUS_PORT = 8081
-"""Where /healthz and /metrics are, unless somebody says otherwise."""
+"""The default port of /healthz and /metrics."""
 
 
 def port(text: str) -> int:

@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 
 class AccessError(Exception):
-    """Nobody in particular asks; the message says what is missing."""
+    """No user is known for a request; the message says what is missing."""
 
 
 class SecretError(Exception):
@@ -118,7 +118,7 @@ class Access:
         raise AccessError("sign in, or send a bearer token")
 
     def sign_in(self, token: str) -> str:
-        """A new session for whoever has this token; its secret. Raises as `viewer` does."""
+        """Return the secret of a new session of the user with this token. Raises as `viewer`."""
         identity = self._by_token(token.strip())
         secret = secrets.token_urlsafe(32)
         now = self._monotonic()
@@ -157,7 +157,7 @@ class Access:
         except SecretError as error:
             raise AccessError(str(error)) from error
         given = shown.proxy_secret[0].encode(errors="surrogateescape")
-        # An empty secret is none: without one, everybody would know it.
+        # An empty secret is none: every client would know it.
         if not expected or not hmac.compare_digest(given, expected):
             raise AccessError(f"the header {PROXY_SECRET_HEADER} has not the secret of the proxy")
         if max(map(len, (shown.proxy_secret, shown.proxy_user, shown.proxy_groups))) > 1:
@@ -171,13 +171,13 @@ class Access:
         return Identity(user, (*own, "system:authenticated"))
 
     def may_list_pods(self, identity: Identity, namespace: str) -> bool:
-        """Return whether somebody may list pods in a namespace, or in all. Raises ClusterError."""
+        """Return whether a user may list pods in a namespace, or in all. Raises ClusterError."""
         return self._rights.get(
             (identity, namespace), lambda: self._reviewer.may_list_pods(identity, namespace)
         )
 
     def visible(self, identity: Identity, namespaces: Iterable[str]) -> frozenset[str]:
-        """The namespaces in which somebody may list pods. Raises ClusterError."""
+        """The namespaces in which a user may list pods. Raises ClusterError."""
         asked = sorted({*namespaces} - {""})[:MAX_NAMESPACES]
         answers = self._threads.map(lambda name: self.may_list_pods(identity, name), asked)
         return frozenset(name for name, may in zip(asked, answers, strict=True) if may)

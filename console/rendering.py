@@ -45,8 +45,8 @@ class Templates:
 def _visible(value: Any) -> Any:
     """A value as a page may show it, before Jinja escapes it.
 
-    Whoever could write an object has chosen its texts. Characters that nobody sees, or that change
-    the direction of a text, are shown by their number.
+    The users who wrote an object have chosen its texts. Characters that are not visible, or that
+    change the direction of a text, are shown by their number.
     """
     if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
         return value
@@ -55,7 +55,7 @@ def _visible(value: Any) -> Any:
 
 def safe(text: str) -> Markup:
     """A text of our own that is written as it is."""
-    return Markup(text)  # noqa: S704  # nobody else has a part in it
+    return Markup(text)  # noqa: S704  # no user has a part in it
 
 
 def cut(value: str, length: int = _MAX_CHARACTERS) -> str:

@@ -103,7 +103,7 @@ class Console:
 
     - `hosts` are the names by which browsers may call the server; None: any, which is safe only
       with `access`.
-    - `access` says who asks, and what they may see; None: everybody sees all.
+    - `access` says who asks, and what they may see; None: every client sees all.
     """
 
     def __init__(
@@ -525,7 +525,7 @@ class Console:
 
 
 def _placements(view: View, verdict: playground.Verdict) -> list[Explanation]:
-    """Where the pods would run, as far as that is known and the viewer may know it."""
+    """Return where the pods would run, as far as that is known and the viewer may know it."""
     found = []
     for pod in verdict.new_pods:
         with contextlib.suppress(SourceError):
@@ -595,7 +595,7 @@ def _redirect(where: str) -> web.Response:
 
 
 def _own_path(where: str) -> str:
-    """The path where somebody wanted to go; `/` if that is not here."""
+    """The path where the user wanted to go; `/` if that is not here."""
     is_own = where.isprintable() and where.startswith("/") and "\\" not in where
     return where if is_own and not where.startswith("//") else "/"
 

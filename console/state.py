@@ -242,7 +242,7 @@ class ClusterState:
         )
 
     def teams(self) -> Teams | None:
-        """The team of each namespace that has one; None if nobody asked for teams.
+        """The team of each namespace that has one; None if the user did not ask for teams.
 
         Raises SourceError.
         """
@@ -421,7 +421,7 @@ class ClusterState:
 
     @property
     def profiles(self) -> Sequence[str]:
-        """What a manifest can be evaluated by: the policy in force, or a built-in profile."""
+        """Return what can evaluate a manifest: "", which is the policy in force, or a profile."""
         return ("", *built_in_profiles())
 
     def policy_for(self, profile: str) -> Policy:

@@ -72,7 +72,7 @@ class View:
         return Reading(usage, missing)
 
     def teams(self) -> Teams | None:
-        """The team of each namespace that has one; None if nobody asked for teams.
+        """The team of each namespace that has one; None if the user did not ask for teams.
 
         They are only about namespaces that the viewer sees, because `reading` names no other.
         """

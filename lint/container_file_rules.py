@@ -150,7 +150,7 @@ class _FileEvaluation:
             self._linter.results.findings.append(located)
 
     def _place(self, placed: LocatedSetting) -> tuple[Span, Suppressions, list[Path]]:
-        """Where the setting is, the comments around it, and the paths that may be covered."""
+        """Return the setting's place, the comments around it, and the paths that may be covered."""
         document = placed.document
         if document is None:
             return self._place_in_text(placed.start, placed.end, placed.statement_start)

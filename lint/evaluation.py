@@ -55,7 +55,7 @@ class Evaluator:
                 yield self.evaluate(file, document)
 
     def evaluate(self, file: File, document: Document) -> EvaluatedDocument | InputNotEvaluated:
-        """What the rules say about one document."""
+        """Return the result of the rules for one document."""
         objects = _count_objects(document.value)
         if oversized := _oversized_object(file, document, self._rules.profile):
             return oversized
@@ -111,7 +111,7 @@ class FileFixer(Protocol):
 
 
 class FixTask(NamedTuple):
-    """What a run does with fixes.
+    """The handling of fixes in a run.
 
     `fixer` writes them into the files or shows them; `suggest` finds the edits for each finding, if
     a report wants them. With `preview`, the run collects JSON Patches.
@@ -138,7 +138,7 @@ def _count_objects(manifest: Json) -> int:
 
 
 def _document_end(file: File, document: Document) -> int:
-    """Where the text of the document ends: at the next separator or at the end of the file."""
+    """Return where the text of the document ends: at the next separator or the end of the file."""
     after = file.source.text.find("\n---", document.place.end)
     return len(file.source.text) if after < 0 else after
 

@@ -1,6 +1,7 @@
-"""What tells of GPUs where the search for pods finds none: in custom resources and charts' values.
+"""Fields about GPUs where the search for pods finds none: in custom resources and charts' values.
 
-Its controller makes the pods, or helm does, so rules see them only at admission.
+Controllers make pods from custom resources, and helm from values, so rules see these pods only at
+admission.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -50,7 +51,7 @@ _PATCH_FIELD = "podSpecPatch"
 def gpu_fields_outside_pods(
     manifest: Json, profile: Profile, pod_paths: Collection[Path]
 ) -> Iterator[tuple[Path, str]]:
-    """What tells of GPUs in custom resources outside of pods: its path, and what to call it.
+    """Yield path and name of the fields about GPUs in custom resources outside of pods.
 
     `pod_paths` are those of all pods in `manifest`. The first of each kind in every object: the
     name of a GPU resource that is a key, a variable that shows devices, a runtime class for GPUs,
@@ -88,13 +89,13 @@ class _PodPaths:
         self._last_steps = frozenset(path[-1] for path in paths if path)
 
     def has(self, base: Path, node: JsonNode) -> bool:
-        """Whether `node` of the object at `base` is a pod."""
+        """Return whether `node` of the object at `base` is a pod."""
         # The path of a node is built for few of them.
         may_be_pod = node.parent is None or node.key in self._last_steps
         return may_be_pod and (*base, *node.path) in self._paths
 
     def has_text(self, base: Path, holder: JsonNode, key: str | int) -> bool:
-        """Whether a pod is in the text of `holder` at `key`."""
+        """Return whether a pod is in the text of `holder` at `key`."""
         return key == _PATCH_FIELD and (*base, *holder.path, key) in self._paths
 
 
@@ -136,7 +137,7 @@ def _gpu_fields(
 
 
 def _may_tell(key: str | int, value: Any) -> bool:
-    """Whether `_kind_and_name`, which takes longer, may find something."""
+    """Return whether `_kind_and_name`, which takes longer, may find something."""
     if isinstance(value, str) and (_VISIBLE_DEVICES in value or value.startswith(_DEVICE_FOLDER)):
         return True
     if not isinstance(key, str):
@@ -147,7 +148,10 @@ def _may_tell(key: str | int, value: Any) -> bool:
 def _kind_and_name(
     key: str | int, value: Any, holder: JsonNode, profile: Profile
 ) -> tuple[str, str]:
-    """What `key` with its `value` tells of, and what to call it; two empty texts for nothing."""
+    """Return the kind and the name of what `key` with its `value` says about GPUs.
+
+    Both texts are empty if it says nothing about them.
+    """
     text, name = as_text(value), as_text(key)
     if _is_request(name, holder, profile):
         return _REQUEST_KIND, name
@@ -177,7 +181,10 @@ def _is_request(key: str, holder: JsonNode, profile: Profile) -> bool:
 
 
 def _is_gpu_device_file(text: str) -> bool:
-    """Whether `text` is the path of a device file of a GPU, perhaps with one in the container."""
+    """Return whether `text` is the path of a device file of a GPU.
+
+    A path in the container may follow it.
+    """
     if not text.startswith(_DEVICE_FOLDER) or len(text) > _MAX_PATH_CHARACTERS:
         return False
     return is_gpu_file(clean_path(text.partition(":")[0]))

@@ -76,7 +76,7 @@ UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]
 
 
 class PartialResults(NamedTuple):
-    """What was found in some of the inputs of a run."""
+    """The findings in some of the inputs of a run."""
 
     results: Results
     owners: Owners
@@ -110,7 +110,7 @@ class _CurrentFile:
 
     @property
     def renders(self) -> bool:
-        """Whether the run renders charts."""
+        """Return whether the run renders charts."""
         return self.uses_values is not None
 
 

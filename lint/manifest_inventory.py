@@ -39,9 +39,10 @@ def gather_inventory(
     context: Context,
     kustomizations: Kustomizations,
 ) -> Inventory:
-    """What `inputs` say about objects; what it lacks is remarked in `results`.
+    """Return the objects of `inputs` as an inventory; what it lacks is remarked in `results`.
 
-    Standard input is left out, which can be read only once.
+    Standard input is left out, because it can be read only once.
+
     """
     gatherer = _InventoryGatherer(profile, context, kustomizations)
     try:
@@ -97,7 +98,7 @@ class _InventoryGatherer:
 
 
 def _may_share_cards(text: str) -> bool:
-    """Whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
+    """Return whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
     return GPU_MEM in text and "nodeSelector" in text
 
 

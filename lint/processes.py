@@ -37,9 +37,10 @@ _linter: Linter
 
 
 def start_method() -> str:
-    """How processes are made: where that is safe, as copies of this one, with all that is loaded.
+    """Return how to make processes.
 
-    On macOS, libraries of the system may not survive that. Windows cannot do it.
+    Where it is safe, they are copies of this process, with all that is loaded. On macOS, libraries
+    of the system may not survive that. Windows cannot do it.
     """
     return "fork" if os.name == "posix" and sys.platform != "darwin" else "spawn"
 

@@ -57,7 +57,7 @@ def misplaced_comment_remarks(file: File, handled: Collection[int]) -> Iterator[
 def unread_remarks(
     file: File, document: Document, result: EvaluationResult, profile: Profile
 ) -> Iterator[Remark]:
-    """What tells of GPUs in a document where gpuward finds no pod."""
+    """Yield remarks about fields that tell of GPUs in a document where gpuward finds no pod."""
     why = (
         "where gpuward finds no pod: the pods that its controller makes are evaluated only at "
         "admission"
@@ -69,7 +69,10 @@ def unread_remarks(
 def values_remarks(
     file: File, profile: Profile, uses_values: Callable[[str], bool] | None
 ) -> Iterator[Remark]:
-    """What tells of GPUs in a file of a chart's values, unless a rendering has used them."""
+    """Yield remarks about fields that tell of GPUs in a file of a chart's values.
+
+    It yields none if a rendering has used the values.
+    """
     why = "in the values of a chart: lint the chart with --render, and with these --values"
     if uses_values:
         if uses_values(file.source.name):

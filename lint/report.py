@@ -135,7 +135,10 @@ def _findings(manifest: Json, rules: RuleSet, context: Context) -> list[tuple[st
 
 
 def _described(policy: Policy) -> dict[str, Any]:
-    """What the policy says about rules; its exceptions have names, so only their number."""
+    """Return the policy's settings for rules.
+
+    Its exceptions have names, so only their number is in it.
+    """
     rules = {
         active.rule.name: active.action.word
         for active in policy.rule_set().rules

@@ -44,7 +44,7 @@ _REPLACED = "--profile replaces the profiles in perPath too: leave it out to lin
 
 
 class LintRun(NamedTuple):
-    """What a run found; `policy_of` says by which policy a file was evaluated.
+    """The result of a run; `policy_of` returns the policy by which a file was evaluated.
 
     `is_wanted_rule` says which rules were evaluated; None for all.
     """
@@ -191,7 +191,7 @@ def find_policies(settings: LintSettings, tree: FileTree = DISK) -> tuple[Polici
 
 
 def _need_processes(given: list[Input]) -> bool:
-    """Whether it takes longer to evaluate `given` than to start processes, or much memory."""
+    """Return whether evaluating `given` takes longer than starting processes, or much memory."""
     if len(given) > _MAX_FILES_IN_ONE_PROCESS:
         return True
     return any(map(may_be_large, given))
@@ -311,10 +311,10 @@ def _restricted_rule_set(is_wanted_rule: Callable[[str], bool], policy: Policy) 
 
 
 def wanted_rules(select: Sequence[str], ignore: Sequence[str]) -> Callable[[str], bool] | None:
-    """Which rules the user wants to see, by `--select` and `--ignore`; None for all.
+    """Return a test of whether the user wants to see a rule, by `--select` and `--ignore`.
 
-    Both have names of rules and of families, with commas between them. Raises UsageError for one
-    that does not exist.
+    Return None if the user wants to see all rules. Both options have names of rules and of
+    families, with commas between them. Raises UsageError for one that does not exist.
     """
     if not select and not ignore:
         return None

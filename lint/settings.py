@@ -9,7 +9,7 @@ from sources.sources import STANDARD_INPUT
 
 
 class InputSettings(NamedTuple):
-    """Which files are read, and what the run takes for granted about them.
+    """The files that are read, and what the run takes for granted about them.
 
     `policy_exclude` is a folder, and patterns for the files in it that the policy leaves out.
     `also` are kinds of files that are no manifests, with commas.
@@ -29,7 +29,10 @@ class InputSettings(NamedTuple):
 
 
 class RenderSettings(NamedTuple):
-    """Whether charts and kustomizations are rendered, None as the policy says, and with what."""
+    """The settings of rendering charts and kustomizations.
+
+    If `is_on` is None, the policy says whether to render.
+    """
 
     is_on: bool | None = None
     values_files: tuple[str, ...] = ()
@@ -38,12 +41,12 @@ class RenderSettings(NamedTuple):
 
     @property
     def is_given(self) -> bool:
-        """Whether something here says that charts are rendered."""
+        """Return whether something here says that charts are rendered."""
         return bool(self.is_on or self.values_files or self.set_values or self.kube_version)
 
 
 class FixSettings(NamedTuple):
-    """Which fixes are made, and what becomes of them; `rules` are the only ones whose fixes count.
+    """The fixes that are made, and how; `rules` are the only ones whose fixes count.
 
     `fix` writes them into the files, `diff` shows changed lines, and `patch` JSON Patches.
     """
@@ -56,12 +59,12 @@ class FixSettings(NamedTuple):
 
     @property
     def is_given(self) -> bool:
-        """Whether fixes are written or shown."""
+        """Return whether fixes are written or shown."""
         return self.fix or self.diff or self.patch
 
 
 class ReportSettings(NamedTuple):
-    """Which reports are written, what they contain, and which level of findings is a failure.
+    """The reports that are written, their content, and the level of findings that is a failure.
 
     `output` is the format on standard output, None if the command line does not say it; `reports`
     are values of `--report`. `fail_on` and `baseline` are None where the policy decides; an empty
@@ -78,7 +81,7 @@ class ReportSettings(NamedTuple):
 
     @property
     def shows_notes(self) -> bool:
-        """Whether reports have notes."""
+        """Return whether reports have notes."""
         return self.notes or self.fail_on == "note"
 
 

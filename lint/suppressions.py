@@ -54,7 +54,7 @@ class Suppressions:
                 self._covering.setdefault((rule, comment.covers), comment)
 
     def suppresses(self, finding: Finding, active: ActiveRule) -> bool:
-        """Whether a comment covers `finding`; the engine asks this of each one."""
+        """Return whether a comment covers `finding`; the engine asks this of each one."""
         comment = self.comment_covering(finding.path, active)
         if comment is None:
             if self.comments:
@@ -84,7 +84,7 @@ class Suppressions:
     def comment_faults(
         self, known: frozenset[str], line_of: Callable[[Path], int] | None = None
     ) -> Iterator[tuple[Suppression, str]]:
-        """What is wrong with the comments, once all findings have been asked about.
+        """Yield the comments with faults, and the faults, once all findings have been asked about.
 
         `line_of` returns the line of a finding, where a comment would suppress it.
         """
@@ -180,7 +180,7 @@ class _DocumentOutline:
         self._texts = sorted(texts)
 
     def is_inside_text(self, offset: int) -> bool:
-        """Whether `offset` is in a key or a scalar, whose text may look like a comment."""
+        """Return whether `offset` is in a key or a scalar, whose text may look like a comment."""
         index = bisect_right(self._texts, (offset, offset)) - 1
         return any(start <= offset < end for start, end in self._texts[max(index, 0) : index + 2])
 

@@ -1,7 +1,7 @@
 """Bundles: policies that come with gpuward, which other policies extend.
 
-A bundle sets rules and nothing else. `profiles` in a bundle are those that it is for: whoever
-extends it must run them, so that the chart and the linter always read the same profiles.
+A bundle sets rules and nothing else. `profiles` in a bundle are those that it is for: a policy
+that extends it must run them, so that the chart and the linter always read the same profiles.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ _STRICT_ACTION_BY_RULE = {
     "affinity-default": None,  # a note about what admission sets
     "toleration-default": None,  # the same
     "idle-gpu-holder": None,  # people work in such pods
-    "shared-memory-exceeds-limit": "warn",  # nobody can mean it
+    "shared-memory-exceeds-limit": "warn",  # no author can mean it
 }
 _RULES_REFUSED_ON_ACK = (
     "mixed-families",

@@ -35,7 +35,7 @@ from rules.profile.context import Context
 
 EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX = ".expected.yaml", ".case.yaml"
 CLEAN_PREFIX = "clean-"
-"""How the name of a case begins in which nothing is to be found."""
+"""The beginning of the name of a case in which nothing is to be found."""
 NOTHING_FOUND: Mapping[str, Any] = MappingProxyType({"findings": [], "fixed": None})
 """The expected result of such a case."""
 _CIRCUMSTANCE_KEYS = ("policy", "rules", "namespace", "user", "operation", "today")
@@ -67,7 +67,7 @@ class Case:
 
     @property
     def has_expectation(self) -> bool:
-        """Whether it is known what the policy must do: a file says so, or the name."""
+        """Return whether it is known what the policy must do: a file says so, or the name."""
         is_clean = os.path.basename(self.file).startswith(CLEAN_PREFIX)
         return is_clean or os.path.exists(self.expected_file)
 
@@ -122,7 +122,7 @@ class Case:
         )
 
     def actual_result(self, rules: RuleSet, today: datetime.date) -> dict[str, Any]:
-        """What `rules` find in the manifest and make of it, as expected files say it.
+        """Return the result of `rules` for the manifest, in the form of an expected result.
 
         Raises CaseError if a file cannot be read, or a rule fails.
         """

@@ -192,7 +192,7 @@ def deciding_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_exceptions(content: bytes) -> ExceptionsFile:
-    """The file in `content`; nobody has checked its objects. ValueError says what is wrong."""
+    """The file in `content`, with unchecked objects. ValueError says what is wrong."""
     checked, raw = parse_checked_content(content, MAX_EXCEPTIONS_BYTES)
     items = raw.get("items")
     if isinstance(items, list) and len(items) > MAX_ACCEPTED:

@@ -82,7 +82,7 @@ def effective_policy(
 
 
 def _settings_for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What only the linter reads."""
+    """Return the settings that only the linter reads."""
     entries = [
         {key: value for key, value in entry.items() if key != FOLDER_KEY}
         for entry in raw.get("perPath", ())

@@ -74,7 +74,7 @@ def as_patterns(value: Any) -> tuple[str, ...]:
 
 
 def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    """What the schema cannot say about the exception at `path`."""
+    """Yield the problems of the exception at `path` that the schema cannot find."""
     # A pattern that matches every value does not restrict the exception.
     criteria = {key for key, value in exception["match"].items() if _are_restrictive(value)}
     for name in exception["rules"]:
@@ -104,7 +104,7 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
 
 
 def path_exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    """What the schema cannot say about an exception for some files, which is at `path`."""
+    """Yield the problems that the schema cannot find of an exception for some files, at `path`."""
     for name in exception["rules"]:
         if name not in RULE_BY_NAME:
             yield (*path, "rules"), _why_no_such_rule(name)
@@ -119,7 +119,7 @@ def _date_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem
 
 
 def _why_no_such_rule(name: str) -> str:
-    """Why there can be no exception to the rule `name`."""
+    """Return why there can be no exception to the rule `name`."""
     if any(rule.name == name for rule in CONTAINER_FILE_RULES):
         return f"{name} is about files, and exceptions are about objects: write a comment there"
     return f"there is no rule {name!r}{suggestion_suffix(name, RULE_BY_NAME)}"
@@ -128,7 +128,7 @@ def _why_no_such_rule(name: str) -> str:
 def gpu_exception_limit_problems(
     limits: Mapping[str, Any], protected: Collection[str], path: Path
 ) -> Iterator[Problem]:
-    """What the schema cannot say about the limits of GpuExceptions at `path` of a policy.
+    """Yield the problems that the schema cannot find of a policy's GpuException limits at `path`.
 
     `protected` are the rules that have `suppressible: false`.
     """
@@ -147,5 +147,5 @@ def gpu_exception_limit_problems(
 
 
 def _are_restrictive(patterns: Any) -> bool:
-    """Whether none of `patterns` matches everything."""
+    """Return whether none of `patterns` matches everything."""
     return all(pattern.strip("*") for pattern in as_patterns(patterns))

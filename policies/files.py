@@ -94,7 +94,10 @@ def _compare_digest(path: str, content: bytes, wanted: str) -> None:
 
 
 def _merged(raw: Mapping[str, Any], extends: list[Any], folder: str) -> dict[str, Any]:
-    """What `raw` and its bases say, apart from rules: lists are added, and of others the last."""
+    """Return the merged settings of `raw` and its bases, apart from rules.
+
+    Lists are added; of other settings the last one counts.
+    """
     merged: dict[str, Any] = {}
     for base in extends:
         for key, value in base.raw.items() if isinstance(base, ExtendedPolicy) else ():

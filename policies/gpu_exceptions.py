@@ -1,7 +1,7 @@
 """Decide whether a policy accepts GpuExceptions, by which owners of a namespace ask for exceptions.
 
-The objects may come from anybody: from tenants by way of the API server, and from whoever may write
-the file that the webhook reads. So nothing is assumed about them, and each is bounded.
+The objects are not trusted: they come from tenants by way of the API server, and from users who may
+write the file that the webhook reads. So nothing is assumed about them, and each is bounded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class AcceptanceReason(enum.Enum):
 
 
 class Acceptance(NamedTuple):
-    """Whether a GpuException is accepted, and why.
+    """The answer to a GpuException: whether it is accepted, and why.
 
     `exception` is there if it is accepted, or ended lately: then refusals name the day.
     """
@@ -60,7 +60,7 @@ class Acceptance(NamedTuple):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the exception applies."""
+        """Return whether the exception applies."""
         return self.reason is AcceptanceReason.ACCEPTED
 
 
@@ -96,7 +96,12 @@ def acceptances(
 def acceptance(
     raw: Mapping[str, Any], limits: Iterable[GpuExceptionLimits], today: datetime.date
 ) -> Acceptance:
-    """Whether `limits` accept the GpuException `raw` on the day `today`, apart from others."""
+    """Return the answer to the GpuException `raw` on the day `today`, by `limits`.
+
+    Other GpuExceptions do not count here.
+
+    Other GpuExceptions do not count here.
+    """
     if len(json.dumps(raw.get("spec"))) > MAX_SPEC_CHARACTERS:
         message = f"spec has more than {MAX_SPEC_CHARACTERS} characters as JSON"
         return Acceptance(AcceptanceReason.TOO_LARGE, message)
@@ -126,9 +131,10 @@ def _reason_to_refuse(
     limits: tuple[GpuExceptionLimits, ...],
     today: datetime.date,
 ) -> Acceptance | None:
-    """Why `exception` is not allowed, if it is not: every rule must be, by one of `limits`.
+    """Return why `exception` is not allowed; None if it is.
 
-    So must the rules that one of them supersedes: they stay silent about what it found.
+    One of `limits` must allow each of its rules. The same holds for the rules that one of these
+    supersedes: they stay silent about what it found.
     """
     metadata = as_object(raw["metadata"])
     namespace, expires = exception.namespaces[0], exception.expires or datetime.date.max
@@ -162,16 +168,16 @@ def _reason_to_refuse(
 
 
 def spec_hash(raw: Mapping[str, Any]) -> str:
-    """The hash of the spec of a GpuException, 40 characters: it names what somebody approves.
+    """The hash of the spec of a GpuException, 40 characters: it names what a user approves.
 
-    A spec that was changed after somebody had read it has another one.
+    A spec that was changed after the user had read it has another one.
     """
     text = json.dumps(raw.get("spec"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:40]  # a label has at most 63 characters
 
 
 def find_gpu_exception_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the GpuException `raw` by itself: paths, and messages for the user."""
+    """Yield the problems of the GpuException `raw` by itself: paths, and messages for the user."""
     import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a GpuException
 
     is_valid = True

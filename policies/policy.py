@@ -24,7 +24,7 @@ FOLDER_KEY = "folder"
 
 
 class RuleSettings(NamedTuple):
-    """What a policy says about one rule; None where it says nothing."""
+    """The settings of a policy for one rule; None where it says nothing."""
 
     action: Action | None = None
     fix: bool | None = None
@@ -45,7 +45,7 @@ class GpuExceptionLimits(NamedTuple):
     """Exceptions that owners of the `namespaces` may make to `rules`, by GpuException objects.
 
     Each lasts at most `max_days` from the day on which it was created. With `needs_approval`,
-    somebody with the right to approve it must have done so.
+    a user with the right to approve it must have done so.
     """
 
     rules: tuple[str, ...]
@@ -54,12 +54,12 @@ class GpuExceptionLimits(NamedTuple):
     needs_approval: bool = True
 
     def covers(self, rule: str, namespace: str) -> bool:
-        """Whether owners of `namespace` may make exceptions to `rule`."""
+        """Return whether owners of `namespace` may make exceptions to `rule`."""
         return rule in self.rules and matches_any(self.namespaces, namespace)
 
 
 class PathSettings(NamedTuple):
-    """What a policy in `folder` says for the files that fit one of `path_patterns`.
+    """The settings of a policy in `folder` for the files that fit one of `path_patterns`.
 
     The patterns are relative to `folder`. A setting that is None or empty stays as in the policy.
     `has_profiles` says that it names profiles, whether or not the command line replaces them: the
@@ -151,7 +151,7 @@ class LayerError(ValueError):
 
 
 def keep_protected(inner: Policy, outer: Policy, name: str) -> Policy:
-    """`inner`, with the rules that `outer`, the file called `name`, lets nobody suppress.
+    """`inner`, with the rules that `outer`, the file called `name`, lets no user suppress.
 
     These act as `outer` says, or more strictly. Raises LayerError if `inner` makes an exception to
     one of them that `outer` does not make.

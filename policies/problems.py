@@ -107,10 +107,10 @@ def suggestion_suffix(word: str, known: Iterable[str]) -> str:
 
 
 def path_pattern_problem(pattern: str, *, is_inside: bool = True) -> str:
-    """Why `pattern` fits no path of a file, and what to write instead; empty if it may fit one.
+    """Return why `pattern` fits no path of a file, and what to write instead.
 
-    Paths have neither `./` in front nor `/` at the end. `is_inside`: they begin in the folder to
-    which they are relative.
+    The text is empty if it may fit one. Paths have neither `./` in front nor `/` at the end.
+    `is_inside`: they begin in the folder to which they are relative.
     """
     working = posixpath.normpath(pattern) if pattern else "."
     if is_inside:

@@ -85,7 +85,7 @@ def _without_broken_parts(raw: Mapping[str, Any], broken: Iterable[Path]) -> dic
 
 
 def _problems_between_parts(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with settings that need each other; each part is valid by itself."""
+    """Yield the problems of settings that need each other; each part is valid by itself."""
     yield from _unset_option_problems(raw)
     yield from _image_problems(raw)
     protected = {
@@ -171,7 +171,7 @@ def _unset_option_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _image_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """What would fit no image."""
+    """Yield the problems of patterns that would fit no image."""
     repositories = raw.get("rules", {}).get(_IMAGE_RULE, {}).get("options", {}).get("repositories")
     for index, pattern in enumerate(repositories if isinstance(repositories, list) else ()):
         if isinstance(pattern, str) and not (

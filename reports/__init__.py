@@ -1,1 +1,1 @@
-"""What a run has found, as records, and the reports about it in every format."""
+"""The results of a run as records, and the reports about them in every format."""

@@ -1,4 +1,4 @@
-"""What all reports list: findings, their fingerprints, and whatever else a user must not miss."""
+"""The content of all reports: findings, their fingerprints, and all else a user must not miss."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ReportEntry(NamedTuple):
     - `level`: error, warning or note.
     - `code`: the rule; for what no rule reports, one of the words above.
     - `file`: relative to the working folder if it is in there, with slashes; empty for standard
-      input, of which nobody has the lines.
+      input, of which the user does not have the lines.
     - `line`, `column`, `end_line`, `end_column`: from 1; the end is the first character after the
       field. All are 0 if the entry is about a whole file.
     - `object`: the Kubernetes object, empty if there is none.
@@ -119,7 +119,7 @@ def _entries_beside_findings(results: Results, style: ReportStyle) -> Iterator[R
 
 
 def level_counts_text(found: Iterable[ReportEntry]) -> str:
-    """How many entries there are of each level, in words."""
+    """Return how many entries there are of each level, in words."""
     levels = [entry.level for entry in found]
     counts = ((levels.count(level), level) for level in LEVEL_BY_ACTION.values())
     parts = [f"{count} {level}{'s'[count == 1 :]}" for count, level in counts if count]

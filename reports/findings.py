@@ -16,7 +16,7 @@ ACTION_BY_LEVEL = {level: action for action, level in LEVEL_BY_ACTION.items()}
 
 
 class ReportedFinding(NamedTuple):
-    """What reports say about a `rules.finding.Finding`.
+    """The content of a `rules.finding.Finding` that reports show.
 
     A finding itself shows its container, and so keeps its whole manifest in memory. `container` is
     the container with its kind, `fix` the title of the fix; both may be empty.
@@ -37,7 +37,7 @@ class ReportedFinding(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What stays the same when lines move and containers are reordered."""
+        """Return a text that stays the same when lines move and containers are reordered."""
         place = (self.stable_path, self.container_name, self.key)
         return identity_of(self.rule, self.object, *place)
 

@@ -85,7 +85,7 @@ def plan_outputs(
 
 
 def _may_hold_manifest(file: str) -> bool:
-    """Whether there is a file that a folder of manifests may have, and no report of an earlier run.
+    """Return whether `file` exists, may be in a folder of manifests, and is no earlier report.
 
     What cannot be parsed may be a manifest that is being written.
     """

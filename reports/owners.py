@@ -18,7 +18,7 @@ _POD_TEMPLATE_HASH_LABEL = "pod-template-hash"
 
 
 class Owners:
-    """Who controls which object, by `metadata.ownerReferences` of the objects that were read."""
+    """The controllers of objects, by `metadata.ownerReferences` of the objects that were read."""
 
     def __init__(self) -> None:
         self._controllers: dict[ObjectRef, ObjectRef] = {}

@@ -32,7 +32,7 @@ class Remark(NamedTuple):
     """whether texts have it without `--notes` although it is a note"""
 
     def is_visible(self, *, notes: bool) -> bool:
-        """Whether a text has the remark, which has all `notes` or not."""
+        """Return whether a text has the remark, which has all `notes` or not."""
         return notes or self.is_always_shown or self.level != "note"
 
 
@@ -133,27 +133,27 @@ class Results:
 
     @property
     def file_count(self) -> int:
-        """How many files were read."""
+        """Return how many files were read."""
         return len(self.file_names)
 
     @property
     def is_of_files(self) -> bool:
-        """Whether what was evaluated is in files or standard input, and not in a cluster."""
+        """Return whether what was evaluated is in files or standard input, and not in a cluster."""
         return bool(self.file_count) or not self.objects
 
     def count(self, level: str) -> int:
-        """How many findings and remarks there are of `level`."""
+        """Return how many findings and remarks there are of `level`."""
         levels = [located.level for located in self.findings]
         return levels.count(level) + sum(1 for remark in self.remarks if remark.level == level)
 
     @property
     def fixable_count(self) -> int:
-        """How many findings can be fixed under this policy."""
+        """Return how many findings can be fixed under this policy."""
         return sum(1 for located in self.findings if located.finding.fixable)
 
     @property
     def skipped_text(self) -> str:
-        """How many inputs were skipped, and how many of them `--render` evaluates."""
+        """Return in words how many inputs were skipped, and how many `--render` evaluates."""
         names = {skipped.name for skipped in self.skipped}
         rendered = {skipped.name for skipped in self.skipped if skipped.needs_rendering}
         if not rendered:
@@ -164,12 +164,15 @@ class Results:
 
     @property
     def needs_rendering(self) -> bool:
-        """Whether something was skipped that `--render` evaluates."""
+        """Return whether something was skipped that `--render` evaluates."""
         return any(skipped.needs_rendering for skipped in self.skipped)
 
     @property
     def reason_nothing_evaluated(self) -> str:
-        """Why there was nothing to evaluate; empty if there was something, readable or not."""
+        """Return why there was nothing to evaluate.
+
+        The text is empty if there was something, readable or not.
+        """
         evaluated = self.pods or self.other_objects or self.gpu_exceptions
         if evaluated or self.container_files or self.not_evaluated:
             return ""
@@ -200,8 +203,8 @@ def skipped_document(
 ) -> SkippedSource | None:
     """The file `source` as it is skipped for a document that is no YAML; None if it is not.
 
-    A chart's template is skipped, and what can be no object of Kubernetes, in files that nobody
-    named. `renders`: the run renders charts.
+    A chart's template is skipped, and what can be no object of Kubernetes, in files that the
+    user has not named. `renders`: the run renders charts.
     """
     if source.is_named or source.is_rendering:
         return None

@@ -154,7 +154,7 @@ class Finding(_FindingFields):
 
 
 Findings = Iterator[Finding]
-"""What the check of a rule returns."""
+"""The result of the check of a rule."""
 
 
 def identity_of(rule: str, ref: ObjectRef | None, *place: str) -> str:

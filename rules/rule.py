@@ -1,4 +1,4 @@
-"""What a rule is.
+"""The definition of a rule.
 
 A rule is a module under `catalog/` with a docstring, a generator `check` and one `RULE`. It knows
 nothing of other rules, of policies, or of whether the linter or the webhook runs it.
@@ -73,7 +73,7 @@ class LazyCheck:
         self._check: Check[Any] | None = None
 
     def __call__(self, subject: Any, context: Context) -> Iterable[Finding]:
-        """What the check of the module yields."""
+        """Return what the check of the module yields."""
         if self._check is None:
             self._check = self._import()
         return self._check(subject, context)
@@ -143,7 +143,7 @@ def define_rule(
 def indexed_rule(
     module: str, summary: str, *, subject: type[Any] = Pod, **fields: Any
 ) -> Rule[Any]:
-    """The same rule as that of `module`, which is not imported: an entry of the index."""
+    """Return the rule of `module`, which is not imported: an entry of the index."""
     check = LazyCheck(module)
     return Rule(name=_rule_name(module), summary=summary, subject=subject, check=check, **fields)
 

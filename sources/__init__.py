@@ -1,1 +1,1 @@
-"""What gpuward reads: files, Git trees, charts and kustomizations, and the manifests in them."""
+"""The input of gpuward: files, Git trees, charts and kustomizations, and the manifests in them."""

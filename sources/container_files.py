@@ -54,7 +54,7 @@ def container_file_kind(name: str) -> str:
 
 
 def is_ci_file(name: str) -> bool:
-    """Whether the file is YAML that a CI system reads."""
+    """Return whether the file is YAML that a CI system reads."""
     folder = os.path.dirname(os.path.abspath(name)).replace(os.sep, "/") + "/"
     base = os.path.basename(name).lower()
     is_in_folder = any(f"/{known}/" in folder for known in _CI_FOLDERS)
@@ -74,7 +74,7 @@ class ContainerFiles:
             )
 
     def __contains__(self, name: str) -> bool:
-        """Whether the file called `name` is of one of the kinds."""
+        """Return whether the file called `name` is of one of the kinds."""
         return container_file_kind(name) in self._kinds
 
     def find_files(
@@ -127,7 +127,7 @@ _DEVICES_PATH = ("deploy", "resources", "reservations")
 
 
 def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
-    """What gives services GPUs. Raises UnreadableError for what is no YAML."""
+    """Yield the settings that give services GPUs. Raises ContainerFileError for what is no YAML."""
     try:
         for chunk in split(text):
             document = read(chunk)
@@ -208,7 +208,7 @@ def script_settings(
 
 
 def _settings_of_ci_jobs(text: str, file: ObjectRef, profile: Profile) -> Iterator[LocatedSetting]:
-    """What a CI system gives the containers of its jobs."""
+    """Yield the settings that a CI system gives the containers of its jobs."""
     for match in _VARIABLE_PATTERN.finditer(text):
         known = profile.visible_variable(match[1])
         if known:
@@ -309,7 +309,7 @@ _MAX_VALUE_CHARACTERS = 4_097
 
 
 class _EnvValue(NamedTuple):
-    """A variable's value, None if nobody can know it, and where it is set."""
+    """A variable's value, None if it cannot be known, and where it is set."""
 
     value: str | None
     start: int
@@ -327,7 +327,7 @@ class _BuildStage:
         self.is_used = False
 
     def expand(self, text: str) -> str | None:
-        """`text` with its references replaced; None if it depends on what nobody can know."""
+        """`text` with its references replaced; None if it depends on what cannot be known."""
         text = _unquoted(text)
         if len(text) > _MAX_EXPANDED_CHARACTERS:
             return text[:_MAX_VALUE_CHARACTERS]
@@ -360,7 +360,7 @@ class _DockerfileBuild:
         self._variables = 0
 
     def add(self, instruction: Instruction) -> None:
-        """Read the next instruction. Raises UnreadableError."""
+        """Read the next instruction. Raises ContainerFileError."""
         stage = self.stages[-1] if self.stages else self._start
         if instruction.keyword == "FROM":
             self._begin_stage(instruction)
@@ -418,7 +418,7 @@ def dockerfile_settings(text: str, file: ObjectRef, profile: Profile) -> Iterato
     """The visible-devices variables of the images that a Dockerfile can build.
 
     These are those of the last stage, and of stages that no other stage uses. Raises
-    UnreadableError for a file that is too large.
+    ContainerFileError for a file that is too large.
     """
     build = _DockerfileBuild()
     for number, instruction in enumerate(instructions(text)):

@@ -1,11 +1,11 @@
-"""Where paths are, by text alone, on systems with drives and without."""
+"""Tests of where paths are, by text alone, on systems with drives and without."""
 
 import os
 from types import ModuleType
 
 
 def is_inside(path: str, folder: str, flavour: ModuleType = os.path) -> bool:
-    """Whether `path` is `folder`, or something in it; both are absolute and have no links.
+    """Return whether `path` is `folder`, or something in it; both are absolute and have no links.
 
     `flavour` is the module of paths of the system, `posixpath` or `ntpath`. Windows does not
     distinguish upper and lower case, and what is on another drive is outside.

@@ -36,7 +36,7 @@ class CommandObject(NamedTuple):
     is_change: bool = False
 
     def span_of_path(self, path: Path) -> Span:
-        """Where the value at `path` is from."""
+        """Return the span of the word, or command, that the value at `path` is from."""
         lengths = range(len(path), 0, -1)
         return next(
             (self.span_by_path[path[:n]] for n in lengths if path[:n] in self.span_by_path),
@@ -72,7 +72,7 @@ class _CommandArguments:
         return next((v for name, v, _ in reversed(self.options) if name == option), "")
 
     def span(self, option: str, default: Span) -> Span:
-        """Where `option` is."""
+        """Return the span of the value of `option`; `default` without one."""
         return next((s for name, _, s in reversed(self.options) if name == option), default)
 
 

@@ -1,4 +1,4 @@
-"""What kustomizations say about files: which are patches, and what the linter does not read.
+"""The content of kustomizations about files: which are patches, and what the linter does not read.
 
 Only the kustomizations in the folder of a file and above it are asked, because kustomize loads no
 file from outside its folder.
@@ -59,14 +59,14 @@ def _has_gpu_key(labels: Any) -> bool:
 
 
 def _brings_gpus(image: Mapping[str, Any]) -> bool:
-    """Whether `image` brings another image, or a tag that makes its image one with CUDA."""
+    """Return whether `image` brings another image, or a tag that makes its image one with CUDA."""
     name, tag = as_text(image.get("name")), as_text(image.get("newTag"))
     suffix = as_text(image.get("tagSuffix"))
     return bool(as_text(image.get("newName"))) or is_cuda_image(f"{name}:{tag}{suffix}")
 
 
 def _sets_gpu_variable(line: str) -> bool:
-    """Whether `line`, a `NAME=value` of a generator, names a variable about GPUs."""
+    """Return whether `line`, a `NAME=value` of a generator, names a variable about GPUs."""
     return any(word in line.partition("=")[0] for word in VARIABLE_WORDS)
 
 
@@ -75,7 +75,7 @@ _NOT_RENDERED = "no rendering has it"
 
 
 class KustomizationContent(NamedTuple):
-    """What one kustomization says.
+    """The content of one kustomization.
 
     Its paths are absolute; `resource_names` are the resources as it names them.
     `inline_patch_count` counts the patches written in it; `fields` are those by which it makes or
@@ -136,9 +136,10 @@ class Kustomizations:
         return known
 
     def skipped_files_of(self, name: str, *, renders: bool) -> Iterator[SkippedSource]:
-        """What the file `name`, if it is a kustomization, names and the linter cannot evaluate.
+        """Yield the files that the kustomization `name` names and the linter cannot evaluate.
 
-        `renders`: the run renders kustomizations, and not this one.
+        Yield none if `name` is no kustomization. `renders`: the run renders kustomizations, and not
+        this one.
         """
         if os.path.basename(name) not in KUSTOMIZATION_FILES:
             return
@@ -200,7 +201,7 @@ class Kustomizations:
         return KustomizationContent(*paths, inline, tuple(fields))
 
     def _sets_gpu_variables(self, generators: Any, folder: str) -> bool:
-        """Whether a generator of the kustomization in `folder` sets a variable about GPUs."""
+        """Return whether a generator of the kustomization in `folder` sets a variable of GPUs."""
         for _, generator in as_objects(generators):
             literals = map(as_text, as_list(generator.get("literals")))
             files = (generator.get("env"), *as_list(generator.get("envs")))

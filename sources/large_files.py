@@ -272,7 +272,7 @@ class YamlList:
             size *= 2
 
     def _check_tail(self) -> None:
-        """What comes after the items must belong to the same List."""
+        """Raise ListError if what comes after the items does not belong to the same List."""
         self._stream.fill(MAX_HEAD_CHARACTERS)
         text = self._stream.text
         end = 0 if text.startswith("---") else text.find("\n---", 0, MAX_HEAD_CHARACTERS) + 1
@@ -291,7 +291,7 @@ class YamlList:
 
 
 def _start_of_comments_above(text: str, start: int) -> int:
-    """Where the comments and empty lines above the line at `start` begin."""
+    """Return the offset at which the comments and empty lines above the line at `start` begin."""
     while start:
         above = text.rfind("\n", 0, start - 1) + 1
         if text[above:start].strip() and not text[above:start].lstrip().startswith("#"):
@@ -376,7 +376,7 @@ def _sources(name: str, stream: TextStream) -> Iterator[Source]:
 
 
 def _end_of_documents(stream: TextStream) -> int:
-    """How much of the text is whole documents, as much as makes a part; 0 for none."""
+    """Return the length of the whole documents that make a part, in characters; 0 for none."""
     text = stream.text
     end = (
         text.find("\n---", PART_CHARACTERS, LARGE_BYTES) + 1

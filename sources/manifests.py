@@ -52,7 +52,7 @@ class Excerpt(NamedTuple):
 
 
 def excerpt_at(text: str, span: Span) -> Excerpt:
-    """What `text` has at `span`. The work does not grow with the length of lines."""
+    """Return an excerpt of `text` at `span`. The work does not grow with the length of lines."""
     line_start = span.start - span.column + 1
     start = max(line_start, span.start - _EXCERPT_CHARACTERS // 2)
     line_end = text.find("\n", span.start, start + _EXCERPT_CHARACTERS)
@@ -181,7 +181,7 @@ class File:
         return excerpt._replace(before=before, end_column=end, start_byte=0, end_byte=0)
 
     def original_offset(self, offset: int) -> int:
-        """Where the character at `offset` of the source is in the original."""
+        """Return the offset in the original of the character at `offset` of the source."""
         return offset + _ESCAPES_LENGTH * bisect_left(self._surrogate_offsets, offset)
 
     @cached_property
@@ -262,9 +262,9 @@ def _is_values_file(name: str) -> bool:
 
 
 def _is_other_json(text: str) -> bool:
-    """Whether `text` is a JSON object of no kind, such as a tokenizer, whose keys YAML may refuse.
+    """Return whether `text` is a JSON object of no kind, such as a tokenizer.
 
-    kubectl reads such a text as JSON.
+    YAML may refuse its keys. kubectl reads such a text as JSON.
     """
     if not text.lstrip().startswith("{"):
         return False

@@ -20,8 +20,8 @@ from sources.sources import (
     may_hold_manifests,
 )
 
-# Folders in which tools keep what they make or download, by their names: nobody applies it, and it
-# can be large. Other folders with a dot are read: `kubectl apply -R` reads all of them.
+# Folders in which tools keep what they make or download, by their names: users do not apply it, and
+# it can be large. Other folders with a dot are read: `kubectl apply -R` reads all of them.
 _TOOL_FOLDERS = frozenset(
     {
         *(".venv", ".tox", ".nox", ".eggs", ".direnv", ".pixi", ".conda", ".bundle"),
@@ -37,7 +37,10 @@ TOOL_FOLDER_REASON = "a folder of a tool: name it to lint it"
 
 
 def is_tool_folder(name: str) -> bool:
-    """Whether a tool keeps its own files in a folder called `name`, which is then not entered."""
+    """Return whether a tool keeps its own files in a folder called `name`.
+
+    Such a folder is not entered.
+    """
     return name in _TOOL_FOLDERS or name in _VERSION_CONTROL_FOLDERS
 
 
@@ -49,7 +52,7 @@ def tool_folder_of(path: str) -> str:
 
 
 class Exclusion:
-    """What a run leaves out of folders and globs: what fits a pattern, and what Git ignores."""
+    """The exclusions of a run from folders and globs: what fits a pattern, and what Git ignores."""
 
     def __init__(
         self,
@@ -67,10 +70,10 @@ class Exclusion:
         self._ignored_paths = ignored_paths
         self._ignored: dict[str, frozenset[str]] = {}
         self.notes: dict[str, None] = {}
-        """What the user should know about it, each text once."""
+        """Notes about it for the user, each text once."""
 
     def excludes(self, name: str) -> bool:
-        """Whether a pattern fits the file `name`."""
+        """Return whether a pattern fits the file `name`."""
         if any(is_excluded(name, pattern) for pattern in self._patterns):
             return True
         if not self._policy_patterns:
@@ -98,7 +101,7 @@ class Exclusion:
 
     @property
     def has_ignored(self) -> bool:
-        """Whether Git ignores something in the folders that were looked at."""
+        """Return whether Git ignores something in the folders that were looked at."""
         return any(self._ignored.values())
 
 
@@ -124,7 +127,7 @@ def inputs(
     read_stdin: Callable[[int], bytes] | None = None,
     is_wanted: Callable[[str], bool] | None = None,
 ) -> Iterator[Input]:
-    """What is at `paths`: files, folders, globs, and `-` for standard input.
+    """Yield the inputs at `paths`: files, folders, globs, and `-` for standard input.
 
     A folder gives every YAML and JSON file in it, folders of tools excepted, but for what `exclude`
     leaves out. Standard input gets the name `stdin_name`; `read_stdin` reads so many bytes of it.
@@ -160,7 +163,7 @@ class FilePlaces:
 
 
 def is_excluded(name: str, pattern: str) -> bool:
-    """Whether `pattern` fits the file, one of the folders that it is in, or the name of one."""
+    """Return whether `pattern` fits the file, a folder that it is in, or the name of either."""
     while name and name != os.path.dirname(name):
         if fnmatch(name, pattern) or fnmatch(os.path.basename(name), pattern):
             return True
@@ -193,7 +196,7 @@ def files_at(
 
 
 def _is_within_any(name: str, places: frozenset[str]) -> bool:
-    """Whether `name`, or a folder that it is in, is one of `places`."""
+    """Return whether `name`, or a folder that it is in, is one of `places`."""
     name = os.path.normpath(name)
     while name not in places:
         above = os.path.dirname(name)

@@ -45,7 +45,7 @@ class PolicyLayer(NamedTuple):
 
 
 class PolicyChoice(NamedTuple):
-    """What the options say about the policy.
+    """The options about the policy.
 
     `file`, if not None, is always read from disk. Otherwise the nearest file in `tree` counts,
     unless the run is `isolated`. `profiles`, if not empty, replace those of the policy.
@@ -62,7 +62,7 @@ class PolicyChoice(NamedTuple):
 
 
 class OnePolicy:
-    """The same policy for every file, with all its rules unless `rules` are given.
+    """One policy for every file, with all its rules unless `rules` are given.
 
     `file` is the name of its own file.
     """
@@ -170,7 +170,10 @@ def _cluster(chain: list[PolicyLayer]) -> tuple[tuple[str, int], ...]:
 
 
 def applying_settings(policy: Policy, here: str, path: str) -> tuple[int, ...]:
-    """Which of the settings per path of `policy` are for the file at the absolute `path`."""
+    """Return the indexes of the settings per path of `policy` that are for the file at `path`.
+
+    The path is absolute.
+    """
     found = []
     for index, settings in enumerate(policy.per_path):
         inside = relative_path_inside(path, os.path.normpath(os.path.join(here, settings.folder)))
@@ -184,7 +187,7 @@ def combined_policy(
 ) -> FilePolicy:
     """Return the first policy of `chain`, whose others are around it, with the chosen rules.
 
-    None of these is loosened where it lets nobody suppress a rule. Raises PolicyError.
+    None of these is loosened where it lets no user suppress a rule. Raises PolicyError.
     """
     *inner, outermost = chain
     for one in inner:

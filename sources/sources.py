@@ -13,7 +13,7 @@ from sources.containment import is_inside
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE_BYTES = 1 << 16
 # What is open already, such as `<(helm template …)` in a shell, has an end. A named pipe that
-# nobody writes has none.
+# no program writes has none.
 _OPEN_FILE_PREFIXES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _NOT_REGULAR_REASON = "not a regular file"
 
@@ -25,13 +25,13 @@ class FileTree(Protocol):
         """The absolute path without links."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is something at `path`, even a link that leads nowhere."""
+        """Return whether there is something at `path`, even a link that leads nowhere."""
 
     def is_link(self, path: str) -> bool:
-        """Whether there is a symbolic link."""
+        """Return whether there is a symbolic link."""
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a regular file, perhaps at the end of links."""
+        """Return whether there is a regular file, perhaps at the end of links."""
 
     def read(self, path: str, limit: int) -> bytes:
         """The content of a regular file, up to `limit` bytes. Raises OSError."""
@@ -45,15 +45,15 @@ class DiskTree:
         return os.path.realpath(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is something at `path`, even a link that leads nowhere."""
+        """Return whether there is something at `path`, even a link that leads nowhere."""
         return os.path.lexists(path)
 
     def is_link(self, path: str) -> bool:
-        """Whether there is a symbolic link."""
+        """Return whether there is a symbolic link."""
         return os.path.islink(path)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a regular file, perhaps at the end of links."""
+        """Return whether there is a regular file, perhaps at the end of links."""
         return os.path.isfile(path)
 
     def read(self, path: str, limit: int) -> bytes:
@@ -119,7 +119,7 @@ class UsageError(Exception):
 
 
 class SourcePart(NamedTuple):
-    """Where the text of a source is, if it is a part of its file.
+    """The place of a source's text in its file, if it is a part of the file.
 
     - `line_offset`: what to add to a line of the text to have that of the file.
     - `line`: the first line of the text that is in the file; those above are gpuward's own.
@@ -155,7 +155,7 @@ class Source(NamedTuple):
     folder: str = ""
     """the folder of the chart or kustomization, if it is a rendering"""
     reader: CachedReader | None = None
-    """what knows its documents already, if it has some in common with other texts"""
+    """the reader that knows its documents already, if other texts have some of them"""
 
     @property
     def lines(self) -> range:
@@ -165,7 +165,7 @@ class Source(NamedTuple):
 
     @property
     def namespace_stand_in(self) -> str:
-        """What stands for the namespace of objects that name none: their folder, or rendering."""
+        """Return a stand-in for the namespace of objects without one: their folder or rendering."""
         folder = f"the folder {os.path.dirname(self.name) or '.'}"
         place = "standard input" if self.name == STANDARD_INPUT else folder
         return f"the output of {self.name}" if self.is_rendering else place
@@ -208,7 +208,7 @@ class InputFile(NamedTuple):
             return UnreadableSource(self.name, (error.strerror or str(error)).lower())
 
     def refusal(self) -> UnreadableSource | None:
-        """Why the file must not be read; None if it may."""
+        """Return why the file must not be read; None if it may be read."""
         why = ""
         try:
             if self.name != self.path and _leads_outside(self.name, self.path):
@@ -244,7 +244,7 @@ Input: TypeAlias = Source | SkippedSource | UnreadableSource | InputFile | Stand
 
 
 def may_be_large(given: Input) -> bool:
-    """Whether the input has, or may have, so many bytes that it is cut."""
+    """Return whether the input has, or may have, so many bytes that it is cut."""
     if isinstance(given, StandardInput):
         return True
     if not isinstance(given, InputFile) or is_template_name(given.name):
@@ -257,7 +257,7 @@ def may_be_large(given: Input) -> bool:
 
 
 def may_hold_manifests(name: str) -> bool:
-    """Whether a file called `name` in a folder is read: YAML, JSON and templates of them."""
+    """Return whether a file called `name` in a folder is read: YAML, JSON and templates of them."""
     return (
         name.lower().endswith(MANIFEST_ENDINGS)
         or os.path.basename(name) in KUSTOMIZATION_FILES
@@ -266,17 +266,17 @@ def may_hold_manifests(name: str) -> bool:
 
 
 def is_template_name(name: str) -> bool:
-    """Whether a file called `name` is a template of another file, by its ending."""
+    """Return whether a file called `name` is a template of another file, by its ending."""
     return _IS_TEMPLATE_NAME(os.path.basename(name)) is not None
 
 
 def declares_object(text: str) -> bool:
-    """Whether lines of `text` begin with the two keys that every object of Kubernetes has."""
+    """Return whether lines of `text` begin with the two keys that every Kubernetes object has."""
     return bool(_API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text))
 
 
 def has_placeholder(text: str) -> bool:
-    """Whether `text` has `{{` or `{%` outside comments, as templates do."""
+    """Return whether `text` has `{{` or `{%` outside comments, as templates do."""
     return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER_PATTERN, text) is not None
 
 
@@ -298,7 +298,10 @@ def source_of(
 def _refused_template(
     name: str, content: bytes, tree: FileTree
 ) -> SkippedSource | UnreadableSource:
-    """Why the file `name` with a template is not evaluated; no reason if it is of no manifest."""
+    """Return the file `name`, a template, with the reason why it is not evaluated.
+
+    It is skipped without a reason if it is a template of no manifest.
+    """
     if not declares_object(content.decode(errors="replace")):
         return SkippedSource(name, "")
     if _is_chart_template(name, tree):
@@ -329,7 +332,7 @@ def _leads_outside(name: str, root: str) -> bool:
 
 
 def _is_chart_template(name: str, tree: FileTree) -> bool:
-    """Whether the file is in a chart: in `templates`, or what a template may include.
+    """Return whether the file is in a chart: in `templates`, or what a template may include.
 
     Templates often include files of a folder `files`, or of one with another name.
     """

@@ -1,4 +1,4 @@
-"""What a terminal can show, and how to write to it what others have written."""
+"""The abilities of a terminal, and functions that write to it what others have written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HYPERLINK_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "ri
 _HYPERLINK_TERMS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
 _HYPERLINK_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
 _MIN_VTE_VERSION = 5000  # GNOME Terminal and others that use the library VTE, since version 0.50
-# Of the characters that nobody sees, U+200C, U+200D and the soft hyphen stay: texts need them.
+# Of the invisible characters, U+200C, U+200D and the soft hyphen stay: texts need them.
 _CONTROL_PATTERN = (
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -26,7 +26,7 @@ _LAST_OF_FOUR_DIGITS = 0xFFFF
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that it cannot control a terminal.
 
-    So are characters that change the direction of a text or that nobody sees: a value such as
+    So are characters that change the direction of a text or are invisible: a value such as
     "void" could be another one than it seems. So are bytes in names of files that are no UTF-8,
     which no file of UTF-8 can hold.
     """

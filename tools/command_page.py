@@ -48,7 +48,7 @@ def _page() -> Iterator[str]:
 
 
 def _section(parser: argparse.ArgumentParser, of_lint: Container[str]) -> Iterator[str]:
-    """What one command takes; those arguments that it shares with `gpuward lint` only by name."""
+    """Yield what one command takes; arguments that it shares with `gpuward lint` only by name."""
     if parser.description:
         yield f"\n{_paragraph(parser.description)}\n"
     arguments = list(arguments_of(parser))

@@ -214,7 +214,7 @@ def _examples(rule: Rule[Any], of_rule: Sequence[Case]) -> Iterator[Case]:
 
 
 def _is_special(case: Case) -> bool:
-    """Whether the case has more than a policy that switches on the rule or its fix."""
+    """Return whether the case has more than a policy that switches on the rule or its fix."""
     settings = case.circumstances.get("policy", {}).get("rules", {}).get(case.rule, {})
     usual = {"policy": {"rules": {case.rule: settings}}} if settings else {}
     given = {key: case.circumstances[key] for key in _keys(case)}
@@ -227,7 +227,7 @@ def _keys(case: Case) -> list[str]:
 
 
 def _kinds_of_fix(case: Case) -> set[bool | None]:
-    """Whether a finding has no fix (None), an opt-in fix or a safe one."""
+    """Return the kinds of the findings' fixes: True is safe, False opt-in, None no fix."""
     return {f["safe"] if "fix" in f else None for f in case.expected["findings"]}
 
 
@@ -278,7 +278,7 @@ def _example_fields(case: Case) -> dict[str, Any]:
 
 
 def _circumstances(case: Case) -> Iterator[tuple[str, str]]:
-    """What else the example needs: words, and YAML."""
+    """Yield what else the example needs: words, and YAML."""
     given = {key: case.circumstances[key] for key in _keys(case)}
     if policy := given.pop("policy", None):
         yield "With the policy", _as_yaml([policy])

@@ -1,7 +1,7 @@
 """A hook of Hatch that puts the manual page and the completions of shells into the wheel.
 
 It runs only where HATCH_BUILD_HOOK_ENABLE_CUSTOM is `true`, as in a release: it needs the packages
-of requirements/distributions.txt, and whoever installs from Git should need no more than Hatch.
+of requirements/distributions.txt, and users who install from Git should need no more than Hatch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMAND_BY_FILE = {
     "share/zsh/site-functions/_gpuward": ("completion", "zsh"),
     "share/fish/vendor_completions.d/gpuward.fish": ("completion", "fish"),
 }
-"""What gpuward prints, by the file below the prefix of an installation."""
+"""The commands that print files, by the file below the prefix of an installation."""
 
 
 class ManualAndCompletions(BuildHookInterface[Any]):

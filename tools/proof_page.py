@@ -63,7 +63,7 @@ def _says(execution: Execution) -> str:
 
 
 def _gpuward(outcome: str, after: tuple[str, ...]) -> tuple[str, str]:
-    """What gpuward does to the Pod in mode `deny`, and what the container gets then."""
+    """Return what gpuward does to the Pod in mode `deny`, and what the container gets then."""
     if after and outcome != "fixed":
         outcome = f"{outcome}; fixed with the strict policy"
     return outcome, ", ".join(dict.fromkeys(after))

@@ -58,7 +58,7 @@ def write_result(case: Case) -> str:
 
 
 def find_mistake(case: Case) -> str:
-    """What is wrong with the rule of `case`, as far as its result shows; empty if nothing is."""
+    """Return the mistake in the rule of `case`, as far as its result shows; empty without one."""
     if case.rule not in RULE_NAMES:
         return f"no rule is called {case.rule}: list it in rules/catalog/order.py"
     result = case.check(case.manifest)

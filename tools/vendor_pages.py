@@ -60,7 +60,7 @@ def policy_text(vendor: Mapping[str, Any], page: Mapping[str, Any] | None = None
 
 
 def policy_of(vendor: Mapping[str, Any], page: Mapping[str, Any] | None = None) -> RuleSet:
-    """The same as a rule set."""
+    """Return the policy of `policy_text` as a rule set."""
     return _rule_set(policy_text(vendor, page), vendor["title"])
 
 
@@ -77,7 +77,7 @@ def rules_that_are_off(vendor: Mapping[str, Any], page: Mapping[str, Any]) -> fr
 
 
 class Count(NamedTuple):
-    """How many statements of a document gpuward answers.
+    """The number of a document's statements that gpuward answers.
 
     - `enforced`: a rule, a command or a setting sees to it; `partly`: in some cases.
     - `not_ours`: nothing does.
@@ -89,7 +89,7 @@ class Count(NamedTuple):
 
     @property
     def statements(self) -> int:
-        """How many there are."""
+        """Return the number of all statements."""
         return sum(self)
 
 

@@ -24,7 +24,7 @@ from webhook.server.listener import AddressError, parse_address
 from webhook.telemetry.log import BackgroundWriter, Log
 from webhook.telemetry.metrics import build_info
 
-# How long the end of the process waits for somebody who reads the log.
+# How long the end of the process waits for the program that reads the log.
 LAST_LINES_SECONDS = 2.0
 # A review is tens of thousands of Python objects, all of which are freed after the request without
 # the garbage collector. At Python's own threshold of 700 it would run several times a request.

@@ -1,4 +1,4 @@
-"""Room that is shared: if it is full, whoever has the most gives something back."""
+"""Room that is shared: if it is full, the owner with the most gives something back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 Owner = tuple[str, ...]
-"""Who takes room, from the widest group to the narrowest, such as a caller and its tenant."""
+"""The owner of room, from the widest group to the narrowest, such as a caller and its tenant."""
 
 
 class NoRoomError(Exception):
@@ -42,7 +42,7 @@ class FairShare:
 
         If the room is full, those that have more than `owner` would have lose what they took last.
         Their `give_back` is called with whether it went to another member of their widest group.
-        If there is no room all the same, nobody loses anything.
+        If there is no room all the same, no owner loses anything.
         """
         for lost in self._shares_to_take(owner, size):
             self._release(lost)

@@ -29,7 +29,7 @@ ROUTES = {
 
 
 WEBHOOK_NAME_SUFFIX = ".gpuward.io"
-"""How the names of all webhooks of gpuward end."""
+"""The end of the names of all webhooks of gpuward."""
 MODE_LABEL = "gpuward.io/mode"
 NAME_LABEL = "kubernetes.io/metadata.name"
 # Excluded, because an outage of the webhook must not keep a cluster from starting.

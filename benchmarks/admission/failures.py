@@ -175,7 +175,7 @@ def expire(setup: Setup) -> None:
 
 
 def overwrite(setup: Setup) -> None:
-    """Somebody replaces a configuration by one without caBundle, as `kubectl replace` does."""
+    """Replace a configuration by one without caBundle, as a user does with `kubectl replace`."""
     found = setup.plane.request("GET", VALIDATING).body
     for webhook in found["webhooks"]:
         del webhook["clientConfig"]["caBundle"]
@@ -184,7 +184,7 @@ def overwrite(setup: Setup) -> None:
 
 
 def delete(setup: Setup) -> None:
-    """Somebody deletes a configuration."""
+    """Delete a configuration, as a user may."""
     _request(setup, "DELETE")
     _wait_until_trusted(setup)
 
@@ -205,7 +205,7 @@ def _wait_until_trusted(setup: Setup) -> None:
 
 
 def lose_policy(setup: Setup) -> None:
-    """Somebody deletes the policy, and then all pods are replaced."""
+    """Delete the policy, as a user may, and then replace all pods."""
     setup.plane.kubectl("delete", "configmap", "gpuward-policy", "-n", HOME)
     restart(setup)
 

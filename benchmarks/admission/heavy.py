@@ -125,7 +125,7 @@ def _measure_flood(bodies: list[bytes], seconds: float) -> None:
 
 
 def _answered(process: subprocess.Popen[bytes]) -> int:
-    """How many reviews a client of the flood got answered; waits for its end."""
+    """Return how many answers a client of the flood got to its reviews; wait for its end."""
     output = process.communicate()[0].splitlines()
     return sum(json.loads(line)["requests"] for line in output if line.startswith(b"{"))
 

@@ -33,7 +33,7 @@ _ENDLESS = 1_000_000_000  # more than any benchmark sends
 
 
 class Mix(NamedTuple):
-    """How many requests come with one new template, and how many with one new release.
+    """The number of requests that come with one new template, and with one new release.
 
     0 for each template stands for requests that are all the same.
     """

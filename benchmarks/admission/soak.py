@@ -37,7 +37,7 @@ NAMES = ("localhost", "127.0.0.1")
 
 
 class ResourceUsage(NamedTuple):
-    """What the server's process uses."""
+    """The resources that the server's process uses."""
 
     kilobytes: int
     descriptors: int

@@ -213,7 +213,7 @@ def _configuration_path(ref: ConfigurationRef) -> str:
 class StoredConfigMap:
     """The ConfigMap `name` in `namespace`, which the chart has created.
 
-    Its methods raise ClusterError; `update` ConflictError, if somebody else has written it.
+    Its methods raise ClusterError; `update` ConflictError, if another client has written it.
     """
 
     def __init__(self, connection: Connection, namespace: str, name: str, manager: str) -> None:
@@ -290,7 +290,7 @@ class KubernetesGpuExceptions:
         metadata = raw["metadata"]
         namespace, name = (quote(metadata[key], safe="") for key in ("namespace", "name"))
         path = f"/{_OBJECTS}/namespaces/{namespace}/gpuexceptions/{name}/status"
-        # The resourceVersion: no condition is written about a spec that nobody has read.
+        # The resourceVersion: no condition is written about a spec that gpuward has not read.
         change = {
             "metadata": {"resourceVersion": metadata["resourceVersion"]},
             "status": {"conditions": conditions},

@@ -57,7 +57,7 @@ def contexts_of_clusters(kubeconfig: str | None = None) -> list[str]:
 
 
 def impersonation(files: str, context: str | None) -> list[tuple[str, str]]:
-    """The headers with which the user of `context` acts as somebody else; most act as themselves.
+    """The headers with which the user of `context` acts as another user; most act as themselves.
 
     Without them a command would have other rights than kubectl. Raises ClusterError. Source:
     Kubernetes, `staging/src/k8s.io/client-go/tools/clientcmd/api/v1/types.go`, AuthInfo.
@@ -220,7 +220,7 @@ class Connection:
     def as_user(self, user: str, groups: Iterable[str]) -> Self:
         """Return this connection, acting as another user; the account needs the right to.
 
-        What the kubeconfig file says about acting as somebody does not count then.
+        Impersonation in the kubeconfig file does not count then.
         """
         named = [("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups)]
         made = copy.copy(self)

@@ -37,7 +37,7 @@ class ClusterError(Exception):
 
 
 class ConflictError(ClusterError):
-    """Somebody else changed the object after we read it."""
+    """Another client changed the object after we read it."""
 
 
 class Leases(Protocol):
@@ -112,7 +112,7 @@ class TooLargeError(ClusterError):
 
 
 class InvalidError(ClusterError):
-    """The API server, or a webhook of somebody, does not accept what a request says."""
+    """The API server, or any webhook, does not accept what a request says."""
 
 
 class ExpiredError(ClusterError):
@@ -138,7 +138,7 @@ class UnreachableError(UnavailableError):
 
 
 class InternalError(UnavailableError):
-    """The API server failed, or a webhook of somebody that must answer it."""
+    """The API server failed, or any webhook that must answer it."""
 
 
 _ERRORS: dict[int, type[ClusterError]] = {

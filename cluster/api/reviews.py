@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # it needs the Kubernetes client, and the records here do not
 _MAX_BYTES = 1 << 20  # of an answer
 
 ALL_NAMESPACES = ""
-"""Where somebody may list pods if they may list them in every namespace."""
+"""The namespace in which a user may list pods if they may list them in every namespace."""
 
 
 class Identity(NamedTuple):

@@ -188,7 +188,7 @@ class _Audit:
             yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
     def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
-        """Return how many errors are nobody's refusal, as the modes are now."""
+        """Return how many errors no configuration refuses, as the modes are now."""
         if self._refused_by or not facts.configurations or facts.namespaces is None:
             return  # the modes are not known, or not asked for
         modes: dict[str, str] = {}
@@ -253,7 +253,7 @@ def _hides_evaluated(error: SourceError) -> bool:
 
 
 Clusters: TypeAlias = Mapping[str, Callable[[], ObjectReader]]
-"""What opens each cluster, by its context. The name of the only one may be empty."""
+"""Functions that open clusters, by context. The name of the only one may be empty."""
 
 
 def audit_clusters(

@@ -167,7 +167,7 @@ def main(arguments: list[str]) -> int:
         write_error("gpuward", f"note: {where}: {results.reason_nothing_evaluated}")
     notes = options.notes or options.fail_on == "note"
     style = ReportStyle(notes=notes, quiet=options.quiet, fail_on=options.fail_on)
-    # The files first: whoever reads standard output may close it early.
+    # The files first: the program that reads standard output may close it early.
     is_written = outputs.write(results, style)
     out = sys.stdout
     color, links = use_color(options.color, out), use_hyperlinks(options.color, out)

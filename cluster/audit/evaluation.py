@@ -49,7 +49,7 @@ _UNMERGED = 20_000
 
 
 Refuser: TypeAlias = Literal["webhook", "policies"]
-"""Who refuses an object in mode `deny`: the webhook, after its fixes, or exported policies."""
+"""The part that refuses in mode `deny`: the webhook, after its fixes, or exported policies."""
 REFUSERS: Mapping[str, Refuser] = MappingProxyType({"deny": "webhook", "in-process": "policies"})
 """By the word of the option `--as`."""
 
@@ -192,7 +192,7 @@ def _oversized_reason(raw: Object) -> str:
 
 
 def _located(finding: Finding, raw: Object) -> LocatedFinding:
-    """`finding` with the field at fault as its text: nobody has a file of the object."""
+    """`finding` with the field at fault as its text: there is no file of the object."""
     text = _field(raw, finding.path)
     excerpt = Excerpt(text, 0, max(1, len(text)), (), (), 0, 0, 0, 0)
     return LocatedFinding(to_reported_finding(finding), "", _NOWHERE, excerpt, finding.object)
@@ -274,7 +274,7 @@ class PodRemarks:
 
     @property
     def unrequested(self) -> int:
-        """Return how many running pods can use GPUs that nobody requested."""
+        """Return how many running pods can use GPUs that they did not request."""
         return sum(owners.total() for owners in self._unrequested.values())
 
     @property

@@ -33,7 +33,7 @@ from rules.workloads.referred_objects import add_objects, new_builder
 from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
 
 # What limits pods, what they refer to, and what says which of them are sent to the webhook. Not
-# ConfigMaps: nobody should need to read them all.
+# ConfigMaps: no account should need the right to read them all.
 REFERRED: ResourceNames = {
     "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
     "admissionregistration.k8s.io": ("validatingwebhookconfigurations",),

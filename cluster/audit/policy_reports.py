@@ -44,7 +44,7 @@ KINDS = {
 
 
 REPORT_NAME = "gpuward-audit"
-"""How the names of all reports begin."""
+"""The beginning of the names of all reports."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 SOURCE = "gpuward"
 # Of one report: API servers accept about 1.5 MB, and dashboards read it as a whole.
@@ -204,7 +204,7 @@ def _existing(
 class ReportWriter:
     """Writes and deletes reports of one kind.
 
-    A webhook of somebody else may fail in some namespaces, which the API server answers with 500.
+    Another webhook may fail in some namespaces, which the API server answers with 500.
     The first time, the request is sent again, as everything that fails for a while is; from then on
     a namespace that is answered so is given up at once, as each would take half a minute.
     """

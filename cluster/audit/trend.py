@@ -40,7 +40,7 @@ class Day(NamedTuple):
 def days_of(report: Object) -> tuple[Day, ...]:
     """The days that the report of the cluster keeps, the oldest first, without odd lines.
 
-    Whoever may write reports can write anything into it.
+    Users who may write reports can write anything into it.
     """
     annotations = as_object(as_object(report.get("metadata")).get("annotations"))
     text = as_text(annotations.get(ANNOTATION))[:_MAX_CHARACTERS]

@@ -78,7 +78,7 @@ class Reaching(NamedTuple):
 class Evidence(NamedTuple):
     """Everything that the report says.
 
-    - `user`: who the dry runs were made as; `is_own`: nobody else than the account itself.
+    - `user`: the user of the dry runs; `is_own`: it is the account itself.
     - `unread`: what could not be seen.
     """
 
@@ -177,7 +177,7 @@ def _labels(facts: Facts, namespace: str) -> Mapping[str, Any]:
 
 
 def _registrations(facts: Facts) -> Iterator[Control]:
-    """Gpuward's webhook configurations, with what happens when nobody answers."""
+    """Gpuward's webhook configurations, with what happens when no webhook answers."""
     for resource in (MUTATING, VALIDATING):
         for item in own_configurations(facts, resource):
             entries = [entry for _, entry in as_objects(item.get("webhooks"))]

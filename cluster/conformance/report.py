@@ -126,7 +126,7 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def to_markdown(evidence: Evidence) -> str:
-    """The report as Markdown, in which nobody who chose a name can write more than text."""
+    """The report as Markdown, in which the names that users chose are text and nothing else."""
     parts = [f"# {_TITLE}"]
     for section in sections(evidence):
         if section.title:

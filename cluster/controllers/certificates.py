@@ -1,7 +1,7 @@
 """The certificate controller: every ten seconds, compare the state with the goal and act.
 
 The Secrets hold all progress, so the process can be stopped at any time. What it remembers is what
-somebody may take away: the data of the Secrets, and the authorities that it has published.
+users may take away: the data of the Secrets, and the authorities that it has published.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class CaBundlePublisher:
                 bundles.add(_decode_base64(webhook.get("clientConfig", {}).get("caBundle")))
         certificates: dict[x509.Certificate, None] = {}
         for bundle in sorted(bundles):
-            with contextlib.suppress(CertificateError):  # of somebody else
+            with contextlib.suppress(CertificateError):  # not of gpuward
                 certificates |= dict.fromkeys(parse_certificates(bundle))
         return [*certificates]
 
@@ -352,7 +352,7 @@ class CertificateController(Controller):
     def _read_secrets(self) -> dict[SecretKind, Object]:
         """The Secrets, after their data is in order; `_data` has it.
 
-        A Secret that somebody has deleted or emptied gets back what it had. What is not gpuward's
+        A Secret that a user has deleted or emptied gets back what it had. What is not gpuward's
         is left alone: then the bundle that is known is published, and the error is raised.
         """
         secrets: dict[SecretKind, Object] = {}

@@ -57,13 +57,13 @@ OPTIONAL = frozenset(
         PRIORITY_CLASSES,
     )
 )
-"""What many clusters do not have: without any, nothing is wrong or unknown."""
+"""Resources that many clusters do not have: without any, nothing is wrong or unknown."""
 LISTED = (
     *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
     *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS, VALIDATING_POLICIES, VALIDATING_BINDINGS),
     *(MUTATING_POLICIES, MUTATING_BINDINGS, PRIORITY_CLASSES, TAINT_RULES),
 )
-"""What is listed, besides pods."""
+"""The resources that are listed, besides pods."""
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")
 
 Request = Callable[[str], str]

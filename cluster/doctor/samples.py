@@ -124,16 +124,16 @@ class Seen(enum.Enum):
     """It did not answer, and the API server refused the pod for that reason."""
     WARNED = enum.auto()
     CHANGED = enum.auto()
-    """The pod was admitted, and no longer goes its way; somebody has changed it."""
+    """The pod was admitted, and no longer goes its way; admission has changed it."""
     NOTHING = enum.auto()
     """The pod was admitted as it is, and no warning of gpuward came with it."""
     NO_WARNINGS = enum.auto()
-    """The same, and not even the warning of the API server itself came."""
+    """The pod was admitted as it is, and not even the API server's own warning came."""
     NOT_KNOWN = enum.auto()
     """Nothing that says anything about gpuward."""
 
 
-# These begin with the words of the API server, so nobody's message passes for another one's.
+# These begin with the words of the API server, so no webhook's message passes for another one's.
 _DENIED = re.compile(r'^admission webhook "([^"]{1,253})" denied the request: ')
 _DENIED_BY_POLICY = re.compile(
     r"^pods \"[^\"]{1,253}\" is forbidden: ValidatingAdmissionPolicy '([^']{1,253})' with binding "
@@ -192,7 +192,10 @@ def _seen_in_admitted(
 
 
 def _warns(warning: str, exported: Collection[str]) -> str:
-    """Who of gpuward says this because of a rule; empty if it is not gpuward."""
+    """Return the part of gpuward that gives this warning because of a rule.
+
+    The text is empty if gpuward does not give it.
+    """
     who, text = "its webhook", warning
     if found := _WARNED_BY_POLICY.match(warning):
         if found[1] not in exported:

@@ -35,7 +35,7 @@ class OfferedTwice(NamedTuple):
     ) -> Amount:
         """Return how many of the `cards` pods may have by `amounts` of the resources.
 
-        Nobody but the kubelet knows which ones. If the device plugin divides cards, each pod may
+        Only the kubelet knows which ones. If the device plugin divides cards, each pod may
         have a part of another one.
         """
         given = sum(amounts.get(resource, 0) for resource in self.resources)

@@ -109,7 +109,10 @@ class _ContainerStates:
 
 
 def _of_pod(status: Mapping[str, Any]) -> tuple[Requests, ...]:
-    """What the pod was granted and has as a whole; empty if the kubelet does not report both."""
+    """Return what the pod was granted and has as a whole.
+
+    It is empty if the kubelet does not report both.
+    """
     has_actual = as_object(status.get("resources")).get("requests") is not None
     if status.get("allocatedResources") is None or not has_actual:
         return ()

@@ -42,7 +42,7 @@ def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     """The cards that schedulers recorded for `pod`, each with what the pod has of it.
 
     `requests` are those of the pod: Volcano records the card alone. A record that cannot be read
-    counts as none: anybody may write annotations.
+    counts as none: any user may write annotations.
     """
     metadata = as_object(pod.get("metadata"))
     found: dict[tuple[str, str], Amount] = {}
@@ -222,7 +222,7 @@ def _of_each_card(annotations: Mapping[str, Any], memory: int) -> Mapping[str, A
         return {}
     if not memory:
         return {MEMORY: wanted}
-    # KAI rounds parts up, to hundredths of a card, and gives nobody more than a card has.
+    # KAI rounds parts up, to hundredths of a card, and gives no pod more than a card has.
     return {FRACTION: Decimal(-(-wanted * 100 // memory)) / 100} if wanted <= memory else {}
 
 

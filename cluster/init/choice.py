@@ -98,8 +98,8 @@ class _LabelProofs(NamedTuple):
 def _label_proofs(name: str, survey: Survey, seen: _Seen) -> _LabelProofs:
     """The labels of nodes that only this profile explains.
 
-    One node that somebody has labelled, or moved from elsewhere, does not make a cluster another
-    platform: the profile's taints and affinities would be wrong for all other nodes.
+    One node that an administrator has labelled, or moved from elsewhere, does not make a cluster
+    another platform: the profile's taints and affinities would be wrong for all other nodes.
     """
     found = [*_labels(built_in_profiles()[name], seen, lambda key: _explains(name, key))]
     if not found:
@@ -138,7 +138,7 @@ def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
 def _offered(survey: Survey) -> dict[str, str]:
     """The extended resources of nodes, device classes and drivers, and what was seen of each.
 
-    A driver's device class is called as the driver is, unless somebody made another.
+    A driver's device class is called as the driver is, unless an administrator made another.
     """
     found: dict[str, list[Node]] = {}
     for node in survey.nodes:

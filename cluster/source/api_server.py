@@ -89,7 +89,7 @@ class RetryingConnection:
 
     A request that the API server does not answer, or answers with 429 or 5xx, is sent again: after
     as many seconds as the API server asks for, at most a minute, else after 1, 2, 4, … seconds.
-    If the very first request reaches nobody, the address is wrong, and there is no second one.
+    If the very first request reaches no server, the address is wrong, and there is no second one.
     `wait` waits so many seconds. Errors of the kind `gives_up_on` are raised at once.
     """
 

@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 
 class Follower(Protocol):
-    """What is told about the objects of a resource, by one thread for each resource."""
+    """A listener for the objects of a resource, which one thread for each resource calls."""
 
     def put(self, resource: Resource, raw: Object) -> None:
         """An object is new, or has changed, or is listed again."""

@@ -60,7 +60,7 @@ def is_excluded(
     """Return whether objects of a namespace are not sent to gpuward, whatever mode it chooses.
 
     That is so if the webhooks exclude it by its name, as the chart does, or if the provider of the
-    cluster has added a term that does. Another reason does not count: nobody is known to want it.
+    cluster has added a term that does. Another reason does not count: it may not be intended.
     """
     known = [*configurations]
     selectors = _selectors(known)

@@ -85,7 +85,7 @@ def homes(configurations: Iterable[Object]) -> list[Home]:
 def find_release(source: ObjectReader, configurations: Iterable[Object]) -> Release | None:
     """The release behind gpuward's webhook configurations; None if they name no Service.
 
-    If they name several, somebody has changed them: it is the first that has a record.
+    If they name several, a user has changed them: it is the first that has a record.
     """
     found = [*_releases(source, homes(configurations))]
     with_record = (release for release in found if isinstance(release.record, dict))

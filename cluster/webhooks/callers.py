@@ -242,7 +242,7 @@ def _list(request: Callable[[str], str], path: str, **selector: str) -> list[Map
 
 
 def peers_let_in(policy: Object, port: int, port_name: str) -> list[Object] | None:
-    """The peers that a NetworkPolicy lets connect to a port; None if it lets anybody.
+    """The peers that a NetworkPolicy lets connect to a port; None if it lets all.
 
     Source: Kubernetes, `staging/src/k8s.io/api/networking/v1/types.go`, NetworkPolicyIngressRule.
     """

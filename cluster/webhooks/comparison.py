@@ -33,7 +33,7 @@ _MAX_SHOWN = 200  # characters of two values
 def differences(expected: Object, found: Object | None) -> list[str]:
     """Return how the configuration `found` differs from `expected`, a text for each difference.
 
-    If `expected` has no caBundle, somebody else writes it, and any is as expected.
+    If `expected` has no caBundle, another program writes it, and any is as expected.
     """
     if found is None:
         return ["it does not exist"]

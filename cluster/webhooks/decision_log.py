@@ -12,7 +12,7 @@ from cluster.api.errors import ClusterError
 from rules.base.json_values import as_object, as_objects, as_text
 
 OUTCOMES = ("denied", "fixed", "not-evaluated", "warned", "audited", "excepted")
-"""What the log says has become of an object."""
+"""The outcomes of an object in the log."""
 MAX_DECISIONS = 1_000
 MAX_PODS = 20
 _MAX_LINES, _MAX_BYTES = 1_000, 2_000_000  # of the log of one pod, each time

@@ -19,7 +19,7 @@ IMAGE = "registry.example.com/app:1"
 UNKNOWN_FIELD = "gpuwardDryRun"
 """A field that no pod has. The API server warns of it, which shows that its warnings arrive."""
 _MAX_BYTES = 8 << 20  # of an answer
-_MAX_TEXT = 300  # characters of somebody's message
+_MAX_TEXT = 300  # characters of a message
 
 SendPod = Callable[[str, Object], tuple[Object, Sequence[str]]]
 """Creates a pod in a namespace by a dry run; returns it as admitted, and the warnings.
@@ -54,7 +54,7 @@ def open_with_dry_runs(options: argparse.Namespace) -> tuple[ApiServerSource, Se
 
 
 def shortened(text: str, most: int = _MAX_TEXT) -> str:
-    """The beginning of somebody's message, on one line."""
+    """The beginning of a message of another program, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}…"
 

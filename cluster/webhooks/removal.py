@@ -14,8 +14,8 @@ RETRY_SECONDS = (1.0, 3.0)
 REPAIR_ANNOTATION = "gpuward.io/repair-binding"
 """Of a webhook configuration: the ClusterRoleBinding by which gpuward may create it again.
 
-It is `NAME-repair`, as in the chart. Another name is ignored: whoever may write an annotation must
-not choose which binding an administrator deletes.
+It is `NAME-repair`, as in the chart. Another name is ignored: a user who may write an annotation
+must not choose which binding an administrator deletes.
 """
 
 

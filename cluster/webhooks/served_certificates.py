@@ -74,12 +74,12 @@ def _certificate(address: str, port: int, server_name: str) -> x509.Certificate 
         ):
             der = connection.getpeercert(binary_form=True)
             return x509.load_der_x509_certificate(der) if der else None
-    except (OSError, ValueError):  # nobody answers, or with what is no certificate
+    except (OSError, ValueError):  # no server answers, or with what is no certificate
         return None
 
 
 class CertificateWatch(Controller):
-    """Reports a served certificate that expires soon, where somebody else renews it.
+    """Reports a served certificate that expires soon, where gpuward does not renew it.
 
     `read` returns the validity of what each address serves, and `send_event` creates a Kubernetes
     Event with a reason and a text; it may raise ClusterError.

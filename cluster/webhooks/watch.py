@@ -30,7 +30,7 @@ from policies.loading import PolicyError, parse_policy, read_policy_file
 _REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
 # No upgrade deletes a configuration, so one that is missing is reported sooner than a difference.
 _MISSING_SECONDS = 10.0
-# Whoever forbids the repair, and then deletes a configuration, needs API servers to know both.
+# A user who forbids the repair, and then deletes a configuration, needs API servers to know both.
 _REPAIR_SECONDS = 1.0
 # After so many intervals without a comparison, the last result says nothing any more.
 _STALE_INTERVALS = 6
@@ -48,7 +48,7 @@ class _Difference(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """Creates configurations that somebody has deleted.
+    """Creates configurations that a user has deleted.
 
     `create` creates one from its manifest; it raises ClusterError. `send_event` creates a
     Kubernetes Event with a text; it may raise ClusterError. `service_exists` says whether there is
@@ -125,13 +125,13 @@ class RegistrationWatch(Controller):
     def _create(self, repair: Repair, ref: ConfigurationRef, manifest: Object) -> bool:
         """Create a configuration; whether there is one now."""
         try:
-            # Whoever uninstalls gpuward deletes the Service within this second, before or after the
-            # configurations. A configuration without its Service would refuse or delay pods.
+            # A user who uninstalls gpuward deletes the Service within this second, before or after
+            # the configurations. A configuration without its Service would refuse or delay pods.
             if gone := [name for name in _services(manifest) if not repair.service_exists(*name)]:
                 namespace, name = gone[0]
                 raise MissingError(f"service/{name} in {namespace} does not exist either")
             repair.create(ref, manifest)
-        except ConflictError:  # somebody else has created it meanwhile
+        except ConflictError:  # another client has created it meanwhile
             return True
         except ClusterError as error:
             if str(error) != self._not_repaired:
@@ -213,7 +213,7 @@ def make_watch(
 ) -> RegistrationWatch:
     """A watch with the expectation in the file `expected`; outside of pods, it sends no events.
 
-    With `repair`, it creates configurations again that somebody has deleted, and calls `complete`
+    With `repair`, it creates configurations again that a user has deleted, and calls `complete`
     with each.
     """
     configurations = KubernetesConfigurations(connection)

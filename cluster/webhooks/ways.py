@@ -25,9 +25,9 @@ class Way(NamedTuple):
 
     - `name` is that of its row in tests/data/coverage.yaml; `title` says what the pod does.
     - `image`: one that matters to the way; else any will do.
-    - `ended_by`: what ends the way although all of it stays in the pod. VOID: somebody writes
-      NVIDIA_VISIBLE_DEVICES=void into the container. TOOLKIT: NVIDIA's container toolkit is set so
-      that it ignores the variable in unprivileged containers.
+    - `ended_by`: what ends the way although all of it stays in the pod. VOID: a webhook or a policy
+      writes NVIDIA_VISIBLE_DEVICES=void into the container. TOOLKIT: NVIDIA's container toolkit is
+      set so that it ignores the variable in unprivileged containers.
     """
 
     name: str

@@ -263,7 +263,10 @@ class Cluster:
         return self._listed[resource, namespace]
 
     def _known(self, resource: Resource, namespace: str | None = None) -> Known:
-        """The same; None if files have none: they need not have all that is in a cluster."""
+        """Return the objects of a resource by name; None if files have none.
+
+        Files need not have all that is in a cluster.
+        """
         found = self._named(resource, namespace)
         return None if not found and isinstance(self._source, FileSource) else found
 

@@ -47,7 +47,7 @@ class Explanation(NamedTuple):
       those that can.
     - `other_scheduler`: the scheduler that decides about it, if that is not kube-scheduler.
     - `wanted`, `placed`: of how many equal pods this is one, and for how many there is room; None
-      if nobody asked. With too little room, the explanation is that of the next pod.
+      if no user asked. With too little room, the explanation is that of the next pod.
     - `since`: when it was created.
     - `evicting`: the nodes from which kube-scheduler may evict pods of lower priority for it.
     - `scheduler`: what kube-scheduler has said last, if the pod has it.
@@ -92,7 +92,8 @@ class Explanation(NamedTuple):
 
         A node may count several times.
 
-        Empty if kube-scheduler does not decide, others refuse what it would allow, or nobody knows.
+        Empty if kube-scheduler does not decide, others refuse what it would allow, or it is not
+        known.
         """
         is_refused_later = any(not all(group.messages) for group in self.groups)
         is_unsure = bool(self.fitting and self.unchecked)

@@ -45,7 +45,7 @@ class Obstacle(NamedTuple):
       and what the node has left, offers, and would offer if all its devices were healthy.
     - `is_expected`: the node's labels say that it has such devices.
     - `words`, `remedy`: the reason, what is against each device, and what would change it, where
-      whoever finds it also knows the words.
+      the code that finds it also knows the words.
 
     `message` is empty if kube-scheduler does not refuse the pod, and another program does.
     """
@@ -141,7 +141,7 @@ class Wanted:
     def obstacles_of_kubelet(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
         """Return why the kubelet of `node` refuses the pod, if it names the node itself.
 
-        Then nobody asks kube-scheduler. A kubelet does not check a device that its node does not
+        Then kube-scheduler is not asked. A kubelet does not check a device that its node does not
         offer. Source: Kubernetes, `pkg/kubelet/lifecycle/predicate.go`.
         """
         taints = tuple(taint for taint in node.taints if taint.effect == "NoExecute")

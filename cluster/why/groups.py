@@ -55,7 +55,7 @@ def _subject(obstacle: Obstacle) -> tuple[Any, ...]:
 
 
 Refusals: TypeAlias = Sequence[Sequence[Obstacle]]
-"""What each filter says that refuses a node."""
+"""The obstacles that each filter names that refuses a node."""
 
 
 def _group(members: Sequence[tuple[Node, Refusals]], wanted: Wanted) -> NodeGroup:

@@ -135,8 +135,8 @@ class PodDevices:
     def end_of_search(self, refusals: Mapping[str, int], nodes: int) -> Iterator[Hurdle]:
         """Return why kube-scheduler gives up for all `nodes` as it asks one of them.
 
-        `refusals` is how many filters refuse a node: nobody asks a node for devices that another
-        filter refuses.
+        `refusals` is how many filters refuse a node: kube-scheduler does not ask a node for
+        devices that another filter refuses.
         Source: Kubernetes, `pkg/scheduler/schedule_one.go`, findNodesThatPassFilters.
         """
         if all(one.allocation is not Allocation.CAN for one in self._verdicts.values()):

@@ -20,7 +20,7 @@ PAGE = 50
 NOT_SENT = "not sent"
 """Stands for a mode where API servers send nothing of a namespace."""
 LEVEL_BY_OUTCOME = {"denied": "error", "not-evaluated": "error", "warned": "warning"}
-"""How outcomes are marked; all others are notes."""
+"""The levels of outcomes on a page; all others are notes."""
 _SOON = 14  # days
 _MAX_ROWS = 200  # of namespaces, and of exceptions
 

@@ -328,7 +328,7 @@ def _amounts(used: ResourceUsage) -> Amounts:
 
 
 def _states(used: ResourceUsage) -> tuple[Part, ...]:
-    """What nobody has, by why."""
+    """Return the amounts that no consumer has, by the reason why."""
     return (
         Part(STRANDED, used.stranded, "", "stranded: the node lacks CPU, memory or room for a pod"),
         Part(FREE, used.free, "", "free"),
@@ -396,7 +396,10 @@ def _state(consumer: Consumer) -> str:
 def _says(
     consumer: Consumer, resource: str, wanted: Filter, amount: Amount | None = None
 ) -> tuple[str, str]:
-    """Who has it, in short and in full; empty in short if the viewer looks at another namespace."""
+    """Return the consumer's text, in short and in full.
+
+    The short text is empty if the viewer looks at another namespace.
+    """
     own = consumer.amounts.get(resource, 0) if amount is None else amount
     what = (
         "starting" if consumer.is_starting else "idle, no pod uses it" if consumer.is_idle else ""
@@ -425,7 +428,10 @@ def _holders_of_nodes(
 def _holders(
     consumers: Iterable[Consumer], most: int, holder_of: Callable[[Consumer], tuple[str, str]]
 ) -> tuple[tuple[Holder, ...], int]:
-    """Who has most, and how many others there are; `holder_of` names namespace and owner."""
+    """Return the `most` holders with the largest amounts, and how many others there are.
+
+    `holder_of` returns the namespace and the owner of a consumer.
+    """
     has: dict[tuple[str, str, str], Amount] = defaultdict(int)
     wants: dict[tuple[str, str, str], Amount] = defaultdict(int)
     pods: dict[tuple[str, str, str], int] = defaultdict(int)

@@ -107,7 +107,7 @@ HOW = (
     "POST a form with the field manifest, and if you like profile, mode and namespace, to this "
     "address"
 )
-"""What is said to programs that only GET the page."""
+"""The answer to programs that only GET the page."""
 
 
 def chosen(given: Mapping[str, str], profiles: Sequence[str]) -> Chosen:
@@ -296,7 +296,7 @@ def _is_sent(review: AdmissionReview) -> bool:
 
 
 def _review(raw: Any, namespace: str) -> AdmissionReview:
-    """The review of the creation of an object by somebody who is nobody in particular."""
+    """The review of the creation of an object by a user without a name."""
     metadata = as_object(raw.get("metadata"))
     kind = as_text(raw.get("kind"))
     return AdmissionReview(

@@ -186,7 +186,7 @@ def _check(baseline: _Baseline, _reason: str) -> int:
 def _entries_for_new(
     compared: _ComparedRun, reason: str
 ) -> tuple[list[BaselineEntry], list[LocatedFinding]]:
-    """Entries for the new findings, and the findings of rules that nobody may suppress."""
+    """Entries for the new findings, and the findings of rules that no user may suppress."""
     if not reason.strip():
         raise UsageError("--reason must say why the findings are accepted")
     new, policy_of = compared.found.new, compared.run.policy_of

@@ -49,7 +49,7 @@ class BaselineEntry(NamedTuple):
     line: int = 0
 
     def has_expired(self, today: datetime.date) -> bool:
-        """Whether the last day of the entry is over."""
+        """Return whether the last day of the entry is over."""
         return self.expires is not None and today > self.expires
 
 

@@ -35,12 +35,12 @@ class MatchedFinding(NamedTuple):
 
 
 class BaselineComparison(NamedTuple):
-    """What a baseline says about the findings of a run.
+    """The comparison of a run's findings with a baseline.
 
     - `accepted`: findings that do not count, each with its entry.
     - `expired`: the same for entries that have expired; these findings count.
     - `worse`: the same for entries that accept only a lower level; these findings count.
-    - `not_suppressible`: the same for rules that the policy does not let anybody suppress.
+    - `not_suppressible`: the same for rules that the policy lets no user suppress.
     - `new`: findings without an entry.
     - `stale`: entries without a finding, of files that were evaluated, or that are gone.
     - `unseen`: entries of other files, of which this run says nothing.
@@ -80,7 +80,7 @@ class BaselinePaths:
         return known
 
     def exists(self, file: str) -> bool:
-        """Whether there is a file that a baseline calls `file`."""
+        """Return whether there is a file that a baseline calls `file`."""
         return os.path.lexists(os.path.join(self._folder, file))
 
 

@@ -1,4 +1,4 @@
-"""What changes between two texts: lines, the smallest edits, and words for people."""
+"""The differences between two texts: lines, the smallest edits, and words for people."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def split_lines(text: str) -> list[str]:
 
 
 def changed_lines(pieces: Sequence[tuple[str, str]]) -> Iterator[LineChange]:
-    """What changes from line to line; lines that documents have in common need no comparison."""
+    """Yield the changes from line to line.
+
+    Lines that documents have in common need no comparison.
+    """
     if any(text and not text.endswith("\n") for piece in pieces[:-1] for text in piece):
         # One line is in two pieces, as in JSON without line breaks.
         pieces = [("".join(old for old, _ in pieces), "".join(new for _, new in pieces))]
@@ -90,7 +93,7 @@ def text_edits(old: str, new: str, start: int = 0) -> Iterator[TextEdit]:
 
 
 def _common_prefix_length(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+    """Return how many characters two texts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 

@@ -140,7 +140,7 @@ class FixedText(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether there is anything to write."""
+        """Return whether there is anything to write."""
         return any(old != new for old, new in self.old_and_new_pieces)
 
 
@@ -168,8 +168,8 @@ class _DocumentOutcome(NamedTuple):
 class Fixer:
     """Fixes files one after the other, and gives their new texts to `deliver`.
 
-    Findings with an action below `min_action` stay: nobody should have to look for the reason of a
-    change among what the report does not show.
+    Findings with an action below `min_action` stay: a user should not have to look for the reason
+    of a change among what the report does not show.
     """
 
     def __init__(self, deliver: DeliverText, min_action: Action = Action.AUDIT) -> None:

@@ -1,4 +1,4 @@
-"""Where fixed texts go: into the files, to standard output, or into a diff."""
+"""The output of fixed texts: into the files, to standard output, or into a diff."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class StandardStreams:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After Ctrl-C, nobody waits for the rest.
+        # After Ctrl-C, the user does not wait for the rest.
         if kind is None or issubclass(kind, Exception):
             self._pass_through()
 
@@ -222,7 +222,7 @@ class FixOutput(NamedTuple):
 def choose_fix_output(
     paths: Collection[str], out: TextIO, min_action: Action, *, diff: bool, staged: bool
 ) -> FixOutput:
-    """How to fix `paths`, or what is staged.
+    """Return how to fix `paths`, or what is staged.
 
     Findings with an action below `min_action` stay. What came from standard input goes to
     standard output, and the report then to standard error. Raises UsageError for standard input
@@ -268,7 +268,7 @@ def _is_as_staged(name: str) -> bool:
 
 
 def _with_carriage_returns(text: FixedText) -> FixedText:
-    """The same text as git writes it to disk with `core.autocrlf`, or as `.gitattributes` says."""
+    """Return the text as git writes it to disk with `core.autocrlf`, or by `.gitattributes`."""
     source = text.source._replace(text=text.source.text.replace("\n", "\r\n"))
     pieces = [
         (old.replace("\n", "\r\n"), new.replace("\n", "\r\n"))

@@ -1,4 +1,4 @@
-"""What fixes would change in each object, as the JSON Patch of the webhook."""
+"""The changes that fixes would make in each object, as the JSON Patch of the webhook."""
 
 import json
 from collections.abc import Iterable

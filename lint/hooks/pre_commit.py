@@ -68,7 +68,7 @@ def uninstall() -> str | None:
 
 
 def _hook_path() -> str:
-    """Where git looks for the hook: as core.hooksPath says, or in the common folder."""
+    """Return where git looks for the hook: as core.hooksPath says, or in the common folder."""
     top = repository_root()
     configured = git_line("config", "--type=path", "--default", "", "--get", "core.hooksPath")
     folder = configured or git_line("rev-parse", "--git-path", "hooks")
@@ -77,7 +77,7 @@ def _hook_path() -> str:
 
 
 def _is_own_hook(path: str) -> bool:
-    """Whether the file at `path` is a hook of gpuward, and no link to one."""
+    """Return whether the file at `path` is a hook of gpuward, and no link to one."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return not os.path.islink(path) and _HOOK_MARK in file.read(1024).splitlines()[:2]

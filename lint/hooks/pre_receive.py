@@ -199,7 +199,7 @@ def _pushes(pushed: BinaryIO) -> Iterator[Push]:
 
 
 def _evaluate_push(push: Push, policy: Policy, settings: PushSettings) -> Results:
-    """What the rules say about the manifests that `push` changes. Raises GitError."""
+    """Return the results of the rules for the manifests that `push` changes. Raises GitError."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=settings.namespace)
     if not _has_tree(push.new):
@@ -217,12 +217,12 @@ def _evaluate_push(push: Push, policy: Policy, settings: PushSettings) -> Result
 
 
 def _has_tree(name: str) -> bool:
-    """Whether the object, or what it points to as a tag, is a commit or a tree."""
+    """Return whether the object, or what it points to as a tag, is a commit or a tree."""
     return git_line("cat-file", "-t", f"{name}^{{}}") in {"commit", "tree"}
 
 
 def _merge_base(new: str) -> str:
-    """Where `new` left the default branch; empty if it has nothing in common with it."""
+    """Return where `new` left the default branch; empty if it has nothing in common with it."""
     try:
         return git_line("merge-base", "HEAD", new)
     except GitError:

@@ -25,7 +25,7 @@ _TRIAL_REASON = "a reason"
 def suppression_edit(analysis: Analysis, found: FindingInText) -> TextEdit | None:
     """The edit that adds a comment, in which only the reason is missing.
 
-    Until somebody writes the reason, the comment has no effect. None if the policy forbids the
+    Until the user writes the reason, the comment has no effect. None if the policy forbids the
     comment, and where the text has no place for one, as in JSON.
     """
     active = analysis.active_rule(found.finding.rule)
@@ -57,7 +57,7 @@ def _line_end(text: str, offset: int) -> int:
 
 
 def _edit_suppresses(found: FindingInText, edit: TextEdit) -> bool:
-    """Whether the text after `edit` has the same values, and the finding is suppressed."""
+    """Return whether the text after `edit` has the same values, and the finding is suppressed."""
     before, text = found.item, found.file.source.text
     start, end = before.document.start, before.document.end
     if not start <= edit.start <= end:
@@ -105,7 +105,10 @@ def code_actions(
 
 
 def _wants_kind(wanted: Sequence[str], kind: str) -> bool:
-    """Whether an editor that asks for these kinds, or for all if there are none, takes `kind`."""
+    """Return whether an editor that asks for the kinds `wanted` takes `kind`.
+
+    It takes every kind if it asks for none.
+    """
     name = _kind_name(kind)
     return not wanted or any(name == one or name.startswith(f"{one}.") for one in wanted)
 

@@ -49,7 +49,7 @@ class FindingInText(NamedTuple):
 
 
 class Analysis:
-    """What gpuward says about one version of a document.
+    """The results for one version of a document.
 
     `found` are the findings that the user wants to see; `results` has the rest. `problem` says why
     nothing was evaluated; it is empty if something was.
@@ -208,7 +208,7 @@ class Positions:
         return end - (self._text[end - 1 : end + 1] == "\r\n")
 
     def _units(self, start: int, end: int) -> int:
-        """How many units the text between two offsets takes."""
+        """Return how many units the text between two offsets takes."""
         further = (bisect_left(wide, end) - bisect_left(wide, start) for wide in self._wide)
         return end - start + sum(further)
 
@@ -258,7 +258,7 @@ def policy_diagnostics(text: str, positions: Positions, folder: str) -> list[Dia
 
 
 def range_of(found: FindingInText, positions: Positions) -> Range:
-    """Where a finding is in the text that the editor shows."""
+    """Return the range of a finding in the text that the editor shows."""
     start, end = map(found.file.original_offset, found.located.span[:2])
     return positions.range_between(start, max(start, end))
 

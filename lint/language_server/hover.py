@@ -1,4 +1,4 @@
-"""What an editor shows about the word under the cursor, and proposes while somebody types."""
+"""Texts about the word under the cursor, and proposals while a user types."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class EditorPolicies:
 
 
 def _file_state(file: str) -> object:
-    """What changes when the file does."""
+    """Return a value that changes when the file does."""
     try:
         status = os.stat(file)
     except OSError:

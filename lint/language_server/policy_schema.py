@@ -1,4 +1,4 @@
-"""Where in a policy a position is, and what may stand there."""
+"""The path of a position in a policy, and the keys and values that may stand there."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def choices_at(place: SchemaPlace) -> Iterator[Choice]:
 
 
 def describe_path(path: KeyPath) -> str:
-    """What the schema says about a key and its values; empty if it says nothing."""
+    """Return the schema's description of a key and its values; empty if it has none."""
     parts = []
     for found in _schemas_at(path):
         if "description" in found:

@@ -76,7 +76,7 @@ class GpuwardServer(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     def forget_task(self, uri: str) -> None:
-        """Whatever waits to be evaluated is out of date."""
+        """Cancel the evaluation that waits, because it is out of date."""
         if task := self._tasks.pop(uri, None):
             task.cancel()
 
@@ -86,7 +86,7 @@ class GpuwardServer(LanguageServer):
         return Positions(text, encoding or types.PositionEncodingKind.Utf16)
 
     async def analysis(self, document: TextDocument) -> Analysis:
-        """What gpuward says about the text that the document has now.
+        """Return the results for the text that the document has now.
 
         One evaluation of a document runs at a time: large ones take longer than a user takes to
         type the next character.
@@ -150,7 +150,7 @@ class GpuwardServer(LanguageServer):
 
 
 async def _run_in_thread(work: Callable[[], Analysis]) -> Analysis:
-    """The result of `work`. Whoever is cancelled waits for its end, as no thread can be stopped."""
+    """Return the result of `work`. A caller that is cancelled waits: no thread can be stopped."""
     future = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(future)
@@ -172,7 +172,7 @@ def file_name(document: TextDocument) -> str:
 
 
 def is_policy(document: TextDocument) -> bool:
-    """Whether the document is a policy, by its name."""
+    """Return whether the document is a policy, by its name."""
     return os.path.basename(file_name(document)) == POLICY_FILE
 
 

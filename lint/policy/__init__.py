@@ -6,4 +6,4 @@ import argparse
 from typing import TypeAlias
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
-"""What `add_subparsers` returns; argparse has no public name for it."""
+"""The result of `add_subparsers`; argparse has no public name for it."""

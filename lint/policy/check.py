@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _is_config_map(file: str) -> bool:
-    """Whether the file is the manifest of a ConfigMap with a policy."""
+    """Return whether the file is the manifest of a ConfigMap with a policy."""
     try:
         _, name = read_policy_content(file)
     except PolicyError:

@@ -53,7 +53,7 @@ class ChangedObject(NamedTuple):
 
 
 class PolicyComparison:
-    """What two sets of rules do with manifests."""
+    """The differences between the results of two rule sets for the same manifests."""
 
     def __init__(self, rule_sets: list[RuleSet], context: Context) -> None:
         self.changes: list[ChangedObject] = []
@@ -103,13 +103,13 @@ class _NotEvaluatedError(Exception):
 
 
 StateByFinding: TypeAlias = dict[str, tuple[str, Finding]]
-"""What becomes of each finding, by its identity."""
+"""The state of each finding at admission, by its identity."""
 
 
 def _states_by_object(
     file: File, document: Document, evaluator: Evaluator
 ) -> dict[ObjectRef | None, StateByFinding]:
-    """What becomes of each finding at admission, by the object that it is about."""
+    """Return the state of each finding at admission, by the object that it is about."""
     item = evaluator.evaluate(file, document)
     if isinstance(item, InputNotEvaluated):
         raise _NotEvaluatedError(item.message)

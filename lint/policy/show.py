@@ -100,7 +100,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _is_policy(file: str) -> bool:
-    """Whether `file` is a policy, or a ConfigMap with one, and no manifest to be linted by one."""
+    """Return whether `file` is a policy, or a ConfigMap with one.
+
+    Other files are manifests to be linted by a policy.
+    """
     if os.path.isdir(file):
         return False
     if os.path.basename(file) == POLICY_FILE:
@@ -110,7 +113,7 @@ def _is_policy(file: str) -> bool:
 
 
 class _PoliciesOfFile:
-    """Which policies are for a file, and which of their settings per path."""
+    """The policies for a file, and those of their settings per path that are for it."""
 
     def __init__(
         self, chain: list[PolicyLayer], file: str, found: FilePolicy | None = None
@@ -133,7 +136,7 @@ class _PoliciesOfFile:
         return rule._replace(sources=sources)
 
     def heading_lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
-        """What is said above the rules; nothing if there is no file."""
+        """Yield the lines above the rules; none if there is no file."""
         if not self.chain:
             return
         first, *others = self.chain
@@ -160,7 +163,7 @@ def _policies_of_file(file: str, profiles: list[str]) -> _PoliciesOfFile:
 
 
 class _PositionFinder:
-    """Where a path of the policy is in its file."""
+    """A function that returns the file of the policy and the line of a path in it."""
 
     def __init__(self, name: str, text: str, document: Document | None) -> None:
         self._name = name
@@ -225,7 +228,7 @@ def _text(
 
 
 def _details(rule: EffectiveRule) -> Iterator[str]:
-    """Where the action is from, and each other setting with where that is from."""
+    """Yield where the action is from, and each other setting with where that is from."""
     yield rule.sources.get("action", "default")
     details = {k: v for k, v in rule.settings.items() if k not in {"action", "options"}}
     for key, value in {**details, **rule.settings.get("options", {})}.items():
@@ -234,7 +237,7 @@ def _details(rule: EffectiveRule) -> Iterator[str]:
 
 
 def _sources(rule: EffectiveRule) -> str:
-    """Where the rule is from: one word if all is from one place."""
+    """Return where the rule is from: one word if all is from one place."""
     sources = {"action": "default", **rule.sources}
     if len(set(sources.values())) == 1:
         return sources["action"]

@@ -1,4 +1,4 @@
-"""Where the objects of a rendered chart are from: lines of templates and values files."""
+"""The origins of the objects of a rendered chart: lines of templates and values files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OutlineLine(NamedTuple):
     parent: int
 
     def can_render_as(self, rendered: str) -> bool:
-        """Whether this line can be rendered as `rendered`."""
+        """Return whether this line can be rendered as `rendered`."""
         first, last = self.pieces[0], self.pieces[-1]
         if len(self.pieces) == 1:
             return first == rendered
@@ -51,7 +51,7 @@ class OutlineLine(NamedTuple):
 
     @property
     def is_recognisable(self) -> bool:
-        """Whether enough of the line is literal to recognise it."""
+        """Return whether enough of the line is literal to recognise it."""
         return sum(c.isalnum() for piece in self.pieces for c in piece) >= _MIN_LITERAL_CHARACTERS
 
 
@@ -125,7 +125,10 @@ class Outline:
         return line.parent >= 0 and self.lines[line.parent].can_render_as(parents[0])
 
     def _matching_parents(self, index: int, parents: Sequence[str]) -> int:
-        """How many of `parents` the line at `index` and its own parents can be, in this order."""
+        """Return how many of `parents` the line at `index` and its own parents can be.
+
+        They must be in this order.
+        """
         found = 0
         for text in parents:
             candidate = index

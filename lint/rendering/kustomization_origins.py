@@ -1,4 +1,4 @@
-"""Where the objects of a rendered kustomization are from: resources and patches."""
+"""The origins of the objects of a rendered kustomization: resources and patches."""
 
 from __future__ import annotations
 
@@ -78,9 +78,10 @@ def _target(kustomization: Any, path: Path) -> Mapping[str, Any] | None:
 
 
 def is_target(target: Mapping[str, Any] | None, rendered: tuple[str, set[str], set[str]]) -> bool:
-    """Whether a target with plain words is for the object: its kind, its names, its namespaces.
+    """Return whether a target with plain words is for the object.
 
-    Selectors and regular expressions are not followed, except for `.*`, which fits everything.
+    Its kind, its names and its namespaces decide. Selectors and regular expressions are not
+    followed, except for `.*`, which fits everything.
     """
     kind, names, namespaces = rendered
     if target is None or not set(target) <= {*_TARGET_FIELDS, "group", "version"}:
@@ -150,7 +151,7 @@ class FieldFinder:
 
 
 def is_unchanged(rendered: Any, path: Path, value: Any, found: Path) -> bool:
-    """Whether the field at `found` in `value` has not been changed on the way to `rendered`."""
+    """Return whether the field at `found` in `value` is unchanged on the way to `rendered`."""
     for step in path[: len(found)]:
         rendered = rendered[step]
     for step in found:

@@ -1,4 +1,4 @@
-"""Where a finding in a rendering is from, and moving it there."""
+"""The origins of findings in a rendering: each finding is moved to its origin."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SourceFiles:
     def __init__(self) -> None:
         self._files: dict[str, File | None] = {}
         self.reader = CachedReader(_MAX_SHARED_CHARACTERS)
-        """what reads the documents of these files, and of the renderings"""
+        """the reader of the documents of these files, and of the renderings"""
 
     def read(self, name: str) -> File | None:
         """The file called `name`; None if it cannot be read."""
@@ -102,7 +102,7 @@ _WithPosition = TypeVar("_WithPosition", Remark, InputNotEvaluated)
 
 
 class _Rendering(NamedTuple):
-    """What was rendered, and where what is in it is from.
+    """A rendering, and the finder of the origins of what is in it.
 
     `is_base`: it is a kustomization that is also rendered in others.
     """
@@ -184,7 +184,7 @@ class RenderingOrigins:
         return errors
 
     def _as_warning(self, located: LocatedFinding) -> LocatedFinding:
-        """A finding that only a base has: whoever includes the base changes the field."""
+        """A finding that only a base has: kustomizations that include the base change the field."""
         folder = os.path.dirname(self._renderings[located.rendered_by].file) or "."
         message = f"{located.finding.message} (only where {folder} is applied by itself: every "
         message += "kustomization here that includes it changes this)"
@@ -237,10 +237,10 @@ def _moved_to_origin(located: LocatedFinding, origin: Origin) -> LocatedFinding:
 
 
 def _key_of_fault(located: LocatedFinding) -> object:
-    """What the same fault has in common in every object that is rendered from one place."""
+    """Return a key by which a fault is recognised in all objects rendered from one place."""
     return located.finding.rule, located.file, located.span
 
 
 def _key_of_place(located: LocatedFinding, origin: Origin) -> object:
-    """What a finding has in common with the same one, of the same object, in other renderings."""
+    """Return a key by which a finding is recognised in other renderings of the same object."""
     return located.finding.identity, origin.file.source.name, origin.span

@@ -110,7 +110,10 @@ class ChartFiles:
         self._failed.add(chart)
 
     def uses_values(self, name: str) -> bool:
-        """Whether a rendering has the values in the file, or would have if it had not failed."""
+        """Return whether a rendering has the values in the file.
+
+        A rendering that failed counts if it would have had them.
+        """
         path = os.path.normpath(name)
         if path in self._values:
             return True
@@ -121,7 +124,7 @@ class ChartFiles:
         return any(path.startswith(os.path.join(chart, "")) for chart in self._failed)
 
     def is_unrendered(self, name: str) -> bool:
-        """Whether the file is a template of a chart that could not be rendered."""
+        """Return whether the file is a template of a chart that could not be rendered."""
         path = os.path.normpath(name)
         if not self._is_in_failed(path):
             return False
@@ -130,7 +133,10 @@ class ChartFiles:
         return is_template and file is not None and has_placeholder(file.source.text)
 
     def is_ignored(self, name: str) -> bool:
-        """Whether the file is a template that helm leaves out, so that nothing can evaluate it."""
+        """Return whether the file is a template that helm leaves out.
+
+        Then nothing can evaluate it.
+        """
         folder = self._folder_of(name)
         file = self._files.read(name) if folder else None
         if file is None or not has_placeholder(file.source.text):
@@ -141,7 +147,7 @@ class ChartFiles:
         return self._is_ignored[chart](os.path.relpath(name, chart or "."))
 
     def is_evaluated_rendered(self, name: str) -> bool:
-        """Whether the file is evaluated as it is rendered."""
+        """Return whether the file is evaluated as it is rendered."""
         folder = self._folder_of(name)
         if not folder:
             return False
@@ -189,13 +195,13 @@ _IGNORED_REASON = (
 
 
 class Changes(Protocol):
-    """What has changed, if only that is linted."""
+    """Answers about what has changed, if the run lints only that."""
 
     def is_changed(self, name: str) -> bool:
-        """Whether the file has changed."""
+        """Return whether the file has changed."""
 
     def has_changes_in(self, folder: str) -> bool:
-        """Whether a file in the folder, or below, has changed or is gone."""
+        """Return whether a file in the folder, or below, has changed or is gone."""
 
 
 def evaluate_renderings(
@@ -330,12 +336,12 @@ class Renderer:
         self._rendered_files -= {name for name, objects in self._not_rendered.items() if objects}
 
     def _bases_alone(self) -> Iterator[Input]:
-        """What users of a base get who apply it by itself."""
+        """Yield what users get who apply a base by itself."""
         for file, rendered in self._render(self._kustomizations.bases):
             if isinstance(rendered, UnreadableSource):
                 if rendered.why == TOO_LONG_MESSAGE:
                     yield rendered
-                continue  # nobody can apply it by itself
+                continue  # no user can apply it by itself
             finder = KustomizationOrigins(rendered, self._places.files, self._places.work)
             self._places.add(rendered.source.name, file, finder, is_base=True)
             yield rendered.source
@@ -360,7 +366,7 @@ class Renderer:
                 yield _next_result(waiting)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            stop_all()  # after Ctrl-C, nobody waits for them
+            stop_all()  # after Ctrl-C, the user does not wait for them
 
     def _rendered(self, parts: tuple[Kustomization, ...]) -> _RenderResult:
         if is_late(self._deadline):
@@ -377,7 +383,7 @@ def _next_result(waiting: deque[tuple[str, Future[_RenderResult]]]) -> tuple[str
 
 
 def _job_count(wanted: int | None) -> int:
-    """How many programs run at once: each may take as much memory as one is allowed."""
+    """Return how many programs run at once: each may take as much memory as one is allowed."""
     return wanted or min(os.cpu_count() or 1, _MAX_JOBS)
 
 

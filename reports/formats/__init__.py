@@ -43,7 +43,7 @@ def writer_of(form: str) -> WriteReport:
 
 
 def position_text(located: LocatedFinding) -> str:
-    """FILE:LINE:COLUMN; empty for what a program wrote to standard input, as nobody has its lines.
+    """FILE:LINE:COLUMN; empty for what a program wrote to standard input: users lack its lines.
 
     It is empty for objects of a cluster, too, or the context if there are several clusters. Reports
     then say where the finding is by its object and its JSON Pointer.

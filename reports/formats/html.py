@@ -139,7 +139,10 @@ def write(out: TextIO, results: Results, style: ReportStyle) -> None:
 
 
 def _articles(results: Results, style: ReportStyle) -> Iterable[Article]:
-    """What was not evaluated comes first: without it the rest may say too little."""
+    """Yield the articles of the report.
+
+    Input that was not evaluated comes first: without it the rest may say too little.
+    """
     nameless = STANDARD_INPUT if results.is_of_files else "the cluster"
     for entry in entries_beside_findings(results, style):
         yield Article(entry, nameless=nameless)

@@ -169,13 +169,13 @@ def _message(text: str) -> dict[str, str]:
     """A plain message, in which nothing is a link or a placeholder.
 
     The standard wants all braces doubled, but viewers such as GitHub's show both of them. Without a
-    number in it, nobody takes a brace for a placeholder.
+    number in it, no viewer takes a brace for a placeholder.
     """
     return {"text": _PLACEHOLDER_PATTERN.sub(r"{{\1}}", text).replace("](", "] (")}
 
 
 def _location(entry: ReportEntry, file: str) -> dict[str, Any]:
-    """Where the entry is: in `file`, whose first line stands for it if no line is known."""
+    """Return the entry's place in `file`, whose first line stands for it if no line is known."""
     region = {"startLine": 1}
     if entry.line:
         region = {

@@ -1,4 +1,4 @@
-"""How many findings there are of each rule: the option `--statistics`."""
+"""The number of findings of each rule: the option `--statistics`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """JSON values: paths in them, edits to them, and reading those of unknown structure.
 
-Nothing here depends on Kubernetes. An `Edit` is a change that somebody requests for one version of
-a document. `apply` makes a batch of edits and returns the new document and the JSON Patch (RFC
-6902) that produces it. It is stricter than the patch library of the Kubernetes API server: an edit
-that does not fit the document raises EditError here, so the API server never receives it.
+Nothing here depends on Kubernetes. An `Edit` is a requested change to one version of a document.
+`apply` makes a batch of edits and returns the new document and the JSON Patch (RFC 6902) that
+produces it. It is stricter than the patch library of the Kubernetes API server: an edit that does
+not fit the document raises EditError here, so the API server never receives it.
 """
 
 import json

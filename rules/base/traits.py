@@ -138,7 +138,7 @@ POD_FIELD_TRAITS: Mapping[str, int] = {
 
 
 def satisfies(traits: int, needs: Iterable[int]) -> bool:
-    """Whether `traits` hold at least one trait of every entry in `needs`."""
+    """Return whether `traits` hold at least one trait of every entry in `needs`."""
     for entry in needs:  # noqa: SIM110  # a generator costs more than the loop
         if not traits & entry:
             return False
@@ -146,7 +146,7 @@ def satisfies(traits: int, needs: Iterable[int]) -> bool:
 
 
 def is_named_after_gpus(variable: str) -> bool:
-    """Whether the name of a variable shows that it is about GPUs or other accelerators."""
+    """Return whether the name of a variable shows that it is about GPUs or other accelerators."""
     return variable.startswith(VARIABLE_PREFIXES) or any(w in variable for w in VARIABLE_WORDS)
 
 

@@ -109,7 +109,7 @@ def _count_gpu_variables(env: Any) -> int:
 
 
 def _exceeded_bound_of_field(key: str, value: Any) -> str:
-    """What is too long in a field whose key or text is, or that is not counted."""
+    """Return what is too long in a field: its key, its text, or a variable's name; else empty."""
     if len(key) > MAX_KEY_CHARACTERS:
         return f"its key {display(key)} of {len(key):,} characters"
     if isinstance(value, str):

@@ -45,7 +45,7 @@ class RuleFailure(NamedTuple):
 
 
 RuleFindings: TypeAlias = tuple[Sequence[Finding], str]
-"""What a rule has said about a subject, and its error if it raised one."""
+"""The findings of a rule about a subject, and its error if it raised one."""
 
 
 class EvaluationResult:

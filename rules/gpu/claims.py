@@ -64,7 +64,7 @@ def vendors_of_claims(pod: Pod, inventory: Inventory) -> frozenset[str]:
 
 CLAIMS_FIELD = "resourceClaims"
 CLAIM_NAME_FIELD, TEMPLATE_NAME_FIELD = "resourceClaimName", "resourceClaimTemplateName"
-"""How an entry refers to a claim, or to the template of one."""
+"""The fields by which an entry refers to a claim, or to the template of one."""
 
 
 def declared_claims(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:

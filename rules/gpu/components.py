@@ -37,10 +37,10 @@ def component_of(pod: Pod, context: Context) -> Component | None:
 
     The profile lists components by namespace and service account, and some by their images and
     programs. At admission the user must also be one of the component's `creators`, by default the
-    DaemonSet controller. In a file nobody creates the pod, so it must be in a DaemonSet or, as a
-    running pod, come from one, unless the component has `creators` who may make such an object. A
-    pod in a custom resource is never a component, because it may be created in another namespace
-    than the resource.
+    DaemonSet controller. In a file there is no user who creates the pod, so it must be in a
+    DaemonSet or, as a running pod, come from one, unless the component has `creators` who may make
+    such an object. A pod in a custom resource is never a component, because it may be created in
+    another namespace than the resource.
     """
     if pod.object.group not in BUILT_IN_GROUPS:
         return None
@@ -79,7 +79,7 @@ def is_controller(user: str, namespace: str | None) -> bool:
     """Return whether `user` may be a controller of the pods in `namespace`, not one of its users.
 
     Controllers are of Kubernetes itself, or programs with service accounts of other namespaces.
-    Whoever may use a namespace may act as its service accounts.
+    A user who may use a namespace may act as its service accounts.
     """
     own = f"{SYSTEM_USER_PREFIX}serviceaccount:{namespace}:"
     return user.startswith(SYSTEM_USER_PREFIX) and not user.startswith(own)
@@ -101,7 +101,7 @@ FOR_AGENTS = (
 
 
 def advice_for_agents(pod: Pod, context: Context) -> str:
-    """What to do besides if a DaemonSet makes `pod`, which may so be an agent; else empty.
+    """Return what else to do if a DaemonSet makes `pod`, which may be an agent; otherwise empty.
 
     A pod in a file may match a component of the profile in all but the namespace. Helm and kubectl
     set the namespace of objects that name none. Then the advice is to name that namespace.
@@ -116,10 +116,10 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
 
 
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
-    """Return whether the image of `container` is known to make GPUs visible that nobody requested.
+    """Return whether the image of `container` is known to make GPUs visible without a request.
 
     The images of NVIDIA's agents do so too. They are excused in the pods of a DaemonSet that run
-    the agent and nothing else: anybody can write the name of an agent's image into a pod of their
+    the agent and nothing else: any user can write the name of an agent's image into a pod of their
     own, and a command beside it.
     """
     if not is_cuda_image(container.image):
@@ -131,7 +131,7 @@ def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:
 def is_mirror(pod: Pod, context: Context) -> bool:
     """Return whether `pod` is a kubelet's mirror of a static pod, which runs even if it is refused.
 
-    Anybody can write the annotation of mirror pods, so the user who creates the pod decides.
+    Any user can write the annotation of mirror pods, so the user who creates the pod decides.
     """
     is_annotated = pod.object.kind == "Pod" and MIRROR_ANNOTATION in pod.annotations
     return is_annotated and (context.user or "").startswith(_KUBELETS)

@@ -272,7 +272,7 @@ def gpu_handler(pod: Pod, inventory: Inventory) -> str:
 def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
     """Return whether the pod names a GPU runtime class and requests no GPU.
 
-    Whoever names the class means the GPU: to hide it is not for gpuward to decide.
+    A user who names the class means the GPU: to hide it is not for gpuward to decide.
     """
     named = uses_gpu_runtime(pod) or gpu_handler(pod, inventory)
     return bool(named) and not pod_requests_gpu(pod)

@@ -58,7 +58,7 @@ class Misspelling(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What comes before the right name in a message about the wrong one."""
+        """Return the words before the right name in a message about the wrong one."""
         return "a mistake for" if self.is_known else "not known but close to"
 
 

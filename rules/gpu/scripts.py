@@ -102,9 +102,10 @@ class _Quotations:
         self._ends: dict[str, int] = {}  # of a quotation with this quote
 
     def end_around(self, offset: int) -> int:
-        """Where the quotation ends that the line of `offset` has begun; else the end of the text.
+        """Return where the quotation around `offset` ends; the end of the text if there is none.
 
-        `offset` is never smaller than in the call before.
+        A quotation counts if it has begun on the line of `offset`, which is never smaller than in
+        the call before.
         """
         newline = self._text.rfind("\n", self._at, offset)
         if newline >= 0:
@@ -261,7 +262,7 @@ def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:
     `known` is what is known of its variable.
     """
     if option.is_variable:
-        # A variable without a value is passed on, and nobody knows which it has.
+        # A variable without a value is passed on, and its value is not known.
         return known is not None and (
             option.value is None or parse_visibility(option.value, known) is Visibility.GRANTED
         )

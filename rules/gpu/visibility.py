@@ -58,7 +58,7 @@ class Visibility(enum.Enum):
 def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
     """Return the effect on the container runtime of the variable `known` with the value `text`."""
     if len(value) > _MAX_VALUE_CHARACTERS:
-        return Visibility.GRANTED  # nobody needs one that long
+        return Visibility.GRANTED  # no user needs one that long
     if not value and known.empty_grants:
         return Visibility.GRANTED
     words = _FILLED_IN_PATTERN.sub("$(", value).split(",")
@@ -168,7 +168,7 @@ def reference_kind(container: Container, variable: str) -> str:
 
 
 def describe_setting(container: Container, variable: str) -> str:
-    """How `env` sets `variable`, for messages: `sets X="all"`, `takes X from a configMapKeyRef`."""
+    """Return how `env` sets `variable`: `sets X="all"`, `takes X from a configMapKeyRef`."""
     value = container.env_value(variable)
     if value is None:
         return f"takes {display_variable(variable)} from a {reference_kind(container, variable)}"
@@ -405,6 +405,6 @@ def remove_and_request_advice(
 
 
 def is_node_debugger(pod: Pod) -> bool:
-    """Return whether the pod says that `kubectl debug node/` made it. Anybody can write that."""
+    """Return whether the pod says that `kubectl debug node/` made it. Any user can write that."""
     key, value = DEBUGGER_LABEL
     return pod.labels.get(key) == value

@@ -56,7 +56,7 @@ def is_image_for_any_maker(image: str) -> str:
 
 
 def maker_facts() -> list[dict[str, list[str]]]:
-    """What `$makers` says of each maker: of images, of device files, and the words about it."""
+    """Return the facts in `$makers` of each maker: images, device files, and words about it."""
     return [
         {
             "shown": [m.platform, GPU_WORD if m.is_gpu else ACCELERATOR_WORD, m.request],

@@ -87,7 +87,7 @@ def is_meant_for(taint: Taint) -> str:
 MAX_WORDS = 100
 """With more words in its command, no fix takes a variable from a container."""
 MAX_TEXT_CHARACTERS = 20_000
-"""The same for the characters in its command and in the values of its variables."""
+"""With more characters in its command and the values of its variables, no fix does so."""
 
 
 def visibility_mutations(where: str) -> tuple[Mutation, ...]:

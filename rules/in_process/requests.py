@@ -10,7 +10,7 @@ from rules.profile.profile import Fraction, Profile
 
 
 def resource_facts(profile: Profile) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """What the profile says of each resource, by its name."""
+    """Yield the profile's facts about each resource, with the resource's name."""
     for name, resource in profile.resources.items():
         yield (
             name,

@@ -31,7 +31,7 @@ Subject: TypeAlias = Literal[
 
 
 SUB_PATHS = "a subPathExpr that refers to a variable counts as the whole volume"
-"""What statements about volumes leave out."""
+"""A limit of the statements about volumes."""
 
 
 class Statement(NamedTuple):

@@ -40,7 +40,7 @@ class VariableNames:
         self._patterns = tuple(patterns)
         self._exact = frozenset(name for name in self._patterns if "*" not in name)
         self.beginnings = frozenset(name.partition("*")[0] for name in self._patterns)
-        """How each of the variables begins."""
+        """The beginnings of the variables."""
 
     def read_among(self, names: Iterable[str]) -> list[str]:
         """Those of `names` that are read, at most MAX_VARIABLES: first what no pattern stands for.
@@ -193,7 +193,7 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
 
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
-    """Whoever made it: a pod may also name a claim that was made for another pod."""
+    """Return the claim, whatever made it: a pod may name a claim that was made for another pod."""
     labels = as_object(as_object(raw.get("metadata")).get("labels"))
     return ResourceClaim(
         *_classes_names_and_sharing(as_object(raw.get("spec"))),
@@ -336,7 +336,7 @@ class InventoryBuilder:
 
 
 def _where_words(home: str) -> str:
-    """Where the objects are that `InventoryBuilder.add` got with this namespace."""
+    """Return in words where the objects are that `InventoryBuilder.add` got with this namespace."""
     if not home:
         return "in the cluster"
     return f"in {home}" if " " in home else f"in namespace {home}"

@@ -54,7 +54,7 @@ class NodeCollector:
         self._characters = 0
         self.is_full = False
         self.has_all = False
-        """Whether every node of the cluster has been added. Who knows that sets it."""
+        """Whether every node of the cluster has been added. A caller that knows this sets it."""
 
     def add(self, node: Mapping[str, Any]) -> None:
         """Add a Node."""
@@ -169,7 +169,7 @@ class ShareCollector:
     """Collects objects whose pods share cards, by the pool of nodes that the pods require.
 
     An object that is there in two forms, as in a repository with several environments, does not
-    count: nobody knows which one runs beside the others.
+    count: it is not known which one runs beside the others.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ R = TypeVar("R")
 Records: TypeAlias = Mapping[type, Mapping[str, Mapping[str, Any]]]
 """Records by kind (a class of `records`), namespace and name. Cluster-wide ones have no namespace.
 
-A record is None if the object was given with different contents: nobody knows which one counts.
+A record is None if the object was given with different contents: it is not known which one counts.
 """
 MAX_OBJECTS_IN_NAMESPACE = 50
 """Objects of a kind in a namespace, of which a rule reads all for every pod."""

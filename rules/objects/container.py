@@ -10,7 +10,7 @@ from rules.objects.view import View
 from rules.profile.profile import Profile
 
 Role = Literal["init", "app", "ephemeral"]
-"""What a container is for."""
+"""The purpose of a container."""
 
 
 class PodLayout(NamedTuple):

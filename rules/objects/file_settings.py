@@ -11,7 +11,7 @@ class ContainerSetting(NamedTuple):
 
     - `object`: the file, as a kind and a name.
     - `holder`: what has the setting in messages, such as `service "web"`.
-    - `name`, `value`: the variable or the option. The value is None if nobody can know it, and
+    - `name`, `value`: the variable or the option. The value is None if it cannot be known, and
       empty for an option without one.
     - `variable`: what is known about it, if it is a variable of a container runtime.
     """
@@ -24,7 +24,7 @@ class ContainerSetting(NamedTuple):
 
     @property
     def stable_path(self) -> str:
-        """What the setting belongs to, for the identity of findings."""
+        """Return the holder of the setting, for the identity of findings."""
         return self.holder
 
 
@@ -43,5 +43,5 @@ class LabelCommand(NamedTuple):
 
     @property
     def stable_path(self) -> str:
-        """What the label belongs to, for the identity of findings."""
+        """Return the command of the label, for the identity of findings."""
         return "kubectl label"

@@ -34,7 +34,7 @@ class DeviceRequest(NamedTuple):
 class DeviceSelector(NamedTuple):
     """A selector: its `expression` at `path`, and the request and the class that it narrows.
 
-    `name` is the same as long as nobody reorders the selectors of a request.
+    `name` is the same as long as no author reorders the selectors of a request.
     """
 
     path: Path

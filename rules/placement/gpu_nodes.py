@@ -324,7 +324,7 @@ def _signs_of_gpus(pod: Pod) -> Iterator[Evidence]:
 
 
 def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
-    """What else shows it in the pod of a DaemonSet, which may be an agent of its node."""
+    """Yield further evidence in the pod of a DaemonSet, which may be an agent of its node."""
     for container in pod.containers:
         maker = maker_of_image(container.image)
         if maker is NVIDIA:
@@ -343,7 +343,7 @@ def _image_evidence(container: Container, maker: Maker) -> Evidence:
 
 
 def _device_word(name: str) -> str:
-    """What nodes have of which `name` is a label, a taint or a runtime class."""
+    """Return the word for the devices of nodes with the label, taint or runtime class `name`."""
     from rules.profile.platforms.cards import find_card  # noqa: PLC0415  # rarely needed
 
     if any(word in name.lower() for word in ("gpu", *GPU_MAKERS)) or find_card(name):

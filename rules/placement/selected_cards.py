@@ -35,7 +35,7 @@ _MEBIBYTES_PATTERN = r"([1-9][0-9]{0,7})(?:MiB)?"
 MAX_DIGITS_OF_COUNT = 4
 
 MEBIBYTES_BY_UNIT = {"GiB": 1024, "MiB": 1}
-"""How many MiB one is of a resource, by the unit that a profile gives for it."""
+"""The MiB in one of a resource, by the unit that a profile gives for it."""
 
 
 class CardMemory(NamedTuple):

@@ -114,7 +114,7 @@ class Component(NamedTuple):
     admission the creator counts too: one of `creators`, by default the DaemonSet controller.
     If there are `images`, each container must have one of them. If there are `programs`, it must
     run the program of its image or one of these, and no other code. If there are `rules`, only
-    these are not run, unless the policy says that nobody may suppress them.
+    these are not run, unless the policy says that no user may suppress them.
     """
 
     namespaces: tuple[str, ...]
@@ -178,7 +178,7 @@ class PatternIndex(Generic[T]):
 
 
 class _FoundByName(BoundedCache[str, T | None]):
-    """What was found by the names that were met, of which tenants choose most."""
+    """A cache of the facts found by the names that were met, most of which tenants choose."""
 
     def __init__(self, facts: Mapping[str, T]) -> None:
         super().__init__()
@@ -345,7 +345,7 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         schedulers=tuple(s for p in chosen for s in p.schedulers),
         components=(
             *(c for p in chosen for c in p.components),
-            # Whoever may create pods in kube-system owns the cluster, and every platform installs
+            # Users who may create pods in kube-system own the cluster, and every platform installs
             # components there.
             *(c for p in known for c in p.components if c.namespaces == (SYSTEM_NAMESPACE,)),
         ),

@@ -1,1 +1,1 @@
-"""Which pods rules may be about: their traits, in Python and in CEL."""
+"""The traits of pods that rules may be about, in Python and in CEL."""

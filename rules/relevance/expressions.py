@@ -1,4 +1,4 @@
-"""What the CEL tests of traits are made of: bounds, names of profiles, and parts of expressions.
+"""The material of the CEL tests of traits: bounds, names of profiles, and parts of expressions.
 
 A parameter called `text` or `key` is a CEL expression of a string, such as `variable.name`.
 """
@@ -33,7 +33,7 @@ HOST_PROCESS = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
 
 
 class ProfileNames(NamedTuple):
-    """What profiles call by name: of `node_labels`, with patterns of their values."""
+    """The names in profiles: of `node_labels`, with patterns of their values."""
 
     annotations: Collection[str]
     variables: Collection[str]
@@ -43,7 +43,7 @@ class ProfileNames(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What a condition is about.
+    """The subject of a condition.
 
     `needed` are the traits that it tests. With `has_places` it is that of the chart: it tests
     everything, and has places for more names.

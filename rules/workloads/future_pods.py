@@ -44,7 +44,7 @@ class FuturePod(NamedTuple):
 def has_final_pods(kind: str, group: str) -> bool:
     """Return whether pods of the workload will be at least what their template says."""
     if group in BUILT_IN_GROUPS:
-        return kind != "PodTemplate"  # whoever creates the pods may still correct them
+        return kind != "PodTemplate"  # the program that creates the pods may correct them
     return kind in FINAL_KINDS.get(group, ())
 
 

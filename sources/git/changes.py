@@ -1,4 +1,4 @@
-"""Which files differ from a revision or are staged, as inputs of the linter."""
+"""The files that differ from a revision or are staged, as inputs of the linter."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ChangedFiles:
         self._way_to_folder = cache(_links_on_the_way)
 
     def is_changed(self, name: str) -> bool:
-        """Whether the file differs, or a link on the way to it, or the submodule it is in."""
+        """Return whether the file, a link on the way to it, or the submodule it is in differs."""
         folder, base = os.path.split(name)
         *links, real_folder = self._way_to_folder(folder)
         place = os.path.join(real_folder, base)
@@ -72,7 +72,7 @@ class ChangedFiles:
         return not changed.isdisjoint(way) or not changed.isdisjoint(_folders_above(way[-1]))
 
     def has_changes_in(self, folder: str) -> bool:
-        """Whether a file in the folder, or below, differs or is gone."""
+        """Return whether a file in the folder, or below, differs or is gone."""
         inside = os.path.join(os.path.realpath(folder), "")
         if any(path.startswith(inside) for path in self._deleted_files):
             return True
@@ -219,9 +219,10 @@ def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | Unr
 
 
 def is_as_staged(name: str) -> bool:
-    """Whether git takes the file on disk for what is staged, apart from line breaks that it turns.
+    """Return whether git takes the file on disk for what is staged.
 
-    No filter runs, so a file with a filter never counts as staged. Raises GitError.
+    Line breaks that git converts make no difference. No filter runs, so a file with a filter never
+    counts as staged. Raises GitError.
     """
     arguments = (*_NO_HOOKS, *_without_filters(), *_DIFF_COMMAND, "--", f":(literal){name}")
     return next(git_records(*arguments), None) is None
@@ -231,7 +232,7 @@ def is_as_staged(name: str) -> bool:
 
 
 class StagedFiles:
-    """What is staged in the repository around the working folder.
+    """The staged content of the repository around the working folder.
 
     `tree` has the entries of the index, `before` those of the last commit.
     """
@@ -259,7 +260,7 @@ class StagedFiles:
                 yield source
 
     def is_changed(self, name: str) -> bool:
-        """Whether the next commit would add, change or remove the file."""
+        """Return whether the next commit would add, change or remove the file."""
         return self.tree.path_without_links(name) in self._paths_to_commit
 
     def has_changes_in(self, folder: str) -> bool:
@@ -305,7 +306,7 @@ class StagedFiles:
 
 @contextmanager
 def staged_files() -> Iterator[StagedFiles]:
-    """What is staged. Raises GitError outside of a repository with a work tree."""
+    """Yield the staged files. Raises GitError outside of a repository with a work tree."""
     root = repository_root()
     with BlobReader() as blobs:
         before = commit_entries("HEAD") if _has_commits() else {}

@@ -1,6 +1,6 @@
 """Run git such that nothing of the repository executes.
 
-A repository that somebody else wrote can name programs for git to run: a file monitor, converters
+A repository that another user wrote can name programs for git to run: a file monitor, converters
 and diff programs, and transports that fetch missing objects. The options and variables here turn
 them off. Commands that compare also need `--no-ext-diff --no-textconv`. Hooks run only when
 something is written: of the commands here, only `git diff` does, which notes touched files in the
@@ -82,7 +82,7 @@ def git_records(
 
     Raises GitError if git fails, or if its output is longer than `limit` bytes.
     """
-    # Not a pipe: git waits until somebody reads its warnings, of which there may be one for a file.
+    # Not a pipe: git waits until its warnings are read, of which there may be one for a file.
     with TemporaryFile() as errors, _running_git(arguments, errors, folder) as process:
         output = opened_pipe(process.stdout)
         rest, size = b"", 0

@@ -46,7 +46,7 @@ class BlobReader:
     def read(self, name: str, limit: int) -> bytes:
         """The content of the object called `name`, up to `limit` bytes. Raises BlobError."""
         if self._process is None:
-            errors = subprocess.DEVNULL  # nobody reads them while git runs
+            errors = subprocess.DEVNULL  # gpuward does not read them while git runs
             self._process = start_git("-C", self._folder, "cat-file", "--batch", errors=errors)
         process = self._process
         requests, output = opened_pipe(process.stdin), opened_pipe(process.stdout)
@@ -85,7 +85,7 @@ _MAX_TARGET_BYTES = 4096
 
 
 class TreeEntry(NamedTuple):
-    """What a tree has at a path: the mode in octal digits, and the name of the object."""
+    """An entry of a tree at a path: the mode in octal digits, and the name of the object."""
 
     mode: str
     object: str
@@ -93,7 +93,7 @@ class TreeEntry(NamedTuple):
 
 
 def index_entries() -> dict[str, TreeEntry]:
-    """What is staged, by path from the root of the repository. Raises GitError."""
+    """Return the staged entries, by path from the root of the repository. Raises GitError."""
     entries = {}
     for record in git_records("ls-files", "--stage", "--full-name", "-z", ":/"):
         facts, _, path = record.partition(b"\t")
@@ -103,7 +103,7 @@ def index_entries() -> dict[str, TreeEntry]:
 
 
 def commit_entries(revision: str) -> dict[str, TreeEntry]:
-    """What the tree of `revision` has, by path from its root. Raises GitError."""
+    """Return the entries of the tree of `revision`, by path from its root. Raises GitError."""
     entries = {}
     for record in git_records("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", revision):
         facts, _, path = record.partition(b"\t")
@@ -122,7 +122,7 @@ class GitTree:
     def __init__(self, root: str, entries: dict[str, TreeEntry], blobs: BlobReader) -> None:
         self.root = root
         self.entries = entries
-        self._here = os.path.realpath(os.getcwd())  # on Windows, as somebody has typed it
+        self._here = os.path.realpath(os.getcwd())  # on Windows, as the user has typed it
         self._blobs = blobs
         self._targets: dict[str, str] = {}
         self._links = {path for path, entry in entries.items() if entry.mode == LINK_MODE}
@@ -160,15 +160,15 @@ class GitTree:
         return os.path.normpath(os.path.join(self.root, inner)), links
 
     def exists(self, path: str) -> bool:
-        """Whether the tree has an entry at `path`."""
+        """Return whether the tree has an entry at `path`."""
         return self._path_in_tree(path) in self.entries
 
     def is_link(self, path: str) -> bool:
-        """Whether the tree has a symbolic link at `path`."""
+        """Return whether the tree has a symbolic link at `path`."""
         return self._path_in_tree(path) in self._links
 
     def is_file(self, path: str) -> bool:
-        """Whether the tree has a regular file at `path`, perhaps at the end of links."""
+        """Return whether the tree has a regular file at `path`, perhaps at the end of links."""
         return self._regular_file_entry(path) is not None
 
     def read(self, path: str, limit: int) -> bytes:
@@ -187,7 +187,7 @@ class GitTree:
         return relative_path_inside(os.path.normpath(os.path.join(self._here, path)), self.root)
 
     def _link_target(self, name: str) -> str | None:
-        """Where a link leads whose object is called `name`; None if that cannot be read."""
+        """Return the target of the link with the object `name`; None if that cannot be read."""
         if name not in self._targets:
             try:
                 target = os.fsdecode(self._blobs.read(name, _MAX_TARGET_BYTES))

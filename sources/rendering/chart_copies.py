@@ -1,8 +1,8 @@
 """Copies of charts: without what belongs to Git, and with charts that stand in for missing ones.
 
 A template can read every file of its chart. If the chart is a whole repository, that includes the
-credentials that CI has written into `.git/config`, and the report would show them to whoever has
-written the template. So gpuward renders a copy without them.
+credentials that CI has written into `.git/config`, and the report would show them to the user
+who has written the template. So gpuward renders a copy without them.
 
 `helm template` refuses a chart if a dependency is missing in `charts/`, also one that its condition
 or its tags switch off, and never evaluates these before. So gpuward renders a copy of the chart, in

@@ -55,7 +55,7 @@ _REMEDY_BY_MESSAGE = {
 
 
 class ChartOptions(NamedTuple):
-    """What the user gives to helm."""
+    """The options that the user gives to helm."""
 
     values_files: tuple[str, ...] = ()
     set_values: tuple[str, ...] = ()
@@ -76,7 +76,10 @@ class RenderedChart(NamedTuple):
 
 
 def is_library(folder: str) -> bool:
-    """Whether the chart only has templates for other charts, so that nothing can be rendered."""
+    """Return whether the chart only has templates for other charts.
+
+    Then nothing can be rendered.
+    """
     content = next(documents_in_file(DISK, os.path.join(folder, CHART_FILE)), None)
     return as_object(content).get("type") == "library"
 
@@ -175,9 +178,9 @@ def _render(
 def _render_without(
     missing: tuple[str, ...], helm: str, folder: str, arguments: list[str], deadline: float
 ) -> str:
-    """What helm renders without the `missing` dependencies, if all of them are switched off.
+    """Return what helm renders without the `missing` dependencies.
 
-    Raises ProgramError.
+    Raises ProgramError if helm fails, or if not all of the dependencies are switched off.
     """
     with copy_of_chart(folder, missing) as copy:
         text = run_program([helm, "template", copy, *arguments], deadline=deadline)
@@ -200,7 +203,10 @@ def _as_csv_record(path: str) -> str:
 
 
 def _failure(folder: str, command: str, message: str) -> UnreadableSource:
-    """Why the chart cannot be rendered, at the template that failed if the message names it."""
+    """Return why the chart cannot be rendered.
+
+    The result names the place in the template that failed if `message` does.
+    """
     remedy = next(advice for word, advice in _REMEDY_BY_MESSAGE.items() if word in message)
     lines = [line for line in message.splitlines() if line.strip() and "--debug" not in line]
     short = " ".join(" ".join(lines).removeprefix("Error: ").split())
@@ -249,7 +255,7 @@ def _walk_chart(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _has_git(folder: str) -> bool:
-    """Whether something that belongs to Git is in the chart."""
+    """Return whether something that belongs to Git is in the chart."""
     return any(
         os.path.lexists(os.path.join(here, GIT_FOLDER)) for here, _, _ in _walk_chart(folder)
     )
@@ -294,7 +300,7 @@ _MAX_HELMIGNORE_BYTES = 64 * 1024
 
 
 def helm_ignore_test(chart: str) -> Callable[[str], bool]:
-    """Whether helm leaves out a file of the folder `chart`, by its path in it."""
+    """Return a test of whether helm leaves out a file of the folder `chart`, by its path in it."""
     try:
         text = DISK.read(os.path.join(chart, _HELMIGNORE_FILE), _MAX_HELMIGNORE_BYTES).decode(
             errors="replace"
@@ -315,7 +321,10 @@ def helm_ignore_test(chart: str) -> Callable[[str], bool]:
 
 
 def _is_named(parts: list[str], patterns: list[str], *, is_folder: bool) -> bool:
-    """Whether a pattern names the file or folder: the first one that decides does, as in helm."""
+    """Return whether a pattern names the file or folder.
+
+    The first pattern that names or excludes it decides, as in helm.
+    """
     for pattern in patterns:
         rule = pattern.removeprefix("!")
         fits = (is_folder or not rule.endswith("/")) and _matches_helm_pattern(
@@ -327,7 +336,7 @@ def _is_named(parts: list[str], patterns: list[str], *, is_folder: bool) -> bool
 
 
 def _matches_helm_pattern(rule: str, parts: list[str]) -> bool:
-    """Whether `rule` fits a path; without a slash in it, the name at its end."""
+    """Return whether `rule` fits a path; without a slash in it, the name at its end."""
     if "/" not in rule:
         return fnmatchcase(parts[-1], rule)
     wanted = rule.removeprefix("/").split("/")

@@ -76,7 +76,7 @@ class RenderedKustomization(NamedTuple):
 
 
 def read_kustomization(file: str) -> Kustomization:
-    """What the kustomization says."""
+    """Return the content of the kustomization."""
     raw = as_object(next(documents_in_file(DISK, file), None))
     folder = os.path.dirname(file)
     folders, resources, remote_address = [], [], _first_address(raw)
@@ -125,7 +125,7 @@ def kustomization_in(folder: str) -> str:
 
 
 class RenderedKustomizations(NamedTuple):
-    """Which kustomizations are rendered, each with its parts.
+    """The kustomizations that are rendered, each with its parts.
 
     - `tops`: those that no other one includes.
     - `bases`: all others but components. They are also rendered in the tops that include them.
@@ -136,7 +136,7 @@ class RenderedKustomizations(NamedTuple):
 
 
 def choose_rendered(found: Collection[Kustomization]) -> RenderedKustomizations:
-    """Which of the kustomizations are rendered.
+    """Return the kustomizations that are rendered.
 
     Of those that include each other, one is a top, so that kustomize says what is wrong.
     """
@@ -154,7 +154,7 @@ def choose_rendered(found: Collection[Kustomization]) -> RenderedKustomizations:
 
 
 # kustomize reads files outside of the folder of a kustomization only with this option. gpuward
-# never gives it: the report would show what anybody's kustomization reads.
+# never gives it: the report would show what any author's kustomization reads.
 _LOAD_EVERYTHING_OPTION = "--load-restrictor=LoadRestrictionsNone"
 _OUTSIDE_WORDS = " is not in or below "
 
@@ -194,7 +194,7 @@ _LOG_PREFIX_PATTERN = re.compile(r'.*?[EF]\d{4} [\d:.]+ +\d+ \w+\.go:\d+\] "comm
 
 
 def _reason_of_failure(output: str) -> str:
-    """What kubectl or kustomize say went wrong, in one line."""
+    """Return the failure that kubectl or kustomize report, in one line."""
     message = " ".join(output.split()).removeprefix("error: ").removeprefix("Error: ")
     if prefix := _LOG_PREFIX_PATTERN.match(message):
         quoted = message[prefix.end() :]
@@ -254,7 +254,7 @@ _KINDS_NOT_RENAMED = ("APIService", "CustomResourceDefinition", "Namespace")
 
 
 class Renaming(NamedTuple):
-    """What is put around a name."""
+    """A prefix and a suffix that are put around a name."""
 
     prefix: str = ""
     suffix: str = ""
@@ -264,7 +264,7 @@ class Renaming(NamedTuple):
         return name if kind in _KINDS_NOT_RENAMED else f"{self.prefix}{name}{self.suffix}"
 
     def may_result_in(self, rendered: str) -> bool:
-        """Whether an object may be called `rendered` afterwards."""
+        """Return whether an object may be called `rendered` afterwards."""
         is_long = len(rendered) > len(self.prefix) + len(self.suffix)
         return is_long and rendered.startswith(self.prefix) and rendered.endswith(self.suffix)
 
@@ -274,7 +274,7 @@ class Renaming(NamedTuple):
 
 
 def renamings(parts: tuple[Kustomization, ...]) -> dict[str, list[Renaming]]:
-    """How the first of `parts` renames the objects of each part, by the file of the part.
+    """Return how the first of `parts` renames the objects of each part, by the file of the part.
 
     A part that is included several times has several renamings. Beyond the bounds there are none:
     then the objects are not recognised in the rendering.

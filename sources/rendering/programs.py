@@ -65,14 +65,14 @@ def find_program(*names: str) -> str:
 
 
 def is_late(deadline: float) -> bool:
-    """Whether `deadline`, a time of `time.monotonic()` in seconds, is over."""
+    """Return whether `deadline`, a time of `time.monotonic()` in seconds, is over."""
     return time.monotonic() > deadline
 
 
 def run_program(
     command: list[str], *, max_seconds: float = MAX_SECONDS, deadline: float = math.inf
 ) -> str:
-    """What `command` writes to standard output. Raises ProgramError.
+    """Return what `command` writes to standard output. Raises ProgramError.
 
     It may take `max_seconds`, and in any case not last longer than to `deadline`, by the monotonic
     clock.
@@ -121,7 +121,7 @@ _running_processes: set[subprocess.Popen[bytes]] = set()
 
 
 def stop_all() -> None:
-    """Stop every program that runs in any thread; whoever waits for one gets ProgramError."""
+    """Stop every program that runs in any thread; a thread that waits for one gets ProgramError."""
     for process in list(_running_processes):
         if process.returncode is None:
             _kill(process)
@@ -134,7 +134,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _read_output(process: subprocess.Popen[bytes], max_seconds: float) -> _ProgramOutput:
-    """What `process` writes until both of its streams end, within the bounds."""
+    """Return what `process` writes until both of its streams end, within the bounds."""
     deadline = time.monotonic() + max_seconds
     text, errors = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:

@@ -186,7 +186,7 @@ def test_a_reconciliation_without_changes_writes_only_the_lease() -> None:
 
 
 def annotated(cluster: MemoryCluster) -> list[bool]:
-    """Whether each configuration has the annotation of a new bundle."""
+    """Return whether each configuration has the annotation of a new bundle."""
     found = [cluster.get_configuration(ref) or {} for ref in CONFIGURATIONS]
     return [NEW_BUNDLE_ANNOTATION in each["metadata"].get("annotations", {}) for each in found]
 
@@ -524,7 +524,7 @@ def test_what_another_leader_may_have_changed_is_not_restored() -> None:
 
 
 def test_an_authority_stays_published_while_a_replica_serves_a_certificate_of_it() -> None:
-    """Whatever becomes of the Secrets: here a backup takes the place of both."""
+    """The Secrets do not matter: here a backup takes the place of both."""
     cluster, time = MemoryCluster(), FakeTime()
     other = MemoryCluster()
     controller(other, time).reconcile()
@@ -694,7 +694,7 @@ def test_a_renewal_that_is_seen_counts_whatever_the_clock_says() -> None:
 
 
 def served(*lifetimes: tuple[float, float]) -> dict[str, Validity]:
-    """What replicas serve, by the days since it began and until it ends."""
+    """Return what replicas serve, by the days since it began and until it ends."""
     return {
         f"10.0.0.{n}": Validity(START - before * DAY, START + after * DAY)
         for n, (before, after) in enumerate(lifetimes)

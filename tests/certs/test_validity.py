@@ -1,4 +1,4 @@
-"""When a certificate should have been replaced, in figures and in words."""
+"""The time at which a certificate should have been replaced, in figures and in words."""
 
 from __future__ import annotations
 

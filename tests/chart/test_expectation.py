@@ -31,7 +31,7 @@ BUNDLE = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
 
 
 def prefix(name: str) -> str:
-    """What the names of objects begin with for these values."""
+    """Return what the names of objects begin with for these values."""
     return "gpu-guard" if name == "everything" else "gpuward"
 
 
@@ -99,7 +99,7 @@ def test_it_equals_the_configurations_of_the_chart(tmp_path: Path, name: str, he
 def test_what_the_api_server_stores_is_as_expected(
     plane: ControlPlane, tmp_path: Path, name: str
 ) -> None:
-    """Whatever the API server fills in is no difference."""
+    """Defaults that the API server fills in are no difference."""
     objects = render(CI_VALUES[name])
     for ref, manifest in expectation(objects, tmp_path, name).items():
         rendered = find_one(objects, KINDS[ref.kind])

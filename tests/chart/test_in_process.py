@@ -1,4 +1,4 @@
-"""What `gpuward export` writes, as objects of the release."""
+"""The output of `gpuward export`, as objects of the release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpuward doctor` and `gpuward audit` on an installation that somebody has disabled or broken."""
+"""`gpuward doctor` and `gpuward audit` on an installation that a user has disabled or broken."""
 
 from __future__ import annotations
 

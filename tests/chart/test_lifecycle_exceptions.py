@@ -91,7 +91,7 @@ def path_of(namespace: str, name: str = "") -> str:
 
 
 def is_refused(plane: ControlPlane, namespace: str) -> bool:
-    """Whether a pod that takes all GPUs is refused."""
+    """Return whether a pod that takes all GPUs is refused."""
     return create(plane, namespace, BYPASS_POD, dry_run=True).status != 201
 
 
@@ -136,7 +136,7 @@ def test_pods_are_admitted_while_an_approved_object_exists(
     plane.create(path_of(namespace), gpu_exception())
     become(plane, namespace, "False", "NotApproved")
     approval = needed_label(plane, namespace)
-    # The owner changes the spec after somebody has read it.
+    # The owner changes the spec after an approver has read it.
     change(plane, namespace, {"spec": {"reason": "another"}})
     label(plane, namespace, approval)
     eventually(lambda: needed_label(plane, namespace) != approval, what="the new spec is read")

@@ -181,7 +181,7 @@ def both_deleted(installation: Installation) -> Iterator[None]:
 
 @contextmanager
 def empty_ca_bundles(installation: Installation, *kinds: ConfigurationKind) -> Iterator[None]:
-    """Nobody publishes them again."""
+    """Empty the bundles; no controller publishes them again."""
 
     def empty(configuration: Any) -> None:
         for entry in configuration["webhooks"]:
@@ -301,7 +301,7 @@ def unusable_policy(installation: Installation) -> Iterator[None]:
 
 @contextmanager
 def one_replica_killed(installation: Installation) -> Iterator[None]:
-    """Nobody starts it again, as while a kubelet backs off."""
+    """Kill one replica; the kubelet does not start it again, as while it backs off."""
     installation.pods()[0].kill()
     try:
         yield

@@ -36,7 +36,7 @@ def published(installation: Installation) -> Installation:
 
 @pytest.fixture
 def serving(published: Installation) -> Iterator[Installation]:
-    """The same installation, restored after each test."""
+    """Yield the installation of `published`, restored after each test."""
     webhooks = published.webhooks()
     yield published
     if len(published.pods()) < 2:

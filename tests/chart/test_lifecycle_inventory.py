@@ -1,4 +1,4 @@
-"""What reads the cluster: the inventory, with which a pod is refused, and the doctor."""
+"""The readers of the cluster: the inventory, with which a pod is refused, and the doctor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to pods while all webhook servers are down."""
+"""The creation of pods while all webhook servers are down."""
 
 from __future__ import annotations
 

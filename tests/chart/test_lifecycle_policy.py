@@ -53,14 +53,14 @@ def refused_at_first(installation: Installation) -> Installation:
 
 @pytest.fixture(scope="module")
 def installed(refused_at_first: Installation) -> Installation:
-    """The same with a good policy, by the command that the documentation names."""
+    """The installation with a good policy, by the command that the documentation names."""
     arguments = (str(CHART), "--install", "--wait", "--timeout=100s")
     refused_at_first.helm("upgrade", *arguments, values=CHECKED)
     return refused_at_first
 
 
 def state(installation: Installation) -> tuple[Any, ...]:
-    """What an upgrade could change: the policy, the webhooks' selectors, and the pods."""
+    """Return what an upgrade could change: the policy, the webhooks' selectors, and the pods."""
     selectors = {name: w["namespaceSelector"] for name, w in installation.webhooks().items()}
     policy = installation.get("configmap/gpuward-policy")["data"]
     return policy, selectors, {pod.name for pod in installation.pods()}

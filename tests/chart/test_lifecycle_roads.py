@@ -104,7 +104,7 @@ def test_helm(chart_plane: ControlPlane, kubelet: Kubelet, helm: str) -> None:
 
 
 def rendered(installation: Installation, values: Any, *options: str) -> str:
-    """What `helm template` prints: with all hooks, unless an option leaves them out."""
+    """Return what `helm template` prints: with all hooks, unless an option leaves them out."""
     return installation.helm("template", str(CHART), *options, values=values).stdout
 
 

@@ -1,4 +1,4 @@
-"""What the manual says to do after a change by hand, with each version of Helm after each other."""
+"""The manual's advice after a change by hand, with each version of Helm after each other."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def wait_until_enforced(installation: Installation) -> None:
 
 
 def kept(installation: Installation) -> dict[str, Any]:
-    """What the release says about objects that are damaged below."""
+    """Return the release's values of the objects that are damaged below."""
     return {path: installation.get(path)[part] for path, part in KEPT.items()}
 
 
@@ -134,7 +134,7 @@ def test_helm_undoes_what_was_edited_and_deleted(released: Installation, tmp_pat
 
 
 def is_applied(installation: Installation) -> bool:
-    """Whether Helm has made the last release by server-side apply."""
+    """Return whether Helm has made the last release by server-side apply."""
     path = f"{ADMISSION}/validatingwebhookconfigurations/gpuward"
     owners = installation.plane.request("GET", path).body["metadata"]["managedFields"]
     return any((o["manager"], o["operation"]) == ("helm", "Apply") for o in owners)

@@ -1,4 +1,4 @@
-"""Whatever becomes of the Secrets of the certificate controller, the cluster stays guarded.
+"""The cluster stays guarded, even if the Secrets of the certificate controller are damaged.
 
 The kubelet shows running pods no new content of their volumes meanwhile, as kubelets do for a
 minute or more, so the pods serve the certificate that they have.
@@ -85,7 +85,7 @@ class Secrets:
 
     @contextmanager
     def without_controller(self) -> Iterator[None]:
-        """What happens while no certificate controller runs, which could remember anything."""
+        """Run the block while there is no certificate controller, which could remember anything."""
         scale = ("scale", "deployment/gpuward-certs", "-n", self.installation.namespace)
         plane = self.installation.plane
         plane.kubectl(*scale, "--replicas=0")

@@ -57,7 +57,10 @@ def test_it_leaves_nothing_behind_and_can_be_installed_again(
 
 
 def is_gone(installation: Installation, before: set[ObjectIdentity]) -> bool:
-    """Whether nothing is left but the namespace with its default objects; fails if something is."""
+    """Return whether nothing is left but the namespace with its default objects.
+
+    Fail if something is.
+    """
     now = list_objects(installation.plane)
     own = {
         ("namespaces", "", installation.namespace),
@@ -142,7 +145,7 @@ def test_helm_3_alone_deletes_the_configurations_last(
 
 
 def configurations_go_first(installation: Installation) -> bool:
-    """Whether both configurations were deleted before the first object that serves them."""
+    """Return whether both configurations were deleted before the first object that serves them."""
 
     def deleted() -> list[str]:
         events = [e for e in installation.plane.audit_events() if e["verb"] == "delete"]

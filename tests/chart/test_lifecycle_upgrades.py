@@ -30,7 +30,10 @@ def serving(installation: Installation) -> Installation:
 
 
 def is_lenient_policy_active(installation: Installation, namespace: str) -> bool:
-    """Whether the lenient policy is active: it admits a pod that takes GPUs, and still fixes."""
+    """Return whether the lenient policy is active.
+
+    It admits a pod that takes GPUs, and still fixes.
+    """
     taker = create(installation.plane, namespace, BYPASS_POD, dry_run=True)
     holder = create(installation.plane, namespace, GPU_POD, dry_run=True)
     return taker.status == 201 and fixing_rules(holder.body) == FIXES

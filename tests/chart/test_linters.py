@@ -47,7 +47,7 @@ def kube_score_findings(tools: Programs, text: str) -> list[tuple[str, str, str]
 
 
 def accepts(row: dict[str, Any], name: str, check: str, component: str) -> bool:
-    """Whether a row of the file accepts this finding for these values."""
+    """Return whether a row of the file accepts this finding for these values."""
     return (
         row["check"] == check
         and component in row.get("only", [component])

@@ -89,7 +89,7 @@ def of_class(name: str, cpu: str = "1") -> dict[str, Any]:
 
 
 def created(plane: ControlPlane, namespace: str, name: str, **options: Any) -> Any:
-    """What the API server answers to the creation of such a pod."""
+    """Return the API server's answer to the creation of such a pod."""
     made = of_class(name, **options)
     made["metadata"] = {"generateName": "pod-", "namespace": namespace}
     return plane.request("POST", f"/api/v1/namespaces/{namespace}/pods", made)
@@ -162,9 +162,10 @@ def test_a_pod_of_the_highest_class_evicts_others_and_not_gpuward(plane: Control
 
 
 def is_unschedulable(plane: ControlPlane, paths: list[str]) -> bool:
-    """Whether the scheduler looked at one of the pods, and found neither room nor a pod to evict.
+    """Return whether the scheduler looked at one of the pods.
 
-    Raises AssertionError with the status of the pods if it did not.
+    Then it found neither room nor a pod to evict. Raises AssertionError with the status of the pods
+    if it did not.
     """
     found = [plane.request("GET", path).body["status"] for path in paths]
     conditions = [condition for status in found for condition in status.get("conditions", ())]

@@ -144,7 +144,7 @@ def test_webhook_configurations_are_refused_as_announced(api_server: Cluster, ki
 def test_an_api_server_without_claims_removes_them_from_a_pod_without_a_word(
     plane: ControlPlane,
 ) -> None:
-    """What docs/vendors/dra.md says of old releases. With newer ones the pod keeps them."""
+    """docs/vendors/dra.md says so of old releases. With newer ones the pod keeps them."""
     has_claims = plane.request("GET", "/apis/resource.k8s.io/v1").status == 200
     uses = [{"name": "card", "resourceClaimTemplateName": "card"}]
     manifest = pod(container(resources={"claims": [{"name": "card"}]}), resourceClaims=uses)

@@ -82,7 +82,7 @@ def component_account(environment: Environment) -> Response:
 
 
 def exporter(environment: Environment, what: str) -> Response:
-    """The exporter's DaemonSet runs code of somebody else, in a namespace where it is excused."""
+    """The exporter's DaemonSet runs code of another user, in a namespace where it is excused."""
     plane, name = environment.plane, "gpu-monitoring"
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}}
     plane.request("POST", "/api/v1/namespaces", namespace_object(name, {MODE_LABEL: "deny"}))

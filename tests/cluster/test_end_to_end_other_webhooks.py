@@ -100,7 +100,7 @@ def test_a_sidecar_in_a_pod_that_gpuward_was_not_sent_is_refused(
 
 
 def is_dropped_annotation(line: str) -> bool:
-    """Whether the API server logs that it dropped an audit annotation."""
+    """Return whether the API server logs that it dropped an audit annotation."""
     return "Failed to set" in line and "annotation" in line
 
 

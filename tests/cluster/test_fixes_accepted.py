@@ -198,7 +198,7 @@ def test_every_case_is_submitted(
 
 
 def _has_objects_only(manifest: Any) -> bool:
-    """Whether rules evaluate `manifest` as a whole, such as a Node, and no pod in it."""
+    """Return whether rules evaluate `manifest` as a whole, such as a Node, and no pod in it."""
     subjects = list(find_subjects(manifest, default_policy().profile))
     return all(isinstance(subject, KubernetesObject) for subject in subjects)
 

@@ -453,7 +453,7 @@ def test_the_label_of_a_namespace_chooses_the_mode(exports: Exports, namespace: 
 
 
 def _settled(exports: Exports, pod: Any, *, denied: bool, warned: bool) -> Said:
-    """What is said of `pod` once API servers know its namespace."""
+    """Return the answers about `pod` once API servers know its namespace."""
 
     def said() -> list[Said]:
         found = observed(exports.submit_one(pod))

@@ -1,4 +1,4 @@
-"""The exported fixes change pods as the rules do, on a real API server, whoever comes first."""
+"""The exported fixes change pods as the rules do, on a real API server, in any order."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _added(exports: Exports, policy: Policy) -> str:
 
 
 def _result(answer: Response) -> Any:
-    """What a pod becomes, but for what differs from request to request; None if it is refused."""
+    """Return what a pod becomes, but for what differs between requests; None if it is refused."""
     if answer.status >= REFUSED:
         return None
     spec = answer.body["spec"]
@@ -384,7 +384,7 @@ def test_the_largest_pod_is_fixed_within_the_budget(
 
 
 def test_a_pod_with_the_most_of_everything_is_fixed(exports: Exports, fixing: str) -> None:
-    """What makes an expression fail would be refused, and what is not fixed would get every GPU."""
+    """A failing expression would refuse the pod, and a pod without fixes would get every GPU."""
     cuda = {"image": "nvcr.io/nvidia/" + "x" * 200, "args": ["x" * 100] * MAX_WORDS}
     of_each = {"env": many(5, name="CUDA_V{}", value="x" * 30), **cuda}
     pod = new_pod(

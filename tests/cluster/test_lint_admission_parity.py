@@ -145,7 +145,7 @@ def test_a_pod_of_a_fixed_template_passes_unchanged(
 
 
 def _is_changed(answer: Response) -> bool:
-    """Whether the webhook has fixed something, in a pod that is then accepted or refused."""
+    """Return whether the webhook has fixed something, in a pod that is then accepted or refused."""
     has_fix_warning = any("] fixed" in line for line in answer.warnings)
     if refusal_causes(answer):
         return has_fix_warning

@@ -197,7 +197,7 @@ def test_a_pod_with_each_name_alone_is_sent(api_server: Cluster, words: Any) -> 
 
 
 def _is_reported(manifest: Any) -> bool:
-    """Whether some profile makes a rule report the pod: otherwise the name tests nothing."""
+    """Return whether some profile makes a rule report the pod: otherwise the name tests nothing."""
     context = Context(TODAY, "team-a", user="alice", operation="CREATE")
     sets = (default_policy([name]).rule_set() for name in built_in_profiles())
     return any(check(manifest, rules, context).findings for rules in sets)

@@ -1,4 +1,4 @@
-"""What LimitRanges and ResourceQuotas do to GPU pods, as the rules about them say."""
+"""The effects of LimitRanges and ResourceQuotas on GPU pods, as the rules about them say."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NOBODY = "https://127.0.0.1:1"
 
 @pytest.fixture
 def outage(plane: ControlPlane) -> str:
-    """A namespace in which a pod was created while nobody answered as gpuward."""
+    """A namespace in which a pod was created while no server answered as gpuward."""
     namespace = plane.namespace()
     config = by_url(NOBODY, plane.authority.bundle)
     manifest = pod(container(**variable("all")))

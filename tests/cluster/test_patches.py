@@ -36,7 +36,7 @@ PODS = [case for case in cases() if case.manifest["kind"] == "Pod"]
 
 
 def with_all_fixes(policy: Policy) -> Policy:
-    """The same policy with `fix: true` for every rule."""
+    """Return `policy` with `fix: true` for every rule."""
     rules = {
         rule.name: policy.rules.get(rule.name, RuleSettings())._replace(fix=True)
         for rule in CATALOG

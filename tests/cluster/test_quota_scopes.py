@@ -1,4 +1,4 @@
-"""Which pods the scopes of quotas count: the rule agrees with API servers."""
+"""The pods that the scopes of quotas count: the rule agrees with API servers."""
 
 from __future__ import annotations
 

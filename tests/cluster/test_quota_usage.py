@@ -1,4 +1,4 @@
-"""What pods count for in a ResourceQuota: the rules and `gpuward gpus` agree with API servers.
+"""The usage of pods in a ResourceQuota: the rules and `gpuward gpus` agree with API servers.
 
 A quota of zero makes an API server say in its refusal what it has computed for a pod.
 """
@@ -52,7 +52,7 @@ def random_pod(chooser: random.Random, overhead_class: str) -> dict[str, Any]:
 
 
 def by_the_rule(manifest: dict[str, Any]) -> dict[str, int]:
-    """What `quota-exceeded` says that the pod asks for."""
+    """Return the pod's requests according to `quota-exceeded`."""
     inventory = inventory_of([QUOTA], RULES.profile)
     result = check(manifest, RULES, Context(TODAY, inventory=inventory))
     found = [f.message for f in result.findings if f.rule == "quota-exceeded"]

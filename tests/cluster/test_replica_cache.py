@@ -151,7 +151,7 @@ def test_the_next_release_of_a_program_is_evaluated_once(
 
 
 def has_fixed_pods(plane: ControlPlane, namespace: str, name: str, image: str = "") -> bool:
-    """Whether all replicas exist, with the image if one is given, and were fixed."""
+    """Return whether all replicas exist, with the image if one is given, and were fixed."""
     pods = plane.request("GET", api_path("Pod", namespace)).body["items"]
     own = [pod for pod in pods if pod["metadata"]["name"].startswith(name)]
     fixed = [pod for pod in own if "gpuward.io/fixed" in pod["metadata"]["annotations"]]

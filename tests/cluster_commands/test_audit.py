@@ -189,7 +189,7 @@ def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit
     text = f"{pods_there} can use GPUs that nobody requested: {named} and 2 more"
     remarks = audit([*pods, *nodes])["remarks"]
     assert [(remark["level"], remark["message"]) for remark in remarks] == [("warning", text)]
-    # Without nodes nobody knows which of them have GPUs.
+    # Without nodes it is not known which of them have GPUs.
     (unknown,) = (remark["message"] for remark in audit(pods)["remarks"])
     assert unknown.startswith("namespace ml: 8 running pods on 2 nodes can use GPUs")
 

@@ -15,7 +15,7 @@ FIRST, LAST = "2031-03-01T02:10:00Z", "2031-03-01T02:45:00Z"
 
 
 def audited(folder: Path, created: Any, capsys: pytest.CaptureFixture[str], *times: str) -> int:
-    """How many findings there are about a pod that was created then."""
+    """Return how many findings there are about a pod that was created then."""
     made = pod(container(**variable("all")))
     made["metadata"] |= {"creationTimestamp": created, "namespace": "ml"}
     file = folder / "cluster.json"
@@ -32,7 +32,7 @@ def audited(folder: Path, created: Any, capsys: pytest.CaptureFixture[str], *tim
         ("2031-03-01T02:30:00Z", True),
         (LAST, True),
         ("2031-03-01T02:45:01Z", False),
-        (None, True),  # a manifest: whoever wrote it knows when
+        (None, True),  # a manifest: its author knows when
         ("yesterday", True),
         ("2031-03-01T02:30:00", True),
     ],

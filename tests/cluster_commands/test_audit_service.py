@@ -1,4 +1,4 @@
-"""What `gpuward audit --interval` counts, and how it ends."""
+"""The counts of `gpuward audit --interval`, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conformance report concludes from answers, and how it is written."""
+"""The conclusions of a conformance report from answers, and its text."""
 
 from __future__ import annotations
 

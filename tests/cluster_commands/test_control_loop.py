@@ -213,7 +213,7 @@ def test_a_watch_that_fails_is_logged_once_and_begins_again() -> None:
     seen: list[str] = []
 
     class Stop(threading.Event):
-        """Set once there are no more attempts; nobody waits."""
+        """Set once there are no more attempts; no thread waits."""
 
         def wait(self, timeout: float | None = None) -> bool:
             del timeout

@@ -1,4 +1,7 @@
-"""What `gpuward doctor` says about a cluster; its own webhook is in test_doctor_on_a_cluster.py."""
+"""The answers of `gpuward doctor` about a cluster.
+
+Those about its own webhook are in test_doctor_on_a_cluster.py.
+"""
 
 from __future__ import annotations
 
@@ -338,7 +341,7 @@ def test_requirements_have_three_answers() -> None:
 
 
 def required(*objects: Object) -> dict[str, State]:
-    """What the rows about requirements say, without the names of features."""
+    """Return the answers of the rows about requirements, without the names of features."""
     found = rows(*objects)["requirements"]
     return {row.message.partition(": ")[2].split(":")[0]: row.state for row in found}
 

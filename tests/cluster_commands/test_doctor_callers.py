@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about who may call the webhook.
+"""The answers of `gpuward doctor` about who may call the webhook.
 
 tests/chart/test_lifecycle_doctor.py has the answers of a real API server.
 """

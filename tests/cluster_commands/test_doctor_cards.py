@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about cards that are sick, or that two have or offer."""
+"""The answers of `gpuward doctor` about cards that are sick, or that two have or offer."""
 
 from __future__ import annotations
 

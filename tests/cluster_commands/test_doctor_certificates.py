@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about certificates before they expire."""
+"""The answers of `gpuward doctor` about certificates before they expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about device plugins, DRA drivers and claims."""
+"""The answers of `gpuward doctor` about device plugins, DRA drivers and claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gpuward doctor` concludes from the answers to its dry runs, and its first line.
+"""The conclusions of `gpuward doctor` from the answers to its dry runs, and its first line.
 
 tests/chart/test_lifecycle_guarded.py has the answers of a real API server.
 """

@@ -53,7 +53,7 @@ def test_an_export_as_it_was_written_is_ok() -> None:
 
 
 def test_fixes_as_they_were_written_are_ok_and_stale_ones_are_wrong() -> None:
-    """Whoever exported nothing that refuses misses nothing of it."""
+    """A user who exported nothing that refuses misses nothing of it."""
     fixes = [*fix_objects(default_policy(), ExportOptions())]
     assert found(*fixes) == {"exported policies": (State.OK, "2 objects, as gpuward exports them")}
     ((_, message),) = found(*fixes, policy=load_policy(NO_FIX, "a test")).values()

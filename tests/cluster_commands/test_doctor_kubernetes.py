@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about faults of the running version of Kubernetes."""
+"""The answers of `gpuward doctor` about faults of the running version of Kubernetes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_an_administrator_sees_that_the_webhook_answers(
 def test_calls_that_failed_before_a_report_do_not_count_later(
     plane: ControlPlane, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The calls really fail: nobody listens where the webhook is registered."""
+    """The calls really fail: no server listens where the webhook is registered."""
     namespace = plane.namespace()
     config = by_url("https://127.0.0.1:1", plane.authority.bundle)
     options = ("--kubeconfig", str(plane.kubeconfig))

@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about gpuward's own release, compared with what the chart recorded."""
+"""The answers of `gpuward doctor` about gpuward's own release, compared with the chart's record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def namespace(name: str, **labels: str) -> Object:
 
 
 def with_bundles(pair: list[Object]) -> list[Object]:
-    """The configurations as they are once somebody has written their caBundle."""
+    """The configurations as they are once their caBundle is written."""
     for item in pair:
         for entry in item["webhooks"]:
             entry["clientConfig"]["caBundle"] = "eA=="
@@ -131,7 +131,7 @@ def test_what_the_provider_excludes_is_not_wrong() -> None:
 def test_only_selectors_without_a_reason_are_unexpected(
     labels: dict[str, str], *, expected: bool
 ) -> None:
-    """The default mode is `off`, and somebody has broken the webhook for `deny`."""
+    """The default mode is `off`, and a user has broken the webhook for `deny`."""
     term = {"key": "gpuward.io/mode", "operator": "In", "values": ["warn"]}
     broken = {"matchLabels": {"never": "x"}}
     entries = [

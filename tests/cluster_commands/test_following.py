@@ -19,7 +19,7 @@ from tests.testkit.control_plane.processes import eventually
 
 
 class Told:
-    """What a follower was told, as the state that follows from it."""
+    """The messages to a follower, as the state that follows from them."""
 
     def __init__(self) -> None:
         self.objects: dict[Key, Object] = {}

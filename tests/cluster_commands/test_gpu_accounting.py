@@ -1,4 +1,4 @@
-"""How GPUs are counted; the real scheduler's own decisions are in test_gpus_of_a_cluster.py."""
+"""The counting of GPUs; the real scheduler's own decisions are in test_gpus_of_a_cluster.py."""
 
 from __future__ import annotations
 

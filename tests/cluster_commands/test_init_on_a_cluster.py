@@ -101,7 +101,7 @@ def test_what_an_account_may_not_list_stays_in_the_files(
         account = f"--serviceaccount={namespace}:default"
         plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", account)
     kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))
-    # Somebody has changed what can be seen, and what cannot.
+    # A user has changed what can be seen, and what cannot.
     (tmp_path / VALUES).write_text(before[VALUES].replace("mode: warn", "mode: deny"))
     assert main(["--kubeconfig", str(kubeconfig), *folder, "--write"]) == 3
     errors = capsys.readouterr().err

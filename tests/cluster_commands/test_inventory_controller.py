@@ -83,7 +83,7 @@ class FakeCluster:
         raise NotImplementedError  # the controller lists one resource after the other
 
     def written(self) -> CheckedInventory:
-        """What the webhook would read."""
+        """Return what the webhook would read."""
         texts = [
             part.body["data"][inventory_file_name(number)] for number, part in enumerate(self.parts)
         ]

@@ -1,4 +1,4 @@
-"""Kubeconfig files whose user acts as somebody else."""
+"""Kubeconfig files whose user acts as another user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LimitRanges make of a pod: an API server is the oracle."""
+"""The changes of LimitRanges to a pod: an API server is the oracle."""
 
 from __future__ import annotations
 

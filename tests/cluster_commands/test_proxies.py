@@ -38,7 +38,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer(case: dict[str, Any]) -> object:
-    """What `proxy_for` says, as the table has it."""
+    """Return the answer of `proxy_for`, as the table has it."""
     try:
         proxy = proxy_for(case["server"], case["environment"])
     except ClusterError:

@@ -1,4 +1,4 @@
-"""What `gpuward audit` does where a namespace takes no report, or no Event."""
+"""The behaviour of `gpuward audit` where a namespace takes no report, or no Event."""
 
 from __future__ import annotations
 

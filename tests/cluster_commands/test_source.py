@@ -131,7 +131,7 @@ def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
         assert len([next(found) for _ in range(250)]) == 250
         with pytest.raises(SourceError, match="not I") as raised:
             next(found)
-    # It says neither that nobody serves them, nor that a right is missing.
+    # It says neither that no API server serves them, nor that a right is missing.
     assert not isinstance(raised.value, MissingRightError | NotServedError)
 
 
@@ -208,7 +208,7 @@ WHOLE: dict[str, Any] = {
         (WHOLE | {"contexts": []}, "Expected object with name x in "),
         (WHOLE | {"clusters": [{"name": "c"}]}, "Expected key cluster in "),
         (WHOLE | {"clusters": [{"name": "c", "cluster": {}}]}, "the cluster's server is no addr"),
-        (WHOLE, "Connection refused"),  # and so nobody waits for it
+        (WHOLE, "Connection refused"),  # and so it is not waited for
     ],
 )
 def test_half_a_kubeconfig_is_an_error_that_says_what_is_missing(

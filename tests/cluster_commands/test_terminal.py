@@ -1,4 +1,4 @@
-"""What the commands that look at a cluster write to a terminal."""
+"""The output to a terminal of the commands that look at a cluster."""
 
 from __future__ import annotations
 

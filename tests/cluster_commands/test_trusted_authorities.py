@@ -1,4 +1,4 @@
-"""Which certificates of API servers are accepted, with the settings of Python 3.13 and newer."""
+"""The certificates of API servers that are accepted, with the settings of Python 3.13 and newer."""
 
 from __future__ import annotations
 

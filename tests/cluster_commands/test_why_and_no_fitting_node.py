@@ -24,7 +24,7 @@ PRODUCT = "nvidia.com/gpu.product"
 
 
 def is_found(scenario: Scenario) -> bool:
-    """Whether the rule says that no node of the cluster can ever run the pod."""
+    """Return whether the rule says that no node of the cluster can ever run the pod."""
     policy = load_policy("apiVersion: gpuward.io/v1\nkind: Policy\n", "default")
     nodes = [{"apiVersion": "v1", "kind": "Node", **node} for node in scenario.nodes]
     inventory = inventory_of(nodes, policy.profile, has_all_nodes=True)

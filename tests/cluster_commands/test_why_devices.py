@@ -117,7 +117,7 @@ def test_a_device_that_another_claim_has_names_that_claim(why: Asked) -> None:
     assert status == CANNOT
     assert "taken: gpu-0 (claim ml/other) -> wait until a claim there is deleted" in out
     assert "0/1 nodes are available: 1 cannot allocate all claims." in out
-    # Whoever watches as an administrator takes nothing.
+    # A claim with admin access takes nothing.
     taken["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
     assert why(*objects, offer("a", device("gpu-0")), name="p")[0] == CAN
 
@@ -175,7 +175,7 @@ def test_a_selector_that_fails_for_one_node_ends_the_search_for_all(why: Asked) 
     assert status == CANNOT
     assert "Kube-scheduler gives up for all nodes as it asks a: a selector" in out
     assert "-> let the selector test by has() that a device has an attribute" in out
-    # Of a node that another filter refuses before, nobody asks for the devices.
+    # kube-scheduler does not ask for the devices of a node that another filter refuses before.
     cordoned = {**node("a", 0), "spec": {"unschedulable": True}}
     offers = (offer("a", device("gpu-0")), offer("b", indexed))
     status, out = why(cordoned, *objects[1:], *offers, name="p")
@@ -321,7 +321,7 @@ def test_claims_of_other_namespaces_have_no_names_for_who_may_not_see_them() -> 
 def test_a_search_that_takes_long_makes_no_answer(
     why: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever writes claims can ask for devices that are found only by trying very many."""
+    """A user who writes claims can ask for devices that are found only by trying very many."""
     alike = [device(f"gpu-{number}", f"model-{number % 3}") for number in range(9)]
     asked = claim(count=4)
     asked["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]

@@ -93,7 +93,7 @@ def has_node(plane: ControlPlane, home: str, name: str) -> bool:
 
 
 def said(plane: ControlPlane, home: str, name: str) -> str:
-    """What the scheduler has last said about a pod."""
+    """Return the scheduler's last message about a pod."""
     found = plane.request("GET", f"/api/v1/namespaces/{home}/pods/{name}").body
     conditions = found["status"].get("conditions", [])
     return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")

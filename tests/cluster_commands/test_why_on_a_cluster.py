@@ -162,7 +162,7 @@ def has_node(plane: ControlPlane, path: str) -> bool:
 
 
 def counts(message: str) -> Counter[str]:
-    """How many nodes each reason of a message has, such as `3 Insufficient cpu`."""
+    """Return how many nodes each reason of a message has, such as `3 Insufficient cpu`."""
     # What follows is about preemption.
     reasons = message.partition(" nodes are available: ")[2].partition(". ")[0]
     found: Counter[str] = Counter()
@@ -173,7 +173,7 @@ def counts(message: str) -> Counter[str]:
 
 
 def said(plane: ControlPlane, namespace: str, name: str) -> str:
-    """What the scheduler has last said about a pod."""
+    """Return the scheduler's last message about a pod."""
     pod = plane.request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}").body
     conditions = pod["status"].get("conditions", [])
     return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
@@ -229,7 +229,7 @@ def test_pods_of_lower_priority_may_go(plane: ControlPlane) -> None:
         source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
 
         def asked(class_name: str) -> Explanation:
-            """What is said about the pod before it exists; then it is created."""
+            """Return the explanation of the pod before it exists; then it is created."""
             spec = {"containers": limits(8), "priorityClassName": class_name, **only}
             pod = {"metadata": {"name": class_name, "namespace": home}, "spec": spec}
             found = Cluster(source, pytest.fail).explain_workload(Workload(pod, 1))

@@ -1,4 +1,4 @@
-"""What `gpuward why` says of pods that stand in the way of others."""
+"""The answers of `gpuward why` about pods that stand in the way of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `gpuward why` says of pods with persistent volumes."""
+"""The answers of `gpuward why` about pods with persistent volumes."""
 
 from __future__ import annotations
 

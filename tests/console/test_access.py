@@ -1,4 +1,4 @@
-"""Who sees what: two users, a proxy and nobody, of whom a real API server knows the rights."""
+"""The access of two users, a proxy and no user; a real API server knows their rights."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def leaked(world: World, text: str) -> list[str]:
-    """What a text says of the namespace that not everybody sees."""
+    """Return what a text says of the namespace that not every user sees."""
     return [word for word in (world.other, "hidden-") if word in text]
 
 
@@ -381,7 +381,7 @@ async def test_a_proxy_says_who_asks_if_it_shows_the_secret(world: World) -> Non
         assert await namespaces(client, proxy) == {others}
         of_team = {**proxy, PROXY_GROUPS_HEADER: "dev, team-a"}
         assert await namespaces(client, of_team) == {world.home, others}
-        # No identity provider makes somebody a part of Kubernetes.
+        # No identity provider makes a user a part of Kubernetes.
         masters = {**proxy, PROXY_GROUPS_HEADER: "system:masters"}
         assert await namespaces(client, masters) == {others}
         for wrong in (

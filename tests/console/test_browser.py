@@ -55,7 +55,7 @@ def address() -> Iterator[str]:
 
 
 class Complaints(list[str]):
-    """What a browser complains about: refusals by the policy, errors of scripts, other hosts."""
+    """The complaints of a browser: refusals by the policy, errors of scripts, other hosts."""
 
     def listen(self, page: Page, own: str) -> None:
         page.on("console", lambda message: self.append(message.text))

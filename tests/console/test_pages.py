@@ -42,7 +42,7 @@ PAGES = (
     "/rules/visible-devices-env",
     "/playground",
 )
-# What a tenant may write into names that nobody checks, and what would harm a page.
+# What a tenant may write into names that Kubernetes does not check, and would harm a page.
 HOSTILE = (
     "</title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&lt;{{777*777}}"
     "\x1b[2J\u202e\u200b" + "x" * 253
@@ -273,7 +273,7 @@ async def test_only_reading_is_possible(state: ClusterState) -> None:
 
 
 def hostile_cluster() -> list[Any]:
-    """A cluster in which every text that somebody may choose is hostile."""
+    """A cluster in which every text that a user may choose is hostile."""
     metadata = {"labels": {"nvidia.com/gpu.product": HOSTILE}}
     amounts = {"cpu": "8", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"}
     exception = {

@@ -18,7 +18,7 @@ OF_BYPASSES = [execution for execution in ALL if execution.bypass]
 
 
 def counted(execution: Execution) -> str:
-    """What a container gets that gets only what is counted for it."""
+    """Return what a container gets that gets only what is counted for it."""
     return ", ".join(sorted(execution.asked.counted)) or "none"
 
 

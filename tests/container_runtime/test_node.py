@@ -81,7 +81,10 @@ def nothing_left(folder: Path) -> Iterator[None]:
 
 
 def is_running(process: str) -> bool:
-    """Whether a process has not ended. Its parent, the first of the machine, may reap it later."""
+    """Return whether a process has not ended.
+
+    Its parent, the first of the machine, may reap it later.
+    """
     try:
         status = Path("/proc", process, "stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

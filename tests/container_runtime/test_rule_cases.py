@@ -1,4 +1,4 @@
-"""What a rule says about its cases is what NVIDIA's container runtime does to them.
+"""The answers of a rule about its cases are what NVIDIA's container runtime does to them.
 
 The node reads everything that NVIDIA's toolkit can be told to read. A reference of a pod is as bad
 as it can be: see `tests/testkit/container_runtime/pods.py`.
@@ -50,7 +50,7 @@ SILENT = {
     "visible-devices-env/clean-component": "a component of the GPU platform needs all GPUs",
     "visible-devices-valuefrom/clean-injected-by-the-platform": "the platform writes the reference",
 }
-"""Cases whose containers get devices that nobody has counted, of which no rule speaks: why."""
+"""Cases whose containers get devices that are not counted, of which no rule speaks: why."""
 IMAGE_DECIDES = frozenset({"share-without-card"})
 """Rules that say so: their cases have an image that sets the variable."""
 OTHER_MAKERS = re.compile(r"\b((?!NVIDIA)[A-Z_]+_VISIBLE_DEVICES|SWARM_GPU_)")
@@ -99,12 +99,12 @@ def answers(node: Node, found: Asked) -> list[Answer]:
 
 
 def grants(answer: Answer, found: Asked) -> bool:
-    """Whether a container got a device that nobody has counted for it."""
+    """Return whether a container got a device that was not counted for it."""
     return bool(answer.others or answer.gpus - found.counted)
 
 
 def is_harmed(node: Node, found: Asked) -> bool:
-    """Whether the container gets other devices than those counted for it, or does not start.
+    """Return whether the container gets other devices than those counted for it, or does not start.
 
     If its image decides, the image is one that sets the variable.
     """
@@ -116,7 +116,7 @@ def is_harmed(node: Node, found: Asked) -> bool:
 
 
 def is_about(finding: Finding, found: Asked) -> bool:
-    """Whether a finding is about the container, or about the whole pod."""
+    """Return whether a finding is about the container, or about the whole pod."""
     return finding.container is None or finding.container.path == found.view.path
 
 

@@ -1,4 +1,4 @@
-"""What gpuward reads from any container is what NVIDIA's container runtime gives it.
+"""The reading of any container by gpuward is what NVIDIA's container runtime gives it.
 
 Containers are made at random of what the toolkit reads.
 """

@@ -101,7 +101,10 @@ def refuse_unknown_reasons(error: PatchError, number: int) -> None:
 
 
 def check_random_edit(seed: int) -> bool:
-    """Whether a random edit was made; fails if it was made wrongly, or refused for no reason."""
+    """Return whether a random edit was made.
+
+    Fail if it was made wrongly, or refused for no reason.
+    """
     source = random.Random(seed)  # noqa: S311  # not for secrets
     manifest = json.loads(json.dumps(source.choice(CASES).manifest))
     text = written(source, manifest)

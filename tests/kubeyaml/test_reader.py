@@ -72,7 +72,7 @@ def spans(text: str) -> dict[str, str]:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether both are equal, with 1, 1.0 and True as different values."""
+    """Return whether both are equal, with 1, 1.0 and True as different values."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -20,5 +20,5 @@ def command(
 
 @pytest.fixture
 def as_program(tmp_path: Path) -> LintCommand:
-    """The same as a program, for tests of what only a process has."""
+    """`gpuward lint` as a program, for tests of what only a process has."""
     return LintCommand(tmp_path)

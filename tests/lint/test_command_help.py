@@ -26,7 +26,7 @@ def command(as_program: LintCommand) -> LintCommand:
 
 
 def completed(script: str, *words: str) -> set[str]:
-    """What bash proposes for the last of `words`."""
+    """Return what bash proposes for the last of `words`."""
     line = " ".join(f"'{word}'" for word in ("gpuward", *words))
     ask = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}\n"
     ask += '_shtab_gpuward gpuward "${COMP_WORDS[-1]}"; printf "%s\\n" "${COMPREPLY[@]}"'

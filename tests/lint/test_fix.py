@@ -68,7 +68,7 @@ def test_lint_counts_all_that_fix_writes(command: LintCommand) -> None:
 
 
 def test_fix_writes_nothing_that_lint_does_not_print(command: LintCommand) -> None:
-    """Over all cases of rules and all examples: whoever reads `lint` knows what `fix` changes."""
+    """Over all cases of rules and all examples: a reader of `lint` knows what `fix` changes."""
     for case in cases():
         command.write(f"{case.name}.yaml", case.file.read_text(encoding="utf-8"))
     for example in (ROOT / "examples").glob("*.yaml"):

@@ -45,7 +45,7 @@ def fixed(source: Source, policy: Policy, context: Context) -> tuple[str, Result
 
 
 def described(results: Results) -> list[Any]:
-    """What a report says about findings and remarks, with the places."""
+    """Return the content of a report about findings and remarks, with the places."""
     found = [(f.finding.identity, f.finding.message, f.span) for f in results.findings]
     return [*found, *results.remarks, *results.not_evaluated, results.suppressed, results.pods]
 

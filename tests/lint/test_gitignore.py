@@ -127,7 +127,7 @@ def test_a_hook_of_another_repository_does_not_choose_what_is_ignored(
 def test_git_does_not_wait_for_ever(
     repository: LintCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A named pipe that nobody writes: git opens it, and waits."""
+    """A named pipe that no program writes: git opens it, and waits."""
     ignore = repository.folder / ".gitignore"
     ignore.unlink()
     os.mkfifo(ignore)

@@ -1,4 +1,4 @@
-"""What the linter says about GpuExceptions in files."""
+"""The answers of the linter about GpuExceptions in files."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_push_is_judged_by_what_it_changes(tmp_path: Path, git: str) -> None:
     assert "remote: gpuward: refs/heads/main:" in refused
     assert "error[visible-devices-env]" in refused
     assert server.bare.run("git", "rev-parse", "-q", "--verify", "main").returncode == 1
-    # What is in the repository already is nobody's to repair who changes another file.
+    # A user who changes another file need not repair what is in the repository already.
     hook = server.bare.folder / "hooks" / "pre-receive"
     hook.chmod(0o644)
     assert server.push("main") == ""
@@ -253,7 +253,7 @@ def test_what_a_link_leads_to_is_judged(tmp_path: Path, git: str) -> None:
 
 
 def test_a_replacement_hides_nothing(tmp_path: Path, git: str) -> None:
-    """Git shows the replacement to whoever does not ask it for the real object."""
+    """Git shows the replacement to a program that does not ask it for the real object."""
     assert git
     server = Server(tmp_path)
     clone = server.clone

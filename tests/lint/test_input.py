@@ -126,7 +126,7 @@ def test_a_policy_that_mentions_config_maps_is_a_policy(folder: LintCommand) -> 
 
 @pytest.mark.parametrize("program", ["lint", "fix"])
 def test_a_pipe_that_the_user_names_is_not_read(command: LintCommand, program: str) -> None:
-    """Nobody writes into it: whoever reads it waits for ever."""
+    """No program writes into it: one that reads it waits for ever."""
     os.mkfifo(command.folder / "pod.yaml")
     (command.folder / "link.yaml").symlink_to("pod.yaml")
     for name in ("pod.yaml", "link.yaml", "/dev/zero"):

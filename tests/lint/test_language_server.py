@@ -104,7 +104,7 @@ class Editor:
         return {title: action for title, action in actions.items() if title not in unsettled}
 
     async def hover(self, line: int, character: int) -> str:
-        """What is shown at a position."""
+        """Return what is shown at a position."""
         document = types.TextDocumentIdentifier(self.uri)
         params = types.HoverParams(document, types.Position(line, character))
         found = await self.client.text_document_hover_async(params)
@@ -114,7 +114,7 @@ class Editor:
         return found.contents.value
 
     async def completion(self, position: types.Position) -> set[str]:
-        """What is proposed at a position."""
+        """Return what is proposed at a position."""
         document = types.TextDocumentIdentifier(self.uri)
         params = types.CompletionParams(document, position)
         found = await self.client.text_document_completion_async(params)

@@ -1,4 +1,4 @@
-"""What Windows and macOS have otherwise: code pages, drives, line breaks, how processes start.
+"""The differences of Windows and macOS: code pages, drives, line breaks, how processes start.
 
 Each is simulated here. On those systems themselves, the same tests meet the real thing.
 """
@@ -49,7 +49,7 @@ def odd(command: LintCommand) -> LintCommand:
 
 
 def lint(command: LintCommand, code_page: str, *arguments: str) -> bytes:
-    """What `gpuward lint` writes into a pipe on a system with this code page."""
+    """Return what `gpuward lint` writes into a pipe on a system with this code page."""
     done = subprocess.run(
         [sys.executable, "-m", "gpuward", "lint", *arguments],
         cwd=command.folder,

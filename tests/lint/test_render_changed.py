@@ -20,7 +20,7 @@ PATCH = POD
 
 @pytest.fixture
 def repository(tmp_path: Path, git: str) -> GitRepository:
-    """A repository on a branch, with faulty charts that nobody touches, and helm and kubectl."""
+    """A repository on a branch, with faulty charts that are not touched, and helm and kubectl."""
     assert git
     made = GitRepository(tmp_path / "repository")
     tools, copies = tmp_path / "tools", tmp_path / "copies"

@@ -102,7 +102,7 @@ def helm(request: pytest.FixtureRequest, command: LintCommand, tmp_path: Path) -
 
 
 def places(done: Outcome) -> dict[str, tuple[str, int, int]]:
-    """Where each rule found something."""
+    """Return where each rule found something."""
     return {f["rule"]: (f["file"], f["line"], f["column"]) for f in done.report["findings"]}
 
 

@@ -234,7 +234,7 @@ def test_what_an_overlay_deletes_is_evaluated_as_it_is(kubectl: LintCommand, nam
 
 
 def test_what_every_overlay_changes_is_a_warning_at_the_base(kubectl: LintCommand) -> None:
-    """An overlay that nobody applies could hide the fault of a base that somebody applies."""
+    """An overlay that is not applied could hide the fault of a base that is."""
     faulty = DEPLOYMENT.replace("value: void", "value: all")
     kubectl.write("base/model.yaml", faulty)
     kubectl.write("overlays/b/gpu.yaml", PATCH.replace("all", "void"))

@@ -1,4 +1,4 @@
-"""`gpuward report`: the same findings, without the names and values of whoever reports."""
+"""`gpuward report`: the same findings, without the names and values of the user who reports."""
 
 from __future__ import annotations
 

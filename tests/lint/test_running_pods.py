@@ -86,7 +86,7 @@ CONDITION = re.compile(r"\b(if|where|when|unless|may)\b", re.IGNORECASE)
 
 
 def has_node(manifest: Any) -> bool:
-    """Whether the manifest is that of a pod which was read from a cluster, with its node."""
+    """Return whether the manifest is that of a pod which was read from a cluster, with its node."""
     metadata, spec = as_object(manifest.get("metadata")), as_object(manifest.get("spec"))
     return manifest.get("kind") == "Pod" and "uid" in metadata and bool(spec.get("nodeName"))
 

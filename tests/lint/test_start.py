@@ -1,4 +1,4 @@
-"""What `gpuward lint FILE` loads: each module costs time at every start."""
+"""The modules that `gpuward lint FILE` loads: each costs time at every start."""
 
 import json
 import subprocess

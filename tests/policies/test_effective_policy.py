@@ -41,7 +41,7 @@ exceptions:
 
 
 def show(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *options: str) -> str:
-    """What `gpuward policy show` prints about a policy."""
+    """Return what `gpuward policy show` prints about a policy."""
     file = folder / "gpuward.yaml"
     file.write_text(POLICY_HEADER + text)
     assert main(["show", str(file), *options]) == 0
@@ -58,7 +58,7 @@ def test_it_shows_which_gpu_exceptions_it_allows(
 
 
 def acts(policy: Policy) -> dict[str, Any]:
-    """How every rule acts."""
+    """Return how every rule acts."""
     return {rule.name: policy.activate(rule)[1:] for rule in CATALOG}
 
 
@@ -71,7 +71,7 @@ def test_bundles_are_policies_that_set_rules_only() -> None:
 
 
 def actions(bundle_name: str) -> dict[str, Action]:
-    """What every rule does in a policy that extends one bundle."""
+    """Return the action of every rule in a policy that extends one bundle."""
     policy = load_policy(f"{POLICY_HEADER}profiles: [ack]\nextends: [{bundle_name}]\n", "x")
     return {rule.name: policy.activate(rule).action for rule in CATALOG}
 

@@ -1,4 +1,4 @@
-"""Which GpuExceptions a policy accepts, and what it says about the others."""
+"""The GpuExceptions that a policy accepts, and its messages about the others."""
 
 from __future__ import annotations
 

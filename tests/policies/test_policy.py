@@ -354,7 +354,7 @@ MOUNT = {"volumeMounts": [{"name": "dev", "mountPath": "/dev"}]}
 
 
 def is_excepted(match: str, rule: str, *containers: dict[str, Any]) -> bool:
-    """Whether an exception accepts what `rule` finds in a GPU pod of `containers`."""
+    """Return whether an exception accepts what `rule` finds in a GPU pod of `containers`."""
     accepting = policy(exception(match, rule=rule)).rule_set().restricted_to([rule])
     gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
     spec = {

@@ -1,1 +1,1 @@
-"""What pods get on a real node, with and without gpuward."""
+"""The devices that pods get on a real node, with and without gpuward."""

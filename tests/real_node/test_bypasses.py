@@ -27,7 +27,7 @@ NOTHING_MORE = {"none", OWN, "does not start"}
 
 @pytest.fixture(scope="module")
 def found(real_node: RealNode, server: Server) -> dict[str, Outcome]:
-    """What each pod gets. With the variable, the answers are written into the file."""
+    """Return what each pod gets. With the variable, the answers are written into the file."""
     assert server.url, "the namespaces in mode deny have no webhook"
     answers = outcomes(real_node)
     if os.environ.get(WRITE):

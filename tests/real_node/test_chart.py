@@ -75,7 +75,7 @@ class Chart:
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def restarts(self) -> list[int]:
-        """How often the kubelet has restarted the container of each webhook pod."""
+        """Return how often the kubelet has restarted the container of each webhook pod."""
         return [status(pod)["restartCount"] for pod in self.pods()]
 
     def ready(self) -> list[Any]:
@@ -205,14 +205,14 @@ def names(pods: list[Any]) -> set[str]:
 
 
 def ends(chart: Chart) -> set[str]:
-    """Why containers of the webhook have ended."""
+    """Return why containers of the webhook have ended."""
     statuses = [status(each) for each in chart.pods()]
     states = [one.get(key, {}) for one in statuses for key in ("state", "lastState")]
     return {state["terminated"]["reason"] for state in states if "terminated" in state}
 
 
 def test_an_upgrade_and_a_rollback_let_no_pod_pass(chart: Chart) -> None:
-    """New pods are ready before old ones end, and these answer until nobody asks them."""
+    """New pods are ready before old ones end, and these answer as long as they are asked."""
     before = names(chart.pods())
     with pods_created_meanwhile(chart):
         chart.upgrade({"logLevel": "debug"})
@@ -319,7 +319,7 @@ def test_a_bypass_gets_nothing_and_its_fix_its_own_card(chart: Chart) -> None:
 
 
 def test_the_console_shows_the_cards_of_the_node(chart: Chart) -> None:
-    """To who may list pods, and to nobody else."""
+    """To users who may list pods, and to no others."""
     chart.upgrade({"console": {"enabled": True}})
     bearer = viewer_token(chart.plane, chart.plane.namespace(), sees_all=True)
     (console,) = chart.pods("app.kubernetes.io/component=console")
@@ -336,7 +336,7 @@ def test_the_console_shows_the_cards_of_the_node(chart: Chart) -> None:
 
 
 def cards_by_node(console: Any, bearer: str) -> dict[str, int]:
-    """How many cards each node has, as the console says to who shows a token; empty without."""
+    """Return the cards of each node, as the console counts them for a token; empty without one."""
     headers = {"Accept": "application/json", "Authorization": f"Bearer {bearer}"}
     request = Request(f"http://{console['status']['podIP']}:8088/", headers=headers)
     try:

@@ -166,7 +166,7 @@ def test_the_variable_beside_a_claim_gives_all_cards_unless_gpuward_fixes_it(
 def test_admin_access_gives_cards_that_others_have(
     real_node: RealNode, cluster: Cluster, deny: str
 ) -> None:
-    """To whoever may label their namespace: the API server asks for nothing else."""
+    """To users who may label their namespace: the API server asks for nothing else."""
     template(cluster, deny, claim(allocationMode="All"))
     waiting_pod(real_node, deny, "owner", claiming(using()))
     assert devices(real_node, deny, "owner").gpus == ALL

@@ -1,4 +1,4 @@
-"""What the device plugin hands out on a real node, in each of the ways that NVIDIA's plugin has."""
+"""The devices that the device plugin hands out on a real node, in each way of NVIDIA's plugin."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_replicas_of_a_card_are_the_card(real_node: RealNode, namespace: str) ->
 
 
 def test_two_replicas_in_one_container_are_one_card(real_node: RealNode, namespace: str) -> None:
-    """What the rule about more than one replica says."""
+    """The rule about more than one replica says so."""
     real_node.offer([{**all_gpus(), "devices": [f"{FIRST}::0", f"{FIRST}::1"]}])
     run(real_node, namespace, "both", 2)
     assert devices(real_node, namespace, "both").gpus == {"0"}

@@ -1,4 +1,4 @@
-"""What runs in namespaces of its own leaves nothing behind, however it ends."""
+"""Programs in namespaces of their own leave nothing behind, however they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.testkit.skipping import skip_missing
 
 pytestmark = pytest.mark.slow  # one after the other: each compares the whole machine
 
-# It changes what a node changes, and starts a process that nobody waits for.
+# It changes what a node changes, and starts a process that is not waited for.
 CHANGES = """
 mkdir -p /var/lib/kubelet /run/containerd /sys/fs/cgroup/memory/pod
 mount -t tmpfs tmpfs /mnt
@@ -41,7 +41,7 @@ sleep 4242
 
 
 class Machine(NamedTuple):
-    """What a node could leave behind on this machine."""
+    """The traces that a node could leave behind on this machine."""
 
     mounts: str
     control_groups: tuple[str, ...]

@@ -118,7 +118,7 @@ def test_no_webhook_is_asked_about_a_static_pod(real_node: RealNode, deny: str) 
 def test_a_pod_that_names_its_node_is_rejected_while_others_have_the_cards(
     real_node: RealNode, without: str
 ) -> None:
-    """What the rule about `nodeName` says: the kubelet rejects it, and nothing tries again."""
+    """The rule about `nodeName` says so: the kubelet rejects it, and nothing tries again."""
     waiting_pod(real_node, without, "all", pod(container(**gpus(limits=3))))
     named = pod(container(**gpus(limits=1), image=SHOW_DEVICES), nodeName=real_node.name)
     named["metadata"] = {"name": "named"}
@@ -209,7 +209,7 @@ def test_the_sockets_of_shims_run_a_program_of_the_node_as_root(
 
 
 def _has_every_capability_of(status: str, own: str) -> bool:
-    """Whether the `status` of a process is that of root with the capabilities of `own`."""
+    """Return whether the `status` of a process is that of root with the capabilities of `own`."""
     found, expected = (
         dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         for text in (status, own)
@@ -220,7 +220,7 @@ def _has_every_capability_of(status: str, own: str) -> bool:
 def test_a_capability_opens_the_files_of_the_node(
     real_node: RealNode, without: str, deny: str, tmp_path: Path
 ) -> None:
-    """What the kubelet mounts into every container is on the file system of its own folder."""
+    """The kubelet mounts files of its own folder's file system into every container."""
     shutil.copy2(show_devices(), tmp_path / "read-by-handle")
     real_node.import_images([Image(READ_BY_HANDLE, tmp_path, ("/read-by-handle",))])
     secret = Path("/var/lib/kubelet/key-of-the-kubelet")

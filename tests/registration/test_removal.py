@@ -109,7 +109,7 @@ def test_an_annotation_cannot_choose_another_binding(removal: Removal) -> None:
     removal.plane.create(path, {"metadata": {"name": name}, "roleRef": role})
     for kind in ConfigurationKind:
         removal.edit(kind, "/metadata/annotations", {"gpuward.io/repair-binding": name})
-    done = removal.run(removal.plane.kubeconfig)  # whoever may delete everything
+    done = removal.run(removal.plane.kubeconfig)  # a user who may delete everything
     assert (done.returncode, removal.existing()) == (0, set())
     assert removal.plane.request("GET", f"{path}/{name}").status == 200
     assert removal.plane.request("DELETE", f"{path}/{name}").status == 200

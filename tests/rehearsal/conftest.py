@@ -1,4 +1,4 @@
-"""What the rehearsal publishes, once: see docs/releasing.md."""
+"""The artefacts that the rehearsal publishes, once: see docs/releasing.md."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def charts(
 
 @pytest.fixture(scope="session")
 def labels(versions: dict[str, dict[str, str]]) -> Labels:
-    """What the workflow gives the image."""
+    """The labels that the workflow gives the image."""
     outputs = versions[VERSION]
     return Labels(outputs["version"], "0" * 40, outputs["created"], outputs["epoch"])
 
@@ -190,5 +190,5 @@ def trust(registry: Registry) -> str:
 
 @pytest.fixture
 def user(tmp_path: Path, index: PackageIndex, git_server: str) -> NewUser:
-    """Somebody who has nothing of gpuward yet."""
+    """A user who has nothing of gpuward yet."""
     return NewUser(tmp_path / "home", index, git_server)

@@ -42,7 +42,7 @@ def test_a_team_takes_the_policy_by_its_digest(
     user.succeeds(pull.replace("DIGEST", digest))
     assert user.succeeds(vendor) == said
     user.succeeds("gpuward lint pod.yaml")
-    # What somebody changes afterwards is no longer that policy.
+    # What the user changes afterwards is no longer that policy.
     user.write("organisation.yaml", LENIENT.replace("visible-devices-env", "zero-gpu"))
     done = user.run("gpuward lint pod.yaml")
     assert done.returncode == 2

@@ -42,7 +42,7 @@ EXCEPTION = {
 
 
 class State:
-    """What a cluster has of a release, beside what helm writes."""
+    """The objects that a cluster has of a release, beside what helm writes."""
 
     def __init__(self, released: Installation, excepted: str, audited: str) -> None:
         self._released, self._plane = released, released.plane
@@ -50,7 +50,7 @@ class State:
         self._reports = f"/apis/wgpolicyk8s.io/v1alpha2/namespaces/{audited}/policyreports"
 
     def is_complete(self) -> bool:
-        """Whether the first audit has written its report, and the exception is accepted."""
+        """Return whether the first audit has written its report, and the exception is accepted."""
         return bool(self._findings()) and self._acceptance() == [("Accepted", "True")]
 
     def read(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the commands say of their options: in `--help`, and on the page docs/commands.md."""
+"""The texts of the commands about their options: in `--help`, and on the page docs/commands.md."""
 
 from __future__ import annotations
 

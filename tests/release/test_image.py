@@ -105,7 +105,7 @@ def test_the_certificate_controller_reaches_the_api_server(
         tmp_path, "certs", "run", *names, "--kubeconfig", kubeconfig, "--status-port", "0"
     ) as process:
         failed = read_event(process.stderr, "reconciliation failed")
-    # Its Lease does not exist, and this API server lets nobody create one.
+    # Its Lease does not exist, and this API server lets no client create one.
     assert "leases/x: 501" in str(failed)
 
 

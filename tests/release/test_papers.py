@@ -1,4 +1,4 @@
-"""What the threat model, docs/support.md and the issue forms claim, compared with facts."""
+"""The claims of the threat model, docs/support.md and the issue forms, compared with facts."""
 
 from __future__ import annotations
 

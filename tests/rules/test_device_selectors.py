@@ -1,4 +1,4 @@
-"""What is said about selectors of devices, compared with Kubernetes' compiler and evaluation.
+"""The answers about selectors of devices, compared with Kubernetes' compiler and evaluation.
 
 `tests/data/device_selectors.tsv` has what a program with the code of Kubernetes says of each
 expression, and of one card of NVIDIA's driver (tests/oracles/device_selector).

@@ -55,7 +55,7 @@ def matches(node: dict[str, str], term: dict[str, Any]) -> bool:
 
 
 def places(spec: dict[str, Any], node: dict[str, str]) -> bool:
-    """Whether a scheduler may place a pod with `spec` on `node`."""
+    """Return whether a scheduler may place a pod with `spec` on `node`."""
     if any(node.get(key) != value for key, value in spec.get("nodeSelector", {}).items()):
         return False
     required = spec.get("affinity", {}).get("nodeAffinity", {}).get(FIELD)

@@ -730,7 +730,7 @@ def component(account: str = "agent", namespace: str = "system") -> dict[str, An
     ("manifest", "user", "is_skipped"),
     [
         (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), "system:node:one", True),
-        # Anybody can write the annotation, in a file too.
+        # Any user can write the annotation, in a file too.
         (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), None, False),
         (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), "tenant", False),
         (pod({"a": 1}, annotations={MIRROR_ANNOTATION: "hash"}), CONTROLLER, False),

@@ -261,7 +261,7 @@ def test_every_finding_is_fixed_or_still_reported(case: Case) -> None:
     assert before - silent <= after
 
 
-# A runtime class gives nobody a GPU beside `void` in every container.
+# A runtime class gives no container a GPU beside `void` in every container.
 VOID_EVERYWHERE = "runtimeclass-nvidia-no-gpu"
 # A zero is fine beside the `void` that another rule adds, and the toolkit then reads none of its
 # other variables.
@@ -365,7 +365,10 @@ class CountedSteps(StepLimit):
 
 
 def fast_path_reads(manifest: Any, case: Case) -> bool:
-    """Whether the fast path reads `manifest`; if so, check that the search finds the same pod."""
+    """Return whether the fast path reads `manifest`.
+
+    If so, check that the search finds the same pod.
+    """
     profile = case.policy.profile
     plain = well_formed_pod(manifest)
     if plain is None:

@@ -1,4 +1,4 @@
-"""What messages advise is possible for the container that they are about."""
+"""The advice of messages is possible for the container that they are about."""
 
 from __future__ import annotations
 

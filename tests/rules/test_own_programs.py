@@ -18,7 +18,7 @@ NAMESPACE = "monitoring"
 
 
 def refused(fields: Mapping[str, Any], namespace: str = NAMESPACE, policy: str = "") -> str:
-    """Why the exporter's pod with these fields of its container is refused; empty if it is not."""
+    """Return why the exporter's pod with these fields is refused; empty if it is not."""
     answer = Admission(policy).validate(exporter_pod(fields), user=CONTROLLER, namespace=namespace)
     return "" if answer.allowed else str(answer)
 

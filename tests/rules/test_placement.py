@@ -221,7 +221,7 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 
 def could_match(spec: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether a node with `labels` meets nodeSelector and one of the terms.
+    """Return whether a node with `labels` meets nodeSelector and one of the terms.
 
     Calls gpuward's functions with the labels of the node as requirements.
     """

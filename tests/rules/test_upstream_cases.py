@@ -584,7 +584,7 @@ VARIABLES = {
 
 
 def may_see_gpu(entries: list[dict[str, Any]], prefixes: list[str]) -> bool:
-    """Whether a container without a GPU request may get a GPU through its environment."""
+    """Return whether a container without a GPU request may get a GPU through its environment."""
     last = {e["name"]: "$(?)" if "valueFrom" in e else e.get("value", "") for e in entries}
     if any(re.match(f"{p}.", name) for p in prefixes if p for name in VARIABLES - last.keys()):
         return True

@@ -121,7 +121,7 @@ def corpus_submissions(corpus: Path) -> SubmissionCollector:
 
 
 def with_all_fixes(rules: RuleSet) -> RuleSet:
-    """The same rules with all their fixes, also those that a policy must enable."""
+    """Return `rules` with all their fixes, also those that a policy must enable."""
     active_rules = tuple(active._replace(fix_scope=FixScope.ALL) for active in rules.rules)
     return RuleSet(active_rules, rules.profile, rules.exceptions)
 
@@ -160,7 +160,7 @@ def _object_paths(manifest: Any, rules: RuleSet, skipped: Counter[str]) -> list[
 
 
 def _is_template(path: JsonPath) -> bool:
-    """Whether `path` leads to a complete pod spec, and not to a few fields of one."""
+    """Return whether `path` leads to a complete pod spec, and not to a few fields of one."""
     return len(path) > 1 and path[-1] == "spec" and str(path[-2]).lower().endswith("template")
 
 

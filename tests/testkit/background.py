@@ -18,7 +18,7 @@ class BackgroundThread:
         self._thread = threading.Thread(target=self.run, name=name)
 
     def run(self) -> None:
-        """What the thread does."""
+        """Do the work of the thread."""
         raise NotImplementedError
 
     def check(self) -> None:

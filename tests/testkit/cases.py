@@ -60,7 +60,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """What the case shows: its leading comment."""
+        """Return what the case shows: its leading comment."""
         lines = []
         for line in self.file.read_text(encoding="utf-8").splitlines():
             if not line.startswith("#"):
@@ -93,7 +93,7 @@ class Case:
 
     @property
     def is_clean(self) -> bool:
-        """Whether its name says that nothing is to be found; then no file says it."""
+        """Return whether its name says that nothing is to be found; then no file says it."""
         return self.file.stem.startswith(CLEAN_PREFIX)
 
     @cached_property
@@ -172,7 +172,7 @@ def _alone(text: str, acting_rules: tuple[str, ...], rule: str) -> RuleSet:
 def inventory_of(
     manifests: Iterable[Any], profile: Profile, *, has_all_nodes: bool = False
 ) -> Inventory:
-    """What `manifests` say about objects."""
+    """Return an inventory of the objects in `manifests`."""
     builder = new_builder(profile)
     builder.nodes.has_all = has_all_nodes
     for manifest in manifests:
@@ -182,7 +182,7 @@ def inventory_of(
 
 
 def without_needs(rules: RuleSet) -> RuleSet:
-    """The same rules, but each is run on every pod, whatever traits it needs."""
+    """Return `rules` such that each is run on every pod, whatever traits it needs."""
     active_rules = tuple(active._replace(needs=()) for active in rules.rules)
     return rules._replace(rules=active_rules)
 

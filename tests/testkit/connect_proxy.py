@@ -26,7 +26,7 @@ def connect_proxy(server_port: int, *, authorization: str | None = None) -> Iter
     targets: list[str] = []
     handler = _handler(server_port, authorization, targets)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        # Clients keep their connections open, and nobody has to wait for those.
+        # Clients keep their connections open, and the server need not wait for those.
         server.daemon_threads = True
         server.block_on_close = False
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

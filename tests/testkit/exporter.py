@@ -1,4 +1,4 @@
-"""NVIDIA's exporter of metrics as its chart installs it, and with code of somebody else."""
+"""NVIDIA's exporter of metrics as its chart installs it, and with code of another user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OWN: Mapping[str, Mapping[str, Any]] = {
     "its entry point": {"command": ["/usr/local/dcgm/dcgm-exporter-entrypoint.sh", "-n"]},
     "the toolkit's variable": variable("all"),
 }
-"""What the exporter runs by, as fields of its container: nothing but its own program."""
+"""Fields of its container with which the exporter runs only its own program."""
 
 
 def _mounted(path: str, **fields: str) -> dict[str, Any]:

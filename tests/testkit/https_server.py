@@ -19,7 +19,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is sent back."""
+    """An answer that is sent back."""
 
     body: bytes
     status: int = 200
@@ -33,7 +33,7 @@ def https_server(
 ) -> Iterator[int]:
     """Answer GET and POST requests with `respond` until the end of the block; yields the port."""
     with ThreadingHTTPServer(address, _handler(respond)) as server:
-        # API servers keep their connections open, and nobody has to wait for those.
+        # API servers keep their connections open, and the server need not wait for those.
         server.daemon_threads = True
         server.block_on_close = False
         server.socket = context.wrap_socket(server.socket, server_side=True)

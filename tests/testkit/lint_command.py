@@ -16,7 +16,7 @@ _SYSTEM = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.envi
 
 
 class Outcome(NamedTuple):
-    """What one run of the program said."""
+    """The output of one run of the program, and its exit status."""
 
     status: int
     out: str
@@ -65,7 +65,7 @@ class LintCommand:
     def run_raw(
         self, verb: str, *arguments: str, stdin: bytes
     ) -> subprocess.CompletedProcess[bytes]:
-        """The same with input and output as bytes, which need not be UTF-8."""
+        """Run another command with input and output as bytes, which need not be UTF-8."""
         return subprocess.run(
             [sys.executable, "-m", "gpuward", verb, *arguments],
             cwd=self.folder,
@@ -76,5 +76,5 @@ class LintCommand:
         )
 
     def json(self, *arguments: str, stdin: str = "") -> Outcome:
-        """The same with the JSON report."""
+        """Run `lint` with the JSON report."""
         return self("--output", "json", *arguments, stdin=stdin)

@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What there is for each field of a pod spec, a container, and the metadata."""
+    """The values that exist for each field of a pod spec, a container, and the metadata."""
 
     spec: dict[str, list[Part]]
     container: dict[str, list[Part]]

@@ -70,7 +70,7 @@ class PlatformAgent:
 
     @property
     def workload(self) -> dict[str, Any]:
-        """What a user installs: the DaemonSet or Deployment, or else the pod."""
+        """Return what a user installs: the DaemonSet or Deployment, or else the pod."""
         kind = self.entry["kind"]
         if kind not in CREATORS:
             return self.pod

@@ -47,7 +47,7 @@ GOLDEN = "test_a_case_gets_its_golden_result"
 
 
 def counts(item: pytest.Item) -> bool:
-    """Whether a test counts."""
+    """Return whether a test counts."""
     name = f"{item.path.relative_to(ROOT / 'tests').as_posix()}::{item.name}"
     if not name.startswith(MEASURED) or name.startswith(PAUSED):
         return False
@@ -59,7 +59,7 @@ class _Measurement:
 
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
-        # Statements at the top level of a module run when it is imported, whoever imports it first.
+        # Statements at the top level of a module run when it is imported first, by any module.
         for module in pkgutil.walk_packages(rules.__path__, "rules."):
             importlib.import_module(module.name)
         coverage.stop()

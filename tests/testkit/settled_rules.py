@@ -1,4 +1,4 @@
-"""Which rules act in a test: all of them, or those that tests about other subjects know.
+"""The rules that act in a test: all of them, or those that tests about other subjects know.
 
 A rule that warns about every GPU pod would concern hundreds of tests that say what the linter
 prints, or what the webhook answers, about such a pod. So a rule acts only in the tests about the

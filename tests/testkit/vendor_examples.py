@@ -31,7 +31,7 @@ class Statement(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What breaks a statement: `name` is a case of a rule, or a file.
+    """A fault against a statement: `name` is a case of a rule, or a file.
 
     `answer` is the rule or the command, and `text` a part of what it reports.
     """

@@ -57,7 +57,7 @@ def test_a_reader_who_stalls_costs_lines_and_no_time(pipe: tuple[BinaryIO, int])
     for _ in range(MANY):
         writer.write(LINE)
     assert 0 < writer.dropped_lines < MANY
-    writer.close(0.01)  # nobody reads: the last lines are given up
+    writer.close(0.01)  # no reader: the last lines are given up
     found: list[bytes] = []
     thread = threading.Thread(target=lambda: found.extend(reader))
     thread.start()

@@ -1,4 +1,4 @@
-"""What the webhook answers to dry runs that ask from where it is called."""
+"""The webhook's answers to dry runs that ask from where it is called."""
 
 from __future__ import annotations
 

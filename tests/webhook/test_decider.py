@@ -458,7 +458,7 @@ def test_a_limit_range_that_gives_gpus_is_warned_about_and_refused_where_a_polic
     assert is_silent(ADMISSION.mutate(giving))
     strict = Admission("rules: {limit-range-gpu: {action: deny}}\n")
     assert not strict.validate(giving).allowed
-    # Whoever changes something else about it need not repair it first.
+    # A user who changes something else about it need not repair it first.
     assert is_silent(strict.validate({**giving, "metadata": {"name": "l", "labels": {}}}, giving))
 
 
@@ -499,7 +499,7 @@ def test_a_claim_for_devices_in_use_is_warned_about_and_refused_where_a_policy_s
 def test_only_the_controller_of_claims_makes_copies_of_templates(
     user: str, kind: str, outcome: str
 ) -> None:
-    """Anybody may write that a controller owns a claim."""
+    """Any user may write that a controller owns a claim."""
     strict = Admission("rules: {admin-access-claim: {action: deny}}\n")
     pod_owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
     new = claim([pod_owner])

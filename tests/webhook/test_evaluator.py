@@ -103,7 +103,7 @@ def worker_of(server: RunningServer) -> int:
 
 
 def is_waiting(server: RunningServer, number: int) -> bool:
-    """Whether so many large reviews wait for an answer."""
+    """Return whether so many large reviews wait for an answer."""
     return server.service.handler.evaluator.waiting == number
 
 
@@ -447,7 +447,7 @@ async def test_the_caller_with_most_reviews_gives_way(serve: Serve) -> None:
 
 @pytest.mark.usefixtures("endless", "room_for_two")
 async def test_the_tenant_with_most_reviews_is_refused(serve: Serve) -> None:
-    """If it had to try again, it could make room for a pod that nobody evaluates."""
+    """If it had to try again, it could make room for a pod that is not evaluated."""
     server = await serve()
     stopped = await stop_worker(server)
     async with asyncio.TaskGroup() as group:
@@ -570,7 +570,7 @@ PADDINGS = {
 
 @pytest.fixture
 def without_the_slow_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process, which serves everybody, cannot read what only the slow decoder reads."""
+    """This process, which serves all callers, cannot read what only the slow decoder reads."""
 
     def forbidden(_data: bytes) -> Any:
         raise AssertionError

@@ -87,7 +87,7 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 
 
 def test_only_what_the_policy_allows_applies(mounted: Mounted) -> None:
-    """Whoever may write the file gains nothing beyond that."""
+    """A user who may write the file gains nothing beyond that."""
     mounted.write(
         gpu_exception("kube-system"),
         gpu_exception("team-*"),
@@ -185,7 +185,10 @@ def test_a_file_with_more_objects_than_the_controller_writes_is_not_used(mounted
 
 
 async def post(server: RunningServer, size: int = 0, name: str = "x") -> bool:
-    """Whether the webhook allows a pod that takes GPUs; a large one is for the second process."""
+    """Return whether the webhook allows a pod that takes GPUs.
+
+    A large one is for the second process.
+    """
     manifest = pod(BYPASS, container("other", command=["x" * size]))
     manifest["metadata"]["name"] = name
     body = json.dumps(review_body(manifest), separators=(",", ":")).encode()

@@ -42,7 +42,7 @@ DENY, WARN = Admission(POLICY), Admission(POLICY, mode=Action.WARN)
 
 
 def calls_of(function: Callable[[], Any]) -> int:
-    """How many functions `function` calls, directly and indirectly."""
+    """Return how many functions `function` calls, directly and indirectly."""
     count = 0
 
     def profile(_frame: Any, event: str, _argument: Any) -> None:

@@ -181,7 +181,7 @@ def test_an_inventory_that_is_too_large_is_not_cut() -> None:
 async def is_allowed(
     server: RunningServer, name: str = "gpus", namespace: str = NAMESPACE, size: int = 0
 ) -> bool:
-    """Whether the webhook allows a pod that takes all variables of a ConfigMap.
+    """Return whether the webhook allows a pod that takes all variables of a ConfigMap.
 
     Two replicas are sent, of which the second meets a kept decision. A large pod is for the second
     process.

@@ -33,7 +33,7 @@ SEEDS = range(10)
 OBJECTS_FOR_EACH = 40
 POLICY = default_policy()
 DENYING, AUDITING = Admission(), Admission(mode=Action.AUDIT)
-# The API server writes 16000 as 16k, so at admission nobody knows that a user wrote a unit.
+# The API server writes 16000 as 16k, so admission does not know that a user wrote a unit.
 TOLD_BY_SPELLING = {"gpu-mem-unit", "memory-exceeds-card"}
 
 
@@ -46,7 +46,7 @@ def described(findings: Iterable[Any]) -> Counter[tuple[Any, ...]]:
 
 
 def found_in(text: str) -> Counter[tuple[Any, ...]]:
-    """What `gpuward lint` finds in a text."""
+    """Return what `gpuward lint` finds in a text."""
     linter = Linter(OnePolicy(POLICY), Context(TODAY))
     linter.evaluate([Source("mixed.yaml", text)])
     assert not linter.results.not_evaluated
@@ -54,7 +54,7 @@ def found_in(text: str) -> Counter[tuple[Any, ...]]:
 
 
 def fixed_text(text: str) -> str:
-    """What `gpuward fix` makes of a text."""
+    """Return what `gpuward fix` makes of a text."""
     written: list[FixedText] = []
 
     def deliver(fixed: FixedText) -> bool:

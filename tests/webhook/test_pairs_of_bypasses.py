@@ -1,4 +1,4 @@
-"""What is refused in one container is refused whatever another container of the pod does."""
+"""Refusals for one container, whatever another container of the pod does."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def encoded(manifest: Any, **circumstances: Any) -> bytes:
 
 
 def recalled(body: bytes, path: str = "/validate/deny", cache: ReplicaCache | None = None) -> bool:
-    """Whether the cache answers the review in `body`, as the engine would in any case."""
+    """Return whether the cache answers the review in `body`, as the engine would in any case."""
     found = (cache or new_cache()).answer(DECIDER, TODAY, path, body)
     assert found in (None, judged(body, path))
     return found is not None

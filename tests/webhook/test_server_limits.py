@@ -42,12 +42,12 @@ def with_headers(count: int) -> bytes:
 
 
 async def error_count(server: RunningServer, reason: str) -> float:
-    """How many requests were refused for `reason`."""
+    """Return how many requests were refused for `reason`."""
     return (await server.metrics())("http_errors_total", reason) or 0
 
 
 async def answered(server: RunningServer) -> int:
-    """How many reviews the server has answered."""
+    """Return how many reviews the server has answered."""
     return len([line for line in server.logged() if "duration_ms" in line])
 
 

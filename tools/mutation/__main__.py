@@ -96,7 +96,7 @@ class Copy:
         return [fault for name, text in named for fault in faults(name, text)]
 
     def is_noticed(self, fault: Fault, package: str) -> bool:
-        """Whether a test fails, or does not end, with the fault."""
+        """Return whether a test fails, or does not end, with the fault."""
         file = self.folder / fault.file
         text = file.read_bytes()
         file.write_bytes(text[: fault.start] + fault.new.encode() + text[fault.end :])
@@ -114,7 +114,10 @@ class Copy:
             file.write_bytes(text)
 
     def passes(self, tests: list[str], *, on_api_server: bool = False) -> bool:
-        """Whether these tests pass in time; those that need an API server only if asked for."""
+        """Return whether these tests pass in time.
+
+        Those that need an API server run only with `on_api_server`.
+        """
         # Go programs reserve more memory than they use.
         limit = ["/bin/sh", "-c", f'ulimit -v {_MEMORY}; exec "$@"', "sh"]
         limited = [] if on_api_server else limit

@@ -96,7 +96,7 @@ class WorkloadDecider:
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
     def _warning_prefix(self, request: AdmissionRequest) -> str:
-        """What will happen because of a finding for which pods will be refused."""
+        """Return what will happen because of a finding for which pods will be refused."""
         if request.mode is Action.DENY:
             return PODS_REFUSED_PREFIX
         return WOULD_BE_REFUSED_PREFIX if self._refuses else PODS_WOULD_BE_REFUSED_PREFIX

@@ -13,7 +13,7 @@ from rules.finding import Action, Finding
 Outcome = Literal[
     "denied", "fixed", "not-evaluated", "warned", "audited", "excepted", "clean", "ignored"
 ]
-"""What came of a request; the first ones are what a user notices most."""
+"""The outcome of a request; the first ones are what a user notices most."""
 
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
@@ -82,7 +82,7 @@ WORKLOAD_OUTCOMES: Mapping[Action, Mapping[Action, str]] = {
         Action.WARN: "would-be-warned",
     },
 }
-"""The same for a workload that is not refused."""
+"""The outcomes of a workload that is not refused."""
 API_REFUSED = dict.fromkeys(Action, "api-refused")
 """By a finding's action, the outcome for what the API server itself refuses next."""
 

@@ -85,7 +85,7 @@ def _contradicts_manifest(manifest: Any, operation: Operation) -> bool:
     return any(element.get("key") not in _DEFAULT_TOLERATIONS for _, element in existing)
 
 
-# Without these fixes a pod lacks nothing but a default, so nobody has to do anything about it.
+# Without these fixes a pod lacks nothing but a default, so the user has to do nothing about it.
 RULES_ABOUT_DEFAULTS = frozenset({"affinity-default", "toleration-default"})
 WOULD_BE_REFUSED_PREFIX = "would be refused in mode deny: "
 
@@ -146,7 +146,7 @@ def _fix_warnings(
 
 
 def _refusal_prefix(request: AdmissionRequest, finding: Finding) -> str:
-    """What mode deny would do to the object, unless the API server refuses it by itself."""
+    """Return what mode deny would do to the object, unless the API server itself refuses it."""
     spared = request.mode is not Action.DENY and finding.action is Action.DENY
     ours = request.is_validated and not finding.api_refuses
     return WOULD_BE_REFUSED_PREFIX if ours and spared else ""

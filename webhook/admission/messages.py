@@ -99,7 +99,7 @@ def denial_message(
 
 
 def contact_line(contact: str, docs_url: str) -> str:
-    """Whom to ask and where to read, as a site says it; empty if it says neither."""
+    """Return whom to ask and where to read, as a site says it; empty if it says neither."""
     parts = (contact and f"contact: {contact}", docs_url and f"docs: {docs_url}")
     return _sanitize("; ".join(filter(None, parts)), MAX_WARNING_BYTES)
 

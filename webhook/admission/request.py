@@ -131,9 +131,10 @@ def _is_same_for_rules(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 def _read_parts(
     pod: Mapping[str, Any], is_kept_label: Callable[[str], bool] | None = None
 ) -> Mapping[str, Any]:
-    """What rules may read of a pod but its owners: all but what is known to be read by none.
+    """Return the parts of a pod that rules may read, but its owners.
 
-    With `is_kept_label`, only the labels for which it is true.
+    It leaves out only what no rule is known to read. With `is_kept_label`, only the labels for
+    which it is true.
     """
     metadata = _metadata(pod)
     parts = {key: value for key, value in metadata.items() if key not in _OWN_TESTS}
@@ -171,7 +172,7 @@ def _texts(value: Any) -> Sequence[str]:
 def _is_made_by_controller(request: AdmissionRequest) -> bool:
     """Return whether a controller makes the object from another one, which was evaluated itself.
 
-    Anybody may write a controller into the owners of an object. For a workload that hides nothing:
+    Any user may write a controller into the owners of an object. For a workload that hides nothing:
     its pods are evaluated in any case. A claim has no pods, so the user who sends it must be the
     controller.
     """

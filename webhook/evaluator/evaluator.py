@@ -1,8 +1,8 @@
 """Evaluates large reviews in a process of their own, one after the other, each within its time.
 
-Callers take turns, and the tenants of one caller do, so that nobody waits for all the reviews of
+Callers take turns, and the tenants of one caller do, so that none waits for all the reviews of
 another. The process is started for the first review. If an evaluation takes too long, the process
-is ended, so that a bug or a way to be slow that nobody foresaw stops neither it nor other reviews.
+is ended, so that a bug or an unforeseen way to be slow stops neither it nor other reviews.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from webhook.reload.policy import PolicySource
 
 READY_MESSAGE = b"ready"
 """The first message of the process."""
-# The process that serves everybody comes first where both need the processor.
+# The process that serves all callers comes first where both need the processor.
 NICENESS = 5
 # The address space. A review needs less than a tenth. Where a container runs out of memory,
 # Kubernetes ends all its processes.
@@ -35,7 +35,7 @@ MAX_KEPT_KILOBYTES = 300_000
 
 def main(descriptor: int) -> None:
     """Answer reviews that arrive at the file `descriptor`, until its other end is closed."""
-    # Whoever stops the server by a signal to its process group lets it answer everything first.
+    # A signal to the process group of the server lets it answer everything first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICENESS)

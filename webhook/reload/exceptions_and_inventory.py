@@ -32,7 +32,7 @@ STALE_SECONDS = 3600.0
 
 
 class CheckedFiles(Generic[V]):
-    """What `parse` makes of the files that `read` reads; `nothing` until `reload()` is called.
+    """The files that `read` reads, as `parse` parses them; `nothing` until `reload()` is called.
 
     `parse` returns also the time at which the controller checked the files. Both raise ValueError
     for files that cannot be used, and `read` OSError.
@@ -47,7 +47,7 @@ class CheckedFiles(Generic[V]):
     ) -> None:
         self.clock = clock
         self.used = nothing
-        """What applies now."""
+        """The parsed content that applies now."""
         self.error = "it was not read yet"
         """Why nothing is used; empty if the files are."""
         self._contents: Sequence[bytes] = ()

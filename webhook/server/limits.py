@@ -167,7 +167,7 @@ class BodyReader:
 
 
 def caller_of(transport: asyncio.BaseTransport | None) -> Caller:
-    """Who uses `transport`, as the connection shows and nobody can write into a request.
+    """Return the caller of `transport` by its connection, which no client can write into a request.
 
     Without an address if the connection is closed.
     """

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 
-# While nobody waits, what arrives together is answered together, for so long.
+# While no caller waits, what arrives together is answered together, for so long.
 _SECONDS_WITHOUT_TURNS = 0.002
 
 
@@ -26,8 +26,8 @@ class CallerTurns:
     def take(self, caller: str) -> asyncio.Future[None]:
         """A future that has its result when it is the turn of `caller`.
 
-        The turn ends when the caller waits for something else. Whoever does not want the turn any
-        longer cancels the future.
+        The turn ends when the caller waits for something else. A caller that does not want the turn
+        any longer cancels the future.
         """
         loop = asyncio.get_running_loop()
         turn = loop.create_future()

@@ -66,7 +66,7 @@ class BackgroundWriter:
         self._is_urgent.set()
 
     def close(self, seconds: float) -> None:
-        """Write all lines and stop; lines that nobody reads within `seconds` are lost."""
+        """Write all lines and stop; lines that are not read within `seconds` are lost."""
         self._is_closing = True
         self._has_lines.set()
         self._is_urgent.set()
@@ -88,7 +88,7 @@ class BackgroundWriter:
             lines += 1
         try:
             self._write_all(batch)
-        except OSError:  # nobody reads the log any more, or its disk is full
+        except OSError:  # no program reads the log any more, or its disk is full
             self._lost_lines += lines
         self._written_bytes += len(batch)
 
@@ -97,7 +97,7 @@ class BackgroundWriter:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # whoever made the descriptor shares it with others
+            except BlockingIOError:  # the program that made the descriptor shares it
                 threading.Event().wait(_RETRY_SECONDS)
 
 
@@ -125,7 +125,7 @@ class Log:
 
     @property
     def dropped_lines(self) -> int:
-        """Return how many lines were dropped because nobody read them."""
+        """Return how many lines were dropped because they were not read."""
         return self._stream.dropped_lines if isinstance(self._stream, BackgroundWriter) else 0
 
     def write(self, level: str, event: str, **fields: Any) -> None:
@@ -135,7 +135,10 @@ class Log:
     def write_prepared(
         self, level: str, event: str, fields: Mapping[str, Any], details: str = ""
     ) -> None:
-        """The same; `details` are further fields, as the text of a JSON object that has some."""
+        """Write one line, as `write` does.
+
+        `details` are further fields, as the text of a JSON object that has some.
+        """
         if _RANK_BY_LEVEL[level] < self._lowest:
             return
         line = CODEC.dumps({"time": self._now(), "level": level, "event": event, **fields})

@@ -156,7 +156,7 @@ def groups_of_namespaces(facts: Facts) -> list[Group]:
 
 
 def _as_configuration(facts: Facts) -> Object:
-    """What exported policies do in which namespaces, as webhooks would be registered for it."""
+    """Return a configuration of webhooks that act as the exported policies, in their namespaces."""
     selectors: dict[Action, list[object]] = defaultdict(list)
     for binding in exported_objects(facts, VALIDATING_BINDINGS).values():
         spec = as_object(binding.get("spec"))
@@ -234,7 +234,7 @@ class _Pods:
     def _counted(self, mode: Action) -> Judgement:
         """Return RECORDS if the API server has counted a call since the facts were read.
 
-        In mode audit nothing else shows that gpuward was asked. Somebody else's pod may have
+        In mode audit nothing else shows that gpuward was asked. A pod of another user may have
         been the reason: that proves as much.
         """
         webhook, before = f"{mode.word}{WEBHOOK_NAME_SUFFIX}", self._facts.metrics

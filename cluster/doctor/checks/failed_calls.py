@@ -134,7 +134,7 @@ def read_counted_calls(path: str) -> CountedCalls:
 
 
 def check_failed_calls(facts: Facts, before: CountedCalls | None = None) -> Iterator[Row]:
-    """One row for each kind of failure. None if gpuward is not installed: nobody is called then.
+    """One row for each kind of failure. None if gpuward is not installed, and so never called.
 
     What had failed `before` is not counted.
     """

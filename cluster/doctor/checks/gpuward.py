@@ -130,7 +130,7 @@ def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterato
         return
     now = datetime.datetime.now(datetime.UTC)
     unreachable: set[str] = set()
-    late: dict[str, str] = {}  # what to do about certificates that nobody has renewed, by URL
+    late: dict[str, str] = {}  # what to do about certificates that are not renewed, by URL
 
     def probe(target: Target) -> tuple[str, Validity]:
         try:

@@ -125,4 +125,4 @@ _USES: Mapping[KubernetesFault, Callable[[Facts], list[str]]] = {
     EXTENDED_RESOURCES_STAY: _claims_for_extended_resources,
     PLUGIN_RACE: _pods_with_one_device,
 }
-"""What of a cluster a fault concerns."""
+"""Functions that list the parts of a cluster that a fault concerns."""

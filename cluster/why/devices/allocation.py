@@ -318,7 +318,7 @@ class _Search:
         return self._claim(0)
 
     def what_may_fail(self) -> str:
-        """What would end the search if other devices were tried first; empty if nothing would."""
+        """Return what would end the search with other devices first; empty if nothing would."""
         if claim := self._attempt.constrained:
             return f"the {claim.label} has constraints on all devices"
         for _, request in self._attempt.requests:

@@ -91,7 +91,7 @@ class DeviceAllocator:
     ) -> Verdict:
         """Return whether `node` has the devices for all of `claims`, whose classes exist.
 
-        `limit` is that of a pod, for all nodes: whoever writes claims can make the search long.
+        `limit` is that of a pod, for all nodes: a user who writes claims can make the search long.
         """
         if not self._pools.are_known:
             return Verdict(

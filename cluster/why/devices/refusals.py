@@ -70,7 +70,7 @@ class Shortage(NamedTuple):
 class _Refusal(NamedTuple):
     kind: _Kind
     text: str
-    """What completes the name of the device."""
+    """The words after the name of the device."""
 
 
 def find_shortage(attempt: Attempt) -> Shortage:

@@ -36,7 +36,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Directories with a slash at their ends, as the paths have one with which they are compared.
 STATE_DIRECTORIES = tuple(f"{directory}/" for directory in RUNTIME_STATE_DIRECTORIES)
-# Which of the distributions has its runtime somewhere below `/var` nobody knows;
+# Which of the distributions has its runtime somewhere below `/var` is not known;
 # `plugin-dir-hostpath` reports it for the kubelet's directory, which is there on most.
 DIRECTORIES_ABOVE = frozenset(
     above for directory in RUNTIME_STATE_DIRECTORIES for above in directories_up(directory)

@@ -64,7 +64,7 @@ def _holds_devices(container: Container) -> bool:
 
 
 def _sleep_command(texts: Sequence[str]) -> str:
-    """What the command of `texts` sleeps by, if it does nothing else; otherwise an empty text."""
+    """Return the command by which `texts` sleep, if they do nothing else; otherwise ""."""
     if sum(map(len, texts)) > _MAX_CHARACTERS:
         return ""
     match = _compiled_idle_pattern().fullmatch(" ".join(texts).strip())

@@ -25,7 +25,7 @@ from rules.gpu.devices import whole_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
-# Nobody lists more: a longer value is something else.
+# No user lists more: a longer value is something else.
 _MAX_CHARACTERS = 1024
 _MAX_READ = 64  # characters that API servers read
 WORD_FAULT, INDEX_FAULT = "is no word of CUDA", "is not one of them"

@@ -170,7 +170,7 @@ def _findings_of_too_large_shares(
 
 
 def _largest_card_memory(group: NodeGroup, unit: int) -> int:
-    """Return how much GPU_MEM the largest card of these nodes has; 0 if nobody knows.
+    """Return how much GPU_MEM the largest card of these nodes has; 0 if that is unknown.
 
     `unit` is how many MiB one is by the profile, 0 if that is unknown.
     """

@@ -82,7 +82,10 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _program_evidence(pod: Pod, privileged: list[Container], context: Context) -> Evidence | None:
-    """What the commands and images of the privileged containers show; agents may run as much."""
+    """Return what the commands and images of the privileged containers show.
+
+    Agents may run as much.
+    """
     for container in () if is_made_by_daemon_set(pod, context) else privileged:
         if program := gpu_program(container.raw):
             return Evidence(f"a pod that runs {program}", is_certain=False)

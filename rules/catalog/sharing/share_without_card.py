@@ -30,7 +30,7 @@ from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-# Where nobody adds the card.
+# Where no webhook adds the card.
 PREFIXES_WITHOUT_CARD = ("volcano.sh/", "tencent.com/")
 ADVICE_END = "beside it under resources.limits"
 HAMI_LABEL, IGNORED_VALUE = "hami.io/webhook", "ignore"
@@ -52,7 +52,7 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 
 def _gets_no_card(device: Device, pod: Pod) -> bool:
-    """Return whether nobody adds the card that `device` is a part of."""
+    """Return whether no webhook adds the card that `device` is a part of."""
     if device.name.startswith(ALIYUN_PREFIX):
         return False  # `core-without-mem` reports those
     return (

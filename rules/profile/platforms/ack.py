@@ -121,7 +121,7 @@ REGISTERED_SCHEDULER = "ack-co-scheduler"
 
 
 def features_of(mode: str, os_image: str, *, is_registered: bool) -> tuple[Feature, ...]:
-    """What a node with this value of `ack.node.gpu.schedule` and this system needs."""
+    """Return what a node with this value of `ack.node.gpu.schedule` and this system needs."""
     if mode not in _FEATURES_BY_MODE:
         return ()
     features = _FEATURES_BY_MODE[mode]

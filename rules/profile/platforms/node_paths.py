@@ -25,7 +25,7 @@ KUBELET_FOLDERS = (
     "/var/snap/microk8s/common/var/lib/kubelet",
 )
 # The directories for CDI files: of every runtime, and where Talos is told to look, whose /etc
-# nobody can write.
+# is read-only.
 CDI_DIRECTORIES = ("/etc/cdi", *in_run("cdi"), "/var/cdi")
 
 # Where runtimes keep what they need while containers run: the sockets by which they are ruled,
@@ -83,7 +83,7 @@ PROGRAM_AND_LIBRARY_DIRECTORIES = (
     *("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/bin", "/sbin"),
     *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"),
     *("/lib", "/lib32", "/lib64", "/usr/libexec"),
-    # Flatcar, whose /usr nobody can write; Container-Optimized OS.
+    # Flatcar, whose /usr is read-only; Container-Optimized OS.
     *("/opt/bin", "/home/kubernetes/bin"),
 )
 # What is mounted on a node below other directories: a mount of one of these that is read-only

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 Component: TypeAlias = Literal[
     "kubernetes", "kube-scheduler", "ack-ai-installer", "cgpu", "driver", "containerd", "docker"
 ]
-"""What has a version: `driver` is NVIDIA's, `ack-ai-installer` the chart that installs sharing."""
+"""A component with a version. `driver` is NVIDIA's; `ack-ai-installer` is the chart for sharing."""
 
 
 class SourcePage(NamedTuple):
@@ -17,7 +17,7 @@ class SourcePage(NamedTuple):
     - `update_date`: when the page says that it was last updated (ISO 8601); empty if it does not.
     - `url`: empty if the page is known by its title alone.
     - `read_date`: when the page was read; empty if it is known only by what others quote of it, or
-      if nobody noted the date.
+      if the date was not noted.
     """
 
     publisher: str

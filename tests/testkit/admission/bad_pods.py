@@ -37,7 +37,7 @@ class BadPods(BackgroundThread):
         self.check()
 
     def check(self) -> None:
-        """Fail if a pod could not be sent, or was refused by somebody else."""
+        """Fail if a pod could not be sent, or was refused by another webhook or the API server."""
         if self._failure:
             raise AssertionError("a bad pod got no answer") from self._failure
 

@@ -56,7 +56,7 @@ class Caller:
         return await self.reply()
 
     async def closed(self) -> bool:
-        """Whether the server closes the connection without sending another byte."""
+        """Return whether the server closes the connection without sending another byte."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             try:
                 return await self.reader.read(1) == b""

@@ -1,4 +1,4 @@
-"""Whether gpuward enforces its rules in a namespace."""
+"""The enforcement of gpuward's rules in a namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYSTEM = ("kube-system", "kube-public", "kube-node-lease")
 
 
 def enforcement_in(plane: Cluster, namespace: str) -> str:
-    """What becomes of BYPASS_POD and of GPU_POD, as a dry run.
+    """Return what becomes of BYPASS_POD and of GPU_POD, as a dry run.
 
     `enforced`: the first is refused and the second is fixed. `warned`: both are admitted
     unchanged, with a warning that mode deny would refuse the first; what the second lacks is only

@@ -177,7 +177,7 @@ class _ReplicaProcesses(Processes):
 
 
 def has_left(server: Server) -> bool:
-    """Whether the process of a server has ended, even if nobody has waited for it yet."""
+    """Return whether the process of a server has ended, even if it was not waited for yet."""
     stat = Path(f"/proc/{server.process_id}/stat")
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 

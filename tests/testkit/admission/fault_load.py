@@ -26,7 +26,7 @@ _WEBHOOKS = ("pods.deny.gpuward.io", "deny.gpuward.io")
 
 
 class Counts(NamedTuple):
-    """What the API server has counted about its requests to gpuward's webhooks."""
+    """The counts of the API server about its requests to gpuward's webhooks."""
 
     #: Requests, answered or not
     calls: float
@@ -36,7 +36,7 @@ class Counts(NamedTuple):
     failed_open: float
 
     def since(self, before: Counts) -> Counts:
-        """What the API server has counted since `before`."""
+        """Return what the API server has counted since `before`."""
         return Counts(*(end - start for end, start in zip(self, before, strict=True)))
 
 
@@ -95,7 +95,7 @@ class Load:
 
     @property
     def lost(self) -> tuple[int, int]:
-        """How many pods were refused, and how many admitted, without being evaluated."""
+        """Return how many pods were refused, and how many admitted, without being evaluated."""
         return self.failures.total(), self.not_evaluated.total()
 
     def __enter__(self) -> Self:
@@ -143,12 +143,12 @@ def _message(answer: Response) -> str:
 
 
 def is_fixed(answer: Response) -> bool:
-    """Whether the created pod carries gpuward's annotation."""
+    """Return whether the created pod carries gpuward's annotation."""
     return "gpuward.io/fixed" in answer.body["metadata"].get("annotations", {})
 
 
 def is_refused(answer: Response) -> bool:
-    """Whether gpuward refused the pod."""
+    """Return whether gpuward refused the pod."""
     return answer.status == REFUSED and "denied the request: gpuward" in answer.body["message"]
 
 

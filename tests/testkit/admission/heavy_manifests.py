@@ -1,4 +1,4 @@
-"""Manifests that somebody would write to occupy the webhook.
+"""Manifests that a tenant would write to occupy the webhook.
 
 Each has many of what some part of gpuward reads: elements of a list, keys, characters.
 """

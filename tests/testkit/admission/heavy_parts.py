@@ -46,7 +46,7 @@ def env(name: str, value: str = "1") -> Manifest:
 
 
 def each(count: int, make: Callable[[str], Manifest]) -> list[Manifest]:
-    """What `make` makes of each number below `count`."""
+    """Return what `make` makes of each number below `count`."""
     return [make(str(number)) for number in range(count)]
 
 

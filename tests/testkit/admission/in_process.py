@@ -73,7 +73,7 @@ _PROBES: tuple[dict[str, Any], ...] = (
 
 
 class Said(NamedTuple):
-    """What is said of a pod: why it is refused, by the first policy, and the warnings."""
+    """The answers about a pod: why it is refused, by the first policy, and the warnings."""
 
     denied: frozenset[str]
     warned: frozenset[str]
@@ -259,7 +259,7 @@ def _renamed(made: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def expected(manifest: Any, rules: RuleSet, context: Context, old: Any = None) -> Said:
-    """What the engine says of `manifest`, or of an update of `old`, by the exported `rules`."""
+    """Return the engine's answers to `manifest`, or to an update of `old`, by exported `rules`."""
     own = rules.restricted_to(rule.name for rule in exported_rules(rules))
     found = check(manifest, own, context).findings
     if old is not None:
@@ -284,7 +284,7 @@ def _comparable(text: str) -> str:
 
 
 def observed(answer: Response) -> Said | None:
-    """What the policies said; None if the API server refused the pod for another reason."""
+    """Return the policies' answers; None if the API server refused the pod for another reason."""
     warned: set[str] = set()
     for line in answer.warnings:
         if found := _WARNED.match(line):
@@ -298,7 +298,7 @@ def observed(answer: Response) -> Said | None:
 
 
 def agree(engine: Said, said: Said) -> bool:
-    """Whether both say the same, but for what did not fit into a message.
+    """Return whether both say the same, but for what did not fit into a message.
 
     Of the policies that refuse a pod, the API server names one.
     """
@@ -312,7 +312,7 @@ def agree(engine: Said, said: Said) -> bool:
 
 
 def _group(text: str) -> str:
-    """Which policies have the rule that a text begins with, as `[privileged-gpu] …`."""
+    """Return the policies that have the rule of a text, which begins as `[privileged-gpu] …`."""
     rule = RULE_BY_NAME.get(text[1:].partition("]")[0])
     return rule.family if rule else ""
 

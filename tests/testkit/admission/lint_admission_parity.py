@@ -31,7 +31,7 @@ _RULE = re.compile(r"^gpuward \[([^\]]+)\]")
 
 
 class Report(NamedTuple):
-    """What gpuward reports about one pod, and whether it refuses the pod."""
+    """The report of gpuward about one pod, and whether it refuses the pod."""
 
     warnings: frozenset[str]
     causes: frozenset[tuple[str, str]]
@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
 
     @property
     def difference(self) -> str:
-        """How the reports differ: `spelled` otherwise, `unsaid` by the webhook, or `otherwise`."""
+        """Return how the reports differ: `spelled`, `unsaid` by the webhook, or `otherwise`."""
         if self.linter == self.webhook:
             return ""
         if self.linter.rules == self.webhook.rules and self.linter.denied == self.webhook.denied:
@@ -74,7 +74,7 @@ def compare(admission: DryRuns, manifests: dict[str, Any]) -> dict[str, Comparis
 
 
 def fix_result(manifest: Any) -> FixResult:
-    """What `gpuward lint --fix` makes of `manifest`."""
+    """Return what `gpuward lint --fix` makes of `manifest`."""
     return fix(manifest, RULES, Context(TODAY))
 
 
@@ -100,7 +100,7 @@ def linter_report(result: FixResult, answer: Response) -> Report:
 
 
 def webhook_report(answer: Response) -> Report:
-    """What the API server has passed on to the user from gpuward's decisions."""
+    """Return what the API server has passed on to the user from gpuward's decisions."""
     lines = frozenset(line for line in answer.warnings if line.startswith("gpuward"))
     if not _is_refused_by_gpuward(answer):
         return Report(lines, frozenset(), denied=False)

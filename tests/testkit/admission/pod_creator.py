@@ -34,7 +34,7 @@ class PodCreator(BackgroundThread):
 
     @property
     def created(self) -> int:
-        """How many requests were answered."""
+        """Return how many requests were answered."""
         return self.fixed + self.not_evaluated + len(self._refused)
 
     def check(self) -> None:

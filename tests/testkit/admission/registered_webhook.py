@@ -80,7 +80,7 @@ def registered(
 
 
 def is_enforced(plane: Cluster, namespace: str) -> bool:
-    """Whether gpuward refuses a pod that sees all GPUs without requesting one in `namespace`."""
+    """Return whether gpuward refuses in `namespace` a pod that sees all GPUs and requests none."""
     bypass = pod(container(**variable("all")))
     answer = create(plane, namespace, bypass, dry_run=True)
     return answer.status == REFUSED and "gpuward" in str(answer.body)

@@ -61,7 +61,7 @@ def review_body(
 
 
 def review(new: Any, old: Any = None, **circumstances: Any) -> AdmissionReview:
-    """The same AdmissionReview as the server decodes it."""
+    """Return the AdmissionReview of `review_body` as the server decodes it."""
     return decode(json.dumps(review_body(new, old, **circumstances)).encode())
 
 

@@ -18,7 +18,7 @@ _time = time.time
 
 
 def shift() -> float:
-    """How many seconds the clock is ahead."""
+    """Return how many seconds the clock is ahead."""
     return float(_SHIFT.read_text(encoding="utf-8"))
 
 

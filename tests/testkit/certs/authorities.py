@@ -12,7 +12,7 @@ from certs.keypairs import KeyPair
 
 
 def foreign_authority(now: datetime.datetime) -> KeyPair:
-    """A CA that somebody else has made, valid for a day."""
+    """A CA that gpuward has not made, valid for a day."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=Corp")
     end = now + datetime.timedelta(days=1)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, end)

@@ -50,7 +50,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class Comparison:
-    """What Argo CD says of an application after it has compared it with the cluster."""
+    """The comparison of an application with the cluster, as Argo CD reports it."""
 
     sync: str
     """`Synced`, `OutOfSync` or `Unknown`."""
@@ -223,7 +223,7 @@ class ArgoCD:
     def _start(self) -> None:
         self._bin.mkdir()
         (self._bin / "helm").symlink_to(self._plane.programs["helm4"])
-        # Prints nothing of a commit that nobody has signed.
+        # Prints nothing of a commit without a signature.
         (self._bin / "git-verify-wrapper.sh").symlink_to("/bin/true")
         redis, repositories = free_port(), free_port()
         self._serve("redis", redis, "redis", f"127.0.0.1:{redis}")

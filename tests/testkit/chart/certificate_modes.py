@@ -78,7 +78,10 @@ def trusted_authorities(installation: Installation) -> set[x509.Certificate]:
 
 
 def is_served(installation: Installation, mode: str) -> bool:
-    """Whether there are exactly two pods, and both serve the certificate in the mode's Secret."""
+    """Return whether there are exactly two pods, and both serve the certificate of the mode.
+
+    The certificate is in the mode's Secret.
+    """
     data = installation.get(f"secret/{SECRETS[mode]}")["data"]
     wanted = fingerprint(parse_certificates(base64.b64decode(data["tls.crt"]))[0])
     path = f"/api/v1/namespaces/{installation.namespace}/pods"

@@ -16,7 +16,7 @@ from tests.testkit.skipping import skip_missing
 
 
 def may_listen(port: int) -> bool:
-    """Whether this user may listen at a port."""
+    """Return whether this user may listen at a port."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

@@ -81,7 +81,7 @@ def pod_volumes(plane: Cluster, pod: Any, folder: Path) -> dict[str, Volume]:
 
 
 def _path_and_source(namespace: str, volume: Any) -> tuple[str, Any]:
-    """Where the API server has the object of a volume, and what the volume says of it."""
+    """Return where the API server has the object of a volume, and the source in the volume."""
     (kind,) = PLURALS.keys() & volume.keys()
     plural, name_key = PLURALS[kind]
     source = volume[kind]

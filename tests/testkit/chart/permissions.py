@@ -153,7 +153,7 @@ def _grant(
 
 
 def may(plane: Cluster, namespace: str, account: str, attempt: tuple[str, ...]) -> bool:
-    """Whether a service account may do something, by the API server's own authorizer.
+    """Return whether a service account may do something, by the API server's own authorizer.
 
     `attempt` is the verb, the group, the resource, the subresource, the namespace and the name.
     """

@@ -28,7 +28,7 @@ MAX_BACK_OFF_SECONDS = 300.0
 
 
 class PodRuntime(NamedTuple):
-    """What the pods of a node need to run: the control plane, the processes and a folder.
+    """The needs of the pods of a node: the control plane, the processes and a folder.
 
     Without `restarts`, a process that ends is not started again, as during a kubelet's back-off.
     While `held_volumes` is set, pods that run see no new content of their volumes.
@@ -41,7 +41,7 @@ class PodRuntime(NamedTuple):
     held_volumes: threading.Event
 
     def replicas_file(self, namespace: str) -> Path:
-        """Where the addresses behind the headless Service of a namespace are."""
+        """Return the file with the addresses behind the headless Service of a namespace."""
         return self.folder / f"replicas-{namespace}"
 
 
@@ -109,12 +109,12 @@ class PodProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process runs, also while it is being terminated."""
+        """Return whether the process runs, also while it is being terminated."""
         return self._is_running
 
     @property
     def is_serving(self) -> bool:
-        """Whether the process runs and is not being terminated."""
+        """Return whether the process runs and is not being terminated."""
         return self._is_running and not self._is_terminating
 
     def kill(self) -> None:

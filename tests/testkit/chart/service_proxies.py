@@ -1,4 +1,4 @@
-"""kube-proxy for the webhook's Services that somebody else installs."""
+"""kube-proxy for the webhook's Services that a user installs by hand."""
 
 from __future__ import annotations
 

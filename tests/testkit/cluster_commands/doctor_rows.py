@@ -1,4 +1,4 @@
-"""What `gpuward doctor` says about objects in memory."""
+"""The answers of `gpuward doctor` about objects in memory."""
 
 from __future__ import annotations
 

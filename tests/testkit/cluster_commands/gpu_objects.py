@@ -66,5 +66,5 @@ def pod(
 
 
 def listed(*objects: Object) -> Object:
-    """What `kubectl get -o json` prints."""
+    """Return what `kubectl get -o json` prints."""
     return {"apiVersion": "v1", "kind": "List", "items": list(objects)}

@@ -8,7 +8,7 @@ from tests.testkit.control_plane.cluster import Cluster
 
 
 def viewer_token(plane: Cluster, namespace: str, *, sees_all: bool = False) -> str:
-    """A token for somebody who may list the pods of a namespace, or of all."""
+    """A token for a user who may list the pods of a namespace, or of all."""
     name = "viewer"
     core = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     plane.create(core, {"metadata": {"name": name}})

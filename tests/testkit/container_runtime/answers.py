@@ -1,4 +1,4 @@
-"""What a real container runtime has answered: the data of docs/coverage.md and docs/proof.md."""
+"""The answers of a real container runtime: the data of docs/coverage.md and docs/proof.md."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ COLUMNS = tuple((version, mode) for version in sorted(TOOLKITS) for mode in MODE
 
 
 class Answers(NamedTuple):
-    """What a container got, in the order of `COLUMNS`."""
+    """The devices that a container got, in the order of `COLUMNS`."""
 
     before: tuple[str, ...]
     after: tuple[str, ...] = ()
-    """What it gets once gpuward has fixed the pod; empty if gpuward fixes nothing."""
+    """The devices once gpuward has fixed the pod; empty if gpuward fixes nothing."""
 
     def __str__(self) -> str:
         return summary(self.before)
 
 
 class Outcome(NamedTuple):
-    """What a container of a pod got on a real node."""
+    """The result of a container of a pod on a real node."""
 
     without: str
     """Without gpuward."""
@@ -45,7 +45,7 @@ OWN = "its own"
 
 
 def reasons() -> dict[str, str]:
-    """Why a bypass is not executed, by the name of the bypass: the name of the reason."""
+    """Return the name of the reason why a bypass is not executed, by the name of the bypass."""
     return {
         name: reason
         for reason, entry in data()["unexecuted"].items()
@@ -77,7 +77,7 @@ def on_a_node() -> Mapping[str, Outcome]:
 
 
 def not_on_a_node() -> dict[str, str]:
-    """Why a bypass that the runtime executes is no pod on a node, by the bypass's name."""
+    """Return why a bypass that the runtime executes is no pod on a node, by the bypass's name."""
     return {
         name: entry["why"]
         for entry in data()["not_on_a_node"].values()

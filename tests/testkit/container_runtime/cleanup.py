@@ -50,7 +50,7 @@ def main(group: str, folder: str, *controllers: str) -> None:
         for path, _, _ in os.walk(top, topdown=False):
             os.rmdir(path)
         for name in controllers:
-            with contextlib.suppress(OSError):  # somebody else uses it by now
+            with contextlib.suppress(OSError):  # another process uses it by now
                 Path(top.parent, "cgroup.subtree_control").write_text(f"-{name}")
     shutil.rmtree(folder, ignore_errors=True)
 

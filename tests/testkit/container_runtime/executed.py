@@ -1,4 +1,6 @@
-"""What containers get on a node: the bypasses and claims of tests/data/executed.yaml, with answers.
+"""The devices that containers get on a node, with answers.
+
+The containers are those of the bypasses and claims of tests/data/executed.yaml.
 
     python -m tests.testkit.container_runtime.executed
 
@@ -61,7 +63,10 @@ class Execution:
 
     @property
     def fixed(self) -> Asked | None:
-        """The same container of the pod that gpuward has fixed, if it fixes it in mode `deny`."""
+        """Return the container in the pod that gpuward has fixed; None if it does not fix it.
+
+        gpuward fixes in mode `deny`.
+        """
         rules = self._rules()
         if rules is None:
             return None
@@ -89,7 +94,7 @@ class Execution:
         raise AssertionError(f"{self.name} has no container {wanted}")
 
     def answers(self, node: Node) -> Answers:
-        """What the container gets on `node`, before and after the fix."""
+        """Return what the container gets on `node`, before and after the fix."""
         fixed = self.fixed
         after = self._ask(node, fixed.container) if fixed else ()
         return Answers(self._ask(node, self.asked.container), after)

@@ -51,7 +51,7 @@ _groups = itertools.count()
 
 
 class Settings(NamedTuple):
-    """How NVIDIA's container toolkit is configured."""
+    """The configuration of NVIDIA's container toolkit."""
 
     version: str = max(TOOLKITS)
     mode: str = "cdi"
@@ -64,7 +64,7 @@ class Settings(NamedTuple):
 
 
 class Container(NamedTuple):
-    """What the kubelet and containerd tell the runtime about a container."""
+    """A container, as the kubelet and containerd describe it to the runtime."""
 
     env: tuple[tuple[str, str], ...] = ()
     mounts: tuple[tuple[str, str], ...] = ()
@@ -75,7 +75,7 @@ class Container(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a container got."""
+    """The devices that a container got."""
 
     gpus: frozenset[str]
     """The indices of GPUs; in mode legacy also names of devices that the node does not have."""
@@ -113,7 +113,7 @@ class Node:
         self._make_devices()
 
     def ask(self, container: Container, settings: Settings) -> Answer:
-        """What a container gets. One that was started before is not started again."""
+        """Return what a container gets. One that was started before is not started again."""
         if (container, settings) not in self._answers:
             self._answers[container, settings] = self.run(container, settings)
         return self._answers[container, settings]
@@ -292,7 +292,7 @@ def _bind(mount: tuple[str, str], folder: Path) -> dict[str, Any]:
 
 
 def shown(output: str) -> Answer:
-    """What a container got that ran show-devices."""
+    """Return what a container got that ran show-devices."""
     seen = json.loads(output)
     names = {
         name

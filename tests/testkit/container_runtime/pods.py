@@ -1,4 +1,4 @@
-"""What the kubelet and containerd make of a pod: its containers as the runtime sees them.
+"""The containers of a pod as the runtime sees them, made as the kubelet and containerd do it.
 
 This part of a node is not executed here. It follows the kubelet: the variables of the device plugin
 come first, then `envFrom`, then `env`. containerd puts those of the image before all of them.

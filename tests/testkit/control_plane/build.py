@@ -50,7 +50,7 @@ class Programs:
         raise BuildError(f"{name} is not in {', '.join(map(str, self.folders))}")
 
     def has(self, *names: str) -> bool:
-        """Whether all of these programs exist."""
+        """Return whether all of these programs exist."""
         return all(any((folder / n).is_file() for folder in self.folders) for n in names)
 
     @property

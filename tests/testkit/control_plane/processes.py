@@ -111,7 +111,7 @@ def free_port() -> int:
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether a server can listen on the address and port."""
+    """Return whether a server can listen on the address and port."""
     with socket.socket() as probe:
         # Servers set this option too: it ignores connections that are being closed.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -144,7 +144,7 @@ def eventually(ask: Callable[[], T], *, seconds: float = 60, what: str = "the co
 
 
 def is_alive(process: int) -> bool:
-    """Whether the process exists."""
+    """Return whether the process exists."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

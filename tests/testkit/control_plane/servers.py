@@ -62,7 +62,7 @@ class Servers:
             return
         arguments = (self.kubeconfig, self.authority.file, self._tokens)
         self._start("kube-controller-manager", flags.controller_manager(*arguments))
-        # With its own name: gpuward lets it write what nobody else may.
+        # With its own name: gpuward lets it write what no other user may.
         own = self.authority.issue("scheduler", common_name="system:kube-scheduler")
         kubeconfig = self.write_kubeconfig("scheduler", _files(own))
         self._start("kube-scheduler", flags.scheduler(kubeconfig))

@@ -1,4 +1,4 @@
-"""What the tests of docs/coverage.md share: a parametrization and the runtime classes."""
+"""The parametrization and the runtime classes that the tests of docs/coverage.md share."""
 
 from __future__ import annotations
 

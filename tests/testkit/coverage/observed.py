@@ -93,7 +93,7 @@ def _reported_rules(response: Response) -> set[str]:
 
 
 def _is_fixed(bypass: Bypass, created: Any) -> bool:
-    """Whether the variables of every container are what the bypass expects after the fix."""
+    """Return whether the variables of every container are what the bypass expects after the fix."""
     for container in created["spec"]["containers"]:
         env = {entry["name"]: entry.get("value") for entry in container.get("env", [])}
         for variable, expected in bypass.fixed.items():

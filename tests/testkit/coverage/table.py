@@ -161,7 +161,7 @@ def _bypass_row(bypass: Bypass, description: str, profile: str | None) -> str:
 
 
 def _on_a_node(bypass: Bypass) -> str:
-    """What the container gets, or the reason why that was not executed."""
+    """Return what the container gets, or the reason why that was not executed."""
     if found := answers.recorded().get(bypass.name):
         return str(found)
     if on_a_node := answers.on_a_node().get(bypass.name):

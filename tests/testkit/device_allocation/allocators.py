@@ -26,12 +26,12 @@ class Answers(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether gpuward has an answer."""
+        """Return whether gpuward has an answer."""
         return self.gpuward.partition(",")[0] in {"can", "cannot", "error"}
 
     @property
     def differ(self) -> bool:
-        """Whether gpuward has another answer."""
+        """Return whether gpuward has another answer."""
         return self.is_known and self.kubernetes not in self.gpuward.split(", or ")
 
 
@@ -46,7 +46,7 @@ def ask_both(program: Path, questions: Sequence[Mapping[str, Any]]) -> Iterator[
 
 
 def ask_gpuward(question: Mapping[str, Any]) -> str:
-    """What gpuward says of the node."""
+    """Return gpuward's answer about the node."""
     allocator = DeviceAllocator(question["slices"], question["classes"], question["others"])
     claims = [
         read_claim(f"claim {raw['metadata']['name']}", raw["spec"]) for raw in question["claims"]

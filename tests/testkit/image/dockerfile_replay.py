@@ -88,7 +88,7 @@ class BuildContext:
         self._rules = [(p.startswith("!"), _expression(p.lstrip("!"))) for p in patterns]
 
     def allows(self, path: str) -> bool:
-        """Whether the build sees the file `path`; the last pattern that matches decides."""
+        """Return whether the build sees the file `path`; the last pattern that matches decides."""
         decisions = [keep for keep, expression in self._rules if expression.match(path)]
         return not decisions or decisions[-1]
 

@@ -56,7 +56,7 @@ class SubmittedPods(NamedTuple):
 
 
 def _is_stopped(answer: Response) -> bool:
-    """Whether the API server refused the object before it called webhooks."""
+    """Return whether the API server refused the object before it called webhooks."""
     return answer.status == UNREADABLE or NO_RUNTIME_CLASS in answer.body.get("message", "")
 
 

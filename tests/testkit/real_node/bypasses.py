@@ -78,7 +78,7 @@ class BypassPod:
 
     @property
     def requests_gpu(self) -> bool:
-        """Whether the container requests one."""
+        """Return whether the container requests one."""
         spec = self.manifest["spec"]
         return any(
             RESOURCE in container.get("resources", {}).get("limits", {})
@@ -94,7 +94,7 @@ class BypassPod:
 
     @property
     def is_daemon(self) -> bool:
-        """Whether the DaemonSet controller creates the pod."""
+        """Return whether the DaemonSet controller creates the pod."""
         return self.bypass.user.endswith(":daemon-set-controller")
 
     def create_what_it_needs(self, plane: Cluster, namespace: str) -> None:
@@ -136,7 +136,10 @@ def bypass_pods() -> list[BypassPod]:
 
 
 def outcomes(node: RealNode) -> dict[str, Outcome]:
-    """What the container of each bypass gets. A server must be registered for the mode label."""
+    """Return what the container of each bypass gets.
+
+    A server must be registered for the mode label.
+    """
     all_pods = bypass_pods()
     prepare(node, all_pods)
     found: dict[str, Outcome] = {}
@@ -193,7 +196,7 @@ def _run(node: RealNode, group: list[BypassPod]) -> dict[str, Outcome]:
 
 
 def _answers(node: RealNode, namespace: str, group: list[BypassPod]) -> dict[str, str]:
-    """What each container got, once all have ended."""
+    """Return what each container got, once all have ended."""
     _wait_until_few_start(node, namespace, group, 0)
     present = _present(node, namespace)
     return {p.name: p.said(answer(node.plane, present[p.name], p.container)) for p in group}

@@ -49,12 +49,12 @@ _COMMON_DEVICES = {
 
 
 def is_isolated() -> bool:
-    """Whether this process runs in such namespaces."""
+    """Return whether this process runs in such namespaces."""
     return ISOLATED in os.environ
 
 
 def obstacle() -> str:
-    """Why nothing can be isolated on this machine; empty if it can."""
+    """Return why nothing can be isolated on this machine; empty if it can."""
     if sys.platform != "linux" or os.geteuid():
         return "only root can run a node, on Linux"
     if why := _obstacle_of_control_groups():
@@ -105,7 +105,10 @@ def _hierarchies() -> Iterator[tuple[Path, str]]:
 
 
 def _is_version_2() -> bool:
-    """Whether there is one hierarchy, of version 2; beside version 1 it has no controllers."""
+    """Return whether there is one hierarchy, of version 2.
+
+    Beside version 1 it has no controllers.
+    """
     return list(_hierarchies()) == [(_CGROUPS, "cgroup2")]
 
 

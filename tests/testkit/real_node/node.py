@@ -1,7 +1,7 @@
 """The real kubelet, containerd, runc and NVIDIA's container toolkit, as a node of a control plane.
 
-No GPU is needed: the devices have NVIDIA's numbers, behind which there is no driver, and nobody
-opens them but to see whether they may. A device plugin for tests hands them out.
+No GPU is needed: the devices have NVIDIA's numbers, behind which there is no driver, and containers
+open them only to see whether they may. A device plugin for tests hands them out.
 
 This only runs in the namespaces of `isolation.py`. There everything has its usual place, such as
 /var/lib/kubelet, and disappears with them.
@@ -337,7 +337,7 @@ def _kubelet_configuration() -> dict[str, Any]:
         "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": f"unix://{_CONTAINERD_SOCKET}",
         "staticPodPath": str(STATIC_PODS),
-        # The network is its own, so nobody else can ask it.
+        # The network is its own, so no other machine can ask it.
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "readOnlyPort": 0,

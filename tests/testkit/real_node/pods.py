@@ -51,7 +51,7 @@ def waiting_pod(node: RealNode, namespace: str, name: str, manifest: Mapping[str
 
 
 def devices(node: RealNode, namespace: str, pod: str, container: str = "main") -> Answer:
-    """What a waiting container has."""
+    """Return what a waiting container has."""
     command = ("exec", "-n", namespace, pod, f"--container={container}", "--")
     return shown(node.plane.kubectl(*command, "/show-devices", "mounts").stdout)
 
@@ -86,7 +86,7 @@ def container_status(pod: Any, name: str) -> Any:
 
 
 def has_ended(pod: Any, name: str) -> bool:
-    """Whether a container has run to its end, or can never start."""
+    """Return whether a container has run to its end, or can never start."""
     status = container_status(pod, name)
     states = [status.get("state", {}), status.get("lastState", {})]
     reason = states[0].get("waiting", {}).get("reason")
@@ -94,7 +94,7 @@ def has_ended(pod: Any, name: str) -> bool:
 
 
 def answer(plane: Cluster, pod: Any, name: str = "main") -> Answer:
-    """What a container got that has ended and runs show-devices."""
+    """Return what a container got that has ended and ran show-devices."""
     status = container_status(pod, name)
     for state in (status.get("state", {}), status.get("lastState", {})):
         waiting, ended = state.get("waiting", {}), state.get("terminated", {})

@@ -45,7 +45,7 @@ _ARM64_MASK = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe\xff\xff\xff"
 
 
 class Labels(NamedTuple):
-    """What the release workflow gives the image: the version, the commit and its time."""
+    """The labels that the release workflow gives the image: version, commit, and its time."""
 
     version: str
     revision: str
@@ -54,7 +54,7 @@ class Labels(NamedTuple):
 
 
 def obstacle() -> str:
-    """Why no image can be built here; empty if it can."""
+    """Return why no image can be built here; empty if it can."""
     if sys.platform != "linux" or shutil.which("apt-get") is None:
         return "the base images are made from Debian's packages"
     programs = ("buildah", "mmdebstrap", "qemu-aarch64-static", "skopeo")
@@ -121,7 +121,7 @@ class Builder:
         _run("skopeo", "copy", *options, f"{target}@{digest}", f"{target}:{version}")
 
     def start(self, image: str, *arguments: str) -> str:
-        """What the image prints, run with its entry point on a read-only root file system."""
+        """Run the image on a read-only root file system, by its entry point; return its output."""
         with emulation():
             container = self.run("from", "--pull-never", image).strip()
             options = ("--isolation=chroot", "--cap-drop=all", container, "--")

@@ -39,12 +39,12 @@ class Signer:
         assert done.returncode == 0, done.stderr
 
     def verify_attestation(self, image: str) -> str:
-        """Why no such attestation is accepted; empty if one is."""
+        """Return why no such attestation is accepted; empty if one is."""
         done = self._cosign("verify-attestation", "--type=cyclonedx", *_OFFLINE_VERIFYING, image)
         return done.stderr if done.returncode else ""
 
     def verify(self, image: str) -> str:
-        """Why the signature of IMAGE@DIGEST is not accepted; empty if it is."""
+        """Return why the signature of IMAGE@DIGEST is not accepted; empty if it is."""
         done = self._cosign("verify", *_OFFLINE_VERIFYING, image)
         return done.stderr if done.returncode else ""
 

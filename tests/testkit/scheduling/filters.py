@@ -20,7 +20,7 @@ from rules.base.json_values import as_object
 from tests.testkit.scheduling.random_clusters import Scenario
 
 Refusals: TypeAlias = Mapping[str, frozenset[str]]
-"""What kube-scheduler says of each node that it refuses."""
+"""The reasons of kube-scheduler for each node that it refuses."""
 _NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _CONFLICT = frozenset({"pod affinity terms conflict"})
 
@@ -65,7 +65,7 @@ def differences(program: Path, scenarios: Sequence[Scenario]) -> Iterator[Differ
 
 
 def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
-    """What `gpuward why` says of each node that it refuses, and what it does not know."""
+    """Return why `gpuward why` refuses each node that it refuses, and what it does not know."""
     namespaces = {name_of(one): as_object(one["metadata"]["labels"]) for one in scenario.namespaces}
     ledger, placed = PodLedger(default_policy().profile, {}), PlacedPods(namespaces.get)
     for pod in scenario.pods:
