@@ -278,5 +278,9 @@ def _directories_above(path_below: Mapping[str, str]) -> dict[str, str]:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(HOST_PATH, GPU_OR_NODE_CONSTRAINT)
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(HOST_PATH, GPU_OR_NODE_CONSTRAINT),
+    supersedes=("driver-library-hostpath",),
 )
