@@ -39,6 +39,7 @@ COMPONENTS = {
     "webhook",
     "certs",
     "console",
+    "controllers",
     "doctor",
     "exceptions",
     "test",
