@@ -97,7 +97,7 @@ class LintSettings(NamedTuple):
     ignore: tuple[str, ...] = ()
 
     def completed_by(self, lint: Mapping[str, Any], folder: str) -> "LintSettings":
-        """These settings with what a policy says about the whole run: its key `lint`.
+        """Return the settings with what a policy says about the whole run: its key `lint`.
 
         What the command line says wins; files to leave out are added. Paths in `lint` begin at
         `folder`.

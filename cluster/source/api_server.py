@@ -134,6 +134,7 @@ class RetryingConnection:
 
 
 _PAGE = 250  # objects: of pods about five megabytes
+_MAX_PAGES_BEFORE_GROWTH = 8  # at one limit
 _MAX_RESTARTS = 5  # of a list, without one more page
 # Keys of certificates stay where they are.
 _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -252,7 +253,8 @@ class Pages:
     """The pages of one list; `get` requests one, by its query.
 
     Pages become smaller where objects are large, and grow again after them: a few large objects of
-    one tenant must not make the rest of the list slow.
+    one tenant must not make the rest of the list slow. Where all objects are large, a page that has
+    grown is too large, and was sent for nothing. After each such page, growth waits for more pages.
 
     The API server forgets the state of a list after some minutes. It then says how to go on with
     the present state; if it does not, the list begins again, and its pages may repeat objects.
@@ -261,6 +263,8 @@ class Pages:
     def __init__(self, get: Callable[[str], Object]) -> None:
         self._get = get
         self._limit = _PAGE
+        self._has_grown = False
+        self._pages_at_limit, self._pages_before_growth = 0, 1
         self._token: str | None = ""
         self._may_repeat = False
         self._restarts = 0
@@ -281,18 +285,31 @@ class Pages:
             except TooLargeError:
                 if self._limit == 1:
                     raise
-                self._limit = max(1, self._limit // 4)
+                self._shrink()
                 continue
             metadata = answer.get("metadata") or {}
             token = metadata.get("continue")
             self._token = token or None
-            self._limit = min(_PAGE, self._limit * 2)
+            self._grow()
             version = str(answer.get("apiVersion", ""))
             if not self._may_repeat:
                 self._restarts = 0
             state = str(metadata.get("resourceVersion", ""))
             return Page(version, answer.get("items") or [], self._may_repeat, state)
         return None
+
+    def _shrink(self) -> None:
+        if self._has_grown:
+            longer = self._pages_before_growth * 2
+            self._pages_before_growth = min(longer, _MAX_PAGES_BEFORE_GROWTH)
+        self._limit = max(1, self._limit // 4)
+        self._has_grown, self._pages_at_limit = False, 0
+
+    def _grow(self) -> None:
+        self._pages_at_limit += 1
+        if self._limit < _PAGE and self._pages_at_limit >= self._pages_before_growth:
+            self._limit = min(_PAGE, self._limit * 2)
+            self._has_grown, self._pages_at_limit = True, 0
 
 
 def _list_key(item: Object) -> str:

@@ -31,7 +31,8 @@ Paths inside these directories count too, and so do the directories above them, 
 root of the driver, which `device-hostpath` reports, and `/home`, which is mounted for what users
 keep there. Read-only mounts are fine, except of directories with sockets or secrets, of
 `pod-resources`, and of `/sys` and `/home/kubernetes`: the control groups and the programs are
-mounted below these, and stay writable without `recursiveReadOnly: Enabled`.
+mounted below these, and stay writable without `recursiveReadOnly: Enabled` (Kubernetes 1.31 and
+newer).
 
 Why it matters
 --------------
