@@ -26,7 +26,7 @@ from tools.generated_files import ROOT, write_or_compare
 DOCS = ROOT / "docs"
 CLUSTER = "example-cluster.yaml"
 PICTURES = {
-    "lint": ("gpuward lint examples/bypass.yaml",),
+    "lint": ("gpuward lint --select bypass examples/bypass.yaml",),
     "gpus": (f"gpuward gpus -f {CLUSTER}",),
     "gpus-cards": (f"gpuward gpus -d t4-1 dra-1 -f {CLUSTER}",),
     "audit": (f"gpuward audit -f {CLUSTER}",),

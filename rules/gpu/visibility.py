@@ -249,17 +249,28 @@ def prefix_findings(
     """
     found = matching_prefixes(container, variable)
     for index, source in [e for e in found if as_text(e[1]["prefix"]).startswith(within)][-1:]:
-        name = variable.removesuffix("*")
         yield Finding(
             path=(*container.path, "envFrom", index, "prefix"),
-            key=f"envFrom.{name}",
-            message=(
-                f"{subject or container} takes variables with the prefix "
-                f"{display(source['prefix'])}, which a key can complete to {name}{effect}"
+            key=f"envFrom.{variable.removesuffix('*')}",
+            message=prefix_message(
+                subject or container, display(source["prefix"]), variable, effect
             ),
             container=container,
-            help=f"choose a prefix that {name} does not begin with{remedy}",
+            help=prefix_advice(variable, remedy),
         )
+
+
+def prefix_message(subject: object, prefix: object, variable: str, effect: str) -> str:
+    """Return the message about `prefix`, which a key can complete to `variable`."""
+    return (
+        f"{subject} takes variables with the prefix {prefix}, which a key can complete to "
+        f"{variable.removesuffix('*')}{effect}"
+    )
+
+
+def prefix_advice(variable: str, remedy: str) -> str:
+    """Return what to do about a prefix that a key can complete to `variable`."""
+    return f"choose a prefix that {variable.removesuffix('*')} does not begin with{remedy}"
 
 
 def request_of_other_maker(known: VisibleDevices, container: Container) -> str:
@@ -273,13 +284,18 @@ def request_of_other_maker(known: VisibleDevices, container: Container) -> str:
 
 
 def message_about_foreign_variable(
-    container: Container, setting: str, known: VisibleDevices, resource: str
+    container: object, setting: object, maker: object, resource: object
 ) -> str:
-    """The message about `setting`, such as `sets X="all"`, of the variable `known`."""
+    """Return the message about `setting`, such as `sets X="all"`, of a variable of `maker`."""
     return (
-        f"{container} asks for {display(resource)} and {setting}, which only the container runtime "
-        f"for {known.maker} cards reads: its image or its settings are for another maker's cards"
+        f"{container} asks for {resource} and {setting}, which only the container runtime for "
+        f"{maker} cards reads: its image or its settings are for another maker's cards"
     )
+
+
+def advice_about_foreign_variable(maker: object) -> str:
+    """Return what to do about a variable of `maker` beside a request for another maker's GPU."""
+    return f"{REMOVE_VARIABLE}, or ask for {maker} cards"
 
 
 def action_beside_request(
@@ -372,11 +388,20 @@ def _is_referred_to(container: Container, variable: str) -> bool:
 def advice_beside_request(container: Container, variable: str) -> str:
     """Return what to do about `variable` in a container that requests a GPU."""
     if uses_device_plugin(container):
-        return "remove the variable: the device plugin sets it"
+        return f"{REMOVE_VARIABLE}{THE_PLUGIN_SETS_IT}"
     value = hiding_value(container, variable)
-    what = "remove the variable" if value is None else f"set the variable to {value}"
-    return f"{what}: the devices of a claim do not depend on it"
+    what = REMOVE_VARIABLE if value is None else set_variable_advice(value)
+    return f"{what}{CLAIMS_IGNORE_IT}"
 
+
+def set_variable_advice(value: object) -> str:
+    """Return the advice to set the variable to `value`."""
+    return f"set the variable to {value}"
+
+
+REMOVE_VARIABLE = "remove the variable"
+THE_PLUGIN_SETS_IT = ": the device plugin sets it"
+CLAIMS_IGNORE_IT = ": the devices of a claim do not depend on it"
 
 REQUEST_IN_LIMITS_ADVICE = "ask for the GPU in resources.limits (such as nvidia.com/gpu: 1)"
 """Advice for messages that first say what to remove."""

@@ -5,30 +5,46 @@ from collections.abc import Iterator
 from rules.gpu.components import DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER
 from rules.gpu.images import AGENT_PROGRAMS
 from rules.gpu.visibility import DEBUGGER_LABEL
+from rules.in_process.expression import (
+    OBJECT,
+    REQUEST,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    entry,
+    expression,
+    get,
+    is_in,
+    not_,
+    optional,
+    string,
+)
 from rules.in_process.images import is_cuda_image
 from rules.in_process.own_programs import runs_own_program
 from rules.in_process.patterns import matches_any
-from rules.in_process.statement import cel
 from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.profile import Component, Profile
 
-_USER = "request.userInfo.username"
-IS_POD = '(request.kind.kind == "Pod")'
+USER = REQUEST.userInfo.username
+KIND = REQUEST.kind.kind
+IS_POD = KIND == "Pod"
 """Whether the object is a pod; else it is a built-in workload."""
 
 
-def is_mirror() -> str:
-    """Return, as CEL, whether the pod is the mirror of a static pod, made by its kubelet."""
-    return f'{cel(MIRROR_ANNOTATION)} in $annotations && {_USER}.startsWith("system:node:")'
+def is_mirror() -> Expression:
+    """Return whether the pod is the mirror of a static pod, made by its kubelet."""
+    return all_of(is_in(MIRROR_ANNOTATION, OBJECT.annotations), USER.startsWith("system:node:"))
 
 
-def is_made_by_controller() -> str:
-    """Return, as CEL, whether a controller makes the workload from another, evaluated itself."""
-    return "$objectMetadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"
+def is_made_by_controller() -> Expression:
+    """Return whether a controller makes the workload from another, evaluated itself."""
+    owners = get(OBJECT.objectMetadata, "ownerReferences", [])
+    return owners.exists(lambda o: get(o, "controller", False))
 
 
-def components(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The rules that are not run for a component, none for all, and whether the pod is one.
+def components(profile: Profile) -> Iterator[tuple[tuple[str, ...], Expression]]:
+    """Yield the rules that are not run for a component, none for all, and whether the pod is one.
 
     The first that holds decides: the components with the fewest rules come first.
     """
@@ -36,57 +52,64 @@ def components(profile: Profile) -> Iterator[tuple[tuple[str, ...], str]]:
         yield component.rules, _is_component(component)
 
 
-def _is_component(component: Component) -> str:
-    account = (
-        '[$spec.?serviceAccountName.orValue("")].map(t, t != "" ? t : "default")'
-        f".exists(t, {matches_any('t', component.service_accounts)})"
-    )
+def account_of_pod() -> Expression:
+    """Return the service account of the pod, in a list."""
+    name_in_pod = expression([get(OBJECT.spec, "serviceAccountName", "")])
+    return name_in_pod.map(lambda t: choose((t != "", t), otherwise="default"))
+
+
+def _is_component(component: Component) -> Expression:
     creators = component.creators or DAEMON_SET_CONTROLLERS
+    accounts = component.service_accounts
     tests = [
-        f"{IS_POD} ? {_USER} in {cel(creators)} : ({_may_be_created(component)})",
-        matches_any("request.namespace", component.namespaces),
-        account,
+        choose((IS_POD, is_in(USER, creators)), otherwise=_may_be_created(component)),
+        matches_any(REQUEST.namespace, component.namespaces),
+        account_of_pod().exists(lambda t: matches_any(t, accounts)),
     ]
     if component.images:
-        image = matches_any('b.raw.?image.orValue("")', component.images)
-        tests.append(f"$base.all(b, {image})")
+        images = component.images
+        tests.append(OBJECT.base.all(lambda b: matches_any(get(b.raw, "image", ""), images)))
     if component.programs:
-        own = runs_own_program("b.raw", component.programs)
-        tests.append(f"$base.all(b, {own})")
-    return " && ".join(f"({test})" for test in tests)
+        programs = component.programs
+        tests.append(OBJECT.base.all(lambda b: runs_own_program(b.raw, programs)))
+    return all_of(*tests)
 
 
-def _may_be_created(component: Component) -> str:
+def _may_be_created(component: Component) -> Expression:
     """`_may_have_created`, where the user is not known: whether those who may make such pods."""
     creators = component.creators or DAEMON_SET_CONTROLLERS
-    of_deployments = cel(REPLICA_SET_CONTROLLER in creators)
-    of_daemon_sets = cel(not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators))
     known = {*DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER}
-    of_others = cel(bool(component.creators) and any(c not in known for c in creators))
-    return (
-        f'request.kind.kind in ["Deployment", "ReplicaSet"] ? {of_deployments}'
-        ' : request.kind.kind == "DaemonSet" || ($isDaemon && request.operation == "UPDATE")'
-        f" ? {of_daemon_sets} : {of_others}"
+    is_daemon_set = any_of(
+        KIND == "DaemonSet", all_of(OBJECT.isDaemon, REQUEST.operation == "UPDATE")
+    )
+    return choose(
+        (is_in(KIND, ["Deployment", "ReplicaSet"]), REPLICA_SET_CONTROLLER in creators),
+        (is_daemon_set, not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators)),
+        otherwise=bool(component.creators) and any(c not in known for c in creators),
     )
 
 
-def is_daemon() -> str:
+def is_daemon() -> Expression:
     """`is_made_by_daemon_set`. Who will create the pods of a workload is not known."""
-    owner = 'o.kind == "DaemonSet" && o.?controller.orValue(false)'
-    is_owned = f"$metadata.?ownerReferences.orValue([]).exists(o, {owner})"
-    of_pod = f"{is_owned} && {_USER} in {cel(DAEMON_SET_CONTROLLERS)}"
-    return f'{IS_POD} ? {of_pod} : request.kind.kind == "DaemonSet" || {is_owned}'
+    owners = get(OBJECT.metadata, "ownerReferences", [])
+    is_owned = owners.exists(lambda o: all_of(o.kind == "DaemonSet", get(o, "controller", False)))
+    return choose(
+        (IS_POD, all_of(is_owned, is_in(USER, DAEMON_SET_CONTROLLERS))),
+        otherwise=any_of(KIND == "DaemonSet", is_owned),
+    )
 
 
-def image_grants_gpus(container: str) -> str:
-    """`image_grants_gpus` of the CEL `container`, one of `$containers`."""
-    no_agent = is_cuda_image(f"string({container}.image)", with_agents=False)
-    is_own = runs_own_program(f"{container}.raw", AGENT_PROGRAMS)
-    has_image = f"{container}.hasCudaImage"
-    return f"($isDaemon ? {no_agent} || ({has_image} && !({is_own})) : {has_image})"
+def image_grants_gpus(container: Expression) -> Expression:
+    """`image_grants_gpus` of `container`, one of `OBJECT.containers`."""
+    is_own = runs_own_program(container.raw, AGENT_PROGRAMS)
+    in_agent = any_of(
+        is_cuda_image(string(container.image), with_agents=False),
+        all_of(container.hasCudaImage, not_(is_own)),
+    )
+    return choose((OBJECT.isDaemon, in_agent), otherwise=container.hasCudaImage)
 
 
-def is_node_debugger() -> str:
+def is_node_debugger() -> Expression:
     """`is_node_debugger`."""
     key, value = DEBUGGER_LABEL
-    return f'$metadata.?labels[?{cel(key)}].orValue("") == {cel(value)}'
+    return entry(optional(OBJECT.metadata, "labels"), key, "") == value

@@ -1,6 +1,6 @@
 """Twins of `rules.gpu.images`: what the name of an image shows, in CEL."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from rules.gpu.images import (
     AGENTS,
@@ -12,7 +12,19 @@ from rules.gpu.images import (
     OTHER_VENDORS_TAGS,
     WITHOUT_GPUS,
 )
-from rules.in_process.statement import any_of, cel
+from rules.in_process.expression import (
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    is_in,
+    let,
+    not_,
+    string,
+)
+from rules.in_process.statement import CONTAINER
 from rules.placement.gpu_nodes import ACCELERATOR_WORD, GPU_WORD
 from rules.profile.platforms.makers import (
     AGENT_IMAGE_PATTERN,
@@ -24,39 +36,56 @@ from rules.profile.platforms.makers import (
 )
 
 
-def is_cuda_image(image: str, *, with_agents: bool = True) -> str:
-    """`is_cuda_image` of the CEL `image`; without NVIDIA's agents, if that is wanted."""
-    in_registry = any_of(f"t[0].contains({cel(r)})" for r in NVIDIA_REGISTRIES)
-    without = any_of(f"t[0].contains({cel(folder)})" for folder in FOLDERS_WITHOUT_GPUS)
-    lacks = (
-        f"(t[1] in {cel(sorted(WITHOUT_GPUS))}"
-        f" || (!(t[1].contains('cuda') || t[2].contains('cuda')) && ({without})))"
-    )
-    tags = (
-        "(t[3] != '' ? [t[2] == '' ? 'latest' : t[2], 'latest'] : [t[2] == '' ? 'latest' : t[2]])"
-    )
-    words = f"{cel(CUDA_TAG_WORDS_BY_IMAGE)}[o]"
-    known = _is_image_of(
-        CUDA_TAG_WORDS_BY_IMAGE,
-        f"({words}.size() == 0 || {words}.exists(s, {tags}.exists(tag, tag.contains(s))))",
-    )
-    is_agent = f"t[1] in {cel(sorted(AGENTS))}"
-    of_nvidia = f"{is_agent} || !{lacks}" if with_agents else f"!({is_agent}) && !{lacks}"
-    return _is_image(image, f"({in_registry}) ? ({of_nvidia}) : {known}")
+class _Parts:
+    """The parts of the name of an image: those of a list in CEL."""
+
+    def __init__(self, parts: Expression) -> None:
+        self.path, self.name, self.tag = parts[0], parts[1], parts[2]
+        self.pin = parts[3]
 
 
-def sets_visible_devices(image: str) -> str:
-    """`sets_visible_devices` of the CEL `image`."""
-    return f"({is_cuda_image(image)} || {is_image_for_any_maker(image)})"
+def is_cuda_image(image: Expression, *, with_agents: bool = True) -> Expression:
+    """`is_cuda_image` of `image`; without NVIDIA's agents, if that is wanted."""
+
+    def test(parts: _Parts) -> Expression:
+        in_registry = any_of(*(parts.path.contains(registry) for registry in NVIDIA_REGISTRIES))
+        is_agent = is_in(parts.name, sorted(AGENTS))
+        has_cuda = not_(_lacks_cuda(parts))
+        of_nvidia = any_of(is_agent, has_cuda) if with_agents else all_of(not_(is_agent), has_cuda)
+        known = _is_image_of(parts, CUDA_TAG_WORDS_BY_IMAGE, lambda own: _has_cuda_tag(parts, own))
+        return choose((in_registry, of_nvidia), otherwise=known)
+
+    return _is_image(image, test)
 
 
-def is_image_for_any_maker(image: str) -> str:
-    """Return, as CEL, whether `image` is no CUDA image and sets the variable all the same."""
-    return _is_image(image, _is_image_of(IMAGES_FOR_ANY_MAKER))
+def _lacks_cuda(parts: _Parts) -> Expression:
+    without = any_of(*(parts.path.contains(folder) for folder in FOLDERS_WITHOUT_GPUS))
+    says_cuda = any_of(parts.name.contains("cuda"), parts.tag.contains("cuda"))
+    return any_of(is_in(parts.name, sorted(WITHOUT_GPUS)), all_of(not_(says_cuda), without))
+
+
+def _has_cuda_tag(parts: _Parts, own: Expression) -> Expression:
+    """Return whether the tag has a word that says CUDA, where the image `own` needs one."""
+    tag = choose((parts.tag == "", "latest"), otherwise=parts.tag)
+    # A tag beside a digest says nothing about the digest.
+    tags = choose((parts.pin != "", [tag, "latest"]), otherwise=[tag])
+    words = expression(CUDA_TAG_WORDS_BY_IMAGE)[own]
+    has_word = words.exists(lambda s: tags.exists(lambda tag: tag.contains(s)))
+    return any_of(words.size() == 0, has_word)
+
+
+def sets_visible_devices(image: Expression) -> Expression:
+    """`sets_visible_devices` of `image`."""
+    return any_of(is_cuda_image(image), is_image_for_any_maker(image))
+
+
+def is_image_for_any_maker(image: Expression) -> Expression:
+    """Return whether `image` is no CUDA image and sets the variable all the same."""
+    return _is_image(image, lambda parts: _is_image_of(parts, IMAGES_FOR_ANY_MAKER))
 
 
 def maker_facts() -> list[dict[str, list[str]]]:
-    """Return the facts in `$makers` of each maker: images, device files, and words about it."""
+    """Return the facts in `POLICY.makers` of each maker: images, device files, words about it."""
     return [
         {
             "shown": [m.platform, GPU_WORD if m.is_gpu else ACCELERATOR_WORD, m.request],
@@ -67,76 +96,115 @@ def maker_facts() -> list[dict[str, list[str]]]:
     ]
 
 
-def is_image_of_maker() -> str:
-    """Return, as CEL, whether the image of the container `c` has a `maker_of_image`."""
-    return f"(c.hasCudaImage || {_searched('string(c.image)', OTHER_IMAGE_PATTERN)})"
+def is_image_of_maker(container: Expression = CONTAINER) -> Expression:
+    """Return whether the image of `container` has a `maker_of_image`."""
+    of_other = _searched(string(container.image), OTHER_IMAGE_PATTERN)
+    return any_of(container.hasCudaImage, of_other)
 
 
-def maker_of_image() -> str:
-    """The facts of `maker_of_image` of the container `c`, whose image has one."""
-    found = "variables.makers.filter(m, m.images.exists(p, t.matches(p)))"
-    return (
-        "(c.hasCudaImage ? variables.makers[0]"
-        f" : [{_searched_text('string(c.image)')}].map(t, {found}[0])[0])"
+def maker_of_image(container: Expression = CONTAINER) -> Expression:
+    """Return the facts of `maker_of_image` of `container`, whose image has one."""
+    of_other = let(
+        _searched_text(string(container.image)),
+        lambda t: POLICY.makers.filter(lambda m: m.images.exists(lambda p: t.matches(p)))[0],
+    )
+    return choose((container.hasCudaImage, POLICY.makers[0]), otherwise=of_other)
+
+
+def maker_of_file(path: Expression) -> Expression:
+    """`maker_of_file` of `path`: a list of its facts, or of none."""
+    return POLICY.makers.filter(lambda maker: maker.files.exists(lambda f: path.matches(f)))
+
+
+def is_agent_of_other_maker(container: Expression) -> Expression:
+    """`is_agent_of_other_maker` of `container`."""
+    return _searched(string(container.image), AGENT_IMAGE_PATTERN)
+
+
+def _searched(image: Expression, pattern: str) -> Expression:
+    """Return whether `pattern` is found in `image`."""
+    return all_of(image.size() <= MAX_REFERENCE, _searched_text(image).matches(pattern))
+
+
+def _searched_text(image: Expression) -> Expression:
+    """Return the text of `image` in which patterns of makers are searched."""
+    return let(
+        "/" + image.lowerAscii(),
+        lambda t: choose((t.contains("@"), _without_digest(t)), otherwise=t),
     )
 
 
-def maker_of_file(path: str) -> str:
-    """`maker_of_file` of the CEL `path`: a list of its facts, or of none."""
-    return f"variables.makers.filter(maker, maker.files.exists(f, {path}.matches(f)))"
+def _without_digest(image: Expression) -> Expression:
+    """Return `image` without its digest, and without the tag beside it."""
+
+    def without_tag(r: Expression) -> Expression:
+        start = r.lastIndexOf("/") + 1
+        last = r.substring(start)
+        return choose((last.contains(":"), r.substring(0, start + last.indexOf(":"))), otherwise=r)
+
+    return let(image.substring(0, image.indexOf("@")), without_tag)
 
 
-def is_agent_of_other_maker() -> str:
-    """`is_agent_of_other_maker` of the container `c`."""
-    return _searched("string(c.image)", AGENT_IMAGE_PATTERN)
+def _is_image(image: Expression, test: Callable[[_Parts], Expression]) -> Expression:
+    """Return whether `test` holds for the parts of `image`."""
+    found = _parts(image).exists(lambda t: test(_Parts(t)))
+    return all_of(image.size() <= MAX_REFERENCE, found)
 
 
-def _searched(image: str, pattern: str) -> str:
-    """Return, as CEL, whether `pattern` is found in `image`."""
-    text = _searched_text(image)
-    return f"({image}.size() <= {MAX_REFERENCE} && {text}.matches({cel(pattern)}))"
+def _parts(image: Expression) -> Expression:
+    """Return a list with the parts of `image`: path, name, tag, and `pinned` or empty."""
 
+    def without_port(s: Expression) -> Expression:
+        return choose((s.matches(":[0-9]+$"), s.substring(0, s.lastIndexOf(":"))), otherwise=s)
 
-def _searched_text(image: str) -> str:
-    """The text of the CEL `image` in which patterns of makers are searched."""
-    last = "r.substring(r.lastIndexOf('/') + 1)"
-    unpinned = (
-        "[t.substring(0, t.indexOf('@'))].map(r,"
-        f" {last}.contains(':') ? r.substring(0, r.lastIndexOf('/') + 1 + {last}.indexOf(':')) : r"
-        ")[0]"
-    )
-    return f"['/' + {image}.lowerAscii()].map(t, t.contains('@') ? {unpinned} : t)[0]"
+    def without_ports(t: Expression) -> Expression:
+        start = t.lastIndexOf("/") + 1
+        folders = t.substring(0, start).split("/").map(without_port).join("/")
+        return folders + t.substring(start)
 
+    def name_and_digest(t: Expression) -> list[Expression]:
+        unpinned = choose((t.indexOf("@") > 0, t.substring(0, t.indexOf("@"))), otherwise=t)
+        return [unpinned, choose((t.contains("@"), "pinned"), otherwise="")]
 
-def _is_image(image: str, test: str) -> str:
-    """Return, as CEL, whether `test` holds for the parts `t` of `image`."""
-    return f"({image}.size() <= {MAX_REFERENCE} && {_parts(image)}.exists(t, {test}))"
+    def path_and_name(t: Expression) -> list[Expression]:
+        start = t[0].lastIndexOf("/") + 1
+        return [t[0].substring(0, start), t[0].substring(start), t[1]]
 
+    def all_parts(t: Expression) -> list[Expression]:
+        has_tag, colon = t[1].contains(":"), t[1].indexOf(":")
+        name = choose((has_tag, t[1].substring(0, colon)), otherwise=t[1])
+        tag = choose((has_tag, t[1].substring(colon + 1)), otherwise="")
+        return [t[0], name, tag, t[2]]
 
-def _parts(image: str) -> str:
-    """A list with the parts of the CEL `image`: path, name, tag, `pinned` or empty."""
     # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
     return (
-        f"[string({image}).lowerAscii()].map(t, t == '' ? '-' : t)"
-        ".map(t, t.substring(0, t.lastIndexOf('/') + 1).split('/')"
-        ".map(s, s.matches(':[0-9]+$') ? s.substring(0, s.lastIndexOf(':')) : s).join('/')"
-        " + t.substring(t.lastIndexOf('/') + 1))"
-        ".map(t, [t.indexOf('@') > 0 ? t.substring(0, t.indexOf('@')) : t,"
-        " t.contains('@') ? 'pinned' : ''])"
-        ".map(t, [t[0].substring(0, t[0].lastIndexOf('/') + 1),"
-        " t[0].substring(t[0].lastIndexOf('/') + 1), t[1]])"
-        ".map(t, [t[0], t[1].contains(':') ? t[1].substring(0, t[1].indexOf(':')) : t[1],"
-        " t[1].contains(':') ? t[1].substring(t[1].indexOf(':') + 1) : '', t[2]])"
+        expression([string(image).lowerAscii()])
+        .map(lambda t: choose((t == "", "-"), otherwise=t))
+        .map(without_ports)
+        .map(name_and_digest)
+        .map(path_and_name)
+        .map(all_parts)
     )
 
 
-def _is_image_of(names: Collection[str], test: str = "true") -> str:
-    """Return, as CEL, whether the parts `t` name one of `names`, of no other maker, and fit."""
-    owner = (
-        "[t[0].substring(0, t[0].size() > 0 ? t[0].size() - 1 : 0)]"
-        ".map(o, '/' + o).map(o, o.substring(o.lastIndexOf('/') + 1) + '/' + t[1])[0]"
+def _is_image_of(
+    parts: _Parts,
+    names: Collection[str],
+    test: Callable[[Expression], Expression] = lambda _: expression(True),
+) -> Expression:
+    """Return whether `parts` name one of `names`, of no other maker, for which `test` holds."""
+    folder = parts.path.substring(
+        0, choose((parts.path.size() > 0, parts.path.size() - 1), otherwise=0)
     )
-    return (
-        f"[{owner}].exists(o, o in {cel(sorted(names))} && !(t[3] == ''"
-        f" && {cel(OTHER_VENDORS_TAGS)}.exists(s, t[2].contains(s))) && {test})"
+    own = (
+        expression([folder])
+        .map(lambda o: "/" + o)
+        .map(lambda o: o.substring(o.lastIndexOf("/") + 1) + "/" + parts.name)[0]
+    )
+    is_others = all_of(
+        parts.pin == "",
+        expression(OTHER_VENDORS_TAGS).exists(lambda s: parts.tag.contains(s)),
+    )
+    return expression([own]).exists(
+        lambda o: all_of(is_in(o, sorted(names)), not_(is_others), test(o))
     )

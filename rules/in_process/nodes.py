@@ -4,8 +4,22 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rules.gpu.claims import OTHER_VENDOR
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    REQUEST,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    get,
+    is_in,
+    let,
+    not_,
+    string,
+)
 from rules.in_process.patterns import regex_of, stem_of
-from rules.in_process.statement import any_of, cel
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import (
     AT_MOST_ONE,
@@ -16,131 +30,159 @@ from rules.placement.gpu_nodes import (
 )
 from rules.profile.profile import Profile, Taint
 
-REQUIRED_TERMS = (
-    "$spec.?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution"
-    ".?nodeSelectorTerms.orValue([])"
+_NODE_AFFINITY = "affinity.nodeAffinity"
+REQUIRED_TERMS = get(
+    OBJECT.spec,
+    f"{_NODE_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+    [],
 )
-PREFERRED_TERMS = (
-    "$spec.?affinity.?nodeAffinity.?preferredDuringSchedulingIgnoredDuringExecution.orValue([])"
+PREFERRED_TERMS = get(
+    OBJECT.spec, f"{_NODE_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution", []
 )
 
 
 def label_facts(name: str, values: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """The values of the label `name` that mean a GPU node, any if there are none."""
+    """Return the values of the label `name` that mean a GPU node, any if there are none."""
     pattern = {"pattern": [regex_of(name)], "prefix": [stem_of(name)]} if "*" in name else {}
     return {**pattern, "values": list(map(regex_of, values))}
 
 
-def label_values(key: str) -> str:
-    """The values of the label `key` that mean a GPU node, in a list; empty if it is none."""
-    return (
-        f"({key} in variables.labels ? [variables.labels[{key}]]"
-        f" : variables.labelPatterns.filter(p, {key}.startsWith(p.prefix[0])"
-        f" && {key}.matches(p.pattern[0])))"
+def label_values(key: Expression) -> Expression:
+    """Return the values of the label `key` that mean a GPU node, in a list; empty if it is none."""
+    fitting = POLICY.labelPatterns.filter(
+        lambda p: all_of(key.startsWith(p.prefix[0]), key.matches(p.pattern[0]))
     )
+    return choose((is_in(key, POLICY.labels), [POLICY.labels[key]]), otherwise=fitting)
 
 
-def _is_gpu_label(key: str, value: str) -> str:
-    return (
-        f"[{label_values(key)}].exists(f, f.size() > 0 && (f[0].values.size() == 0"
-        f" || f[0].values.exists(r, {value}.matches(r))))"
-    )
+def _is_gpu_label(key: Expression, value: Expression) -> Expression:
+    def has_value(f: Expression) -> Expression:
+        values = f[0].values
+        is_listed = values.exists(lambda r: value.matches(r))
+        return all_of(f.size() > 0, any_of(values.size() == 0, is_listed))
+
+    return expression([label_values(key)]).exists(has_value)
 
 
-def has_only_gpu_nodes(key: str) -> str:
-    """`_has_only_gpu_nodes` of the CEL `key`."""
-    return f"!({key} in {cel(sorted(LABELS_OF_EVERY_NODE))}) && {label_values(key)}.size() > 0"
+def has_only_gpu_nodes(key: Expression) -> Expression:
+    """`_has_only_gpu_nodes` of `key`."""
+    is_everywhere = is_in(key, sorted(LABELS_OF_EVERY_NODE))
+    return all_of(not_(is_everywhere), label_values(key).size() > 0)
 
 
-def selected_labels(expressions: str) -> str:
-    """`selected_gpu_label` of the CEL `expressions` of a term, as a list that may be empty."""
-    few = f'x.operator == "Lt" && x.values[0].matches({cel(f"^(?:{AT_MOST_ONE})$")})'
-    gpu_value = f"x.?values.orValue([]).exists(value, {_is_gpu_label('x.key', 'value')})"
-    only = f'x.operator in ["Exists", "Gt", "Lt"] && {has_only_gpu_nodes("x.key")}'
-    demand = f'(x.operator == "In" ? {gpu_value} : !({few}) && {only})'
-    text = (
-        '(x.operator == "In" && x.values.size() == 1 && x.values[0] != ""'
-        ' ? x.key + ": " + x.values[0] : x.key)'
-    )
-    return f"{expressions}.orValue([]).filter(x, {demand}).map(x, {text})"
+def selected_labels(expressions: Expression) -> Expression:
+    """`selected_gpu_label` of the `expressions` of a term, as a list that may be empty."""
+
+    def demands_gpu(x: Expression) -> Expression:
+        few = all_of(x.operator == "Lt", x.values[0].matches(f"^(?:{AT_MOST_ONE})$"))
+        gpu_value = get(x, "values", []).exists(lambda value: _is_gpu_label(x.key, value))
+        only = all_of(is_in(x.operator, ["Exists", "Gt", "Lt"]), has_only_gpu_nodes(x.key))
+        return choose((x.operator == "In", gpu_value), otherwise=all_of(not_(few), only))
+
+    def label(x: Expression) -> Expression:
+        has_one_value = all_of(x.operator == "In", x.values.size() == 1, x.values[0] != "")
+        return choose((has_one_value, x.key + ": " + x.values[0]), otherwise=x.key)
+
+    return expressions.filter(demands_gpu).map(label)
 
 
-def scheduler() -> str:
+def scheduler() -> Expression:
     """`Pod.scheduler`."""
-    default = cel(DEFAULT_SCHEDULER)
-    return f'[$spec.?schedulerName.orValue("")].map(t, t == "" ? {default} : t)[0]'
-
-
-def tolerates(taint: Taint) -> str:
-    """`tolerates` of the toleration `t`."""
-    key, effect = 't.?key.orValue("")', 't.?effect.orValue("")'
-    operator, value = 't.?operator.orValue("")', 't.?value.orValue("")'
-    tests = [f'{operator} == "Exists"']
-    if taint.value is None:  # so it may be any
-        number = f'{value}.matches("^[+-]?[0-9]{{1,19}}$")'
-        tests += [f'{operator} in ["", "Equal"]', f'{operator} in ["Lt", "Gt"] && {number}']
-    else:  # no taint of a profile has a number, with which Lt and Gt compare
-        tests.append(f'{operator} in ["", "Equal"] && {value} == {cel(taint.value)}')
-    return (
-        f'{effect} in ["", {cel(taint.effect)}] && ({key} == {cel(taint.key)}'
-        f' ? ({any_of(tests)}) : {key} == "" && {operator} == "Exists")'
+    return let(
+        get(OBJECT.spec, "schedulerName", ""),
+        lambda t: choose((t == "", DEFAULT_SCHEDULER), otherwise=t),
     )
 
 
-def node_label() -> str:
+def tolerates(toleration: Expression, taint: Taint) -> Expression:
+    """`tolerates` of `toleration`."""
+    key, effect, operator, value = (
+        get(toleration, name, "") for name in ("key", "effect", "operator", "value")
+    )
+    tests = [operator == "Exists"]
+    if taint.value is None:  # so it may be any
+        is_number = value.matches("^[+-]?[0-9]{1,19}$")
+        tests += [is_in(operator, ["", "Equal"]), all_of(is_in(operator, ["Lt", "Gt"]), is_number)]
+    else:  # no taint of a profile has a number, with which Lt and Gt compare
+        tests.append(all_of(is_in(operator, ["", "Equal"]), value == taint.value))
+    every = all_of(key == "", operator == "Exists")
+    return all_of(
+        is_in(effect, ["", taint.effect]),
+        choose((key == taint.key, any_of(*tests)), otherwise=every),
+    )
+
+
+def node_label() -> Expression:
     """`gpu_node_label`: the label by which the pod selects GPU nodes; empty if it does not."""
-    selector = "$spec.?nodeSelector.orValue({})"
-    chosen = f"{selector}.filter(key, {_is_gpu_label('key', f'{selector}[key]')})"
+    selector = get(OBJECT.spec, "nodeSelector", {})
+    chosen = selector.filter(lambda key: _is_gpu_label(key, selector[key]))
     selected = (
-        f"[{chosen}.map(key, string(key))].filter(keys, keys.size() > 0).map(keys, keys.min())"
-        f'.map(key, {selector}[key] == "" ? key : key + ": " + {selector}[key])'
+        expression([chosen.map(lambda key: string(key))])
+        .filter(lambda keys: keys.size() > 0)
+        .map(lambda keys: keys.min())
+        .map(lambda key: choose((selector[key] == "", key), otherwise=key + ": " + selector[key]))
     )
     terms = (
-        f"{REQUIRED_TERMS}.map(t, {selected_labels('t.?matchExpressions')})"
-        ".filter(found, found.size() > 0).map(found, found[0])"
+        REQUIRED_TERMS.map(lambda t: selected_labels(get(t, "matchExpressions", [])))
+        .filter(lambda found: found.size() > 0)
+        .map(lambda found: found[0])
     )
-    spread = f"s.whenUnsatisfiable != {cel(SCHEDULE_ANYWAY)}"
-    topology = (
-        f"($spec.?topologySpreadConstraints.orValue([]).filter(s, {spread})"
-        ".map(s, s.topologyKey) + $spec.?affinity.?podAffinity"
-        ".?requiredDuringSchedulingIgnoredDuringExecution.orValue([]).map(s, s.topologyKey))"
-        f".filter(key, {has_only_gpu_nodes('key')})"
+    spread = get(OBJECT.spec, "topologySpreadConstraints", []).filter(
+        lambda s: s.whenUnsatisfiable != SCHEDULE_ANYWAY
     )
-    return (
-        f'$tooLarge ? "" : [{selected} + {terms} + {topology}]'
-        '.map(found, found.size() > 0 ? string(found[0]) : "")[0]'
+    beside = get(
+        OBJECT.spec, "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution", []
     )
+    topology = spread.map(lambda s: s.topologyKey) + beside.map(lambda s: s.topologyKey)
+    label = let(
+        selected + terms + topology.filter(lambda key: has_only_gpu_nodes(key)),
+        lambda found: choose((found.size() > 0, string(found[0])), otherwise=""),
+    )
+    return choose((OBJECT.tooLarge, ""), otherwise=label)
 
 
-_IS_SCHEDULED = '(request.operation != "CREATE" || $spec.?nodeName.orValue("") == "")'
+def _is_scheduled() -> Expression:
+    return any_of(REQUEST.operation != "CREATE", get(OBJECT.spec, "nodeName", "") == "")
 
 
-def excludes_nvidia() -> str:
+def excludes_nvidia() -> Expression:
     """`excludes_nvidia`."""
-    return (
-        f"{_IS_SCHEDULED}"
-        ' && ($requesting.exists(k, k.devices.exists(d, d.facts[0].exclusive != ""))'
-        f" || {names_other_accelerator('$nodeLabel')})"
+    requests_exclusive = OBJECT.requesting.exists(
+        lambda k: k.devices.exists(lambda d: d.facts[0].exclusive != "")
+    )
+    return all_of(
+        _is_scheduled(), any_of(requests_exclusive, names_other_accelerator(OBJECT.nodeLabel))
     )
 
 
-def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> str:
-    """`names_other_accelerator` of the CEL `name`."""
-    found = f'{name}.lowerAscii().findAll("[a-z]+")'
-    return f"{found}.exists(word, word in {cel(sorted(words))})"
+def names_other_accelerator(
+    name: Expression, words: Collection[str] = OTHER_ACCELERATORS
+) -> Expression:
+    """`names_other_accelerator` of `name`."""
+    found = name.lowerAscii().findAll("[a-z]+")
+    return found.exists(lambda word: is_in(word, sorted(words)))
 
 
-def is_for_other_makers(profile: Profile) -> str:
+def is_for_other_makers(profile: Profile) -> Expression:
     """`is_for_other_makers`, for which no claim's device classes are known."""
     nvidia = profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
+    of_nvidia = nvidia.vendors if nvidia else [""]
     others = OTHER_ACCELERATORS | OTHER_GPU_MAKERS
-    vendors = f"k.devices.filter(d, d.facts[0].vendor != {cel(OTHER_VENDOR)})"
-    requested = f"$requesting.filter(k, {vendors}.size() > 0)"
-    foreign = f"{vendors}.all(d, !(d.facts[0].vendor in {cel(nvidia.vendors if nvidia else [''])}))"
-    runtime = '($usesGpuRuntime ? $spec.runtimeClassName : "")'
-    return (
-        f'{_IS_SCHEDULED} && $fractionTarget == ""'
-        f" && ({requested}.size() > 0 ? $requesting.all(k, {foreign})"
-        f" : ({names_other_accelerator('$nodeLabel', others)}"
-        f" || {names_other_accelerator(runtime, others)}))"
+
+    def of_known_vendors(k: Expression) -> Expression:
+        return k.devices.filter(lambda d: d.facts[0].vendor != OTHER_VENDOR)
+
+    requesting = OBJECT.requesting.filter(lambda k: of_known_vendors(k).size() > 0)
+    is_foreign = OBJECT.requesting.all(
+        lambda k: of_known_vendors(k).all(lambda d: not_(is_in(d.facts[0].vendor, of_nvidia)))
+    )
+    runtime = choose((OBJECT.usesGpuRuntime, OBJECT.spec.runtimeClassName), otherwise="")
+    is_named = any_of(
+        names_other_accelerator(OBJECT.nodeLabel, others),
+        names_other_accelerator(runtime, others),
+    )
+    return all_of(
+        _is_scheduled(),
+        OBJECT.fractionTarget == "",
+        choose((requesting.size() > 0, is_foreign), otherwise=is_named),
     )

@@ -3,24 +3,31 @@
 from collections.abc import Iterable
 
 from rules.gpu.own_programs import CODE_PATTERN, CODE_VARIABLES, HOOKS_AND_PROBES, PARENT
+from rules.in_process.expression import (
+    Expression,
+    all_of,
+    any_of,
+    get,
+    has,
+    is_in,
+    not_,
+)
 from rules.in_process.patterns import matches_any
-from rules.in_process.statement import cel
 from rules.in_process.volumes import clean_path
 
 
-def runs_own_program(container: str, programs: Iterable[str]) -> str:
-    """`runs_own_program` of the CEL `container`."""
-    command = f"{container}.?command.orValue([])"
-    is_code = (
-        f"m.mountPath.contains({cel(PARENT)})"
-        f" || {clean_path('m.mountPath')}.matches({cel(CODE_PATTERN)})"
+def runs_own_program(container: Expression, programs: Iterable[str]) -> Expression:
+    """`runs_own_program` of `container`, as it was written."""
+    command = get(container, "command", [])
+    env, mounts = get(container, "env", []), get(container, "volumeMounts", [])
+    return all_of(
+        any_of(command.size() == 0, is_in(command[0], sorted(programs))),
+        get(container, "envFrom", []).size() == 0,
+        not_(env.exists(lambda e: matches_any(e.name, CODE_VARIABLES))),
+        not_(mounts.exists(lambda m: _may_be_code(m.mountPath))),
+        *(not_(has(container, ".".join((*path, "exec")))) for path in HOOKS_AND_PROBES),
     )
-    commands = ("".join(f".?{key}" for key in (*path, "exec")) for path in HOOKS_AND_PROBES)
-    tests = (
-        f"{command}.size() == 0 || {command}[0] in {cel(sorted(programs))}",
-        f"{container}.?envFrom.orValue([]).size() == 0",
-        f"!{container}.?env.orValue([]).exists(e, {matches_any('e.name', CODE_VARIABLES)})",
-        f"!{container}.?volumeMounts.orValue([]).exists(m, {is_code})",
-        *(f"!{container}{path}.hasValue()" for path in commands),
-    )
-    return " && ".join(f"({test})" for test in tests)
+
+
+def _may_be_code(path: Expression) -> Expression:
+    return any_of(path.contains(PARENT), clean_path(path).matches(CODE_PATTERN))

@@ -3,31 +3,31 @@
 import re
 from collections.abc import Iterable
 
-from rules.in_process.statement import any_of, cel
+from rules.in_process.expression import Expression, all_of, any_of, expression, is_in
 
 # Of a list without an element an API server does not know the type, and this fits nothing.
 NOTHING = ("^$",)
 
 
-def matches_any(text: str, patterns: Iterable[str]) -> str:
-    """`rules.base.text_matching.matches_any`: whether the CEL `text` matches one of `patterns`."""
+def matches_any(text: Expression, patterns: Iterable[str]) -> Expression:
+    """`rules.base.text_matching.matches_any`: whether `text` matches one of `patterns`."""
     patterns = tuple(patterns)
     names = [p for p in patterns if "*" not in p]
-    tests = [f"{text} in {cel(names)}"] if names else []
-    return any_of((*tests, *(_matches(text, p) for p in patterns if "*" in p)))
+    tests = [is_in(text, names)] if names else []
+    return any_of(*tests, *(_matches(text, p) for p in patterns if "*" in p))
 
 
-def _matches(text: str, pattern: str) -> str:
+def _matches(text: Expression, pattern: str) -> Expression:
     if pattern == "*":
-        return "true"
+        return expression(True)
     first, *middle, last = pattern.split("*")
     if middle:
-        return f"{text}.matches({cel(regex_of(pattern))})"
-    tests = [f"{text}.startsWith({cel(first)})"] if first else []
-    tests += [f"{text}.endsWith({cel(last)})"] if last else []
+        return text.matches(regex_of(pattern))
+    tests = [text.startsWith(first)] if first else []
+    tests += [text.endsWith(last)] if last else []
     if first and last:
-        tests.append(f"{text}.size() >= {len(first) + len(last)}")
-    return " && ".join(tests)
+        tests.append(text.size() >= len(first) + len(last))
+    return all_of(*tests)
 
 
 def stem_of(pattern: str) -> str:
@@ -36,5 +36,5 @@ def stem_of(pattern: str) -> str:
 
 
 def regex_of(pattern: str) -> str:
-    """A regular expression that fits what `pattern` fits."""
+    """Return a regular expression that fits what `pattern` fits."""
     return f"(?s)^{'.*'.join(map(re.escape, pattern.split('*')))}$"

@@ -3,116 +3,154 @@
 from collections.abc import Iterator, Mapping
 
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA_PATTERN
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    concat,
+    entry,
+    expression,
+    get,
+    is_in,
+    let,
+    not_,
+    record,
+    string,
+    text,
+)
 from rules.in_process.patterns import regex_of, stem_of
-from rules.in_process.statement import any_of, cel, shown
+from rules.in_process.statement import CONTAINER, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.profile.profile import Fraction, Profile
 
 
 def resource_facts(profile: Profile) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield the profile's facts about each resource, with the resource's name."""
-    for name, resource in profile.resources.items():
+    for name_, resource in profile.resources.items():
         yield (
-            name,
+            name_,
             {
-                "name": name,
+                "name": name_,
                 "vendor": resource.vendor,
                 "sharing": resource.sharing,
                 "part": "" if resource.unit == "device" else "part",
                 "exclusive": "exclusive" if resource.exclusive else "",
-                **({"pattern": regex_of(name), "prefix": stem_of(name)} if "*" in name else {}),
+                **({"pattern": regex_of(name_), "prefix": stem_of(name_)} if "*" in name_ else {}),
             },
         )
 
 
 def _givers(fraction: Fraction, profile: Profile) -> list[str]:
-    """The schedulers that give a fraction; empty if any does."""
+    """Return the schedulers that give a fraction; none if any does."""
     givers = [
         s for s in profile.schedulers if not set(s.annotations).isdisjoint(fraction.annotations)
     ]
-    return sorted({name for s in givers for name in (s.name, *s.alternatives)})
+    return sorted({word for s in givers for word in (s.name, *s.alternatives)})
 
 
-def fraction_target(profile: Profile) -> str:
+def fraction_target(profile: Profile) -> Expression:
     """`Pod._fraction_target`: the name of the container that annotations ask for; else empty."""
-    text = '""'
+    found = expression("")
     for fraction in reversed(profile.fractions):
-        first = '$base.filter(b, b.role == "app")[0].raw.name'
+        first = OBJECT.base.filter(lambda b: b.role == "app")[0].raw.name
         target = first
         if fraction.target:
-            name = f'$annotations[?{cel(fraction.target)}].orValue("")'
-            named = f'$base.exists(b, b.role != "ephemeral" && b.raw.name == {name})'
-            target = f"({named} ? {name} : {first})"
-        text = f"{_grants_fraction(fraction, profile)} ? {target} : ({text})"
-    return text
+            target = _named_container(entry(OBJECT.annotations, fraction.target, ""), first)
+        found = choose((_grants_fraction(fraction, profile), target), otherwise=found)
+    return found
 
 
-def fraction_resources(profile: Profile) -> str:
-    """The resources of the nodes with the parts of GPUs that annotations ask for."""
-    texts = (
-        f"({_grants_fraction(fraction, profile)} ? [{cel(fraction.resource)}] : [])"
+def _named_container(word: Expression, otherwise: Expression) -> Expression:
+    is_there = OBJECT.base.exists(lambda b: all_of(b.role != "ephemeral", b.raw.name == word))
+    return choose((is_there, word), otherwise=otherwise)
+
+
+def fraction_resources(profile: Profile) -> Expression:
+    """Return the resources of the nodes with the parts of GPUs that annotations ask for."""
+    found = [
+        choose((_grants_fraction(fraction, profile), [fraction.resource]), otherwise=[])
         for fraction in profile.fractions
         if fraction.resource
-    )
-    return " + ".join(texts) or "[]"
+    ]
+    return concat(found)
 
 
-def _grants_fraction(fraction: Fraction, profile: Profile) -> str:
+def _grants_fraction(fraction: Fraction, profile: Profile) -> Expression:
     """`Profile.grants_fraction` of the pod."""
-    asks = any_of(f"{cel(key)} in $annotations" for key in fraction.annotations)
-    names = _givers(fraction, profile)
-    scheduler = f"$spec.?schedulerName.orValue({cel(DEFAULT_SCHEDULER)})"
-    return f"({asks})" + (f" && {scheduler} in {cel(names)}" if names else "")
+    asks = any_of(*(is_in(key, OBJECT.annotations) for key in fraction.annotations))
+    givers = _givers(fraction, profile)
+    scheduler = get(OBJECT.spec, "schedulerName", DEFAULT_SCHEDULER)
+    return all_of(asks, is_in(scheduler, givers)) if givers else asks
 
 
-def requesting() -> str:
-    """For each container the GPU resources that it requests, each with its facts."""
-    limits = "b.raw.?resources.?limits.orValue({})"
-    requests = "b.raw.?resources.?requests.orValue({})"
-    names = (
-        f'{limits}.filter(n, n.contains("/") && {limits}[n] != "0")'
-        f' + {requests}.filter(n, n.contains("/") && {requests}[n] != "0"'
-        f' && {limits}[?n].orValue("0") == "0")'
+def requesting() -> Expression:
+    """Return for each container the GPU resources that it requests, each with its facts."""
+
+    def names_of(b: Expression) -> Expression:
+        limits = get(b.raw, "resources.limits", {})
+        requests = get(b.raw, "resources.requests", {})
+        limited = limits.filter(lambda n: all_of(n.contains("/"), limits[n] != "0"))
+        return limited + requests.filter(
+            lambda n: all_of(n.contains("/"), requests[n] != "0", entry(limits, n, "0") == "0")
+        )
+
+    def devices_of(b: Expression) -> Expression:
+        devices = let(
+            names_of(b),
+            lambda names: names.map(lambda n: record(name=n, facts=facts_of(n))),
+        )
+        return devices.filter(lambda d: d.facts.size() > 0)
+
+    containers = OBJECT.base.map(lambda b: record(b=b, devices=devices_of(b)))
+    return choose((OBJECT.tooLarge, []), otherwise=containers)
+
+
+def facts_of(name: Expression) -> Expression:
+    """Return a list with the facts about the resource `name`; empty if none is known."""
+    fitting = POLICY.resourcePatterns.filter(lambda p: fits(name, p))
+    return choose((is_in(name, POLICY.resources), [POLICY.resources[name]]), otherwise=fitting)
+
+
+def fits(name: Expression, pattern: Expression) -> Expression:
+    """Return whether `name` fits `pattern`, which has the `prefix` of all names that do."""
+    return all_of(name.startsWith(pattern.prefix), name.matches(pattern.pattern))
+
+
+def is_class(name: Expression) -> Expression:
+    """Return whether `name` is that of a device class as a resource."""
+    return name.startsWith(DEVICE_CLASS_PREFIX)
+
+
+def unknown_devices() -> Expression:
+    """Return the names that `name_of_unknown_device` of the container chooses from."""
+    limits = get(CONTAINER.raw, "resources.limits", {})
+    requests = get(CONTAINER.raw, "resources.requests", {})
+
+    def may_be_gpu(n: Expression) -> Expression:
+        return all_of(
+            n.contains("/"),
+            not_(is_in(n, POLICY.resources)),
+            not_(POLICY.resourcePatterns.exists(lambda p: fits(n, p))),
+            not_(n.lowerAscii().matches(RDMA_PATTERN.pattern)),
+            not_(n.lowerAscii().matches(NO_GPU.pattern)),
+        )
+
+    named = limits.filter(lambda n: limits[n] != "0") + requests.filter(
+        lambda n: requests[n] != "0"
     )
-    return (
-        '$tooLarge ? [] : $base.map(b, {"b": dyn(b), "devices": dyn('
-        f"[{names}].map(names, names.map(n, {{"
-        f'"name": dyn(n), "facts": dyn({facts_of("n")})}}))[0].filter(d, d.facts.size() > 0)'
-        ")})"
+    return named.filter(may_be_gpu).map(lambda n: string(n))
+
+
+def describe_request() -> Expression:
+    """`describe_request` of the container."""
+    unknown = let(
+        unknown_devices(),
+        lambda names: choose(
+            (names.size() == 0, "asks for no GPU"),
+            otherwise=text(f"asks for {shown(names.min())} (perhaps a GPU)"),
+        ),
     )
-
-
-def facts_of(name: str) -> str:
-    """A list with the facts about the resource with the CEL `name`; empty if none is known."""
-    return (
-        f"({name} in variables.resources ? [variables.resources[{name}]]"
-        " : variables.resourcePatterns"
-        f".filter(p, {name}.startsWith(p.prefix) && {name}.matches(p.pattern)))"
-    )
-
-
-def is_class(name: str) -> str:
-    """Return, as CEL, whether `name` is that of a device class as a resource."""
-    return f"{name}.startsWith({cel(DEVICE_CLASS_PREFIX)})"
-
-
-def unknown_devices() -> str:
-    """The names that `name_of_unknown_device` of the container `c` chooses from."""
-    limits = "c.raw.?resources.?limits.orValue({})"
-    requests = "c.raw.?resources.?requests.orValue({})"
-    return (
-        f'({limits}.filter(n, {limits}[n] != "0") + {requests}.filter(n, {requests}[n] != "0"))'
-        '.filter(n, n.contains("/") && !(n in variables.resources)'
-        " && !variables.resourcePatterns.exists(p, n.startsWith(p.prefix) && n.matches(p.pattern))"
-        f" && !n.lowerAscii().matches({cel(RDMA_PATTERN.pattern)})"
-        f" && !n.lowerAscii().matches({cel(NO_GPU.pattern)})).map(n, string(n))"
-    )
-
-
-def describe_request() -> str:
-    """`describe_request` of the container `c`."""
-    first = shown("names.min()")
-    return (
-        f"(c.requestsGpu ? string(c.request) : [{unknown_devices()}].map(names, names.size() == 0"
-        f' ? "asks for no GPU" : "asks for " + {first} + " (perhaps a GPU)")[0])'
-    )
+    return choose((CONTAINER.requestsGpu, string(CONTAINER.request)), otherwise=unknown)

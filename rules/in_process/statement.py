@@ -10,10 +10,12 @@ options of the rule and the profile of the policy, and returns its mutations. It
 words of `rules.in_process.mutation`.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from rules.in_process.expression import Expression, Value, choose, construct, dyn, let, name
 
 Subject: TypeAlias = Literal[
     "pod",
@@ -30,124 +32,125 @@ Subject: TypeAlias = Literal[
 ]
 
 
+CONTAINER: Final = name("c")
+VARIABLE: Final = name("v")
+MOUNT: Final = name("m")
+VOLUME: Final = name("w")
+DEVICE_LIST: Final = name("l")
+COMPLETED: Final = name("x")
+KEY: Final = name("a")
+AT: Final = name("at")
+
 SUB_PATHS = "a subPathExpr that refers to a variable counts as the whole volume"
 """A limit of the statements about volumes."""
 
 
 class Statement(NamedTuple):
-    """One kind of finding of a rule. All texts are CEL; the words in them are those that follow.
+    """One kind of finding of a rule.
 
-    - `each`: what is looked at, one after the other; it sets words:
-      `container`: `c`. `variable`: `c` and `v`. `mount`: `c` and `m`. `deviceList`: `c` and `l`,
-      a mount at a path of a list of devices.
-      `completed`: `c` and `x`, a variable that a prefix and a key may form. `volume`: `w`, a volume
-      with a path of the node, and `c` and `m`, the first container and mount of it that `where`
-      fits.
-      `annotation`, `label`: `a`, the key; `changedAnnotation`, `changedLabel`: one that an update
-      adds, changes or removes.
+    - `each`: what is looked at, one after the other; it sets names:
+      `container`: CONTAINER. `variable`: CONTAINER and VARIABLE. `mount`: CONTAINER and MOUNT.
+      `deviceList`: CONTAINER and DEVICE_LIST, a mount at a path of a list of devices.
+      `completed`: CONTAINER and COMPLETED, a variable that a prefix and a key may form.
+      `volume`: VOLUME, a volume with a path of the node, and CONTAINER and MOUNT, the first
+      container and mount of it that `where` fits.
+      `annotation`, `label`: KEY; `changedAnnotation`, `changedLabel`: one that an update adds,
+      changes or removes.
     - `where`: whether there is a finding.
     - `message` and `help`: those of the finding.
-    - `facts`: constants that the texts name as `variables.NAME`, which is quicker than to repeat
+    - `facts`: constants that the expressions name as `POLICY.NAME`, which is quicker than to repeat
       them. The options of the rule are such constants too; a list of patterns is one of regular
       expressions.
-    - `words`: variables that the texts name as `$NAME`, each after those that it names.
-    - `variables`: patterns of variables of containers that the texts read beside those about GPUs.
+    - `words`: variables that the expressions name as `OBJECT.NAME`, each after those that it names.
+    - `variables`: patterns of variables of containers that are read beside those about GPUs.
     - `leaves_out`: how it differs from `check`, in a sentence without a dot.
-    - `action`: the finding's own action as CEL of the text `deny`, `warn` or `audit`.
+    - `action`: the finding's own action, a text: `deny`, `warn` or `audit`.
     """
 
     each: Subject
-    where: str
-    message: str
-    help: str
-    action: str = '"deny"'
+    where: Value
+    message: Value
+    help: Value
+    action: Value = "deny"
     facts: Mapping[str, Any] = MappingProxyType({})
-    words: Mapping[str, str] = MappingProxyType({})
+    words: Mapping[str, Value] = MappingProxyType({})
     variables: tuple[str, ...] = ()
     leaves_out: str = ""
 
 
-def cel(value: Any) -> str:
-    """A text, a list or an object of texts as a literal of CEL."""
-    if isinstance(value, str):
-        # JSON's escapes are CEL's too, but for a character in two halves, which this never writes.
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{cel(key)}: {cel(item)}" for key, item in value.items()) + "}"
-    return "[" + ", ".join(map(cel, value)) + "]"
-
-
-def any_of(tests: Iterable[str]) -> str:
-    """One test that holds if any of `tests` does."""
-    return " || ".join(f"({test})" for test in tests) or "false"
-
-
-def concat(*parts: str) -> str:
-    """The text of `parts`, which are CEL, one after the other."""
-    return " + ".join(parts)
-
-
-def shown(text: str, limit: int = 60) -> str:
-    """`rules.base.json_values.display` of the CEL `text`.
+def shown(value: Expression, limit: int = 60) -> Expression:
+    """`rules.base.json_values.display` of `value`, a text.
 
     A character that is not printable ASCII is a question mark: CEL cannot write its number.
     """
-    return (
-        f"[{text}].map(t, t.size() > {limit} ? t.substring(0, {limit}) : t)"
-        r""".map(t, t.matches("^[ -~]*$") ? t : t.split("")"""
-        r""".map(s, s.matches("[ -~]") ? s : "?").join(""))"""
-        r""".map(t, "\"" + t.replace("\\", "\\\\").replace("\"", "\\\"") + "\"")"""
-        f'.map(t, t.size() > {limit} ? t.substring(0, {limit - 4}) + "…\\"" : t)[0]'
+    end = '…"'
+    return let(
+        value,
+        lambda t: choose((t.size() > limit, t.substring(0, limit)), otherwise=t),
+        lambda t: choose((t.matches("^[ -~]*$"), t), otherwise=_printable(t)),
+        lambda t: '"' + t.replace("\\", "\\\\").replace('"', '\\"') + '"',
+        lambda t: choose((t.size() > limit, t.substring(0, limit - 4) + end), otherwise=t),
     )
 
 
-REMOVE: Literal["remove"] = "remove"
-"""The change that removes a variable."""
-HIDE: Literal["hide"] = "hide"
-"""The change that leaves a variable once, with the value that hides every device."""
+def _printable(value: Expression) -> Expression:
+    characters = value.split("")
+    return characters.map(lambda s: choose((s.matches("[ -~]"), s), otherwise="?")).join("")
+
+
+class VariableChange(enum.Enum):
+    """A change of a variable of a container.
+
+    - REMOVE: it is removed.
+    - HIDE: it is left once, with the value that hides every device.
+    """
+
+    REMOVE = enum.auto()
+    HIDE = enum.auto()
+
+
+REMOVE: Final = VariableChange.REMOVE
+HIDE: Final = VariableChange.HIDE
 
 
 class Mutation(NamedTuple):
-    """A fix of one kind of finding. All texts are CEL.
+    """A fix of one kind of finding.
 
-    - `each`: what is fixed, one after the other. `variable` sets the words `c` and `v`,
-      `container` sets `c` and `at`.
+    - `each`: what is fixed, one after the other. `variable` sets the names CONTAINER and VARIABLE,
+      `container` sets CONTAINER and AT, its JSON Pointer.
     - `where`: whether the rule reports it and has a fix for it.
     - `change`: for a variable `REMOVE` or `HIDE`; for a container `HIDE`, which is about
       NVIDIA_VISIBLE_DEVICES, or a list of JSONPatch, as for a pod.
     - `is_safe`: whether the fix is made by default.
-    - `words`: variables that these texts name as `$NAME`, each after those that it names.
+    - `words`: variables that these expressions name as `OBJECT.NAME`, each after those that it
+      names.
     """
 
     each: Literal["pod", "container", "variable"]
-    where: str
-    change: str
-    is_safe: str = "true"
-    words: Mapping[str, str] = MappingProxyType({})
+    where: Value
+    change: VariableChange | Value
+    is_safe: Value = True
+    words: Mapping[str, Value] = MappingProxyType({})
 
 
-def add(path: str, value: str) -> str:
-    """The operation that sets `path`, or appends to a list; both are CEL."""
-    return f'JSONPatch{{op: "add", path: {path}, value: {value}}}'
+def add(path: Value, value: Value) -> Expression:
+    """Return the operation that sets `path`, or appends to a list."""
+    return construct("JSONPatch", op="add", path=path, value=value)
 
 
-def created(field: str, path: str, empty: str) -> str:
-    """Operations that create the object or list at `path`, unless the pod has the `field`.
+def created(field: Expression, path: str, empty: Value) -> Expression:
+    """Return operations that create the object or list at `path`, unless the pod has the `field`.
 
-    `field` is an optional value in CEL, and `empty` is what is created.
+    `field` is an optional value, and `empty` is what is created.
     """
-    return f"({field}.hasValue() ? [] : [{add(cel(path), empty)}])"
+    return choose((field.hasValue(), []), otherwise=[add(path, empty)])
 
 
-def dynamic(value: Any) -> str:
-    """`value` as CEL whose parts may have different types."""
+def dynamic(value: Any) -> Value:
+    """Return `value`, whose parts may have different types."""
     if isinstance(value, Mapping):
-        members = (f"{cel(key)}: dyn({dynamic(item)})" for key, item in value.items())
-        return "{" + ", ".join(members) + "}"
+        return {key: dyn(dynamic(item)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(f"dyn({dynamic(item)})" for item in value) + "]"
-    return cel(value)
+        return [dyn(dynamic(item)) for item in value]
+    found: Value = value
+    return found

@@ -276,12 +276,27 @@ class Evidence(NamedTuple):
     is_certain: bool = True
 
 
+# What `Evidence.pod` says, in most cases before a name.
+ASKING_FOR = "a pod that asks for"
+ASKING_FOR_A_PART = "a pod that asks for a part of a GPU"
+WITH_CLAIM = "a pod with a resource claim, which may be for a GPU"
+FOR_LABEL = "a pod for nodes with the label"
+WITH_RUNTIME_CLASS = "a pod with the runtime class"
+PREFERRING_OR_TOLERATING = "a pod that prefers or tolerates nodes with"
+WITH_VARIABLE = "a pod with the variable"
+
+
+def words_about_image(image: object, platform: object) -> str:
+    """Return what `Evidence.pod` says about an image that uses `platform`."""
+    return f"a pod with the image {image}, which uses {platform}"
+
+
 def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
     """Yield what the pod has to do with GPUs, the strongest first."""
     if pod_requests_gpu(pod):
         yield _request_evidence(pod)
     if label := gpu_node_label(pod):
-        yield Evidence(f"a pod for nodes with the label {display(label)}", _device_word(label))
+        yield Evidence(f"{FOR_LABEL} {display(label)}", _device_word(label))
     if node := named_gpu_node(pod, context):
         where = f"a pod for the node {display(node.name)}, which has {display(node.shown_by)}"
         yield Evidence(where, _device_word(node.shown_by))
@@ -294,30 +309,28 @@ def gpu_evidence(pod: Pod, context: Context) -> Iterator[Evidence]:
 
 def _request_evidence(pod: Pod) -> Evidence:
     if pod_uses_only_claims(pod):
-        return Evidence("a pod with a resource claim, which may be for a GPU")
+        return Evidence(WITH_CLAIM)
     name = next(
         filter(None, (request_of(container).first_name for container in pod.containers)), ""
     )
     if not name:
-        return Evidence("a pod that asks for a part of a GPU")
+        return Evidence(ASKING_FOR_A_PART)
     resource = pod.profile.resource(name)
     is_gpu = "gpu" in name or (resource is not None and resource.vendor in GPU_MAKERS)
-    return Evidence(
-        f"a pod that asks for {display(name)}", GPU_WORD if is_gpu else ACCELERATOR_WORD
-    )
+    return Evidence(f"{ASKING_FOR} {display(name)}", GPU_WORD if is_gpu else ACCELERATOR_WORD)
 
 
 def _signs_of_gpus(pod: Pod) -> Iterator[Evidence]:
     if uses_gpu_runtime(pod):
         name = pod.spec["runtimeClassName"]
-        yield Evidence(f"a pod with the runtime class {display(name)}", _device_word(name))
+        yield Evidence(f"{WITH_RUNTIME_CLASS} {display(name)}", _device_word(name))
     for container in pod.containers:
         if maker := maker_of_image(container.image):
             yield _image_evidence(container, maker)
     if variable := _visible_variable(pod, DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX):
         yield _variable_evidence(variable)
     if key := hinted_gpu_key(pod):
-        where = f"a pod that prefers or tolerates nodes with {display(key)}"
+        where = f"{PREFERRING_OR_TOLERATING} {display(key)}"
         yield Evidence(where, _device_word(key), is_certain=False)
     if variable := _visible_variable(pod, OTHER_VARIABLE_PREFIXES):
         yield _variable_evidence(variable)._replace(is_certain=False)
@@ -337,7 +350,7 @@ def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
 
 def _image_evidence(container: Container, maker: Maker) -> Evidence:
     return Evidence(
-        f"a pod with the image {display(container.image)}, which uses {maker.platform}",
+        words_about_image(display(container.image), maker.platform),
         GPU_WORD if maker.is_gpu else ACCELERATOR_WORD,
     )
 
@@ -395,7 +408,7 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
 def _variable_evidence(variable: str) -> Evidence:
     is_gpu = variable.startswith(GPU_VARIABLE_PREFIXES)
     word = GPU_WORD if is_gpu else ACCELERATOR_WORD
-    return Evidence(f"a pod with the variable {display_variable(variable)}", word)
+    return Evidence(f"{WITH_VARIABLE} {display_variable(variable)}", word)
 
 
 def _visible_variable(pod: Pod, prefixes: tuple[str, ...], suffix: str = "") -> str:

@@ -17,6 +17,7 @@ from rules.in_process.bounds import MAX_COUNTS
 from rules.objects.pod import Pod
 from tests.testkit.paths import ROOT
 from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main
+from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import (
     exported_rules,
@@ -55,6 +56,36 @@ def test_the_page_says_what_is_exported_of_each_rule(active: ActiveRule) -> None
 @pytest.mark.parametrize("number", [*MAX_COUNTS.values(), 256])
 def test_the_page_has_the_bounds(number: int) -> None:
     assert f"{number:,}" in (ROOT / "docs/in-process.md").read_text(encoding="utf-8")
+
+
+# The Common Expression Language, and the libraries that Kubernetes adds to it:
+# https://kubernetes.io/docs/reference/using-api/cel/
+FUNCTIONS = frozenset(
+    {
+        *("all", "exists", "filter", "map", "transformList", "has", "size", "dyn", "string"),
+        *("contains", "endsWith", "startsWith", "matches", "find", "findAll", "timestamp"),
+        *("hasValue", "orValue", "or", "optional.of", "optional.none"),
+        *("indexOf", "lastIndexOf", "join", "replace", "split", "substring", "trim"),
+        *("lowerAscii", "upperAscii", "min", "max", "sum", "isSorted", "distinct", "flatten"),
+        *("reverse", "quantity", "isInteger", "sign", "escapeKey"),
+    }
+)
+
+
+def test_expressions_call_functions_that_there_are() -> None:
+    """An expression takes any name for that of a method; only an API server notices."""
+    policy, options = default_policy(), ExportOptions()
+    texts = {
+        variable["expression"]
+        for made in (*policy_objects(policy, options), *fix_objects(policy, options))
+        for variable in made["spec"].get("variables", ())
+    }
+    called = {name for text in texts for name in re.findall(r"(\w+)\(", unquoted(text))}
+    assert called - FUNCTIONS == set()
+
+
+def unquoted(text: str) -> str:
+    return re.sub(r'"(?:[^"\\]|\\.)*"', '""', text)
 
 
 def test_the_objects_fit_into_the_annotation_of_kubectl_apply(

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from policies.policy import Policy
 from rules.finding import Action
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.evidence import evidence
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    Value,
+    all_of,
+    any_of,
+    bound,
+    choose,
+    concat,
+    construct,
+    expression,
+    get,
+    has,
+    is_in,
+    not_,
+    record,
+    string,
+)
 from rules.in_process.mutation import mutation_words
-from rules.in_process.statement import HIDE, REMOVE, add, cel
+from rules.in_process.statement import AT, CONTAINER, HIDE, REMOVE, VARIABLE, VariableChange, add
 from rules.in_process.vocabulary import Variable, facts, resolve, vocabulary
 from rules.profile.profile import Profile
 from webhook.in_process.objects import (
@@ -113,81 +131,119 @@ def _variables(policy: Policy, rules: Sequence[FixingRule]) -> Iterator[Variable
     yield from evidence(policy.profile, old=False)
     yield from mutation_words(policy.profile)
     words = {n: t for rule in rules for each in rule.mutations for n, t in each.words.items()}
-    texts = {
+    values: dict[str, Value] = {
         "excused": excused(policy),
         "isSkipped": skipped(policy),
         **dict(exceptions.of_rules(rules)),
         **words,
         "edits": _edits(rules, exceptions, policy.profile),
     }
-    for name, text in texts.items():
-        yield Variable(name, resolve(text, old=False))
+    for word, value in values.items():
+        yield Variable(word, resolve(value, old=False))
 
 
-def _edits(rules: Sequence[FixingRule], exceptions: ExceptionVariables, profile: Profile) -> str:
-    """Of each container the names of variables that are removed, and entries that are written."""
+def _edits(
+    rules: Sequence[FixingRule], exceptions: ExceptionVariables, profile: Profile
+) -> Expression:
+    """Return of each container which variables are removed, and which entries are written."""
     removed, written = [], []
+    names, entries = string(VARIABLE.name), VARIABLE.facts.hidden
     for rule in rules:
         for mutation in rule.mutations:
-            test = rule.tests(mutation, exceptions)
-            found = f"c.variables.filter(v, {test})"
-            if mutation.each == "variable" and mutation.change == REMOVE:
-                removed.append(f"{found}.map(v, string(v.name))")
-            elif mutation.each == "variable" and mutation.change == HIDE:
-                without = f"{found}.filter(v, v.facts.hidden.size() == 0)"
-                removed.append(f"{without}.map(v, string(v.name))")
-                entry = '{"name": string(v.name), "value": string(v.facts.hidden[0])}'
-                written.append(f"{found}.filter(v, v.facts.hidden.size() > 0).map(v, {entry})")
-            elif mutation.change == HIDE:
-                written.append(f"(({test}) ? {_hidden(profile)} : [])")
-    fields = (
-        f'"at": dyn(p.at), "raw": dyn(c.raw),'
-        ' "names": dyn(c.raw.?env.orValue([]).map(x, string(x.name))),'
-        f' "removed": dyn({" + ".join(removed) or "[]"}),'
-        f' "written": dyn({" + ".join(written) or "[]"})'
-    )
-    return (
-        f"$places.map(p, [p.c].map(c, {{{fields}}})[0])"
-        ".filter(e, e.removed.size() + e.written.size() > 0)"
-    )
+            test = rule.test(mutation, exceptions)
+            found = CONTAINER.variables.filter(bound(VARIABLE, test))
+            if mutation.each == "variable" and mutation.change is REMOVE:
+                removed.append(found.map(bound(VARIABLE, names)))
+            elif mutation.each == "variable" and mutation.change is HIDE:
+                without = found.filter(bound(VARIABLE, entries.size() == 0))
+                removed.append(without.map(bound(VARIABLE, names)))
+                entry = {"name": names, "value": string(entries[0])}
+                hiding = found.filter(bound(VARIABLE, entries.size() > 0))
+                written.append(hiding.map(bound(VARIABLE, entry)))
+            elif mutation.change is HIDE:
+                written.append(choose((test, _hidden(profile)), otherwise=[]))
+
+    def edit(p: Expression) -> Expression:
+        c = CONTAINER
+        made = record(
+            at=p.at,
+            raw=c.raw,
+            names=get(c.raw, "env", []).map(lambda x: string(x.name)),
+            removed=concat(removed),
+            written=concat(written),
+        )
+        return expression([p.c]).map(bound(CONTAINER, made))[0]
+
+    return OBJECT.places.map(edit).filter(lambda e: e.removed.size() + e.written.size() > 0)
 
 
-def _hidden(profile: Profile) -> str:
-    """The entry that hides all GPUs of a container that sets nothing; none if there is none."""
+def _hidden(profile: Profile) -> Value:
+    """Return the entry that hides all GPUs of a container that sets nothing; none if none does."""
     known = profile.visible_variable(NVIDIA_VISIBLE_DEVICES) or ALTERNATIVE_VARIABLE
     value = known.hiding_value
-    return "[]" if value is None else cel([{"name": NVIDIA_VISIBLE_DEVICES, "value": value}])
+    return [] if value is None else [{"name": NVIDIA_VISIBLE_DEVICES, "value": value}]
 
 
-def _patch(rules: Sequence[FixingRule], exceptions: ExceptionVariables) -> str:
-    """The operations. Nothing is fixed of a pod that is too large, or for which no rule is run."""
-    # An entry is written in place of the first of its name, and else at the end.
-    at, entries = 'string(e.at) + "/env/" + string(i)', "e.written.filter(w, w.name == n)"
-    is_written, is_first = f"{entries}.size() > 0", "e.names.indexOf(n) == i"
-    replaced = (
-        f"e.names.transformList(i, n, {is_written} && {is_first},"
-        f' JSONPatch{{op: "replace", path: {at}, value: {entries}[0]}})'
+def _patch(rules: Sequence[FixingRule], exceptions: ExceptionVariables) -> Expression:
+    """Return the operations. Nothing is fixed of a pod that is too large, or that is skipped."""
+    parts = [OBJECT.edits.map(_operations).flatten()]
+    for rule in rules:
+        for mutation in rule.mutations:
+            if isinstance(mutation.change, VariableChange):
+                continue
+            change = choose((rule.test(mutation, exceptions), mutation.change), otherwise=[])
+            if mutation.each == "pod":
+                parts.append(change)
+            else:
+                parts.append(OBJECT.places.map(_in_place(change)).flatten())
+    return choose((any_of(OBJECT.isSkipped, OBJECT.tooLarge), []), otherwise=concat(parts))
+
+
+def _in_place(change: Expression) -> Callable[[Expression], Expression]:
+    """Return what `change`, which names CONTAINER and AT, is at a place."""
+
+    def at_place(p: Expression) -> Expression:
+        made = expression([string(p.at)]).map(bound(AT, change))[0]
+        return expression([p.c]).map(bound(CONTAINER, made))[0]
+
+    return at_place
+
+
+def _operations(e: Expression) -> Expression:
+    """Return the operations for the edit `e` of the variables of a container."""
+
+    def entries(n: Expression) -> Expression:
+        return e.written.filter(lambda w: w.name == n)
+
+    def path(i: Expression) -> Expression:
+        return string(e.at) + "/env/" + string(i)
+
+    def is_replaced(i: Expression, n: Expression) -> Expression:
+        # In place of the first of its name.
+        return all_of(entries(n).size() > 0, e.names.indexOf(n) == i)
+
+    def is_removed(i: Expression, n: Expression) -> Expression:
+        is_later = all_of(entries(n).size() > 0, not_(e.names.indexOf(n) == i))
+        return any_of(is_in(n, e.removed), is_later)
+
+    replaced = e.names.transformList(
+        lambda i, n: (
+            is_replaced(i, n),
+            construct("JSONPatch", op="replace", path=path(i), value=entries(n)[0]),
+        )
     )
     # From the last to the first, as each removal moves those behind it.
     removed = (
-        f"e.names.transformList(i, n, n in e.removed || ({is_written} && !({is_first})), i)"
-        f'.reverse().map(i, JSONPatch{{op: "remove", path: {at}}})'
+        e.names.transformList(lambda i, n: (is_removed(i, n), i))
+        .reverse()
+        .map(lambda i: construct("JSONPatch", op="remove", path=path(i)))
     )
-    new = "e.written.filter(w, !(w.name in e.names))"
-    create, end = add('string(e.at) + "/env"', "[]"), 'string(e.at) + "/env/-"'
+    new = e.written.filter(lambda w: not_(is_in(w.name, e.names)))
+    lacks_env = all_of(new.size() > 0, not_(has(e.raw, "env")))
+    created = choose((lacks_env, [add(string(e.at) + "/env", [])]), otherwise=[])
     added = (
-        f"({new}.size() > 0 && !e.raw.?env.hasValue() ? [{create}] : [])"
-        f" + {new}.map(w, w.name).distinct().map(n, {add(end, f'{entries}[0]')})"
+        new.map(lambda w: w.name)
+        .distinct()
+        .map(lambda n: add(string(e.at) + "/env/-", entries(n)[0]))
     )
-    parts = [f"$edits.map(e, {replaced} + {removed} + {added}).flatten()"]
-    for rule in rules:
-        for mutation in rule.mutations:
-            if mutation.change in (REMOVE, HIDE):
-                continue
-            test = rule.tests(mutation, exceptions)
-            if mutation.each == "pod":
-                parts.append(f"(({test}) ? {mutation.change} : [])")
-            else:
-                change = f"[string(p.at)].map(at, ({test}) ? {mutation.change} : [])[0]"
-                parts.append(f"$places.map(p, [p.c].map(c, {change})[0]).flatten()")
-    return f"$isSkipped || $tooLarge ? [] : {' + '.join(parts)}"
+    return replaced + removed + created + added

@@ -14,7 +14,23 @@ from rules.finding import Action, sha256_hex
 from rules.in_process.bounds import MAX_CHARACTERS, MAX_COUNTS
 from rules.in_process.components import IS_POD, components, is_made_by_controller, is_mirror
 from rules.in_process.evidence import evidence
-from rules.in_process.statement import cel
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    REQUEST,
+    Expression,
+    Value,
+    all_of,
+    any_of,
+    choose,
+    concat,
+    get,
+    is_in,
+    let,
+    not_,
+    string,
+    text,
+)
 from rules.in_process.vocabulary import Variable, facts, resolve, variable_name, vocabulary
 from webhook.in_process.statements import (
     ExceptionVariables,
@@ -87,7 +103,7 @@ def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]
     for group, members in sorted(groups.items()):
         for level in LEVELS:
             texts = ((rule, findings_at(rule, level, exceptions, rules)) for rule in members)
-            found = [(rule, text) for rule, text in texts if text]
+            found = [(rule, concat(lists)) for rule, lists in texts if lists]
             if found:
                 refuses_large = first and level is Action.DENY
                 first = first and not refuses_large
@@ -96,7 +112,7 @@ def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]
                 yield from _bindings(target, options)
 
 
-_VALIDATION = "variables.number == 0"
+_VALIDATION = str(POLICY.number == 0)
 
 
 class _Target(NamedTuple):
@@ -113,7 +129,7 @@ class _Target(NamedTuple):
 def _policy(
     target: _Target,
     policy: Policy,
-    found: Sequence[tuple[ExportedRule, str]],
+    found: Sequence[tuple[ExportedRule, Expression]],
     options: ExportOptions,
 ) -> dict[str, Any]:
     message = _message(target.level)
@@ -150,7 +166,7 @@ def _policy(
 
 
 def _match_conditions(
-    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, str]]
+    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, Expression]]
 ) -> dict[str, Any]:
     # Nothing fixes a pod that is too large, and anything may be hidden in it.
     rules = [rule for rule, _ in found]
@@ -168,12 +184,12 @@ def match_conditions(
     own = count_own_names(policy.profile, merged_built_in_profiles())
     if is_about_all or own > MOST_OWN_NAMES:
         return {}
-    text = condition(
+    tests = condition(
         [rule.active.rule for rule in rules], [policy.profile], with_large_pods=with_large_pods
     ).rstrip()
     # It reads fields of pods.
-    expression = f'request.kind.kind != "Pod" || (\n{text}\n)'
-    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": expression}]}
+    may_concern = f'request.kind.kind != "Pod" || (\n{tests}\n)'
+    return {"matchConditions": [{"name": "may-concern-a-rule", "expression": may_concern}]}
 
 
 def used(variables: Iterable[Variable], *expressions: str) -> list[Variable]:
@@ -191,97 +207,104 @@ _USE = re.compile(r"\bvariables\.(\w+)")
 
 
 def _variables(
-    policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target
+    policy: Policy, found: Sequence[tuple[ExportedRule, Expression]], target: _Target
 ) -> Iterator[Variable]:
     yield from facts(policy.profile)
     constants = (rule.constants for rule, _ in found)
-    for name, text in {n: v for own in constants for n, v in own.items()}.items():
-        yield Variable(name, text)
-    yield Variable("isUpdate", 'request.operation == "UPDATE"')
+    for name, text_of_value in {n: v for own in constants for n, v in own.items()}.items():
+        yield Variable(name, text_of_value)
+    yield Variable("isUpdate", str(REQUEST.operation == "UPDATE"))
     read = {name: True for rule, _ in found for s in rule.statements for name in s.variables}
     for old in (True, False):
         yield from vocabulary(policy.profile, old=old, variables=[*read])
         yield from evidence(policy.profile, old=old)
-        for name, text in (
-            ("changedAnnotations", _changed("annotations", old=old)),
-            ("changedLabels", _changed("labels", old=old)),
-            ("excused", excused(policy)),
-            ("isSkipped", skipped(policy)),
-        ):
-            yield Variable(variable_name(name, old=old), resolve(text, old=old))
-        words = (rule.words for rule, _ in found)
-        for name, text in {n: v for own in words for n, v in own.items()}.items():
-            yield Variable(variable_name(name, old=old), resolve(text, old=old))
-        for name, text in ExceptionVariables(policy.exceptions).of_rules(r for r, _ in found):
-            yield Variable(variable_name(name, old=old), resolve(text, old=old))
-        for rule, text in found:
-            yield Variable(variable_name(rule.variable, old=old), resolve(text, old=old))
-        every = " + ".join(f"${rule.variable}" for rule, _ in found)
-        text = f"$isSkipped || $tooLarge ? [] : {every}"
-        yield Variable(variable_name("found", old=old), resolve(text, old=old))
-    yield Variable(
-        "isTooLarge",
-        f"{IS_POD} && !variables.isSkipped && variables.tooLarge"
-        " && !(variables.isUpdate && variables.oldTooLarge)"
-        if target.level is Action.DENY
-        else "false",
+        for name, value in _about_object(policy, found, old=old):
+            yield Variable(variable_name(name, old=old), resolve(value, old=old))
+    is_large_only_now = all_of(
+        IS_POD,
+        not_(POLICY.isSkipped),
+        POLICY.tooLarge,
+        not_(all_of(POLICY.isUpdate, POLICY.oldTooLarge)),
     )
+    yield Variable("isTooLarge", str(is_large_only_now if target.level is Action.DENY else "false"))
     # An update is about what it adds.
-    yield Variable(
-        "introduced",
-        "variables.isUpdate ? variables.found.map(texts, texts.filter(text,"
-        " !variables.oldFound.exists(old, old.exists(other, other == text)))) : variables.found",
-    )
-    yield Variable(
-        "number",
-        "variables.isTooLarge ? 1 : variables.introduced.map(texts, texts.size()).sum()",
-    )
+    introduced = POLICY.found.map(lambda texts: texts.filter(_is_introduced))
+    yield Variable("introduced", str(choose((POLICY.isUpdate, introduced), otherwise=POLICY.found)))
+    number = POLICY.introduced.map(lambda texts: texts.size()).sum()
+    yield Variable("number", str(choose((POLICY.isTooLarge, 1), otherwise=number)))
 
 
-def _changed(field: str, *, old: bool) -> str:
-    """The keys in `field` of the metadata that an update adds, changes or removes.
+def _is_introduced(text: Expression) -> Expression:
+    """Return whether nothing said `text` about the object before the update."""
+    return not_(POLICY.oldFound.exists(lambda old: old.exists(lambda other: other == text)))
+
+
+def _about_object(
+    policy: Policy, found: Sequence[tuple[ExportedRule, Expression]], *, old: bool
+) -> Iterator[tuple[str, Value]]:
+    """Yield the variables about the object that come after those of `vocabulary`."""
+    yield "changedAnnotations", _changed("annotations", old=old)
+    yield "changedLabels", _changed("labels", old=old)
+    yield "excused", excused(policy)
+    yield "isSkipped", skipped(policy)
+    words = (rule.words for rule, _ in found)
+    yield from {n: v for own in words for n, v in own.items()}.items()
+    yield from ExceptionVariables(policy.exceptions).of_rules(r for r, _ in found)
+    for rule, texts in found:
+        yield rule.variable, texts
+    every = concat([getattr(OBJECT, rule.variable) for rule, _ in found])
+    is_passed = any_of(OBJECT.isSkipped, OBJECT.tooLarge)
+    yield "found", choose((is_passed, []), otherwise=every)
+
+
+def _changed(word: str, *, old: bool) -> Value:
+    """Return the keys in the field `word` of the metadata that an update adds, changes or removes.
 
     Of the object as it was, nothing is changed.
     """
     if old:
-        return "[]"
-    new, before = (
-        f"variables.{name}.?{field}.orValue({{}})" for name in ("metadata", "oldMetadata")
-    )
-    return (
-        f"!variables.isUpdate ? [] : {new}.filter(a, !(a in {before}) || {before}[a] != {new}[a])"
-        f" + {before}.filter(a, !(a in {new}))"
-    )
+        return []
+    new, before = get(POLICY.metadata, word, {}), get(POLICY.oldMetadata, word, {})
+    added = new.filter(lambda a: any_of(not_(is_in(a, before)), before[a] != new[a]))
+    removed = before.filter(lambda a: not_(is_in(a, new)))
+    return choose((not_(POLICY.isUpdate), []), otherwise=added + removed)
 
 
-def excused(policy: Policy) -> str:
-    """The rules that are not run for the pod of a component."""
-    text = "[]"
-    for rules, test in reversed(list(components(policy.profile))):
-        if rules:
-            text = f"({test}) ? {cel(rules)} : {text}"
-    return text
+def excused(policy: Policy) -> Expression:
+    """Return the rules that are not run for the pod of a component."""
+    found = [(test, rules) for rules, test in components(policy.profile) if rules]
+    return choose(*found, otherwise=[])
 
 
-def skipped(policy: Policy) -> str:
-    """Return, as CEL, whether no rule is run for the pod."""
+def skipped(policy: Policy) -> Expression:
+    """Return whether no rule is run for the pod."""
     tests = [test for rules, test in components(policy.profile) if not rules]
-    first = f"{IS_POD} ? {is_mirror()} : {is_made_by_controller()}"
-    return " || ".join(f"({test})" for test in (first, *tests))
+    is_judged_elsewhere = choose((IS_POD, is_mirror()), otherwise=is_made_by_controller())
+    return any_of(is_judged_elsewhere, *tests)
 
 
 def _message(level: Action) -> str:
     longest = MAX_MESSAGE_CHARACTERS[level]
-    joined = '[variables.introduced.filter(l, l.size() > 0).map(l, l.join(" | ")).join(" | ")]'
-    return (
-        f'variables.isTooLarge ? "gpuward " + {cel(_TOO_LARGE)}'
-        f' : {joined}.map(t, t.size() > {longest} ? t.substring(0, {longest}) + "…" : t)'
-        '.map(t, variables.number == 1 ? "gpuward " + t'
-        ' : "gpuward found " + string(variables.number) + " faults: " + t)[0]'
+    texts = (
+        POLICY.introduced.filter(lambda of_rule: of_rule.size() > 0)
+        .map(lambda of_rule: of_rule.join(" | "))
+        .join(" | ")
     )
+    number = string(POLICY.number)
+    found = let(
+        texts,
+        lambda t: choose((t.size() > longest, t.substring(0, longest) + "…"), otherwise=t),
+        lambda t: choose(
+            (POLICY.number == 1, text(f"gpuward {t}")),
+            otherwise=text(f"gpuward found {number} faults: {t}"),
+        ),
+    )
+    return str(choose((POLICY.isTooLarge, f"gpuward {_TOO_LARGE}"), otherwise=found))
 
 
-def _description(policy: Policy, found: Sequence[tuple[ExportedRule, str]], target: _Target) -> str:
+def _description(
+    policy: Policy, found: Sequence[tuple[ExportedRule, Expression]], target: _Target
+) -> str:
     """Return a description of the policy, and of what it leaves out."""
     families = {rule.active.rule.family: True for rule, _ in found}
     names = ", ".join(rule.name for rule, _ in found)

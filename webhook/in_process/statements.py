@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope, sha256_hex
 from rules.gpu.components import FOR_AGENTS
+from rules.in_process.components import KIND, account_of_pod
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    REQUEST,
+    Expression,
+    Value,
+    all_of,
+    any_of,
+    bound,
+    choose,
+    expression,
+    get,
+    is_in,
+    name,
+    not_,
+    record,
+    text,
+)
 from rules.in_process.patterns import matches_any, regex_of
-from rules.in_process.statement import Mutation, Statement, cel, concat
+from rules.in_process.statement import (
+    COMPLETED,
+    CONTAINER,
+    DEVICE_LIST,
+    KEY,
+    MOUNT,
+    VARIABLE,
+    VOLUME,
+    Mutation,
+    Statement,
+)
 from rules.objects.pod import Pod
 from rules.rule import Rule, load_module
 
@@ -40,15 +69,16 @@ class ExportedRule(NamedTuple):
     @property
     def constants(self) -> Mapping[str, str]:
         """The constants that its statements name, in CEL."""
-        options = {
-            name: cel(list(map(regex_of, value)) if isinstance(value, tuple) else value)
-            for name, value in self.active.options.items()
+        values = {
+            word: list(map(regex_of, value)) if isinstance(value, tuple) else value
+            for word, value in self.active.options.items()
         }
-        facts = (item for statement in self.statements for item in statement.facts.items())
-        return options | {name: cel(value) for name, value in facts}
+        for statement in self.statements:
+            values |= statement.facts
+        return {word: str(expression(value)) for word, value in values.items()}
 
     @property
-    def words(self) -> Mapping[str, str]:
+    def words(self) -> Mapping[str, Value]:
         """The variables that its statements name."""
         return dict(item for statement in self.statements for item in statement.words.items())
 
@@ -93,16 +123,17 @@ class FixingRule(NamedTuple):
         """The name of the rule."""
         return self.active.rule.name
 
-    def tests(self, mutation: Mutation, exceptions: ExceptionVariables) -> str:
-        """Return, as CEL, whether `mutation` is made."""
-        tests = [f"({mutation.where})"]
-        if self.active.fix_scope is not FixScope.ALL and mutation.is_safe != "true":
-            tests.append(f"({mutation.is_safe})")
+    def test(self, mutation: Mutation, exceptions: ExceptionVariables) -> Expression:
+        """Return whether `mutation` is made."""
+        tests = [mutation.where]
+        if self.active.fix_scope is not FixScope.ALL and mutation.is_safe is not True:
+            tests.append(mutation.is_safe)
         if self.active.suppressible:
-            tests.insert(0, f"!({cel(self.name)} in $excused)")
-        if accepted := exceptions.accepts(self.name, mutation.each, mutation.where):
-            tests.append(f"!{accepted}")
-        return " && ".join(tests)
+            tests.insert(0, not_(is_in(self.name, OBJECT.excused)))
+        accepted = exceptions.accepts(self.name, mutation.each, mutation.where)
+        if accepted is not None:
+            tests.append(not_(accepted))
+        return all_of(*tests)
 
 
 def reason_against_fix(rule: Rule[Any]) -> str:
@@ -122,7 +153,7 @@ def fixing_rules(rules: RuleSet) -> list[FixingRule]:
             continue
         made = load_module(active.rule).in_process_fix(active.options, rules.profile)
         is_whole = active.fix_scope is FixScope.ALL
-        if mutations := tuple(each for each in made if is_whole or each.is_safe != "false"):
+        if mutations := tuple(each for each in made if is_whole or each.is_safe is not False):
             found.append(FixingRule(active, mutations))
     return found
 
@@ -132,74 +163,123 @@ def findings_at(
     action: Action,
     exceptions: ExceptionVariables,
     rules: Iterable[ExportedRule],
-) -> str:
-    """The texts of what `rule` finds with `action`, as CEL: a list of lists; empty if nothing.
+) -> list[Expression]:
+    """Return the texts of what `rule` finds with `action`: lists of lists of texts.
 
     `rules` are all that are exported: some of them supersede others.
     """
     others = (other for other in rules if rule.name in other.active.rule.supersedes)
     silent = [test for other in others for test in _volumes(other, rule)]
-    parts = []
+    found = []
     for statement in rule.statements:
         level = _at_level(statement.action, rule.active.action, action)
-        if level == "false":
+        if level is False:
             continue
-        tests = [f"({statement.where})", *([level] if level != "true" else [])]
+        tests = [statement.where, *([level] if level is not True else [])]
         if rule.active.suppressible:
-            tests.insert(0, f"!({cel(rule.name)} in $excused)")
-        tests += [f"!({test})" for test in silent]
-        if accepted := exceptions.accepts(rule.name, statement.each, statement.where):
-            tests.append(f"!{accepted}")
-        text = concat(cel(f"[{rule.name}] "), statement.message, '"; "', statement.help)
+            tests.insert(0, not_(is_in(rule.name, OBJECT.excused)))
+        tests += [not_(test) for test in silent]
+        accepted = exceptions.accepts(rule.name, statement.each, statement.where)
+        if accepted is not None:
+            tests.append(not_(accepted))
+        message, advice = expression(statement.message), expression(statement.help)
+        words = text(f"[{rule.name}] {message}; {advice}")
         if rule.active.rule.family in ISOLATION_FAMILIES:
-            text += f' + ($isDaemon ? {cel(FOR_AGENTS)} : "")'
-        parts.append(_LOOPS[statement.each].format(where=" && ".join(tests), text=text))
-    return " + ".join(parts)
+            words += choose((OBJECT.isDaemon, FOR_AGENTS), otherwise="")
+        found.append(_LOOPS[statement.each](all_of(*tests), words))
+    return found
 
 
-def _volumes(superseding: ExportedRule, rule: ExportedRule) -> Iterator[str]:
-    """Yield CEL that tests whether a statement of `superseding` reports the volume too."""
+def _volumes(superseding: ExportedRule, rule: ExportedRule) -> Iterator[Expression]:
+    """Yield whether a statement of `superseding` reports the volume too."""
     for statement in (*superseding.statements, *rule.statements):
         if statement.each != "volume":
             raise ValueError(f"{superseding.name} supersedes {rule.name} about other than volumes")
     for statement in superseding.statements:
-        yield (
-            f"$containers.exists(c, c.mounts.exists(m, m.volume == w.name && ({statement.where})))"
-        )
+        mounts_it = _mounts_of_volume(statement.where, "exists")
+        yield OBJECT.containers.exists(bound(CONTAINER, mounts_it))
 
 
-_LOOPS = {
-    "pod": "[[0].filter(p, {where}).map(p, {text})]",
-    "annotation": "[$annotations.filter(a, {where}).map(a, {text})]",
-    "label": "[$metadata.?labels.orValue({{}}).filter(a, {where}).map(a, {text})]",
-    "changedAnnotation": "[$changedAnnotations.filter(a, {where}).map(a, {text})]",
-    "changedLabel": "[$changedLabels.filter(a, {where}).map(a, {text})]",
-    "mount": "$containers.map(c, c.raw.?volumeMounts.orValue([]).filter(m, {where})"
-    ".map(m, {text}))",
-    "container": "$containers.map(c, [0].filter(p, {where}).map(p, {text}))",
-    # The first mount of the volume in the first container that has one.
-    "volume": "$hostVolumes.map(w, [$containers.map(c, c.mounts.filter(m, m.volume == w.name"
-    ' && {where}).map(m, {{"c": dyn(c), "m": dyn(m)}})).filter(found, found.size() > 0)]'
-    ".filter(found, found.size() > 0).map(found, [found[0][0].c].map(c, [found[0][0].m]"
-    ".map(m, {text})[0])[0]))",
-    "completed": "$containers.map(c, c.prefixes.size() == 0 ? []"
-    " : variables.completed.filter(x, {where}).map(x, {text}))",
-    "variable": "$containers.map(c, c.variables.filter(v, {where}).map(v, {text}))",
-    "deviceList": "$containers.map(c, c.deviceLists.filter(l, {where}).map(l, {text}))",
+def _mounts_of_volume(where: Value, macro: str) -> Expression:
+    """Return what `macro`, `exists` or `filter`, says of the container's mounts of the volume."""
+    test = all_of(MOUNT.volume == VOLUME.name, where)
+    found: Expression = getattr(CONTAINER.mounts, macro)(bound(MOUNT, test))
+    return found
+
+
+_Loop: TypeAlias = Callable[[Value, Value], Expression]
+
+
+def _each(elements: Value, element: Expression) -> _Loop:
+    """Return a function that says words about those of `elements` that a test fits."""
+
+    def loop(where: Value, words: Value) -> Expression:
+        return expression(elements).filter(bound(element, where)).map(bound(element, words))
+
+    return loop
+
+
+def _each_in_list(elements: Value, element: Expression) -> _Loop:
+    """Return the loop over `elements` of the pod, whose texts are one list."""
+    each = _each(elements, element)
+    return lambda where, words: expression([each(where, words)])
+
+
+def _each_in_containers(elements: Value, element: Expression) -> _Loop:
+    """Return the loop over `elements` of each container."""
+    each = _each(elements, element)
+    return lambda where, words: OBJECT.containers.map(bound(CONTAINER, each(where, words)))
+
+
+def _each_completed(where: Value, words: Value) -> Expression:
+    variables = _each(POLICY.completed, COMPLETED)(where, words)
+    has_none = CONTAINER.prefixes.size() == 0
+    return OBJECT.containers.map(bound(CONTAINER, choose((has_none, []), otherwise=variables)))
+
+
+def _each_volume(where: Value, words: Value) -> Expression:
+    """Say `words` about the first mount of each volume, in the first container that has one."""
+    mounts = _mounts_of_volume(where, "filter").map(bound(MOUNT, record(c=CONTAINER, m=MOUNT)))
+    mounting = OBJECT.containers.map(bound(CONTAINER, mounts)).filter(
+        lambda found: found.size() > 0
+    )
+
+    def words_about_first(found: Expression) -> Expression:
+        first = found[0][0]
+        about_mount = expression([first.m]).map(bound(MOUNT, words))[0]
+        return expression([first.c]).map(bound(CONTAINER, about_mount))[0]
+
+    texts = expression([mounting]).filter(lambda found: found.size() > 0).map(words_about_first)
+    return OBJECT.hostVolumes.map(bound(VOLUME, texts))
+
+
+_ONCE = name("p")
+_LOOPS: Mapping[str, _Loop] = {
+    "pod": _each_in_list([0], _ONCE),
+    "annotation": _each_in_list(OBJECT.annotations, KEY),
+    "label": _each_in_list(get(OBJECT.metadata, "labels", {}), KEY),
+    "changedAnnotation": _each_in_list(OBJECT.changedAnnotations, KEY),
+    "changedLabel": _each_in_list(OBJECT.changedLabels, KEY),
+    "mount": _each_in_containers(get(CONTAINER.raw, "volumeMounts", []), MOUNT),
+    "container": _each_in_containers([0], _ONCE),
+    "volume": _each_volume,
+    "completed": _each_completed,
+    "variable": _each_in_containers(CONTAINER.variables, VARIABLE),
+    "deviceList": _each_in_containers(CONTAINER.deviceLists, DEVICE_LIST),
 }
 
 
 _ABOUT_PODS = frozenset({"pod", "annotation", "label", "changedAnnotation", "changedLabel"})
 
 
-def _at_level(finding: str, rule: Action, wanted: Action) -> str:
-    """Return, as CEL, whether the weaker of a finding's action and its rule's is `wanted`."""
+def _at_level(finding: Value, rule: Action, wanted: Action) -> Value:
+    """Return whether the weaker of a finding's action and its rule's is `wanted`."""
     words = [a.word for a in (Action.DENY, Action.WARN, Action.AUDIT) if min(a, rule) is wanted]
-    if finding in {cel(a.word) for a in Action}:
-        return "true" if finding in {cel(word) for word in words} else "false"
+    if isinstance(finding, str):
+        return finding in words
     # A text that the expression does not have is none of its results.
-    words = [word for word in words if cel(word) in finding]
-    return f"{finding} in {cel(words)}" if words else "false"
+    words = [word for word in words if str(expression(word)) in str(finding)]
+    return is_in(finding, words) if words else False
 
 
 class ExceptionVariables:
@@ -213,32 +293,39 @@ class ExceptionVariables:
     def __init__(self, exceptions: Sequence[PolicyException]) -> None:
         self._exceptions = exceptions
 
-    def of_rules(self, rules: Iterable[ExportedRule | FixingRule]) -> Iterator[tuple[str, str]]:
-        """The variables that `findings_at` refers to: names, and texts in CEL."""
+    def of_rules(
+        self, rules: Iterable[ExportedRule | FixingRule]
+    ) -> Iterator[tuple[str, Expression]]:
+        """Yield the variables that `findings_at` refers to: names and expressions."""
         groups = list(filter(None, dict.fromkeys(self._group(rule.name) for rule in rules)))
         for number in sorted({number for group in groups for number in group}):
             yield f"exception{number}", _accepted_containers(self._exceptions[number])
         for group in groups:
-            listed = ", ".join(f"$exception{number}" for number in group)
+            listed = expression([getattr(OBJECT, f"exception{number}") for number in group])
             # Of many exceptions few concern a pod, and only these cost something.
-            yield _name_of_group(group), f"[{listed}].filter(names, names.size() > 0)"
+            yield _name_of_group(group), listed.filter(lambda names: names.size() > 0)
 
-    def accepts(self, rule: str, each: str, where: str) -> str:
-        """Return, as CEL, whether an exception accepts what a statement finds; empty if none can.
+    def accepts(self, rule: str, each: str, where: Value) -> Expression | None:
+        """Return whether an exception accepts what a statement finds; None if none can.
 
         `each` and `where` are those of the statement.
         """
         group = self._group(rule)
         if not group:
-            return ""
-        if each in _ABOUT_PODS:
-            accepted = "$containers.all(x, x.name in names)"
-        elif each == "volume":
-            mounts = f"c.mounts.exists(m, m.volume == w.name && ({where}))"
-            accepted = f"$containers.all(c, !{mounts} || c.name in names)"
-        else:
-            accepted = "c.name in names"
-        return f"${_name_of_group(group)}.exists(names, {accepted})"
+            return None
+
+        def accepts(names: Expression) -> Expression:
+            is_named = is_in(CONTAINER.name, names)
+            if each in _ABOUT_PODS:
+                return OBJECT.containers.all(lambda x: is_in(x.name, names))
+            if each == "volume":
+                mounts_it = _mounts_of_volume(where, "exists")
+                accepted = any_of(not_(mounts_it), is_named)
+                return OBJECT.containers.all(bound(CONTAINER, accepted))
+            return is_named
+
+        variable: Expression = getattr(OBJECT, _name_of_group(group))
+        return variable.exists(accepts)
 
     def _group(self, rule: str) -> tuple[int, ...]:
         return tuple(n for n, each in enumerate(self._exceptions) if rule in each.rules)
@@ -248,30 +335,33 @@ def _name_of_group(group: tuple[int, ...]) -> str:
     return f"exceptions{sha256_hex(repr(group))[:12]}"
 
 
-def _accepted_containers(exception: PolicyException) -> str:
-    """The names of the containers about which `exception` accepts findings, as CEL."""
-    fits = [
-        matches_any(f"c.{field}", patterns)
-        for field, patterns in (("image", exception.images), ("name", exception.containers))
-        if patterns
-    ]
-    chosen = "".join(f".filter(c, {' && '.join(f'({test})' for test in fits)})" for _ in fits[:1])
-    names = f"$containers{chosen}.map(c, c.name)"
-    tests = " && ".join(f"({test})" for test in _tests_of_pod(exception))
-    return f"{tests} ? {names} : []" if tests else names
+def _accepted_containers(exception: PolicyException) -> Expression:
+    """Return the names of the containers about which `exception` accepts findings."""
+    containers = OBJECT.containers
+    if exception.images or exception.containers:
+        containers = containers.filter(lambda c: _is_accepted(c, exception))
+    names = containers.map(lambda c: c.name)
+    tests = list(_tests_of_pod(exception))
+    return choose((all_of(*tests), names), otherwise=[]) if tests else names
 
 
-def _tests_of_pod(exception: PolicyException) -> Iterator[str]:
+def _is_accepted(c: Expression, exception: PolicyException) -> Expression:
+    values = ((c.image, exception.images), (c.name, exception.containers))
+    return all_of(*(matches_any(value, patterns) for value, patterns in values if patterns))
+
+
+def _tests_of_pod(exception: PolicyException) -> Iterator[Expression]:
     if exception.namespaces:
-        yield matches_any("request.namespace", exception.namespaces)
+        yield matches_any(REQUEST.namespace, exception.namespaces)
     if exception.kinds:
-        yield matches_any("request.kind.kind", exception.kinds)
+        yield matches_any(KIND, exception.kinds)
     if exception.names:
-        yield matches_any('$objectMetadata.?name.orValue("")', exception.names)
+        yield matches_any(get(OBJECT.objectMetadata, "name", ""), exception.names)
     if exception.service_accounts:
-        account = '[$spec.?serviceAccountName.orValue("")].map(t, t != "" ? t : "default")'
-        yield f"{account}.exists(t, {matches_any('t', exception.service_accounts)})"
+        accounts = exception.service_accounts
+        yield account_of_pod().exists(lambda t: matches_any(t, accounts))
     if exception.expires is not None:
         # An expression knows no clock, but the API server has just written when it made the object.
-        last = f'timestamp("{exception.expires.isoformat()}T23:59:59.999Z")'
-        yield f"timestamp($objectMetadata.creationTimestamp) <= {last}"
+        timestamp = name("timestamp")
+        last = timestamp(f"{exception.expires.isoformat()}T23:59:59.999Z")
+        yield timestamp(OBJECT.objectMetadata.creationTimestamp) <= last

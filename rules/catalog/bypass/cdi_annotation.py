@@ -31,11 +31,15 @@ from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
-from rules.in_process.statement import Statement, cel, shown
+from rules.in_process.expression import OBJECT, all_of, any_of, choose, get, text
+from rules.in_process.statement import KEY, Statement, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 CDI_PREFIX = "cdi.k8s.io/"
 KATA_RUNTIME = "kata"
+ADVICE = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
+IN_KATA, ON_NODES_WITH_CRIO = ", and", ", and on a node with CRI-O"
+NOT_ATTACHED = ", which only some runtimes ignore and the scheduler has not counted"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -49,38 +53,43 @@ def _finding(pod: Pod, key: str, value: str) -> Finding:
     runtime_class = as_text(pod.spec.get("runtimeClassName"))
     path = (*pod.metadata_path, "annotations", key)
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
-    advice = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
-    request = f"the pod's annotation {display(key)} asks for the CDI devices {display(value)}"
-    if KATA_RUNTIME in runtime_class or uses_gpu_runtime(pod):
-        where = "" if KATA_RUNTIME in runtime_class else "on a node with CRI-O "
-        message = (
-            f"{request}, and {where}the runtime class {display(runtime_class)} attaches them, "
-            "though the scheduler has not counted them"
-        )
-        return Finding(path=path, key=key, message=message, help=advice, fix=fix)
-    message = f"{request}, which only some runtimes ignore and the scheduler has not counted"
-    return Finding(path=path, key=key, message=message, help=advice, fix=fix, action=Action.WARN)
+    is_kata = KATA_RUNTIME in runtime_class
+    action, effect = Action.WARN, NOT_ATTACHED
+    if is_kata or uses_gpu_runtime(pod):
+        action = Action.DENY
+        effect = _attachment(IN_KATA if is_kata else ON_NODES_WITH_CRIO, display(runtime_class))
+    message = _message(display(key), display(value), effect)
+    return Finding(path=path, key=key, message=message, help=ADVICE, fix=fix, action=action)
+
+
+def _message(key: object, value: object, effect: object) -> str:
+    return f"the pod's annotation {key} asks for the CDI devices {value}{effect}"
+
+
+def _attachment(where: object, runtime_class: object) -> str:
+    return (
+        f"{where} the runtime class {runtime_class} attaches them, "
+        "though the scheduler has not counted them"
+    )
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    where = f'a.startsWith({cel(CDI_PREFIX)}) && $annotations[a].trim() != ""'
-    runtime_class = '$spec.?runtimeClassName.orValue("")'
-    is_kata = f"{runtime_class}.contains({cel(KATA_RUNTIME)})"
-    request = (
-        f'"the pod\'s annotation " + {shown("a")} + " asks for the CDI devices "'
-        f" + {shown('$annotations[a]')}"
+    key, value = KEY, OBJECT.annotations[KEY]
+    runtime_class = get(OBJECT.spec, "runtimeClassName", "")
+    is_kata = runtime_class.contains(KATA_RUNTIME)
+    is_attached = any_of(is_kata, OBJECT.usesGpuRuntime)
+    where = choose((is_kata, IN_KATA), otherwise=ON_NODES_WITH_CRIO)
+    attachment = text(_attachment(where, shown(runtime_class)))
+    effect = choose((is_attached, attachment), otherwise=NOT_ATTACHED)
+    statement = Statement(
+        "annotation",
+        where=all_of(key.startsWith(CDI_PREFIX), value.trim() != ""),
+        message=text(_message(shown(key), shown(value), effect)),
+        help=ADVICE,
+        action=choose((is_attached, "deny"), otherwise="warn"),
     )
-    attached = (
-        f'({is_kata} ? ", and" : ", and on a node with CRI-O") + " the runtime class "'
-        f' + {shown(runtime_class)} + " attaches them, though the scheduler has not counted them"'
-    )
-    is_attached = f"({is_kata} || $usesGpuRuntime)"
-    ignored = cel(", which only some runtimes ignore and the scheduler has not counted")
-    message = f"{request} + ({is_attached} ? {attached} : {ignored})"
-    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}")
-    action = f'({is_attached} ? "deny" : "warn")'
-    return (Statement("annotation", where, message, advice, action),)
+    return (statement,)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -34,7 +34,6 @@ from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import maker_of_image
 from rules.gpu.visibility import (
     NODE_DEBUGGER_ADVICE,
-    REQUEST_IN_LIMITS_ADVICE,
     is_node_debugger,
     remove_and_request_advice,
 )
@@ -48,10 +47,21 @@ from rules.gpu.volumes import (
     is_gpu_file,
     is_passthrough_file,
 )
-from rules.in_process.components import is_node_debugger as is_debugger
-from rules.in_process.images import maker_of_file as maker_of_file_in_cel
-from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
-from rules.in_process.variables import remove_and_request_advice as advise
+from rules.in_process import components, images, variables
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    concat,
+    is_in,
+    not_,
+    string,
+    text,
+)
+from rules.in_process.statement import CONTAINER, MOUNT, SUB_PATHS, VOLUME, Statement
 from rules.placement.gpu_nodes import GPU_WORD, excludes_nvidia, is_for_gpus
 from rules.profile.platforms.makers import (
     ANY_ACCELERATOR,
@@ -62,8 +72,9 @@ from rules.profile.platforms.makers import (
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DEVICE_FOLDER = "/dev"
-ADVICE = "remove the volume; "
-SOURCE = " comes from resources.limits"
+GPU, ACCELERATOR, PERHAPS_GPU = "a GPU", "an accelerator", "perhaps a GPU"
+GPUS, ACCELERATORS = "GPUs", "accelerators"
+REMOVAL = "remove the mount"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -97,27 +108,35 @@ def _action(mount: HostMount) -> Action:
 
 def _what_it_shows(pod: Pod, path: str) -> str:
     if is_passthrough_file(path):
-        return "perhaps a GPU"
+        return PERHAPS_GPU
     if path in FOLDERS_ABOVE_DEVICES:
-        return "accelerators" if excludes_nvidia(pod) else "GPUs"
+        return ACCELERATORS if excludes_nvidia(pod) else GPUS
     return _device_word(maker_of_file(path) or NVIDIA)
 
 
 def _device_word(maker: Maker) -> str:
-    return "a GPU" if maker.is_gpu else "an accelerator"
+    return GPU if maker.is_gpu else ACCELERATOR
 
 
 def _device_advice(maker: Maker) -> str:
     """Return from where a container gets a device of `maker` instead."""
-    example = f" (such as {maker.request})" if maker.request else ""
-    return f"{ADVICE}{_device_word(maker)}{SOURCE}{example}"
+    example = _example(maker.request) if maker.request else ""
+    return _device_request(_device_word(maker), example)
+
+
+def _device_request(device: object, example: object) -> str:
+    return f"remove the volume; {device} comes from resources.limits{example}"
+
+
+def _example(request: object) -> str:
+    return f" (such as {request})"
 
 
 def _advice(pod: Pod, mount: HostMount) -> str:
     if is_node_debugger(pod):
         return NODE_DEBUGGER_ADVICE
     if mount.container.role == "ephemeral":
-        return remove_and_request_advice(mount.container, "remove the mount")
+        return remove_and_request_advice(mount.container, REMOVAL)
     if maker := maker_of_file(mount.path):
         return _device_advice(maker)
     if excludes_nvidia(pod):
@@ -127,61 +146,101 @@ def _advice(pod: Pod, mount: HostMount) -> str:
 
 
 def _finding(pod: Pod, mount: HostMount, containers: tuple[Container, ...]) -> Finding:
-    container, path = mount.container, mount.path
-    message = (
-        f"{container} sees {display(path)} of the node through the volume {display(mount.volume)}, "
-        f"and with it {_what_it_shows(pod, path)} that the scheduler has not counted"
-    )
+    container, path, volume = mount.container, mount.path, mount.volume
+    what = _what_it_shows(pod, path)
     return Finding(
         path=mount.field,
         key=mount.key,
-        message=message,
+        message=_message(container, display(path), display(volume), what),
         containers=containers,
         help=_advice(pod, mount),
         action=_action(mount),
     )
 
 
+def _message(container: object, path: object, volume: object, what: object) -> str:
+    return (
+        f"{container} sees {path} of the node through the volume {volume}, "
+        f"and with it {what} that the scheduler has not counted"
+    )
+
+
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    is_passed = f"m.path.matches({cel(f'^(?:{PASSED_THROUGH})$')})"
-    serves_others = (
-        f"(m.path in {cel(FOLDERS_ABOVE_DEVICES)} || m.path.startsWith('/dev/vfio') && {is_passed})"
-    )
-    is_suspect = (
-        "($isForGpus || $usesGpuRuntime || $excused.size() > 0"
-        " || !$isDaemon && $withMaker.size() > 0)"
-    )
-    where = f"({serves_others} ? {is_suspect} : m.isGpuFile)"
-    opens = f"(c.sysAdmin || m.path == {cel(DEVICE_FOLDER)})"
+    c, m = CONTAINER, MOUNT
     # The worst mount of a volume stands for it.
-    other_opens = (
-        f"$containers.exists(c, c.mounts.exists(m, m.volume == w.name && {where} && {opens}))"
+    other_opens_devices = OBJECT.containers.exists(
+        lambda c: c.mounts.exists(
+            lambda m: all_of(
+                m.volume == VOLUME.name, _shows_devices_in_cel(m), _opens_devices_in_cel(c, m)
+            )
+        )
     )
-    file_maker = maker_of_file_in_cel("m.path")
-    device = f'(maker.shown[1] == {cel(GPU_WORD)} ? "a GPU" : "an accelerator")'
-    of_file = f"{file_maker}.map(maker, {device})"
-    what = (
-        f'(m.path in {cel(FOLDERS_ABOVE_DEVICES)} ? ($excludesNvidia ? "accelerators" : "GPUs")'
-        f' : m.path.startsWith("/dev/vfio") && {is_passed} ? "perhaps a GPU"'
-        f' : ({of_file} + ["a GPU"])[0])'
+    worst = Statement(
+        "volume",
+        where=all_of(_shows_devices_in_cel(m), _opens_devices_in_cel(c, m)),
+        message=text(_message(c.text, m.shown, m.shownVolume, _what_it_shows_in_cel(m.path))),
+        help=_advice_in_cel(c, m),
+        leaves_out=SUB_PATHS,
     )
-    message = (
-        f'c.text + " sees " + m.shown + " of the node through the volume "'
-        f' + m.shownVolume + ", and with it " + {what}'
-        ' + " that the scheduler has not counted"'
+    others = all_of(_shows_devices_in_cel(m), not_(other_opens_devices))
+    return worst, worst._replace(where=others, action="warn")
+
+
+def _shows_devices_in_cel(mount: Expression) -> Expression:
+    """Return whether `check` reports `mount`."""
+    is_folder = is_in(mount.path, FOLDERS_ABOVE_DEVICES)
+    is_suspect = any_of(
+        OBJECT.isForGpus,
+        OBJECT.usesGpuRuntime,
+        OBJECT.excused.size() > 0,
+        all_of(not_(OBJECT.isDaemon), OBJECT.withMaker.size() > 0),
     )
-    mount = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS_ADVICE))
-    of_others = "($excludesNvidia ? [] : $makerOfImages + [variables.makers[0]])"
-    request = '(maker.shown[2] == "" ? "" : " (such as " + string(maker.shown[2]) + ")")'
-    of_maker = concat(cel(ADVICE), device, cel(SOURCE), request)
-    of_any = cel(_device_advice(ANY_ACCELERATOR))
-    advice = (
-        f'({is_debugger()} ? {cel(NODE_DEBUGGER_ADVICE)} : c.role == "ephemeral" ? {mount}'
-        f" : (({file_maker} + {of_others}).map(maker, {of_maker}) + [{of_any}])[0])"
+    shows_other_devices_too = any_of(is_folder, _is_passthrough_file_in_cel(mount.path))
+    return choose((shows_other_devices_too, is_suspect), otherwise=mount.isGpuFile)
+
+
+def _is_passthrough_file_in_cel(path: Expression) -> Expression:
+    return all_of(path.startsWith("/dev/vfio"), path.matches(f"^(?:{PASSED_THROUGH})$"))
+
+
+def _opens_devices_in_cel(container: Expression, mount: Expression) -> Expression:
+    """Return whether `_action` of `mount` is to deny."""
+    return any_of(container.sysAdmin, mount.path == DEVICE_FOLDER)
+
+
+def _what_it_shows_in_cel(path: Expression) -> Expression:
+    word = concat([images.maker_of_file(path).map(_device_word_in_cel), [GPU]])[0]
+    return choose(
+        (
+            is_in(path, FOLDERS_ABOVE_DEVICES),
+            choose((OBJECT.excludesNvidia, ACCELERATORS), otherwise=GPUS),
+        ),
+        (_is_passthrough_file_in_cel(path), PERHAPS_GPU),
+        otherwise=word,
     )
-    worst = Statement("volume", f"{where} && {opens}", message, advice, leaves_out=SUB_PATHS)
-    return worst, worst._replace(where=f"{where} && !{other_opens}", action='"warn"')
+
+
+def _device_word_in_cel(maker: Expression) -> Expression:
+    return choose((maker.shown[1] == GPU_WORD, GPU), otherwise=ACCELERATOR)
+
+
+def _advice_in_cel(container: Expression, mount: Expression) -> Expression:
+    def device_advice(maker: Expression) -> Expression:
+        request = maker.shown[2]
+        example = choose((request == "", ""), otherwise=text(_example(string(request))))
+        return text(_device_request(_device_word_in_cel(maker), example))
+
+    of_image = choose(
+        (OBJECT.excludesNvidia, []), otherwise=concat([OBJECT.makerOfImages, [POLICY.makers[0]]])
+    )
+    makers = images.maker_of_file(mount.path) + of_image
+    advice = concat([makers.map(device_advice), [_device_advice(ANY_ACCELERATOR)]])[0]
+    return choose(
+        (components.is_node_debugger(), NODE_DEBUGGER_ADVICE),
+        (container.role == "ephemeral", variables.remove_and_request_advice(REMOVAL)),
+        otherwise=advice,
+    )
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(HOST_PATH,))

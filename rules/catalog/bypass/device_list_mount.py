@@ -31,13 +31,19 @@ References
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import DEVICE_LIST_MOUNT
-from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE, VOID_VALUE, remove_and_request_advice
+from rules.gpu.visibility import VOID_VALUE, remove_and_request_advice
 from rules.gpu.volumes import DEVICE_LIST_PATH, clean_path, host_path
-from rules.in_process.statement import Statement, cel, shown
-from rules.in_process.variables import remove_and_request_advice as advise
+from rules.in_process import variables
+from rules.in_process.expression import Expression, all_of, choose, let, text
+from rules.in_process.statement import CONTAINER, DEVICE_LIST, Statement, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 NULL_DEVICE = "/dev/null"
+MAX_SHOWN = 120
+REMOVAL = "remove the mount"
+IMEX_CHANNEL, CDI_DEVICE, DEVICE = "the IMEX channel", "the CDI device", "the device"
+WITH_NULL, WITH_ANOTHER = "which", "which, if it leads to /dev/null,"
+EFFECT_OF_VOID = "which hides no GPU, and with which older toolkits of NVIDIA do not start it"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -57,9 +63,7 @@ def check(pod: Pod, _context: Context) -> Findings:
                 continue
             requests.setdefault(path, []).append(index)
             is_null = host_path(volume) == NULL_DEVICE
-            sources[path] = (
-                NULL_DEVICE if is_null else sources.get(path, f"the volume {display(name)}")
-            )
+            sources[path] = NULL_DEVICE if is_null else sources.get(path, _volume(display(name)))
         for path, indices in requests.items():
             yield _finding(container, path, indices, sources[path])
 
@@ -67,62 +71,86 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _finding(container: Container, path: str, indices: list[int], source: str) -> Finding:
     mounts = (*container.path, "volumeMounts")
     device = path.removeprefix(DEVICE_LIST_PATH).removeprefix("/")
-    if device == VOID_VALUE:
-        effect = "which hides no GPU, and with which older toolkits of NVIDIA do not start it"
-    else:
-        when = "which" if source == NULL_DEVICE else "which, if it leads to /dev/null,"
-        request = f"{when} requests {_requested_device(device)} from NVIDIA's runtime"
-        effect = f"{request} without the scheduler counting it"
+    effect = EFFECT_OF_VOID
+    if device != VOID_VALUE:
+        when = WITH_NULL if source == NULL_DEVICE else WITH_ANOTHER
+        effect = _request(when, _requested_device(device))
     return Finding(
         path=(*mounts, indices[0], "mountPath"),
         key=f"volumeMounts.{path}",
-        message=f"{container} mounts {source} at {display(path, 120)}, {effect}",
+        message=_message(container, source, display(path, MAX_SHOWN), effect),
         container=container,
-        help=remove_and_request_advice(container, "remove the mount"),
-        fix=Fix("remove the mount", tuple(remove((*mounts, index)) for index in indices)),
+        help=remove_and_request_advice(container, REMOVAL),
+        fix=Fix(REMOVAL, tuple(remove((*mounts, index)) for index in indices)),
         action=Action.WARN if device == VOID_VALUE else Action.DENY,
     )
+
+
+def _message(container: object, source: object, path: object, effect: object) -> str:
+    return f"{container} mounts {source} at {path}, {effect}"
+
+
+def _volume(name: object) -> str:
+    return f"the volume {name}"
+
+
+def _request(when: object, device: object) -> str:
+    return f"{when} requests {device} from NVIDIA's runtime without the scheduler counting it"
 
 
 def _requested_device(device: str) -> str:
     kind, _, rest = device.partition("/")
     if kind == "imex" and rest:
-        return f"the IMEX channel {display(rest)}"
+        return f"{IMEX_CHANNEL} {display(rest)}"
     if kind == "cdi" and rest:
         owner, _, name = rest.rpartition("/")
-        return f"the CDI device {display(f'{owner}={name}')}"
-    return f"the device {display(device)}"
+        return f"{CDI_DEVICE} {display(f'{owner}={name}')}"
+    return f"{DEVICE} {display(device)}"
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    below = f"l.path.substring({len(DEVICE_LIST_PATH)})"
-    device = f"[{below}].map(t, t.startsWith('/') ? t.substring(1) : t)"
-    # `owner/name` as `owner=name`.
-    name = (
-        "(t.contains('/') ? t.substring(0, t.lastIndexOf('/')) + '=' +"
-        " t.substring(t.lastIndexOf('/') + 1) : '=' + t)"
+    c, mount = CONTAINER, DEVICE_LIST
+    below = mount.path.substring(len(DEVICE_LIST_PATH))
+    is_void = let(below, _without_slash) == VOID_VALUE
+    source = choose((mount.isNull, NULL_DEVICE), otherwise=text(_volume(mount.shownVolume)))
+    when = choose((mount.isNull, WITH_NULL), otherwise=WITH_ANOTHER)
+    request = text(_request(when, let(below, _without_slash, _requested_device_in_cel)))
+    effect = choose((is_void, EFFECT_OF_VOID), otherwise=request)
+    statement = Statement(
+        "deviceList",
+        where=True,
+        message=text(_message(c.text, source, shown(mount.path, MAX_SHOWN), effect)),
+        help=variables.remove_and_request_advice(REMOVAL),
+        action=choose((is_void, "warn"), otherwise="deny"),
+        leaves_out="a path with more than eight `..` counts as one of a list of devices",
     )
-    kind = (
-        f"{device}.map(t, t.startsWith('imex/') && t.size() > 5"
-        f" ? 'the IMEX channel ' + {shown('t.substring(5)')}"
-        " : t.startsWith('cdi/') && t.size() > 4 ? 'the CDI device ' + [t.substring(4)].map(t,"
-        f" {shown(name)})[0] : 'the device ' + {shown('t')})[0]"
+    return (statement,)
+
+
+def _without_slash(path: Expression) -> Expression:
+    return choose((path.startsWith("/"), path.substring(1)), otherwise=path)
+
+
+def _requested_device_in_cel(device: Expression) -> Expression:
+    def rest(kind: str) -> Expression:
+        return device.substring(len(kind))
+
+    def is_of(kind: str) -> Expression:
+        return all_of(device.startsWith(kind), device.size() > len(kind))
+
+    def with_owner(name: Expression) -> Expression:
+        """Return `owner/name` as `owner=name`."""
+        slash = name.lastIndexOf("/")
+        owner_and_name = name.substring(0, slash) + "=" + name.substring(slash + 1)
+        return choose((name.contains("/"), owner_and_name), otherwise="=" + name)
+
+    name = let(rest("cdi/"), lambda t: shown(with_owner(t)))
+    return choose(
+        (is_of("imex/"), text(f"{IMEX_CHANNEL} {shown(rest('imex/'))}")),
+        (is_of("cdi/"), text(f"{CDI_DEVICE} {name}")),
+        otherwise=text(f"{DEVICE} {shown(device)}"),
     )
-    is_void = f"{device}[0] == {cel(VOID_VALUE)}"
-    void = cel("which hides no GPU, and with which older toolkits of NVIDIA do not start it")
-    request = (
-        f'(l.isNull ? "which" : "which, if it leads to /dev/null,") + " requests " + {kind}'
-        ' + " from NVIDIA\'s runtime without the scheduler counting it"'
-    )
-    message = (
-        f'c.text + " mounts " + (l.isNull ? {cel(NULL_DEVICE)} : "the volume " + l.shownVolume)'
-        f' + " at " + {shown("l.path", 120)} + ", " + ({is_void} ? {void} : {request})'
-    )
-    advice = advise(cel("remove the mount"), cel(REQUEST_IN_LIMITS_ADVICE))
-    action = f'({is_void} ? "warn" : "deny")'
-    missing = "a path with more than eight `..` counts as one of a list of devices"
-    return (Statement("deviceList", "true", message, advice, action, leaves_out=missing),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(DEVICE_LIST_MOUNT,))

@@ -35,9 +35,12 @@ from rules.gpu.visibility import (
     is_unset,
     looks_like_legacy_image,
 )
-from rules.in_process.statement import Statement, cel, shown
+from rules.in_process.expression import OBJECT, all_of, not_, text
+from rules.in_process.statement import CONTAINER, Statement, shown
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
+
+ADVICE = f"add `- {{name: {NVIDIA_VISIBLE_DEVICES}, value: void}}` to its env, or use another image"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -51,14 +54,17 @@ def _finding(container: Container) -> Finding:
     return Finding(
         path=(*container.path, "image"),
         key="image",
-        message=(
-            f"{container} runs the CUDA image {display(container.image)} on a GPU node and does "
-            f"not set {NVIDIA_VISIBLE_DEVICES}: it may see every GPU of the node"
-        ),
+        message=_message(container, display(container.image)),
         container=container,
-        help=f"add `- {{name: {NVIDIA_VISIBLE_DEVICES}, value: void}}` to its env, "
-        "or use another image",
+        help=ADVICE,
         fix=Fix(f"set {NVIDIA_VISIBLE_DEVICES}=void", hide_edits(container)),
+    )
+
+
+def _message(container: object, image: object) -> str:
+    return (
+        f"{container} runs the CUDA image {image} on a GPU node and does "
+        f"not set {NVIDIA_VISIBLE_DEVICES}: it may see every GPU of the node"
     )
 
 
@@ -73,17 +79,17 @@ def _lets_the_image_decide(container: Container) -> bool:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    where = (
-        'c.role == "ephemeral" && $isForGpus && !$excludesNvidia && c.isUnset'
-        " && !c.requestsGpu && !c.looksLegacy && c.hasCudaImage"
+    c = CONTAINER
+    where = all_of(
+        c.role == "ephemeral",
+        OBJECT.isForGpus,
+        not_(OBJECT.excludesNvidia),
+        c.isUnset,
+        not_(c.requestsGpu),
+        not_(c.looksLegacy),
+        c.hasCudaImage,
     )
-    effect = "it may see every GPU of the node"
-    end = f" on a GPU node and does not set {NVIDIA_VISIBLE_DEVICES}: {effect}"
-    message = f'c.text + " runs the CUDA image " + {shown("c.image")} + {cel(end)}'
-    advice = cel(
-        f"add `- {{name: {NVIDIA_VISIBLE_DEVICES}, value: void}}` to its env, or use another image"
-    )
-    return (Statement("container", where, message, advice),)
+    return (Statement("container", where, text(_message(c.text, shown(c.image))), ADVICE),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(EPHEMERAL_CONTAINER, CUDA_IMAGE))

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.devices import RDMA_PATTERN, requests_gpu
 from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
     Visibility,
     certainly_gets_no_gpu,
     describe_setting,
@@ -46,7 +47,18 @@ from rules.gpu.visibility import (
     remove_edits,
     visibility,
 )
-from rules.in_process.statement import Statement, cel
+from rules.in_process.expression import (
+    Expression,
+    Value,
+    all_of,
+    any_of,
+    choose,
+    get,
+    is_in,
+    not_,
+    text,
+)
+from rules.in_process.statement import CONTAINER, VARIABLE, Statement
 from rules.in_process.variables import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -61,6 +73,8 @@ DEVICES_AND_PREFIXES = {
 VARIABLES_OF_OWN_GPU = frozenset({"NVIDIA_GDS", "NVIDIA_GDRCOPY"})
 MOFED = "NVIDIA_MOFED"
 ENABLED_VALUE = "enabled"
+VISIBILITIES_WITH_DEVICES = (Visibility.DRIVER_ONLY, Visibility.GRANTED)
+ADVICE = f"remove the variable, or set {NVIDIA_VISIBLE_DEVICES}=void if it needs no GPU"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -75,16 +89,18 @@ def check(pod: Pod, _context: Context) -> Findings:
                 variable in VARIABLES_OF_OWN_GPU or (variable == MOFED and _has_rdma(container))
             ):
                 continue
-            effect = f"NVIDIA's runtime gives it {devices}"
+            effect = _effect(devices)
             if variable not in container.env:
-                found = prefix_findings(
-                    container, variable, effect=f": {effect}", within=own_prefix
-                )
+                found = prefix_findings(container, variable, effect=effect, within=own_prefix)
                 yield from (finding._replace(action=Action.WARN) for finding in found)
             elif _may_be_enabled(container.env_value(variable)):
                 is_certain = not has_gpu and _lists_devices(container, state)
                 effect += _qualification(has_gpu=has_gpu, is_certain=is_certain)
                 yield _finding(container, variable, effect, is_certain=is_certain)
+
+
+def _effect(devices: str) -> str:
+    return f": NVIDIA's runtime gives it {devices}"
 
 
 def _may_be_enabled(value: str | None) -> bool:
@@ -95,7 +111,7 @@ def _lists_devices(container: Container, state: Visibility) -> bool:
     """Return whether the list of visible devices has an entry, whatever the image is."""
     if state is Visibility.UNSET:
         return looks_like_legacy_image(container)
-    return state in (Visibility.DRIVER_ONLY, Visibility.GRANTED)
+    return state in VISIBILITIES_WITH_DEVICES
 
 
 def _qualification(*, has_gpu: bool, is_certain: bool) -> str:
@@ -112,12 +128,16 @@ def _finding(container: Container, variable: str, effect: str, *, is_certain: bo
     return Finding(
         path=container.env_path(variable),
         key=variable,
-        message=f"{container} {describe_setting(container, variable)}: {effect}",
+        message=_message(container, describe_setting(container, variable), effect),
         container=container,
-        help="remove the variable, or set NVIDIA_VISIBLE_DEVICES=void if it needs no GPU",
+        help=ADVICE,
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
         action=Action.DENY if is_certain else Action.WARN,
     )
+
+
+def _message(container: object, setting: object, effect: object) -> str:
+    return f"{container} {setting}{effect}"
 
 
 def in_process() -> tuple[Statement, ...]:
@@ -126,40 +146,49 @@ def in_process() -> tuple[Statement, ...]:
 
 
 def _statements() -> Iterator[Statement]:
-    name = cel("NVIDIA_VISIBLE_DEVICES")
-    lists_devices = (
-        f"(c.variables.exists(n, n.name == {name})"
-        f" ? c.variables.exists(n, n.name == {name}"
-        f' && n.state in ["driver only", "granted"]) : c.looksLegacy)'
+    c, v = CONTAINER, VARIABLE
+    is_certain = all_of(not_(c.requestsGpu), _lists_devices_in_cel(c))
+    qualification = choose(
+        (c.requestsGpu, _qualification(has_gpu=True, is_certain=False)),
+        (is_certain, _qualification(has_gpu=False, is_certain=True)),
+        otherwise=_qualification(has_gpu=False, is_certain=False),
     )
-    is_certain = f"(!c.requestsGpu && {lists_devices})"
-    has_rdma = (
-        "c.raw.?resources.?limits.orValue({}).exists(n,"
-        f" n.lowerAscii().matches({cel(RDMA_PATTERN.pattern)}))"
-    )
-    enabled = f'(v.isReference || v.value == {cel(ENABLED_VALUE)} || v.value.contains("$("))'
-    end = (
-        f"(c.requestsGpu ? {cel(_qualification(has_gpu=True, is_certain=False))}"
-        f" : {is_certain} ? {cel(_qualification(has_gpu=False, is_certain=True))}"
-        f" : {cel(_qualification(has_gpu=False, is_certain=False))})"
-    )
-    advice = cel("remove the variable, or set NVIDIA_VISIBLE_DEVICES=void if it needs no GPU")
+    may_be_enabled = any_of(v.isReference, v.value == ENABLED_VALUE, v.value.contains("$("))
     for variable, (devices, own_prefix) in DEVICES_AND_PREFIXES.items():
-        spared = "c.requestsGpu"
-        if variable not in VARIABLES_OF_OWN_GPU:
-            spared = f"c.requestsGpu && {has_rdma}" if variable == MOFED else "false"
-        where = f"!c.hasNoDevice && !({spared})"
-        effect = f": NVIDIA's runtime gives it {devices}"
+        effect = _effect(devices)
+        gets_devices = all_of(not_(c.hasNoDevice), not_(_may_have_in_cel(c, variable)))
         yield Statement(
             "variable",
-            f"v.name == {cel(variable)} && {enabled} && {where}",
-            f'c.text + " " + v.setting + {cel(effect)} + {end}',
-            advice,
-            f'({is_certain} ? "deny" : "warn")',
+            where=all_of(v.name == variable, may_be_enabled, gets_devices),
+            message=text(_message(c.text, v.setting, f"{effect}{qualification}")),
+            help=ADVICE,
+            action=choose((is_certain, "deny"), otherwise="warn"),
         )
-        unset = f"!{has_variable(variable)} && {where}"
-        found = prefix_statement(variable, effect, unset, within=own_prefix)
-        yield found._replace(action='"warn"')
+        may_be_prefixed = all_of(not_(has_variable(variable)), gets_devices)
+        found = prefix_statement(variable, effect, may_be_prefixed, within=own_prefix)
+        yield found._replace(action="warn")
+
+
+def _lists_devices_in_cel(container: Expression) -> Expression:
+    """`_lists_devices` of `container`."""
+    states = [state.value for state in VISIBILITIES_WITH_DEVICES]
+    lists_devices = container.variables.exists(
+        lambda v: all_of(v.name == NVIDIA_VISIBLE_DEVICES, is_in(v.state, states))
+    )
+    is_set = has_variable(NVIDIA_VISIBLE_DEVICES, container)
+    return choose((is_set, lists_devices), otherwise=container.looksLegacy)
+
+
+def _may_have_in_cel(container: Expression, variable: str) -> Value:
+    """Return whether `container` may have the devices of `variable`, for what it requests."""
+    if variable in VARIABLES_OF_OWN_GPU:
+        return container.requestsGpu
+    if variable != MOFED:
+        return False
+    has_rdma = get(container.raw, "resources.limits", {}).exists(
+        lambda n: n.lowerAscii().matches(RDMA_PATTERN.pattern)
+    )
+    return all_of(container.requestsGpu, has_rdma)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

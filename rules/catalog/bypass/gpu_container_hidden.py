@@ -31,6 +31,8 @@ from rules.base.json_values import display
 from rules.base.traits import GPU, GPU_VARIABLE
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
+    REMOVE_VARIABLE,
+    THE_PLUGIN_SETS_IT,
     Visibility,
     display_variable,
     is_for_requested_gpu,
@@ -38,11 +40,13 @@ from rules.gpu.visibility import (
     visibility,
     visible_variables,
 )
-from rules.in_process.statement import REMOVE, Mutation, Statement, cel
+from rules.in_process.expression import Expression, all_of, is_in, text
+from rules.in_process.statement import CONTAINER, REMOVE, VARIABLE, Mutation, Statement
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 VISIBILITIES_WITHOUT_DEVICES = (Visibility.HIDDEN, Visibility.DRIVER_ONLY)
+ADVICE = f"{REMOVE_VARIABLE}{THE_PLUGIN_SETS_IT}"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -62,36 +66,32 @@ def _finding(container: Container, variable: str) -> Finding:
     return Finding(
         path=container.env_path(variable),
         key=name,
-        message=(
-            f"{container} asks for a GPU and sets "
-            f"{name}={display(container.env_value(variable))}, which may hide it"
-        ),
+        message=_message(container, name, display(container.env_value(variable))),
         container=container,
-        help="remove the variable: the device plugin sets it",
+        help=ADVICE,
         fix=Fix(f"remove {name}", remove_edits(container, variable), safe=True),
     )
 
 
+def _message(container: object, name: object, value: object) -> str:
+    return f"{container} asks for a GPU and sets {name}={value}, which may hide it"
+
+
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    message = (
-        'c.text + " asks for a GPU and sets " + v.shown + "=" + v.shownValue'
-        ' + ", which may hide it"'
-    )
-    return (
-        Statement(
-            "variable", _WHERE, message, cel("remove the variable: the device plugin sets it")
-        ),
-    )
+    c, v = CONTAINER, VARIABLE
+    return (Statement("variable", _where(), text(_message(c.text, v.shown, v.shownValue)), ADVICE),)
 
 
 def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    return (Mutation("variable", _WHERE, REMOVE),)
+    return (Mutation("variable", _where(), REMOVE),)
 
 
-_STATES = cel([state.value for state in VISIBILITIES_WITHOUT_DEVICES])
-_WHERE = f"v.isVisible && v.state in {_STATES} && v.isForRequest && c.fromPlugin"
+def _where() -> Expression:
+    v = VARIABLE
+    states = [state.value for state in VISIBILITIES_WITHOUT_DEVICES]
+    return all_of(v.isVisible, is_in(v.state, states), v.isForRequest, CONTAINER.fromPlugin)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE, GPU))

@@ -76,7 +76,8 @@ from rules.gpu.devices import (
 )
 from rules.gpu.images import is_cuda_image, sets_visible_devices
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, hide_fix, is_unset, looks_like_legacy_image
-from rules.in_process.statement import HIDE, Mutation
+from rules.in_process.expression import OBJECT, Expression, all_of, any_of, expression, get, not_
+from rules.in_process.statement import CONTAINER, HIDE, Mutation
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_other_makers, targets_gpu_nodes
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
@@ -164,29 +165,51 @@ def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutati
     """The fix in CEL."""
     from rules.in_process import components, images, nodes, requests  # noqa: PLC0415  # no linter needs them
 
+    c = CONTAINER
     every = bool(options.get("every_container"))
-    requested = "$containers.filter(x, x.first != '' || x.isTarget)"
-    only_init = 'x.role == "init" && x.raw.?restartPolicy.orValue("") != "Always"'
-    makes_visible = (
-        f"({components.image_grants_gpus('c')} || {images.is_image_for_any_maker('c.image')})"
+    makes_visible = any_of(components.image_grants_gpus(c), images.is_image_for_any_maker(c.image))
+    is_suspect = [
+        requests.unknown_devices().size() == 0,
+        any_of(OBJECT.isOnGpuNode, makes_visible),
+    ]
+    where = all_of(
+        not_(OBJECT.excludesNvidia),
+        not_(c.fromPlugin),
+        c.image != "",
+        c.isUnset,
+        not_(c.looksLegacy),
+        *([] if every else is_suspect),
+    )
+    is_meant = any_of(
+        OBJECT.isForOtherMakers, all_of(OBJECT.usesGpuRuntime, not_(OBJECT.requestsGpu))
+    )
+    is_safe = all_of(
+        not_(OBJECT.onlyInitRequests),
+        not_(all_of(OBJECT.isAgent, not_(makes_visible))),
+        not_(is_meant),
     )
     words = {
         "isForOtherMakers": nodes.is_for_other_makers(profile),
-        "isOnGpuNode": (
-            '!$isForOtherMakers && ($usesGpuRuntime || $requestsGpu || $nodeLabel != "")'
+        "isOnGpuNode": all_of(
+            not_(OBJECT.isForOtherMakers),
+            any_of(OBJECT.usesGpuRuntime, OBJECT.requestsGpu, OBJECT.nodeLabel != ""),
         ),
-        "isAgent": "$isDaemon && !$requestsGpu",
-        "onlyInitRequests": f"[{requested}].exists(l, l.size() > 0 && l.all(x, {only_init}))",
+        "isAgent": all_of(OBJECT.isDaemon, not_(OBJECT.requestsGpu)),
+        "onlyInitRequests": _only_init_requests_gpu_in_cel(),
     }
-    tests = [
-        "!$excludesNvidia && !c.fromPlugin && c.image != '' && c.isUnset && !c.looksLegacy",
-        *([] if every else [f"{requests.unknown_devices()}.size() == 0"]),
-        *([] if every else [f"($isOnGpuNode || {makes_visible})"]),
-    ]
-    is_meant = "$isForOtherMakers || ($usesGpuRuntime && !$requestsGpu)"
-    is_safe = f"!$onlyInitRequests && !($isAgent && !{makes_visible}) && !({is_meant})"
-    is_safe = "true" if every else is_safe
-    return (Mutation("container", " && ".join(tests), HIDE, is_safe, words),)
+    return (Mutation("container", where, HIDE, True if every else is_safe, words),)
+
+
+def _only_init_requests_gpu_in_cel() -> Expression:
+    """`only_init_requests_gpu`."""
+
+    def ends_before_others(c: Expression) -> Expression:
+        return all_of(c.role == "init", get(c.raw, "restartPolicy", "") != "Always")
+
+    requesting = OBJECT.containers.filter(lambda c: any_of(c.first != "", c.isTarget))
+    return expression([requesting]).exists(
+        lambda found: all_of(found.size() > 0, found.all(ends_before_others))
+    )
 
 
 RULE = define_rule(

@@ -36,16 +36,18 @@ from rules.gpu.visibility import (
     prefix_findings,
     remove_edits,
 )
-from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.expression import all_of, any_of, not_, text
+from rules.in_process.statement import CONTAINER, VARIABLE, Statement
 from rules.in_process.variables import has_variable, prefix_statement
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
-VARIABLE = "NVIDIA_IMEX_CHANNELS"
+CHANNELS = "NVIDIA_IMEX_CHANNELS"
 EFFECT = (
-    "beside a GPU, NVIDIA's runtime gives it channels to the GPU memory of other nodes that nobody "
-    "counted"
+    ": beside a GPU, NVIDIA's runtime gives it channels to the GPU memory of other nodes that "
+    "nobody counted"
 )
 HELP = "use the resource claim of a ComputeDomain, which injects a channel of its own"
+ADVICE = f"remove the variable; {HELP}"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -53,34 +55,38 @@ def check(pod: Pod, _context: Context) -> Findings:
     for container in pod.containers:
         if certainly_gets_no_gpu(container):
             continue
-        if VARIABLE in container.env:
-            if container.env_value(VARIABLE) == "":
+        if CHANNELS in container.env:
+            if container.env_value(CHANNELS) == "":
                 continue
             yield Finding(
-                path=container.env_path(VARIABLE),
-                key=VARIABLE,
-                message=f"{container} {describe_setting(container, VARIABLE)}: {EFFECT}",
+                path=container.env_path(CHANNELS),
+                key=CHANNELS,
+                message=_message(container, describe_setting(container, CHANNELS)),
                 container=container,
-                help=f"remove the variable; {HELP}",
-                fix=Fix(f"remove {VARIABLE}", remove_edits(container, VARIABLE)),
+                help=ADVICE,
+                fix=Fix(f"remove {CHANNELS}", remove_edits(container, CHANNELS)),
             )
         else:
-            effect, remedy = f": {EFFECT}", f"; {HELP}"
-            yield from prefix_findings(container, VARIABLE, effect=effect, remedy=remedy)
+            yield from prefix_findings(container, CHANNELS, effect=EFFECT, remedy=f"; {HELP}")
+
+
+def _message(container: object, setting: object) -> str:
+    return f"{container} {setting}{EFFECT}"
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    where = f'v.name == {cel(VARIABLE)} && (v.isReference || v.value != "") && !c.hasNoDevice'
-    message = concat('c.text + " " + v.setting', cel(f": {EFFECT}"))
+    c, v = CONTAINER, VARIABLE
+    is_set = all_of(v.name == CHANNELS, any_of(v.isReference, v.value != ""))
+    may_be_prefixed = all_of(not_(has_variable(CHANNELS)), not_(c.hasNoDevice))
     return (
-        Statement("variable", where, message, cel(f"remove the variable; {HELP}")),
-        prefix_statement(
-            VARIABLE,
-            f": {EFFECT}",
-            f"!{has_variable(VARIABLE)} && !c.hasNoDevice",
-            remedy=f"; {HELP}",
+        Statement(
+            "variable",
+            where=all_of(is_set, not_(c.hasNoDevice)),
+            message=text(_message(c.text, v.setting)),
+            help=ADVICE,
         ),
+        prefix_statement(CHANNELS, EFFECT, may_be_prefixed, remedy=f"; {HELP}"),
     )
 
 

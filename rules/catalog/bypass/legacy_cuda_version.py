@@ -43,6 +43,7 @@ from rules.gpu.devices import (
 )
 from rules.gpu.visibility import (
     CUDA_VERSION,
+    NVIDIA_REQUIRE_CUDA,
     NVIDIA_VISIBLE_DEVICES,
     describe_setting,
     hide_fix,
@@ -50,17 +51,16 @@ from rules.gpu.visibility import (
     looks_like_legacy_image,
     matching_prefixes,
 )
-from rules.in_process.nodes import is_for_other_makers as is_foreign
-from rules.in_process.requests import describe_request as describe
-from rules.in_process.requests import unknown_devices
-from rules.in_process.statement import HIDE, Mutation, Statement, cel
+from rules.in_process import nodes, requests
+from rules.in_process.expression import OBJECT, Expression, all_of, any_of, not_, text
+from rules.in_process.statement import CONTAINER, HIDE, VARIABLE, Mutation, Statement
 from rules.in_process.variables import has_prefix, has_variable
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_other_makers
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
-_EFFECT = ": NVIDIA's runtime may give it every GPU of the node"
-_ADVICE = f"add {NVIDIA_VISIBLE_DEVICES} with the value void, or remove {CUDA_VERSION}"
+PREFIX_SETTING = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
+ADVICE = f"add {NVIDIA_VISIBLE_DEVICES} with the value void, or remove {CUDA_VERSION}"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -91,48 +91,61 @@ def _finding(container: Container, *, safe: bool) -> Finding:
             matching_prefixes(container, CUDA_VERSION)[-1][0],
             "prefix",
         )
-        setting = f"takes variables with a prefix that a key can complete to {CUDA_VERSION},"
+        setting = PREFIX_SETTING
     unknown = name_of_unknown_device(container)
     return Finding(
         path=path,
         key=CUDA_VERSION,
-        message=(
-            f"{container} {setting} without NVIDIA_REQUIRE_CUDA or {NVIDIA_VISIBLE_DEVICES} and "
-            f"{describe_request(container)}{_EFFECT}"
-        ),
+        message=_message(container, setting, describe_request(container)),
         container=container,
-        help=_ADVICE,
+        help=ADVICE,
         fix=None if unknown else hide_fix(container, safe=safe),
+    )
+
+
+def _message(container: object, setting: object, request: object) -> str:
+    return (
+        f"{container} {setting} without {NVIDIA_REQUIRE_CUDA} or {NVIDIA_VISIBLE_DEVICES} and "
+        f"{request}: NVIDIA's runtime may give it every GPU of the node"
     )
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    without = cel(f" without NVIDIA_REQUIRE_CUDA or {NVIDIA_VISIBLE_DEVICES} and ")
-    message = f" + {without} + {describe()} + {cel(_EFFECT)}"
-    by_variable = f'c.text + " " + v.setting{message}'
-    prefix = f" takes variables with a prefix that a key can complete to {CUDA_VERSION},"
-    advice = cel(_ADVICE)
+    c, v = CONTAINER, VARIABLE
+    request = requests.describe_request()
+    is_prefixed = all_of(not_(has_variable(CUDA_VERSION)), has_prefix(CUDA_VERSION))
     return (
-        Statement("variable", f"v.name == {cel(CUDA_VERSION)} && {_WHERE}", by_variable, advice),
+        Statement(
+            "variable",
+            where=all_of(v.name == CUDA_VERSION, _gets_every_gpu()),
+            message=text(_message(c.text, v.setting, request)),
+            help=ADVICE,
+        ),
         Statement(
             "container",
-            f"!{has_variable(CUDA_VERSION)} && {has_prefix(CUDA_VERSION)} && {_WHERE}",
-            f"c.text + {cel(prefix)}{message}",
-            advice,
+            where=all_of(is_prefixed, _gets_every_gpu()),
+            message=text(_message(c.text, PREFIX_SETTING, request)),
+            help=ADVICE,
         ),
     )
 
 
 def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    known = f"{unknown_devices()}.size() == 0"
-    words = {"isForOtherMakers": is_foreign(profile)}
-    is_safe = "!$isForOtherMakers && ($requestsGpu || !$usesGpuRuntime)"
-    return (Mutation("container", f"{_WHERE} && {known}", HIDE, is_safe, words),)
+    has_no_unknown_device = requests.unknown_devices().size() == 0
+    is_safe = all_of(
+        not_(OBJECT.isForOtherMakers), any_of(OBJECT.requestsGpu, not_(OBJECT.usesGpuRuntime))
+    )
+    words = {"isForOtherMakers": nodes.is_for_other_makers(profile)}
+    where = all_of(_gets_every_gpu(), has_no_unknown_device)
+    return (Mutation("container", where, HIDE, is_safe, words),)
 
 
-_WHERE = "!$excludesNvidia && c.looksLegacy && c.isUnset && !c.fromPlugin"
+def _gets_every_gpu() -> Expression:
+    """Return whether the container would get all GPUs because its image looks old."""
+    c = CONTAINER
+    return all_of(not_(OBJECT.excludesNvidia), c.looksLegacy, c.isUnset, not_(c.fromPlugin))
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

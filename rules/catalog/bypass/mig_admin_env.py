@@ -34,11 +34,16 @@ from rules.gpu.visibility import (
     prefix_findings,
     remove_edits,
 )
-from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.expression import all_of, any_of, choose, not_, text
+from rules.in_process.statement import CONTAINER, VARIABLE, Statement
 from rules.in_process.variables import has_variable, prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 POWER_VERBS = {"NVIDIA_MIG_CONFIG_DEVICES": "repartition", "NVIDIA_MIG_MONITOR_DEVICES": "watch"}
+WITHOUT_SYS_ADMIN = (
+    "with any GPU, NVIDIA's runtime refuses to start it without the capability SYS_ADMIN"
+)
+ADVICE = "remove the variable: only the components of the GPU operator need it"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -59,34 +64,38 @@ def _effect(variable: str) -> str:
 
 
 def _finding(container: Container, variable: str) -> Finding:
-    effect = (
-        _effect(variable)
-        if container.has_sys_admin
-        else "with any GPU, NVIDIA's runtime refuses to start it without the capability SYS_ADMIN"
-    )
+    effect = _effect(variable) if container.has_sys_admin else WITHOUT_SYS_ADMIN
     return Finding(
         path=container.env_path(variable),
         key=variable,
-        message=f"{container} {describe_setting(container, variable)}: {effect}",
+        message=_message(container, describe_setting(container, variable), effect),
         container=container,
-        help="remove the variable: only the components of the GPU operator need it",
+        help=ADVICE,
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
     )
 
 
+def _message(container: object, setting: object, effect: object) -> str:
+    return f"{container} {setting}: {effect}"
+
+
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
+    c, v = CONTAINER, VARIABLE
     statements = []
-    without = "with any GPU, NVIDIA's runtime refuses to start it without the capability SYS_ADMIN"
     for variable in POWER_VERBS:
-        effect = f"(c.sysAdmin ? {cel(_effect(variable))} : {cel(without)})"
-        advice = cel("remove the variable: only the components of the GPU operator need it")
-        message = concat('c.text + " " + v.setting + ": "', effect)
-        where = f'v.name == {cel(variable)} && (v.isReference || v.value != "") && !c.hasNoDevice'
-        statements.append(Statement("variable", where, message, advice))
-        where = "c.sysAdmin && !c.hasNoDevice"
-        unset = f"!{has_variable(variable)} && {where}"
-        statements.append(prefix_statement(variable, f": {_effect(variable)}", unset))
+        effect = choose((c.sysAdmin, _effect(variable)), otherwise=WITHOUT_SYS_ADMIN)
+        is_set = all_of(v.name == variable, any_of(v.isReference, v.value != ""))
+        may_be_prefixed = all_of(not_(has_variable(variable)), c.sysAdmin, not_(c.hasNoDevice))
+        statements += [
+            Statement(
+                "variable",
+                where=all_of(is_set, not_(c.hasNoDevice)),
+                message=text(_message(c.text, v.setting, effect)),
+                help=ADVICE,
+            ),
+            prefix_statement(variable, f": {_effect(variable)}", may_be_prefixed),
+        ]
     return tuple(statements)
 
 

@@ -20,11 +20,22 @@ References
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.components import is_made_by_daemon_set
-from rules.in_process.statement import Statement, cel
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    all_of,
+    any_of,
+    entry,
+    not_,
+    optional,
+    text,
+)
+from rules.in_process.statement import CONTAINER, Statement
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 DOMAIN = "gpu.intel.com/"
 RESOURCES = tuple(f"{DOMAIN}{name}" for name in ("monitoring", "i915_monitoring", "xe_monitoring"))
+ADVICE = f"ask for a GPU ({DOMAIN}i915 or {DOMAIN}xe), or run it in a DaemonSet"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -37,13 +48,17 @@ def check(pod: Pod, context: Context) -> Findings:
                 yield Finding(
                     path=(*container.resources_path, field, name),
                     key=f"monitoring.{name}",
-                    message=(
-                        f"{container} asks for {name}, which shows it every Intel GPU of its node: "
-                        "the scheduler counts none of them for it"
-                    ),
+                    message=_message(container, name),
                     container=container,
-                    help=f"ask for a GPU ({DOMAIN}i915 or {DOMAIN}xe), or run it in a DaemonSet",
+                    help=ADVICE,
                 )
+
+
+def _message(container: object, name: str) -> str:
+    return (
+        f"{container} asks for {name}, which shows it every Intel GPU of its node: "
+        "the scheduler counts none of them for it"
+    )
 
 
 def _requesting_field(container: Container, name: str) -> str:
@@ -58,21 +73,22 @@ def _requesting_field(container: Container, name: str) -> str:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    advice = cel(f"ask for a GPU ({DOMAIN}i915 or {DOMAIN}xe), or run it in a DaemonSet")
-    statements = []
-    for name in RESOURCES:
-        asks = (
-            f'(c.raw.?resources.?limits[?{cel(name)}].orValue("0") != "0"'
-            f' || c.raw.?resources.?requests[?{cel(name)}].orValue("0") != "0")'
+    return tuple(
+        Statement(
+            "container",
+            where=all_of(not_(OBJECT.isDaemon), _asks_for(name)),
+            message=text(_message(CONTAINER.text, name)),
+            help=ADVICE,
         )
-        end = (
-            f" asks for {name}, which shows it every Intel GPU of its node: "
-            "the scheduler counts none of them for it"
-        )
-        statements.append(
-            Statement("container", f"!$isDaemon && {asks}", f"c.text + {cel(end)}", advice)
-        )
-    return tuple(statements)
+        for name in RESOURCES
+    )
+
+
+def _asks_for(name: str) -> Expression:
+    """Return whether the container has `_requesting_field`."""
+    fields = ("resources.limits", "resources.requests")
+    amounts = (entry(optional(CONTAINER.raw, field), name, "0") for field in fields)
+    return any_of(*(amount != "0" for amount in amounts))
 
 
 RULE = define_rule(

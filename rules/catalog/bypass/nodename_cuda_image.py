@@ -30,18 +30,21 @@ from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import describe_request, name_of_unknown_device, uses_device_plugin
 from rules.gpu.images import sets_visible_devices
 from rules.gpu.visibility import is_unset, looks_like_legacy_image
-from rules.in_process.images import sets_visible_devices as sets_in_cel
-from rules.in_process.requests import describe_request as describe
-from rules.in_process.requests import unknown_devices
-from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process import images, requests
+from rules.in_process.expression import (
+    OBJECT,
+    REQUEST,
+    all_of,
+    any_of,
+    get,
+    not_,
+    string,
+    text,
+)
+from rules.in_process.statement import CONTAINER, Statement, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "nodeName"
-_NAMED = ", and the pod names its node "
-_EFFECT = (
-    " itself: without this device the node ignores the request, and the image then gives the "
-    "container every GPU"
-)
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -62,25 +65,36 @@ def _finding(pod: Pod, container: Container, node: str) -> Finding:
     return Finding(
         path=(*pod.path, FIELD),
         key=f"{FIELD}.image",
-        message=f"{container} {describe_request(container)}{_NAMED}{display(node)}{_EFFECT}",
+        message=_message(container, describe_request(container), display(node)),
         container=container,
-        help=f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {display(node)}}}`",
+        help=_advice(display(node)),
     )
+
+
+def _message(container: object, request: object, node: object) -> str:
+    return (
+        f"{container} {request}, and the pod names its node {node} itself: without this device "
+        "the node ignores the request, and the image then gives the container every GPU"
+    )
+
+
+def _advice(node: object) -> str:
+    return f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {node}}}`"
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    node = '$spec.?nodeName.orValue("")'
-    where = (
-        f'{node} != "" && request.operation == "CREATE" && !$isDaemon && c.isUnset'
-        f" && (c.fromPlugin || {unknown_devices()}.size() > 0)"
-        f" && (c.looksLegacy || {sets_in_cel('string(c.image)')})"
+    c, node = CONTAINER, get(OBJECT.spec, FIELD, "")
+    is_new = all_of(REQUEST.operation == "CREATE", not_(OBJECT.isDaemon))
+    may_ask_for_gpu = any_of(c.fromPlugin, requests.unknown_devices().size() > 0)
+    shows_every_gpu = any_of(c.looksLegacy, images.sets_visible_devices(string(c.image)))
+    statement = Statement(
+        "container",
+        where=all_of(node != "", is_new, c.isUnset, may_ask_for_gpu, shows_every_gpu),
+        message=text(_message(c.text, requests.describe_request(), shown(node))),
+        help=text(_advice(shown(node))),
     )
-    message = concat('c.text + " "', describe(), cel(_NAMED), shown(node), cel(_EFFECT))
-    advice = concat(
-        '"replace nodeName by `nodeSelector: {kubernetes.io/hostname: "', shown(node), '"}`"'
-    )
-    return (Statement("container", where, message, advice),)
+    return (statement,)
 
 
 RULE = define_rule(

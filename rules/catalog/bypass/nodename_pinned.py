@@ -22,7 +22,8 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import GPU, NODE_NAME
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu
-from rules.in_process.statement import Statement, concat, shown
+from rules.in_process.expression import OBJECT, REQUEST, all_of, get, not_, text
+from rules.in_process.statement import Statement, shown
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 FIELD = "nodeName"
@@ -33,28 +34,27 @@ def check(pod: Pod, context: Context) -> Findings:
     node = as_text(pod.spec.get(FIELD))
     is_allowed = pod.exists or is_made_by_daemon_set(pod, context)
     if node and not is_allowed and pod_requests_gpu(pod):
-        message = (
-            f"the pod asks for a GPU and names its node {display(node)} itself, "
-            "so no scheduler makes sure that the GPU is free"
-        )
-        advice = f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {display(node)}}}`"
+        message, advice = _message(display(node)), _advice(display(node))
         yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
+
+
+def _message(node: object) -> str:
+    return (
+        f"the pod asks for a GPU and names its node {node} itself, "
+        "so no scheduler makes sure that the GPU is free"
+    )
+
+
+def _advice(node: object) -> str:
+    return f"replace nodeName by `nodeSelector: {{kubernetes.io/hostname: {node}}}`"
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    node = '$spec.?nodeName.orValue("")'
-    is_new = 'request.operation == "CREATE"'
-    where = f'{node} != "" && {is_new} && !$isDaemon && $requestsGpu'
-    message = concat(
-        '"the pod asks for a GPU and names its node "',
-        shown(node),
-        '" itself, so no scheduler makes sure that the GPU is free"',
-    )
-    advice = concat(
-        '"replace nodeName by `nodeSelector: {kubernetes.io/hostname: "', shown(node), '"}`"'
-    )
-    return (Statement("pod", where, message, advice),)
+    node = get(OBJECT.spec, FIELD, "")
+    is_new = all_of(REQUEST.operation == "CREATE", not_(OBJECT.isDaemon))
+    where = all_of(node != "", is_new, OBJECT.requestsGpu)
+    return (Statement("pod", where, text(_message(shown(node))), text(_advice(shown(node)))),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_NAME, GPU))

@@ -36,12 +36,15 @@ References
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
-from rules.in_process.statement import Statement, cel, shown
+from rules.in_process.expression import OBJECT, all_of, any_of, choose, is_in, text
+from rules.in_process.statement import KEY, Statement, shown
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 DOMAIN = "nvidia.cdi.k8s.io"
 FOR_POD = f"{DOMAIN}/pod"
 FOR_CONTAINER = f"{DOMAIN}/container."
+EVERY_CONTAINER, ON_NODES_WITH_CRIO = "every container", " on a node with CRI-O"
+ADVICE = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -55,34 +58,39 @@ def check(pod: Pod, _context: Context) -> Findings:
 def _finding(pod: Pod, key: str, devices: str) -> Finding:
     path = (*pod.metadata_path, "annotations", key)
     is_read_by_plugin = key in (DOMAIN, FOR_POD) or key.startswith(FOR_CONTAINER)
-    target, where = "every container", "" if is_read_by_plugin else " on a node with CRI-O"
+    target = EVERY_CONTAINER if is_read_by_plugin else f"{EVERY_CONTAINER}{ON_NODES_WITH_CRIO}"
     if key.startswith(FOR_CONTAINER):
-        target = f"the container {display(key.removeprefix(FOR_CONTAINER))}"
-    message = (
-        f"the pod's annotation {display(key)} gives {target}{where} the devices "
-        f"{display(devices)}, which the scheduler has not counted"
-    )
-    advice = f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}"
+        target = _container(display(key.removeprefix(FOR_CONTAINER)))
+    message = _message(display(key), target, display(devices))
     fix = Fix(f"remove the annotation {display(key)}", (remove(path),))
-    return Finding(path=path, key=key, message=message, help=advice, fix=fix)
+    return Finding(path=path, key=key, message=message, help=ADVICE, fix=fix)
+
+
+def _message(key: object, target: object, devices: object) -> str:
+    return (
+        f"the pod's annotation {key} gives {target} the devices {devices}, "
+        "which the scheduler has not counted"
+    )
+
+
+def _container(name: object) -> str:
+    return f"the container {name}"
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    is_read_by_plugin = f"(a in {cel([DOMAIN, FOR_POD])} || a.startsWith({cel(FOR_CONTAINER)}))"
-    is_read = f"(a == {cel(DOMAIN)} || a.startsWith({cel(f'{DOMAIN}/')}))"
-    where = f'{is_read} && $annotations[a].matches("[^ ,]")'
-    container = f"a.substring({len(FOR_CONTAINER)})"
-    target = (
-        f'(a.startsWith({cel(FOR_CONTAINER)}) ? "the container " + {shown(container)}'
-        f' : "every container" + ({is_read_by_plugin} ? "" : " on a node with CRI-O"))'
+    key, devices = KEY, OBJECT.annotations[KEY]
+    is_for_container = key.startsWith(FOR_CONTAINER)
+    is_read_by_plugin = any_of(is_in(key, [DOMAIN, FOR_POD]), is_for_container)
+    is_read = any_of(key == DOMAIN, key.startsWith(f"{DOMAIN}/"))
+    runtime = choose((is_read_by_plugin, ""), otherwise=ON_NODES_WITH_CRIO)
+    target = choose(
+        (is_for_container, text(_container(shown(key.substring(len(FOR_CONTAINER)))))),
+        otherwise=EVERY_CONTAINER + runtime,
     )
-    message = (
-        f'"the pod\'s annotation " + {shown("a")} + " gives " + {target} + " the devices "'
-        f' + {shown("$annotations[a]")} + ", which the scheduler has not counted"'
-    )
-    advice = cel(f"remove the annotation and {REQUEST_IN_LIMITS_ADVICE}")
-    return (Statement("annotation", where, message, advice),)
+    where = all_of(is_read, devices.matches("[^ ,]"))
+    message = text(_message(shown(key), target, shown(devices)))
+    return (Statement("annotation", where, message, ADVICE),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_METADATA_KEY,))

@@ -69,11 +69,24 @@ References
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.gpu.volumes import HostMount, containers_of, group_by_volume, host_mounts
-from rules.in_process.statement import SUB_PATHS, Statement, any_of, cel
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    is_in,
+    let,
+    not_,
+    text,
+)
+from rules.in_process.statement import CONTAINER, MOUNT, SUB_PATHS, Statement
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.platforms.node_paths import (
     CDI_DIRECTORIES,
@@ -166,17 +179,18 @@ def check(pod: Pod, _context: Context) -> Findings:
     if mounts and is_for_gpus(pod):
         for group in group_by_volume(mounts):
             mount, directory = group[0], _revealed_directory(group[0])
-            message = (
-                f"{mount.container} sees {display(mount.path)} of the node through the volume "
-                f"{display(mount.volume)}: {EFFECTS_BY_PATH[directory]}"
-            )
+            path, volume, effect = mount.path, mount.volume, EFFECTS_BY_PATH[directory]
             yield Finding(
                 path=mount.field,
                 key=mount.key,
-                message=message,
+                message=_message(mount.container, display(path), display(volume), effect),
                 containers=containers_of(group),
                 help=_advice(mount, directory),
             )
+
+
+def _message(container: object, path: object, volume: object, effect: object) -> str:
+    return f"{container} sees {path} of the node through the volume {volume}: {effect}"
 
 
 # Directories of which a part is in EFFECTS_BY_PATH, with the first such part. Homes are mounted for
@@ -233,34 +247,58 @@ def _advice(mount: HostMount, directory: str) -> str:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
+    c, m = CONTAINER, MOUNT
+    directories = _revealed_directories_in_cel(m)
+    directory = directories[0]
+    effect = POLICY.effects[POLICY.effectByPath[directory]]
+    advice = choose(
+        (is_in(directory, POLICY.reachedDirectories), _ADVICE),
+        (is_in(m.path, POLICY.aboveMountPoints), _ADVICE_TO_MOUNT_POINTS),
+        otherwise=_ADVICE_TO_READ,
+    )
+    statement = Statement(
+        "volume",
+        where=all_of(OBJECT.isForGpus, directories.size() > 0),
+        message=text(_message(c.text, m.shown, m.shownVolume, effect)),
+        help=advice,
+        facts=_facts(),
+        leaves_out=SUB_PATHS,
+    )
+    return (statement,)
+
+
+def _revealed_directories_in_cel(mount: Expression) -> Expression:
+    """`_revealed_directory` of `mount`, with a slash at its end, in a list; empty if none is."""
+    path = mount.path
     # Every directory ends with a slash here, and none is longer.
     longest = max(map(len, EFFECTS_BY_PATH)) + 1
-    head = f'(m.path + "/").substring(0, m.path.size() < {longest} ? m.path.size() + 1 : {longest})'
-    is_pci = any_of(f"m.path.startsWith({cel(path)})" for path in _PCI_DEVICE_PREFIXES)
-    # Of the directories that contain the path, the deepest counts.
-    reached, every = (
-        f"[{head}].map(head, variables.{name}.filter(d, head.startsWith(d)))[0]"
-        for name in ("reachedDirectories", "knownDirectories")
+    length = choose((path.size() < longest, path.size() + 1), otherwise=longest)
+    head = (path + "/").substring(0, length)
+
+    def above(directories: Expression) -> Expression:
+        """Return those of `directories` that contain the path: of these the deepest is first."""
+        return let(head, lambda head: directories.filter(lambda d: head.startsWith(d)))
+
+    read = choose(
+        (is_in(path, POLICY.aboveReached), [POLICY.aboveReached[path]]),
+        (
+            all_of(is_in(path, POLICY.aboveMountPoints), not_(mount.recursive)),
+            [POLICY.aboveMountPoints[path]],
+        ),
+        otherwise=above(POLICY.reachedDirectories),
     )
-    found = (
-        "(m.readOnly ? (m.path in variables.aboveReached"
-        " ? [variables.aboveReached[m.path]]"
-        " : m.path in variables.aboveMountPoints && !m.recursive"
-        f" ? [variables.aboveMountPoints[m.path]] : {reached})"
-        " : m.path in variables.aboveKnown ? [variables.aboveKnown[m.path]]"
-        f" : {is_pci} ? [{cel(f'{_PCI_PREFIX}*/')}] : {every})"
+    is_pci_device = any_of(*(path.startsWith(prefix) for prefix in _PCI_DEVICE_PREFIXES))
+    return choose(
+        (mount.readOnly, read),
+        (is_in(path, POLICY.aboveKnown), [POLICY.aboveKnown[path]]),
+        (is_pci_device, [f"{_PCI_PREFIX}*/"]),
+        otherwise=above(POLICY.knownDirectories),
     )
-    message = (
-        'c.text + " sees " + m.shown + " of the node through the volume "'
-        f' + m.shownVolume + ": " + variables.effects[variables.effectByPath[{found}[0]]]'
-    )
+
+
+def _facts() -> Mapping[str, Any]:
     effects = list(dict.fromkeys(EFFECTS_BY_PATH.values()))
-    help_text = (
-        f"({found}[0] in variables.reachedDirectories ? {cel(_ADVICE)}"
-        f" : m.path in variables.aboveMountPoints ? {cel(_ADVICE_TO_MOUNT_POINTS)}"
-        f" : {cel(_ADVICE_TO_READ)})"
-    )
-    facts = {
+    return {
         "aboveReached": _directories_above(_FIRST_READABLE_PATH_BELOW),
         "aboveMountPoints": _directories_above(_MOUNT_POINT_BELOW),
         "aboveKnown": _directories_above(_FIRST_PATH_BELOW),
@@ -269,8 +307,6 @@ def in_process() -> tuple[Statement, ...]:
         "effectByPath": {f"{path}/": effects.index(e) for path, e in EFFECTS_BY_PATH.items()},
         "effects": effects,
     }
-    where = f"$isForGpus && {found}.size() > 0"
-    return (Statement("volume", where, message, help_text, facts=facts, leaves_out=SUB_PATHS),)
 
 
 def _directories_above(path_below: Mapping[str, str]) -> dict[str, str]:

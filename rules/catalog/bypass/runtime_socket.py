@@ -29,7 +29,18 @@ References
 from rules.base.json_values import display
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_PATH
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
-from rules.in_process.statement import SUB_PATHS, Statement, cel
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    is_in,
+    text,
+)
+from rules.in_process.statement import CONTAINER, MOUNT, SUB_PATHS, Statement
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.profile.platforms.node_paths import RUNTIME_STATE_DIRECTORIES, directories_up
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -41,6 +52,7 @@ STATE_DIRECTORIES = tuple(f"{directory}/" for directory in RUNTIME_STATE_DIRECTO
 DIRECTORIES_ABOVE = frozenset(
     above for directory in RUNTIME_STATE_DIRECTORIES for above in directories_up(directory)
 ) - {"/var", "/var/lib", "/var/lib/k0s"}
+ADVICE = "remove the volume and its mounts"
 
 
 def _shows_runtime(path: str) -> bool:
@@ -56,33 +68,45 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=mount.field,
                 key=mount.key,
-                message=(
-                    f"{mount.container} sees {display(mount.path)} of the node through the volume "
-                    f"{display(mount.volume)}, and with it the container runtime, "
-                    "which starts containers with any GPU"
-                ),
+                message=_message(mount.container, display(mount.path), display(mount.volume)),
                 containers=containers_of(group),
-                help="remove the volume and its mounts",
+                help=ADVICE,
             )
+
+
+def _message(container: object, path: object, volume: object) -> str:
+    return (
+        f"{container} sees {path} of the node through the volume {volume}, "
+        "and with it the container runtime, which starts containers with any GPU"
+    )
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    end = ", and with it the container runtime, which starts containers with any GPU"
-    message = (
-        f'c.text + " sees " + m.shown + " of the node through the volume "'
-        f" + m.shownVolume + {cel(end)}"
+    c, m = CONTAINER, MOUNT
+    statement = Statement(
+        "volume",
+        where=all_of(OBJECT.isForGpus, _shows_runtime_in_cel(m.path)),
+        message=text(_message(c.text, m.shown, m.shownVolume)),
+        help=ADVICE,
+        facts={
+            "aboveRuntime": sorted(DIRECTORIES_ABOVE),
+            "runtimeState": sorted(STATE_DIRECTORIES),
+        },
+        leaves_out=SUB_PATHS,
     )
+    return (statement,)
+
+
+def _shows_runtime_in_cel(path: Expression) -> Expression:
+    """`_shows_runtime` of `path`."""
     # No directory is longer, so what follows decides nothing.
     longest = max(map(len, STATE_DIRECTORIES))
-    head = f'(m.path.size() < {longest} ? m.path + "/" : m.path.substring(0, {longest}))'
-    where = (
-        "$isForGpus && (m.path in variables.aboveRuntime"
-        f" || [{head}].exists(head, variables.runtimeState.exists(d, head.startsWith(d))))"
+    head = choose((path.size() < longest, path + "/"), otherwise=path.substring(0, longest))
+    is_below = expression([head]).exists(
+        lambda head: POLICY.runtimeState.exists(lambda d: head.startsWith(d))
     )
-    facts = {"aboveRuntime": sorted(DIRECTORIES_ABOVE), "runtimeState": sorted(STATE_DIRECTORIES)}
-    advice = cel("remove the volume and its mounts")
-    return (Statement("volume", where, message, advice, facts=facts, leaves_out=SUB_PATHS),)
+    return any_of(is_in(path, POLICY.aboveRuntime), is_below)
 
 
 RULE = define_rule(

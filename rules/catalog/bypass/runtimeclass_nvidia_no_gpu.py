@@ -31,8 +31,9 @@ from rules.gpu.visibility import (
     Visibility,
     visibility,
 )
-from rules.in_process.nodes import names_other_accelerator as names_other
-from rules.in_process.statement import Statement, cel, shown
+from rules.in_process import nodes
+from rules.in_process.expression import OBJECT, Expression, all_of, choose, is_in, not_, text
+from rules.in_process.statement import Statement, shown
 from rules.placement.gpu_nodes import names_other_accelerator
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -51,13 +52,16 @@ def check(pod: Pod, context: Context) -> Findings:
         named = display(pod.spec[FIELD])
         if not uses_gpu_runtime(pod):
             named += f", whose handler is {gpu_handler(pod, context.inventory)},"
-        message = (
-            f"the pod names the runtime class {named} and none of its "
-            "containers asks for a GPU: they may get GPUs that the scheduler has not counted"
-        )
         is_other = names_other_accelerator(as_text(pod.spec[FIELD]))
         advice = ADVICE if is_other else ADVICE_FOR_NVIDIA
-        yield Finding(path=(*pod.path, FIELD), key=FIELD, message=message, help=advice)
+        yield Finding(path=(*pod.path, FIELD), key=FIELD, message=_message(named), help=advice)
+
+
+def _message(runtime_class: object) -> str:
+    return (
+        f"the pod names the runtime class {runtime_class} and none of its containers asks for a "
+        "GPU: they may get GPUs that the scheduler has not counted"
+    )
 
 
 def _hides_every_gpu(pod: Pod) -> bool:
@@ -70,22 +74,27 @@ def _hides_every_gpu(pod: Pod) -> bool:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    message = (
-        f'"the pod names the runtime class " + {shown("$spec.runtimeClassName")}'
-        ' + " and none of its containers asks for a GPU: they may get GPUs that the scheduler has'
-        ' not counted"'
+    runtime_class = OBJECT.spec.runtimeClassName
+    is_other = nodes.names_other_accelerator(runtime_class)
+    hides_every_gpu = all_of(
+        not_(is_other), OBJECT.containers.size() > 0, OBJECT.containers.all(_hides_gpus_in_cel)
     )
-    missing = "it knows no handlers of RuntimeClasses, which are other objects"
-    states = cel([state.value for state in _WITHOUT_DEVICES])
-    hidden = (
-        f"$containers.all(c, c.variables.exists(v, v.name == {cel(NVIDIA_VISIBLE_DEVICES)}"
-        f" && v.state in {states}))"
+    statement = Statement(
+        "pod",
+        where=all_of(OBJECT.usesGpuRuntime, not_(OBJECT.requestsGpu), not_(hides_every_gpu)),
+        message=text(_message(shown(runtime_class))),
+        help=choose((is_other, ADVICE), otherwise=ADVICE_FOR_NVIDIA),
+        leaves_out="it knows no handlers of RuntimeClasses, which are other objects",
     )
-    is_other = names_other("$spec.runtimeClassName")
-    hides = f"!{is_other} && $containers.size() > 0 && {hidden}"
-    where = f"$usesGpuRuntime && !$requestsGpu && !({hides})"
-    advice = f"({is_other} ? {cel(ADVICE)} : {cel(ADVICE_FOR_NVIDIA)})"
-    return (Statement("pod", where, message, advice, leaves_out=missing),)
+    return (statement,)
+
+
+def _hides_gpus_in_cel(container: Expression) -> Expression:
+    """Return whether the variable of `container` hides NVIDIA's GPUs."""
+    states = [state.value for state in _WITHOUT_DEVICES]
+    return container.variables.exists(
+        lambda v: all_of(v.name == NVIDIA_VISIBLE_DEVICES, is_in(v.state, states))
+    )
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(RUNTIME_CLASS,))

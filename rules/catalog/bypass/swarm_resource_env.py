@@ -33,7 +33,6 @@ from rules.base.text_matching import matches
 from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.devices import uses_device_plugin
 from rules.gpu.visibility import (
-    REQUEST_IN_LIMITS_ADVICE,
     Visibility,
     describe_setting,
     display_variable,
@@ -44,9 +43,13 @@ from rules.gpu.visibility import (
     visibility,
     visible_variables,
 )
-from rules.in_process.statement import Statement, cel
-from rules.in_process.variables import remove_and_request_advice as advise
+from rules.in_process import variables
+from rules.in_process.expression import POLICY, all_of, any_of, choose, is_in, not_, text
+from rules.in_process.statement import CONTAINER, VARIABLE, Statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
+
+VISIBILITIES_WITH_DEVICES = (Visibility.GRANTED, Visibility.REFERENCE)
+REMOVAL = "remove it"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -55,11 +58,8 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     for container in pod.containers:
         for variable in dict.fromkeys(_alternative_variables(container)):
-            setting = visibility(container, variable)
-            if setting in (
-                Visibility.GRANTED,
-                Visibility.REFERENCE,
-            ) and variable not in visible_variables(container):
+            may_grant = visibility(container, variable) in VISIBILITIES_WITH_DEVICES
+            if may_grant and variable not in visible_variables(container):
                 yield _finding(container, variable)
 
 
@@ -75,15 +75,18 @@ def _finding(container: Container, variable: str) -> Finding:
     return Finding(
         path=container.env_path(variable),
         key=display_variable(variable),
-        message=(
-            f"{container} {describe_setting(container, variable)}, which the container runtime "
-            "may take before NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler "
-            "has not counted"
-        ),
+        message=_message(container, describe_setting(container, variable)),
         container=container,
-        help=remove_and_request_advice(container, "remove it"),
+        help=remove_and_request_advice(container, REMOVAL),
         fix=_fix(container, variable),
         action=Action.DENY if _is_certainly_for_gpus(container, variable) else Action.WARN,
+    )
+
+
+def _message(container: object, setting: object) -> str:
+    return (
+        f"{container} {setting}, which the container runtime may take before "
+        "NVIDIA_VISIBLE_DEVICES: it may get devices that the scheduler has not counted"
     )
 
 
@@ -108,23 +111,24 @@ def _fix(container: Container, variable: str) -> Fix:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    is_alternative = (
-        "(v.name in variables.alternatives"
-        " || variables.alternativePatterns.exists(s, v.name.matches(s)))"
+    c, v = CONTAINER, VARIABLE
+    is_named = is_in(v.name, POLICY.alternatives)
+    is_alternative = any_of(
+        is_named, POLICY.alternativePatterns.exists(lambda p: v.name.matches(p))
     )
-    where = f'{is_alternative} && !v.isVisible && v.state in ["granted", "reference"]'
-    asks_for_all = 'v.value.lowerAscii().split(",").exists(s, s.trim() == "all")'
-    is_certain = (
-        f"v.name in variables.alternatives || {asks_for_all}"
-        " || variables.chosenPatterns.exists(s, v.name.matches(s))"
+    may_grant = is_in(v.state, [state.value for state in VISIBILITIES_WITH_DEVICES])
+    asks_for_all = v.value.lowerAscii().split(",").exists(lambda word: word.trim() == "all")
+    is_certainly_for_gpus = any_of(
+        is_named, asks_for_all, POLICY.chosenPatterns.exists(lambda p: v.name.matches(p))
     )
-    end = (
-        ", which the container runtime may take before NVIDIA_VISIBLE_DEVICES: it may get devices "
-        "that the scheduler has not counted"
+    statement = Statement(
+        "variable",
+        where=all_of(is_alternative, not_(v.isVisible), may_grant),
+        message=text(_message(c.text, v.setting)),
+        help=variables.remove_and_request_advice(REMOVAL),
+        action=choose((is_certainly_for_gpus, "deny"), otherwise="warn"),
     )
-    message = f'c.text + " " + v.setting + {cel(end)}'
-    advice = advise(cel("remove it"), cel(REQUEST_IN_LIMITS_ADVICE))
-    return (Statement("variable", where, message, advice, f'({is_certain} ? "deny" : "warn")'),)
+    return (statement,)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

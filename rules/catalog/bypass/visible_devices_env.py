@@ -47,25 +47,32 @@ from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
+    REMOVE_VARIABLE,
     Visibility,
     action_beside_request,
+    advice_about_foreign_variable,
     advice_beside_request,
     display_variable,
     hiding_value,
     message_about_foreign_variable,
     remove_and_request_advice,
     request_of_other_maker,
+    set_variable_advice,
     visibility,
     visibility_fix,
     visible_variables,
 )
+from rules.in_process import variables
+from rules.in_process.expression import Expression, all_of, choose, is_in, string, text
 from rules.in_process.mutation import visibility_mutations
-from rules.in_process.statement import Mutation, Statement, cel, concat, shown
-from rules.in_process.variables import advice_beside_request as advise_beside_request
-from rules.in_process.variables import foreign_message, is_beside_request
-from rules.in_process.variables import remove_and_request_advice as advise
+from rules.in_process.statement import CONTAINER, VARIABLE, Mutation, Statement, shown
 from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+SPECIAL_WORDS = ("all", "none", "void")
+REQUEST_ADVICE = "ask for a GPU in resources.limits"
+EXAMPLE_REQUEST = " (such as nvidia.com/gpu: 1)"
+GETS_DEVICES = "it gets devices that the scheduler has not counted"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -78,24 +85,22 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Finding:
     name, value = display_variable(variable), container.env_value(variable) or ""
-    setting = f"{name}={display(value)}"
+    setting = _setting(name, display(value))
     action = Action.DENY
     if resource := request_of_other_maker(known, container):
-        message = message_about_foreign_variable(container, f"sets {setting}", known, resource)
-        advice = f"remove the variable, or ask for {known.maker} cards"
+        message = message_about_foreign_variable(container, setting, known.maker, display(resource))
+        advice = advice_about_foreign_variable(known.maker)
         action = action_beside_request(pod, known, resource, container)
     elif requests_gpu(container):
-        message = (
-            f"{container} {describe_request(container)} and also sets {setting}, "
-            "which gives it other devices than it is allocated"
-        )
+        message = _message_beside_request(container, describe_request(container), setting)
         advice = advice_beside_request(container, variable)
     else:
-        message = f"{container} sets {setting} without asking for a GPU: {_effect(variable, value)}"
-        request = f"ask for a GPU in resources.limits{_example_request(variable)}"
+        message = _message_without_request(container, setting, _effect(variable, value))
+        example = EXAMPLE_REQUEST if variable == NVIDIA_VISIBLE_DEVICES else ""
+        request = f"{REQUEST_ADVICE}{example}"
         hidden = hiding_value(container, variable)
-        otherwise = f", or set the variable to {hidden}" if hidden else ""
-        advice = remove_and_request_advice(container, "remove the variable", request, otherwise)
+        otherwise = _or_hide(hidden) if hidden else ""
+        advice = remove_and_request_advice(container, REMOVE_VARIABLE, request, otherwise)
     return Finding(
         path=container.env_value_path(variable),
         key=name,
@@ -107,60 +112,80 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     )
 
 
-def _example_request(variable: str) -> str:
-    return " (such as nvidia.com/gpu: 1)" if variable == NVIDIA_VISIBLE_DEVICES else ""
+def _setting(name: object, value: object) -> str:
+    return f"sets {name}={value}"
+
+
+def _message_beside_request(container: object, request: object, setting: object) -> str:
+    return (
+        f"{container} {request} and also {setting}, "
+        "which gives it other devices than it is allocated"
+    )
+
+
+def _message_without_request(container: object, setting: object, effect: object) -> str:
+    return f"{container} {setting} without asking for a GPU: {effect}"
+
+
+def _or_hide(value: object) -> str:
+    return f", or {set_variable_advice(value)}"
 
 
 def _effect(variable: str, value: str) -> str:
     word = value.strip().lower()
-    if (
-        variable == NVIDIA_VISIBLE_DEVICES
-        and word in ("all", "none", "void")
-        and word != value.strip()
-    ):
-        # Without this runtime the container starts, and the variable has no effect.
-        why = f"because only {display(word)} in lower case has a special meaning"
-        return f"NVIDIA's runtime cannot start it, {why}"
-    return "it gets devices that the scheduler has not counted"
+    if variable == NVIDIA_VISIBLE_DEVICES and word in SPECIAL_WORDS and word != value.strip():
+        return _effect_of_capitals(display(word))
+    return GETS_DEVICES
+
+
+def _effect_of_capitals(word: object) -> str:
+    # Without this runtime the container starts, and the variable has no effect.
+    return (
+        f"NVIDIA's runtime cannot start it, because only {word} in lower case has a special meaning"
+    )
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    setting = 'string(v.shown) + "=" + string(v.shownValue)'
-    word = "v.value.trim().lowerAscii()"
-    odd = (
-        f'v.name == {cel(NVIDIA_VISIBLE_DEVICES)} && {word} in ["all", "none", "void"]'
-        f" && {word} != v.value.trim()"
+    c, v = CONTAINER, VARIABLE
+    setting = text(_setting(string(v.shown), string(v.shownValue)))
+    message = choose(
+        (v.foreign != "", variables.foreign_message(setting)),
+        (c.requestsGpu, text(_message_beside_request(c.text, c.request, setting))),
+        otherwise=text(_message_without_request(c.text, setting, _effect_in_cel())),
     )
-    stops = cel("NVIDIA's runtime cannot start it, because only ")
-    effect = (
-        f"({odd} ? {stops} + {shown(word)}"
-        ' + " in lower case has a special meaning"'
-        ' : "it gets devices that the scheduler has not counted")'
+    example = choose((v.name == NVIDIA_VISIBLE_DEVICES, EXAMPLE_REQUEST), otherwise="")
+    hidden = v.facts.hidden
+    advice = choose(
+        (v.foreign != "", text(advice_about_foreign_variable(v.facts.maker[0]))),
+        (c.requestsGpu, variables.advice_beside_request()),
+        otherwise=variables.remove_and_request_advice(
+            REMOVE_VARIABLE,
+            REQUEST_ADVICE + example,
+            choose((hidden.size() > 0, text(_or_hide(hidden[0]))), otherwise=""),
+        ),
     )
-    message = (
-        f'(v.foreign != "" ? {foreign_message(concat(cel("sets "), setting))}'
-        f' : c.requestsGpu ? c.text + " " + c.request + " and also sets " + {setting}'
-        ' + ", which gives it other devices than it is allocated"'
-        f' : c.text + " sets " + {setting} + " without asking for a GPU: " + {effect})'
+    return (Statement("variable", _where(), message, advice, variables.action_beside_request()),)
+
+
+def _effect_in_cel() -> Expression:
+    """`_effect` of the variable."""
+    v = VARIABLE
+    written = v.value.trim()
+    word = written.lowerAscii()
+    has_capitals = all_of(
+        v.name == NVIDIA_VISIBLE_DEVICES, is_in(word, SPECIAL_WORDS), word != written
     )
-    example = f'(v.name == {cel(NVIDIA_VISIBLE_DEVICES)} ? " (such as nvidia.com/gpu: 1)" : "")'
-    request = concat(cel("ask for a GPU in resources.limits"), example)
-    hidden = '(v.facts.hidden.size() > 0 ? ", or set the variable to " + v.facts.hidden[0] : "")'
-    advice = (
-        '(v.foreign != "" ? "remove the variable, or ask for " + v.facts.maker[0] + " cards"'
-        f" : c.requestsGpu ? {advise_beside_request()}"
-        f" : {advise(cel('remove the variable'), request, hidden)})"
-    )
-    return (Statement("variable", _WHERE, message, advice, is_beside_request()),)
+    return choose((has_capitals, text(_effect_of_capitals(shown(word)))), otherwise=GETS_DEVICES)
 
 
 def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    return visibility_mutations(_WHERE)
+    return visibility_mutations(_where())
 
 
-_WHERE = 'v.isVisible && v.state == "granted"'
+def _where() -> Expression:
+    return all_of(VARIABLE.isVisible, VARIABLE.state == Visibility.GRANTED.value)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -45,9 +45,25 @@ from rules.gpu.devices import (
     uses_device_plugin,
 )
 from rules.gpu.visibility import hide_edits, hide_fix, matching_prefixes
-from rules.in_process.statement import Statement, shown
+from rules.in_process.expression import (
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    get,
+    has,
+    not_,
+    string,
+    text,
+)
+from rules.in_process.statement import COMPLETED, CONTAINER, Statement, shown
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
+
+# The fields of an entry of `envFrom` that name an object, and the kinds of the objects.
+KIND_BY_FIELD = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
+UNNAMED_SOURCE = "an unnamed source"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -82,11 +98,9 @@ def _is_unknown_pattern(variable: str, profile: Profile) -> bool:
 def _finding(
     pod: Pod, container: Container, variable: str, index: int, source: Mapping[str, Any]
 ) -> Finding:
-    subject = (
-        f"{container} {describe_request(container)} and"
-        if requests_gpu(container)
-        else str(container)
-    )
+    subject = str(container)
+    if requests_gpu(container):
+        subject = _requesting_subject(container, describe_request(container))
     is_alternative = variable not in pod.profile.visible_devices
     stem, star, _ = variable.partition("*")
     only_warn = is_alternative and (
@@ -108,53 +122,92 @@ def _finding(
     return Finding(
         path=(*container.path, "envFrom", index, "prefix"),
         key=f"envFrom.{variable}",
-        message=(
-            f"{subject} takes variables from {_source_name(source)} with the prefix "
-            f"{display(source['prefix'])}, which a key can complete to {variable}"
+        message=_message(
+            subject, _source(_source_name(source), display(source["prefix"])), variable
         ),
         container=container,
-        help=f"choose a prefix that {variable} does not begin with",
+        help=_advice(variable),
         fix=fix,
         action=Action.WARN if only_warn else Action.DENY,
     )
 
 
+def _requesting_subject(container: object, request: object) -> str:
+    return f"{container} {request} and"
+
+
+def _message(subject: object, source: object, variable: object) -> str:
+    return f"{subject} takes variables from {source}, which a key can complete to {variable}"
+
+
+def _source(name: object, prefix: object) -> str:
+    return f"{name} with the prefix {prefix}"
+
+
+def _advice(variable: object) -> str:
+    return f"choose a prefix that {variable} does not begin with"
+
+
 def _source_name(source: Mapping[str, Any]) -> str:
-    for kind in ("configMapRef", "secretRef"):
-        if kind in source:
-            what = "ConfigMap" if kind == "configMapRef" else "Secret"
-            return f"the {what} {display(as_text(as_object(source[kind]).get('name')))}"
-    return "an unnamed source"
+    for reference, kind in KIND_BY_FIELD.items():
+        if reference in source:
+            return _object(kind, display(as_text(as_object(source[reference]).get("name"))))
+    return UNNAMED_SOURCE
+
+
+def _object(kind: str, name: object) -> str:
+    return f"the {kind} {name}"
 
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    found = (
-        "c.prefixes.filter(s, s.prefix != x.name && (x.stem.startsWith(s.prefix)"
-        ' || (x.star != "" && s.prefix.startsWith(x.stem)))'
-        ' && (x.unknown == "" || s.prefix.startsWith(x.stem)))'
+    c, x = CONTAINER, COMPLETED
+    sources = _sources_in_cel(c, x)
+    last = expression([sources]).map(lambda found: found[found.size() - 1])
+    begins_with_stem = last.exists(lambda s: s.prefix.startsWith(x.stem))
+    only_warn = all_of(
+        x.alternative != "", any_of(x.star == "", x.unknown != "", not_(begins_with_stem))
     )
-    where = f"{found}.size() > 0 && (!c.variables.exists(v, v.name == x.name) || c.fromPlugin)"
-    source = f"[{found}].map(found, found[found.size() - 1])"
-    only_warn = (
-        'x.alternative != "" && (x.star == "" || x.unknown != ""'
-        f" || !{source}.exists(s, s.prefix.startsWith(x.stem)))"
+    subject = choose(
+        (c.requestsGpu, text(_requesting_subject(c.text, c.request))), otherwise=c.text
     )
-    name = (
-        's.?configMapRef.hasValue() ? "the ConfigMap " + '
-        + shown('string(s.configMapRef.?name.orValue(""))')
-        + ' : s.?secretRef.hasValue() ? "the Secret " + '
-        + shown('string(s.secretRef.?name.orValue(""))')
-        + ' : "an unnamed source"'
+    source = last.map(lambda s: text(_source(_source_name_in_cel(s), shown(string(s.prefix)))))[0]
+    is_set = c.variables.exists(lambda v: v.name == x.name)
+    statement = Statement(
+        "completed",
+        where=all_of(sources.size() > 0, any_of(not_(is_set), c.fromPlugin)),
+        message=text(_message(subject, source, x.name)),
+        help=text(_advice(x.name)),
+        action=choose((only_warn, "warn"), otherwise="deny"),
     )
-    message = (
-        '(c.requestsGpu ? c.text + " " + c.request + " and" : c.text) + " takes variables from "'
-        f' + {source}.map(s, ({name}) + " with the prefix " + {shown("string(s.prefix)")})[0]'
-        ' + ", which a key can complete to " + x.name'
+    return (statement,)
+
+
+def _sources_in_cel(c: Expression, x: Expression) -> Expression:
+    """Return the entries of `envFrom` by which a key can set the variable `x`."""
+
+    def can_set(s: Expression) -> Expression:
+        begins_with_stem = s.prefix.startsWith(x.stem)
+        return all_of(
+            s.prefix != x.name,
+            any_of(x.stem.startsWith(s.prefix), all_of(x.star != "", begins_with_stem)),
+            any_of(x.unknown == "", begins_with_stem),
+        )
+
+    return c.prefixes.filter(can_set)
+
+
+def _source_name_in_cel(source: Expression) -> Expression:
+    """`_source_name` of `source`."""
+
+    def object_of(reference: str, kind: str) -> Expression:
+        name = string(get(getattr(source, reference), "name", ""))
+        return text(_object(kind, shown(name)))
+
+    return choose(
+        *((has(source, r), object_of(r, kind)) for r, kind in KIND_BY_FIELD.items()),
+        otherwise=UNNAMED_SOURCE,
     )
-    advice = '"choose a prefix that " + x.name + " does not begin with"'
-    action = f'({only_warn} ? "warn" : "deny")'
-    return (Statement("completed", where, message, advice, action),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE, OTHER_GPU_VARIABLE))

@@ -33,11 +33,14 @@ References
 from collections.abc import Mapping
 from typing import Any
 
+from rules.base.json_values import display
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import describe_request, requests_gpu
 from rules.gpu.visibility import (
+    REMOVE_VARIABLE,
     Visibility,
     action_beside_request,
+    advice_about_foreign_variable,
     advice_beside_request,
     display_variable,
     hiding_value,
@@ -50,14 +53,14 @@ from rules.gpu.visibility import (
     visibility_fix,
     visible_variables,
 )
+from rules.in_process import variables
+from rules.in_process.expression import Expression, all_of, choose, not_, string, text
 from rules.in_process.mutation import visibility_mutations
-from rules.in_process.statement import Mutation, Statement, cel, concat
-from rules.in_process.variables import advice_beside_request as advise_beside_request
-from rules.in_process.variables import foreign_message, is_beside_request
-from rules.in_process.variables import is_platform_reference as is_of_platform
-from rules.in_process.variables import remove_and_request_advice as advise
+from rules.in_process.statement import CONTAINER, VARIABLE, Mutation, Statement
 from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+REQUEST_ADVICE = "ask for a GPU in resources.limits"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -71,27 +74,20 @@ def check(pod: Pod, _context: Context) -> Findings:
 
 def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Finding:
     name = display_variable(variable)
-    setting = f"takes {name} from a {reference_kind(container, variable)}"
+    setting = _setting(name, reference_kind(container, variable))
     action = Action.DENY
     if resource := request_of_other_maker(known, container):
-        message = message_about_foreign_variable(container, setting, known, resource)
-        advice = f"remove the variable, or ask for {known.maker} cards"
+        message = message_about_foreign_variable(container, setting, known.maker, display(resource))
+        advice = advice_about_foreign_variable(known.maker)
         action = action_beside_request(pod, known, resource, container)
     elif requests_gpu(container):
-        message = (
-            f"{container} {describe_request(container)} and also {setting}, "
-            "which replaces the devices that it is allocated"
-        )
+        message = _message_beside_request(container, describe_request(container), setting)
         advice = advice_beside_request(container, variable)
     else:
-        message = (
-            f"{container} {setting} without asking for a GPU: "
-            "it may get devices that the scheduler has not counted"
-        )
-        request = "ask for a GPU in resources.limits"
+        message = _message_without_request(container, setting)
         hidden = hiding_value(container, variable)
-        otherwise = f", or set it to the value {hidden} in the pod itself" if hidden else ""
-        advice = remove_and_request_advice(container, "remove the variable", request, otherwise)
+        otherwise = _or_hide(hidden) if hidden else ""
+        advice = remove_and_request_advice(container, REMOVE_VARIABLE, REQUEST_ADVICE, otherwise)
     return Finding(
         path=(*container.env_path(variable), "valueFrom"),
         key=name,
@@ -103,27 +99,47 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
     )
 
 
+def _setting(name: object, kind: object) -> str:
+    return f"takes {name} from a {kind}"
+
+
+def _message_beside_request(container: object, request: object, setting: object) -> str:
+    return (
+        f"{container} {request} and also {setting}, which replaces the devices that it is allocated"
+    )
+
+
+def _message_without_request(container: object, setting: object) -> str:
+    return (
+        f"{container} {setting} without asking for a GPU: "
+        "it may get devices that the scheduler has not counted"
+    )
+
+
+def _or_hide(value: object) -> str:
+    return f", or set it to the value {value} in the pod itself"
+
+
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    setting = concat('"takes " + string(v.shown)', '" from a " + string(v.kind)')
-    message = (
-        f'(v.foreign != "" ? {foreign_message(setting)}'
-        f' : c.requestsGpu ? c.text + " " + c.request + " and also " + {setting}'
-        ' + ", which replaces the devices that it is allocated"'
-        f' : c.text + " " + {setting}'
-        ' + " without asking for a GPU: it may get devices that the scheduler has not counted")'
+    c, v = CONTAINER, VARIABLE
+    setting = text(_setting(string(v.shown), string(v.kind)))
+    message = choose(
+        (v.foreign != "", variables.foreign_message(setting)),
+        (c.requestsGpu, text(_message_beside_request(c.text, c.request, setting))),
+        otherwise=text(_message_without_request(c.text, setting)),
     )
-    hidden = (
-        '(v.facts.hidden.size() > 0 ? ", or set it to the value " + v.facts.hidden[0]'
-        ' + " in the pod itself" : "")'
+    hidden = v.facts.hidden
+    advice = choose(
+        (v.foreign != "", text(advice_about_foreign_variable(v.facts.maker[0]))),
+        (c.requestsGpu, variables.advice_beside_request()),
+        otherwise=variables.remove_and_request_advice(
+            REMOVE_VARIABLE,
+            REQUEST_ADVICE,
+            choose((hidden.size() > 0, text(_or_hide(hidden[0]))), otherwise=""),
+        ),
     )
-    request = cel("ask for a GPU in resources.limits")
-    advice = (
-        '(v.foreign != "" ? "remove the variable, or ask for " + v.facts.maker[0] + " cards"'
-        f" : c.requestsGpu ? {advise_beside_request()}"
-        f" : {advise(cel('remove the variable'), request, hidden)})"
-    )
-    return (Statement("variable", _where(), message, advice, is_beside_request()),)
+    return (Statement("variable", _where(), message, advice, variables.action_beside_request()),)
 
 
 def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
@@ -131,8 +147,10 @@ def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Muta
     return visibility_mutations(_where())
 
 
-def _where() -> str:
-    return f'v.isVisible && v.state == "reference" && !{is_of_platform()}'
+def _where() -> Expression:
+    v = VARIABLE
+    is_of_platform = variables.is_platform_reference()
+    return all_of(v.isVisible, v.state == Visibility.REFERENCE.value, not_(is_of_platform))
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(GPU_VARIABLE,))

@@ -46,7 +46,23 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
 from rules.gpu.components import SYSTEM_USER_PREFIX, is_controller
 from rules.gpu.devices import pod_requests_gpu
-from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    REQUEST,
+    Expression,
+    Value,
+    all_of,
+    any_of,
+    choose,
+    get,
+    is_in,
+    name,
+    not_,
+    string,
+    text,
+)
+from rules.in_process.statement import KEY, Statement, shown
 from rules.profile.platforms.accounting_marks import (
     ADMISSION_GATE,
     JOB_LABELS,
@@ -105,10 +121,10 @@ def _may_change_marks(context: Context, pod: Pod) -> bool:
 
 
 def _findings_of_update(pod: Pod, old: Mapping[str, Any], old_spec: Mapping[str, Any]) -> Findings:
-    for field, noun in _NOUN_BY_FIELD.items():
-        for key in _changed_keys(old, pod, field):
+    for where, noun in _NOUN_BY_FIELD.items():
+        for key in _changed_keys(old, pod, where):
             if is_mark(key) and not _is_choice_of_queue(key, old, pod):
-                yield _finding(pod, field, key, f"the {noun} {display(key)} {KEY_FAULT}")
+                yield _finding(pod, where, key, _key_message(noun, display(key), KEY_FAULT))
     if not _gates(old_spec) <= _gates(pod.spec):
         path = (*pod.path, "schedulingGates")
         yield Finding(path=path, key="schedulingGates", message=GATE_FAULT, help=UPDATE_ADVICE)
@@ -119,13 +135,17 @@ def _findings_of_update(pod: Pod, old: Mapping[str, Any], old_spec: Mapping[str,
         return
     for key in _changed_keys(old, pod, "labels"):
         if key in JOB_LABELS and key in as_object(old.get("labels")):
-            yield _finding(pod, "labels", key, f"the label {display(key)} {JOB_LABEL_FAULT}")
+            yield _finding(pod, "labels", key, _key_message("label", display(key), JOB_LABEL_FAULT))
     if not _controllers(old) <= _controllers(pod.metadata):
         yield _finding(pod, "ownerReferences", "", OWNER_FAULT)
 
 
-def _changed_keys(old: Mapping[str, Any], pod: Pod, field: str) -> Iterator[str]:
-    before, after = as_object(old.get(field)), as_object(pod.metadata.get(field))
+def _key_message(noun: str, key: object, fault: str) -> str:
+    return f"the {noun} {key} {fault}"
+
+
+def _changed_keys(old: Mapping[str, Any], pod: Pod, where: str) -> Iterator[str]:
+    before, after = as_object(old.get(where)), as_object(pod.metadata.get(where))
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
             yield key
@@ -154,11 +174,11 @@ def _controllers(metadata: Mapping[str, Any]) -> set[str]:
     return {as_text(owner.get("uid")) for _, owner in owners if owner.get("controller") is True}
 
 
-def _finding(pod: Pod, field: str, key: str, message: str) -> Finding:
-    path = (*pod.metadata_path, field)
+def _finding(pod: Pod, where: str, key: str, message: str) -> Finding:
+    path = (*pod.metadata_path, where)
     return Finding(
-        path=(*path, key) if key in as_object(pod.metadata.get(field)) else path,
-        key=f"{field}.{key} changed" if key else f"{field} changed",
+        path=(*path, key) if key in as_object(pod.metadata.get(where)) else path,
+        key=f"{where}.{key} changed" if key else f"{where} changed",
         message=message,
         help=UPDATE_ADVICE,
     )
@@ -166,77 +186,92 @@ def _finding(pod: Pod, field: str, key: str, message: str) -> Finding:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    user = "request.userInfo.username"
-    own = f"{cel(f'{SYSTEM_USER_PREFIX}serviceaccount:')} + request.namespace + ':'"
-    may_change = (
-        f"(variables.controllers.size() > 0 ? variables.controllers.exists(p, {user}.matches(p))"
-        f" : {user}.startsWith({cel(SYSTEM_USER_PREFIX)}) && !{user}.startsWith({own}))"
+    is_of_pod = all_of(
+        REQUEST.kind.kind == "Pod", not_(_may_change_marks_in_cel()), OBJECT.requestsGpu
     )
-    of_pod = f'request.kind.kind == "Pod" && !{may_change} && $requestsGpu'
-    update = f"variables.isUpdate && {of_pod}"
+    is_update = all_of(POLICY.isUpdate, is_of_pod)
     return (
-        *_key_statements(update),
-        *_pod_statements(update),
+        *_key_statements(is_update),
+        *_pod_statements(is_update),
         Statement(
             "annotation",
-            f"!variables.isUpdate && a == {cel(ROLE_ANNOTATION)} && {of_pod}",
-            cel(ROLE_FAULT),
-            cel(CREATE_ADVICE),
+            all_of(not_(POLICY.isUpdate), KEY == ROLE_ANNOTATION, is_of_pod),
+            ROLE_FAULT,
+            CREATE_ADVICE,
         ),
     )
 
 
-def _is_mark_in_cel(key: str) -> str:
-    return f"{key}.startsWith({cel(KUEUE_PREFIX)}) && !({key} in {cel(sorted(USERS_KEYS))})"
+def _may_change_marks_in_cel() -> Expression:
+    user = REQUEST.userInfo.username
+    own = f"{SYSTEM_USER_PREFIX}serviceaccount:" + REQUEST.namespace + ":"
+    is_controller_of_others = all_of(
+        user.startsWith(SYSTEM_USER_PREFIX), not_(user.startsWith(own))
+    )
+    is_listed = POLICY.controllers.exists(lambda p: user.matches(p))
+    return choose((POLICY.controllers.size() > 0, is_listed), otherwise=is_controller_of_others)
 
 
-def _words() -> dict[str, str]:
-    names = {
-        "kueueGates": "$spec.?schedulingGates.orValue([]).map(g, string(g.name))",
-        "kueueFinalizers": "$metadata.?finalizers.orValue([]).map(f, string(f))",
-    }
-    has_key = f"k, {_is_mark_in_cel('k')}"
-    owners = "$metadata.?ownerReferences.orValue([])"
+def _is_mark_in_cel(key: Expression) -> Expression:
+    return all_of(key.startsWith(KUEUE_PREFIX), not_(is_in(key, sorted(USERS_KEYS))))
+
+
+def _words() -> dict[str, Value]:
+    gates = get(OBJECT.spec, "schedulingGates", []).map(lambda g: string(g.name))
+    finalizers = get(OBJECT.metadata, "finalizers", []).map(lambda f: string(f))
+    owners = get(OBJECT.metadata, "ownerReferences", []).filter(
+        lambda o: get(o, "controller", False)
+    )
     return {
-        **{name: f"{text}.filter(n, {_is_mark_in_cel('n')})" for name, text in names.items()},
-        "kueueLabels": "$metadata.?labels.orValue({})",
-        "isKueues": f"$kueueLabels.exists({has_key}) || $annotations.exists({has_key})",
-        "controllerUids": f"{owners}.filter(o, o.?controller.orValue(false)).map(o, string(o.uid))",
+        "kueueGates": gates.filter(_is_mark_in_cel),
+        "kueueFinalizers": finalizers.filter(_is_mark_in_cel),
+        "kueueLabels": get(OBJECT.metadata, "labels", {}),
+        "isKueues": any_of(
+            OBJECT.kueueLabels.exists(_is_mark_in_cel), OBJECT.annotations.exists(_is_mark_in_cel)
+        ),
+        "controllerUids": owners.map(lambda o: string(o.uid)),
     }
 
 
-def _key_statements(update: str) -> Iterator[Statement]:
-    words = _words()
-    is_held = f"$kueueLabels[a] != '' && $kueueGates.exists(n, n == {cel(ADMISSION_GATE)})"
-    chosen = f"a == {cel(QUEUE_LABEL)} && a in $kueueLabels"
-    chosen += f" && (!(a in variables.oldKueueLabels) || {is_held})"
-    of_job = f"a in {cel(sorted(JOB_LABELS))} && a in variables.oldKueueLabels"
-    for each, noun, where, fault in (
-        ("changedLabel", "label", f"{_is_mark_in_cel('a')} && !({chosen})", KEY_FAULT),
-        ("changedAnnotation", "annotation", _is_mark_in_cel("a"), KEY_FAULT),
-        ("changedLabel", "label", f"{of_job} && variables.oldIsKueues", JOB_LABEL_FAULT),
+def _key_statements(is_update: Expression) -> Iterator[Statement]:
+    labels, old_labels = OBJECT.kueueLabels, POLICY.oldKueueLabels
+    is_mark_of_kueue = _is_mark_in_cel(KEY)
+    is_held = all_of(labels[KEY] != "", OBJECT.kueueGates.exists(lambda n: n == ADMISSION_GATE))
+    is_choice_of_queue = all_of(
+        KEY == QUEUE_LABEL, is_in(KEY, labels), any_of(not_(is_in(KEY, old_labels)), is_held)
+    )
+    is_of_job = all_of(is_in(KEY, sorted(JOB_LABELS)), is_in(KEY, old_labels), POLICY.oldIsKueues)
+    for noun, where, fault in (
+        ("label", all_of(is_mark_of_kueue, not_(is_choice_of_queue)), KEY_FAULT),
+        ("annotation", is_mark_of_kueue, KEY_FAULT),
+        ("label", is_of_job, JOB_LABEL_FAULT),
     ):
-        message = concat(cel(f"the {noun} "), shown("a"), cel(f" {fault}"))
-        text = f"{where} && {update}"
-        yield Statement(each, text, message, cel(UPDATE_ADVICE), words=words)  # type: ignore[arg-type]
+        yield Statement(
+            "changedLabel" if noun == "label" else "changedAnnotation",
+            all_of(where, is_update),
+            text(_key_message(noun, shown(KEY), fault)),
+            UPDATE_ADVICE,
+            words=_words(),
+        )
 
 
-def _pod_statements(update: str) -> Iterator[Statement]:
-    words = _words()
+def _pod_statements(is_update: Expression) -> Iterator[Statement]:
+    def loses(old: Expression, new: Expression) -> Expression:
+        return old.exists(lambda n: not_(is_in(n, new)))
 
-    def lost(name: str) -> str:
-        return f"variables.old{name[0].upper()}{name[1:]}.exists(n, !(n in ${name}))"
-
+    is_deleted = name("has")(OBJECT.metadata.deletionTimestamp)
     for where, fault in (
-        (lost("kueueGates"), GATE_FAULT),
+        (loses(POLICY.oldKueueGates, OBJECT.kueueGates), GATE_FAULT),
         (
-            f"!has($metadata.deletionTimestamp) && {lost('kueueFinalizers')}",
+            all_of(not_(is_deleted), loses(POLICY.oldKueueFinalizers, OBJECT.kueueFinalizers)),
             FINALIZER_FAULT,
         ),
-        (f"variables.oldIsKueues && {lost('controllerUids')}", OWNER_FAULT),
+        (
+            all_of(POLICY.oldIsKueues, loses(POLICY.oldControllerUids, OBJECT.controllerUids)),
+            OWNER_FAULT,
+        ),
     ):
-        text = f"{update} && {where}"
-        yield Statement("pod", text, cel(fault), cel(UPDATE_ADVICE), words=words)
+        yield Statement("pod", all_of(is_update, where), fault, UPDATE_ADVICE, words=_words())
 
 
 RULE = define_rule(

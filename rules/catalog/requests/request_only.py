@@ -34,7 +34,22 @@ from rules.base.json_values import display, put
 from rules.base.quantity import Quantity
 from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.devices import Device, devices
-from rules.in_process.statement import Mutation, add
+from rules.in_process.expression import (
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    get,
+    is_in,
+    name,
+    not_,
+    optional,
+    string,
+)
+from rules.in_process.requests import fits
+from rules.in_process.statement import AT, CONTAINER, Mutation, add
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -59,19 +74,19 @@ def _requests_whole_number(device: Device) -> bool:
 
 
 def _finding(container: Container, device: Device, *, overlay: bool) -> Finding:
-    name, value = device.name, container.requests[device.name]
-    line = display(f"{name}: {device.request.text}" if device.request else name)
+    resource, value = device.name, container.requests[device.name]
+    line = display(f"{resource}: {device.request.text}" if device.request else resource)
     reason = "GPUs cannot be overcommitted, so the API server refuses a request alone"
     if overlay:
         reason = "the API server refuses its pods, unless the training runtime sets the same limit"
     resources = container.resources_path[-1]
     fix = None
     if container.resources.get("limits") is None or isinstance(container.resources["limits"], dict):
-        limit = put((*container.resources_path, "limits", name), value)
-        fix = Fix(f"set the limit of {name} as the request", (limit,), safe=not overlay)
+        limit = put((*container.resources_path, "limits", resource), value)
+        fix = Fix(f"set the limit of {resource} as the request", (limit,), safe=not overlay)
     return Finding(
-        path=(*container.resources_path, "requests", name),
-        key=f"limits.{name}",
+        path=(*container.resources_path, "requests", resource),
+        key=f"limits.{resource}",
         message=f"{container} requests {line} without a limit: {reason}",
         container=container,
         help=f"write {line} under {resources}.limits; the request may then be left out",
@@ -86,21 +101,25 @@ in_process = "API servers refuse such pods and templates before they ask policie
 
 def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL. API servers refuse pods after they have asked policies that change them."""
-    resources, limits = "c.raw.?resources", "c.raw.?resources.?limits"
-    requests = f"{resources}.?requests.orValue({{}})"
-    known = (
-        "(n in variables.resources || variables.resourcePatterns"
-        ".exists(p, n.startsWith(p.prefix) && n.matches(p.pattern)))"
-    )
-    whole = f"[quantity(string({requests}[n]))].exists(q, q.isInteger() && sign(q) >= 0)"
-    alone = f"{requests}.filter(n, {known} && !(n in {limits}.orValue({{}})) && {whole})"
-    create = add('at + "/resources/limits"', "{}")
-    path = 'at + "/resources/limits/" + jsonpatch.escapeKey(n)'
-    change = (
-        f"({limits}.hasValue() ? [] : [{create}])"
-        f" + {alone}.map(n, {add(path, f'string({requests}[n])')})"
-    )
-    return (Mutation("container", f"c.image != '' && {alone}.size() > 0", change),)
+    quantity, sign, escape_key = name("quantity"), name("sign"), name("jsonpatch.escapeKey")
+    limits = optional(CONTAINER.raw, "resources.limits")
+    requests = get(CONTAINER.raw, "resources.requests", {})
+
+    def is_whole(q: Expression) -> Expression:
+        return all_of(q.isInteger(), sign(q) >= 0)
+
+    def is_alone(n: Expression) -> Expression:
+        is_known = any_of(
+            is_in(n, POLICY.resources), POLICY.resourcePatterns.exists(lambda p: fits(n, p))
+        )
+        amount = expression([quantity(string(requests[n]))])
+        return all_of(is_known, not_(is_in(n, limits.orValue({}))), amount.exists(is_whole))
+
+    alone = requests.filter(is_alone)
+    created = choose((limits.hasValue(), []), otherwise=[add(AT + "/resources/limits", {})])
+    added = alone.map(lambda n: add(AT + "/resources/limits/" + escape_key(n), string(requests[n])))
+    where = all_of(CONTAINER.image != "", alone.size() > 0)
+    return (Mutation("container", where, created + added),)
 
 
 RULE = define_rule(check, action=Action.DENY, since="0.1", needs=(UNUSUAL_AMOUNT,))

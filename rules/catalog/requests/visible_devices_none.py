@@ -41,7 +41,8 @@ from rules.gpu.visibility import (
     hide_fix,
     visibility,
 )
-from rules.in_process.statement import HIDE, Mutation, cel
+from rules.in_process.expression import OBJECT, all_of, get, not_
+from rules.in_process.statement import CONTAINER, HIDE, VARIABLE, Mutation
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -79,12 +80,13 @@ def _finding(container: Container, *, is_cdi: bool) -> Finding:
 
 def in_process_fix(_options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
-    where = (
-        f'$spec.?runtimeClassName.orValue("") != {cel(MODE_LEGACY)}'
-        f" && v.name == {cel(NVIDIA_VISIBLE_DEVICES)}"
-        ' && v.state == "driver only" && !c.requestsGpu'
+    where = all_of(
+        get(OBJECT.spec, "runtimeClassName", "") != MODE_LEGACY,
+        VARIABLE.name == NVIDIA_VISIBLE_DEVICES,
+        VARIABLE.state == Visibility.DRIVER_ONLY.value,
+        not_(CONTAINER.requestsGpu),
     )
-    return (Mutation("variable", where, HIDE, "false"),)
+    return (Mutation("variable", where, HIDE, is_safe=False),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))

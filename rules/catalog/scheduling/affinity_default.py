@@ -31,7 +31,22 @@ from typing import Any
 
 from rules.base.json_values import Edit, append, display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE
-from rules.in_process.statement import Mutation, add, cel, created, dynamic
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    concat,
+    dyn,
+    get,
+    has,
+    is_in,
+    not_,
+    optional,
+    string,
+)
+from rules.in_process.statement import Mutation, add, created, dynamic
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
@@ -84,8 +99,8 @@ def _edits(pod: Pod, wanted: list[NodeAffinity]) -> tuple[Edit, ...]:
     edits = [append((*base, PREFERRED_AFFINITY), _preference(a)) for a in wanted if not a.required]
     if node_affinity(pod).get(REQUIRED_AFFINITY) is None:
         terms = [{"matchExpressions": [expression_for(affinity) for affinity in required]}]
-        created = [put((*base, REQUIRED_AFFINITY, "nodeSelectorTerms"), terms)] if required else []
-        return (*edits, *created)
+        new = [put((*base, REQUIRED_AFFINITY, "nodeSelectorTerms"), terms)] if required else []
+        return (*edits, *new)
     filled = [path for path, term in required_terms(pod) if not is_empty_term(term)]
     edits += [append((*p, "matchExpressions"), expression_for(a)) for p in filled for a in required]
     return tuple(edits) if filled else ()
@@ -106,56 +121,66 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     if not known:
         return ()
 
-    def wanted(values: Iterable[tuple[NodeAffinity, Any]]) -> str:
-        texts = (f"({mutation.is_about(affinity)} ? [{dynamic(v)}] : [])" for affinity, v in values)
-        return " + ".join(texts) or "[]"
+    def wanted(values: Iterable[tuple[NodeAffinity, Any]]) -> Expression:
+        return concat(
+            [choose((mutation.is_about(a), [dynamic(v)]), otherwise=[]) for a, v in values]
+        )
+
+    def is_filled(t: Expression) -> Expression:
+        return any_of(
+            get(t, "matchExpressions", []).size() > 0, get(t, "matchFields", []).size() > 0
+        )
 
     words = {
         "preferences": wanted((a, _preference(a)) for a in known if not a.required),
         "requirements": wanted((a, expression_for(a)) for a in known if a.required),
         "wantedKeys": wanted((a, a.key) for a in known),
-        "filledTerms": (
-            f"{nodes.REQUIRED_TERMS}.transformList(i, t,"
-            " t.?matchExpressions.orValue([]).size() > 0 || t.?matchFields.orValue([]).size() > 0,"
-            ' {"index": dyn(string(i)), "term": dyn(t)})'
+        "filledTerms": nodes.REQUIRED_TERMS.transformList(
+            lambda i, t: (is_filled(t), {"index": dyn(string(i)), "term": dyn(t)})
         ),
     }
-    of_gpus = f"{nodes.label_values('k')}.size() > 0"
-    where = (
-        "$mayBePlaced && $wantedKeys.size() > 0"
-        f" && !{mutation.label_keys()}.exists(k, k in $wantedKeys || {of_gpus})"
-        f" && (!{_REQUIRED}.hasValue() || $filledTerms.size() > 0)"
+    chooses_nodes = mutation.label_keys().exists(
+        lambda k: any_of(is_in(k, OBJECT.wantedKeys), nodes.label_values(k).size() > 0)
+    )
+    where = all_of(
+        OBJECT.mayBePlaced,
+        OBJECT.wantedKeys.size() > 0,
+        not_(chooses_nodes),
+        any_of(not_(_REQUIRED.hasValue()), OBJECT.filledTerms.size() > 0),
     )
     return (Mutation("pod", where, _change(), words=words),)
 
 
-_NODE_AFFINITY = "$spec.?affinity.?nodeAffinity"
-_REQUIRED, _PREFERRED = (
-    f"{_NODE_AFFINITY}.?{REQUIRED_AFFINITY}",
-    f"{_NODE_AFFINITY}.?{PREFERRED_AFFINITY}",
-)
+_NODE_AFFINITY = optional(OBJECT.spec, "affinity.nodeAffinity")
+_REQUIRED = optional(OBJECT.spec, f"affinity.nodeAffinity.{REQUIRED_AFFINITY}")
+_PREFERRED = optional(OBJECT.spec, f"affinity.nodeAffinity.{PREFERRED_AFFINITY}")
 
 
-def _change() -> str:
+def _change() -> Expression:
     """`_edits` in CEL."""
     path = "/spec/affinity/nodeAffinity"
     required, preferred = f"{path}/{REQUIRED_AFFINITY}", f"{path}/{PREFERRED_AFFINITY}"
-    whole = '{"nodeSelectorTerms": [{"matchExpressions": $requirements}]}'
-    at = f'{cel(required + "/nodeSelectorTerms/")} + f.index + "/matchExpressions"'
-    end = f'{at} + "/-"'
-    to_terms = (
-        f"$filledTerms.map(f, (f.term.?matchExpressions.hasValue() ? [] : [{add(at, '[]')}])"
-        f" + $requirements.map(r, {add(end, 'r')})).flatten()"
-    )
-    of_all = f"[{add(cel(required), whole)}]"
-    return " + ".join(
-        (
-            created("$spec.?affinity", "/spec/affinity", "{}"),
-            created(_NODE_AFFINITY, path, "{}"),
-            f"($preferences.size() == 0 ? [] : {created(_PREFERRED, preferred, '[]')})",
-            f"$preferences.map(p, {add(cel(preferred + '/-'), 'p')})",
-            f"($requirements.size() == 0 ? [] : {_REQUIRED}.hasValue() ? {to_terms} : {of_all})",
-        )
+    preferences, requirements = OBJECT.preferences, OBJECT.requirements
+
+    def to_term(f: Expression) -> Expression:
+        at = f"{required}/nodeSelectorTerms/" + f.index + "/matchExpressions"
+        new = choose((has(f.term, "matchExpressions"), []), otherwise=[add(at, [])])
+        return new + requirements.map(lambda r: add(at + "/-", r))
+
+    to_terms = OBJECT.filledTerms.map(to_term).flatten()
+    whole = {"nodeSelectorTerms": [{"matchExpressions": requirements}]}
+    return concat(
+        [
+            created(optional(OBJECT.spec, "affinity"), "/spec/affinity", {}),
+            created(_NODE_AFFINITY, path, {}),
+            choose((preferences.size() == 0, []), otherwise=created(_PREFERRED, preferred, [])),
+            preferences.map(lambda p: add(f"{preferred}/-", p)),
+            choose(
+                (requirements.size() == 0, []),
+                (_REQUIRED.hasValue(), to_terms),
+                otherwise=[add(required, whole)],
+            ),
+        ]
     )
 
 

@@ -38,7 +38,8 @@ from typing import Any
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE, PROFILE_SCHEDULERS
-from rules.in_process.statement import Mutation, add, any_of, cel
+from rules.in_process.expression import OBJECT, Expression, all_of, any_of, choose, concat
+from rules.in_process.statement import Mutation, add
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import matching_resource, scheduler_skip_reason
 from rules.profile.profile import Profile
@@ -78,17 +79,20 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     from rules.in_process import mutation as words  # noqa: PLC0415  # no linter needs it
     from rules.in_process.nodes import scheduler  # noqa: PLC0415  # the same
 
-    tests: dict[str, list[str]] = {}
+    tests: dict[str, list[Expression]] = {}
     for each in profile.schedulers:
         tests.setdefault(each.name, []).append(words.is_about(each))
-    names = " + ".join(f"({any_of(t)} ? [{cel(name)}] : [])" for name, t in tests.items())
-    default = cel(DEFAULT_SCHEDULER)
-    where = (
-        f"$mayNameScheduler && {scheduler()} == {default}"
-        f" && $schedulers.size() == 1 && $schedulers[0] != {default}"
+    if not tests:
+        return ()
+    schedulers = concat([choose((any_of(*t), [name]), otherwise=[]) for name, t in tests.items()])
+    where = all_of(
+        OBJECT.mayNameScheduler,
+        scheduler() == DEFAULT_SCHEDULER,
+        OBJECT.schedulers.size() == 1,
+        OBJECT.schedulers[0] != DEFAULT_SCHEDULER,
     )
-    change = f"[{add(cel('/spec/schedulerName'), '$schedulers[0]')}]"
-    return (Mutation("pod", where, change, words={"schedulers": names}),) if names else ()
+    change = [add("/spec/schedulerName", OBJECT.schedulers[0])]
+    return (Mutation("pod", where, change, words={"schedulers": schedulers}),)
 
 
 RULE = define_rule(

@@ -34,7 +34,18 @@ from typing import Any
 
 from rules.base.json_values import append, display
 from rules.base.traits import GPU_ANNOTATION, GPU_RESOURCE
-from rules.in_process.statement import Mutation, add, any_of, cel, created, dynamic
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    concat,
+    get,
+    not_,
+    optional,
+)
+from rules.in_process.statement import Mutation, add, created, dynamic
 from rules.placement.gpu_nodes import matching_resource, placement_skip_reason
 from rules.placement.tolerations import (
     display_taint,
@@ -77,25 +88,28 @@ def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutat
     by_identity: dict[tuple[str, str, str], list[Taint]] = {}
     for taint in profile.taints:
         by_identity.setdefault((taint.key, taint.effect, taint.value or ""), []).append(taint)
-    tests = []
-    for identity in sorted(by_identity):
-        same = by_identity[identity]
-        meant = any_of(
-            f"({words.is_about(taint)}) && !({words.requests_any(taint.tolerated_for)})"
-            for taint in same
+    if not by_identity:
+        return ()
+
+    def missing(same: list[Taint]) -> Expression:
+        """Return the toleration of taints that differ in resources alone, if it is missing."""
+        taint = same[-1]
+        is_wanted = any_of(
+            *(all_of(words.is_about(t), not_(words.requests_any(t.tolerated_for))) for t in same)
         )
-        ours = f"({meant}) && !$tolerations.exists(t, {words.is_meant_for(same[-1])})"
-        tests.append(f"({ours} ? [{dynamic(toleration_for(same[-1]))}] : [])")
+        is_there = OBJECT.tolerations.exists(lambda t: words.is_meant_for(t, taint))
+        return choose(
+            (all_of(is_wanted, not_(is_there)), [dynamic(toleration_for(taint))]), otherwise=[]
+        )
+
     variables = {
-        "tolerations": "$spec.?tolerations.orValue([])",
-        "missingTolerations": " + ".join(tests),
+        "tolerations": get(OBJECT.spec, "tolerations", []),
+        "missingTolerations": concat([missing(same) for _, same in sorted(by_identity.items())]),
     }
-    change = (
-        f"{created('$spec.?tolerations', '/spec/tolerations', '[]')}"
-        f" + $missingTolerations.map(t, {add(cel('/spec/tolerations/-'), 't')})"
-    )
-    where = "$mayBePlaced && $missingTolerations.size() > 0"
-    return (Mutation("pod", where, change, words=variables),) if tests else ()
+    added = OBJECT.missingTolerations.map(lambda t: add("/spec/tolerations/-", t))
+    change = created(optional(OBJECT.spec, "tolerations"), "/spec/tolerations", []) + added
+    where = all_of(OBJECT.mayBePlaced, OBJECT.missingTolerations.size() > 0)
+    return (Mutation("pod", where, change, words=variables),)
 
 
 RULE = define_rule(check, action=Action.AUDIT, since="0.1", needs=(GPU_RESOURCE | GPU_ANNOTATION,))

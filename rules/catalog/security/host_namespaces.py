@@ -32,8 +32,20 @@ from typing import Any
 from rules.base.json_values import as_text, display, put
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, HOST_NAMESPACE, HOST_PATH
 from rules.gpu.volumes import containers_of, group_by_volume, host_mounts
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    all_of,
+    any_of,
+    entry,
+    get,
+    is_in,
+    not_,
+    optional,
+    text,
+)
 from rules.in_process.nodes import REQUIRED_TERMS
-from rules.in_process.statement import SUB_PATHS, Statement, cel, concat
+from rules.in_process.statement import MOUNT, SUB_PATHS, Statement
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.placement.node_affinity import expression_values, expressions, required_terms
 from rules.profile.platforms.gke import MPS_STRATEGIES, SHARING_LABEL
@@ -58,9 +70,7 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         if pod.spec.get(field) is True and is_for_gpus(pod):
             path = (*pod.path, field)
-            message = (
-                f"the pod is for GPUs and sets {field}: true, so it shares the {what} of its node"
-            )
+            message = _field_message(field, what)
             fix = Fix(f"set {field}: false", (put(path, value=False),))
             yield Finding(path=path, key=field, message=message, help=advice, fix=fix)
     mounts = [mount for mount in host_mounts(pod) if mount.path in SHARED_MEMORY_PATHS]
@@ -70,13 +80,21 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=mount.field,
                 key=mount.key,
-                message=(
-                    f"the pod is for GPUs and its volume {display(mount.volume)} is the "
-                    f"{display(mount.path)} of the node, so it shares the shared memory of its node"
-                ),
+                message=_volume_message(display(mount.volume), display(mount.path)),
                 containers=containers_of(group),
                 help=SHARED_MEMORY_ADVICE,
             )
+
+
+def _field_message(field: str, what: str) -> str:
+    return f"the pod is for GPUs and sets {field}: true, so it shares the {what} of its node"
+
+
+def _volume_message(volume: object, path: object) -> str:
+    return (
+        f"the pod is for GPUs and its volume {volume} is the {path} of the node, "
+        "so it shares the shared memory of its node"
+    )
 
 
 def _selects_mps_of_gke(pod: Pod) -> bool:
@@ -96,37 +114,45 @@ def _demands_mps(expression: Mapping[str, Any]) -> bool:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    for_gpus = "the pod is for GPUs and "
     of_fields = (
         Statement(
             "pod",
-            f"$spec.?{field}.orValue(false) && ($isForGpus)"
-            + (f" && !({_selects_mps_in_cel()})" if field == "hostIPC" else ""),
-            cel(f"{for_gpus}sets {field}: true, so it shares the {what} of its node"),
-            cel(advice),
+            all_of(get(OBJECT.spec, word, False), OBJECT.isForGpus, *_excuses(word)),
+            _field_message(word, what),
+            advice,
         )
-        for field, (what, advice) in SHARED_THINGS_AND_ADVICE.items()
+        for word, (what, advice) in SHARED_THINGS_AND_ADVICE.items()
     )
-    message = concat(
-        cel(f"{for_gpus}its volume "),
-        'm.shownVolume + " is the " + m.shown',
-        cel(" of the node, so it shares the shared memory of its node"),
+    of_volumes = Statement(
+        "volume",
+        all_of(is_in(MOUNT.path, sorted(SHARED_MEMORY_PATHS)), OBJECT.isForGpus),
+        text(_volume_message(MOUNT.shownVolume, MOUNT.shown)),
+        SHARED_MEMORY_ADVICE,
+        leaves_out=SUB_PATHS,
     )
-    where = f"m.path in {cel(sorted(SHARED_MEMORY_PATHS))} && ($isForGpus)"
-    advice = cel(SHARED_MEMORY_ADVICE)
-    return (*of_fields, Statement("volume", where, message, advice, leaves_out=SUB_PATHS))
+    return (*of_fields, of_volumes)
 
 
-def _selects_mps_in_cel() -> str:
-    label, values = cel(SHARING_LABEL), cel(MPS_STRATEGIES)
-    demand = (
-        f'x.key == {label} && x.operator == "In" && x.values.size() > 0'
-        f" && x.values.all(v, v in {values})"
-    )
-    in_every_term = f"{REQUIRED_TERMS}.all(t, t.?matchExpressions.orValue([]).exists(x, {demand}))"
-    return (
-        f'$spec.?nodeSelector[?{label}].orValue("") in {values}'
-        f" || {REQUIRED_TERMS}.size() > 0 && {in_every_term}"
+def _excuses(word: str) -> list[Expression]:
+    return [not_(_selects_mps_in_cel())] if word == "hostIPC" else []
+
+
+def _selects_mps_in_cel() -> Expression:
+    def demands_mps(x: Expression) -> Expression:
+        return all_of(
+            x.key == SHARING_LABEL,
+            x.operator == "In",
+            x.values.size() > 0,
+            x.values.all(lambda v: is_in(v, MPS_STRATEGIES)),
+        )
+
+    def in_term(t: Expression) -> Expression:
+        return get(t, "matchExpressions", []).exists(demands_mps)
+
+    selected = entry(optional(OBJECT.spec, "nodeSelector"), SHARING_LABEL, "")
+    return any_of(
+        is_in(selected, MPS_STRATEGIES),
+        all_of(REQUIRED_TERMS.size() > 0, REQUIRED_TERMS.all(in_term)),
     )
 
 

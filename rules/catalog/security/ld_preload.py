@@ -34,11 +34,22 @@ from rules.base.json_values import display
 from rules.base.traits import GPU, GPU_VARIABLE, LD_VARIABLE
 from rules.gpu.devices import requests_gpu
 from rules.gpu.visibility import prefix_findings, remove_edits
-from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.expression import (
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    get,
+    has,
+    text,
+)
+from rules.in_process.statement import CONTAINER, Statement, shown
 from rules.in_process.variables import prefix_statement
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 HOLDS = " holds a GPU and"
+BY_REFERENCE = "by reference"
 EFFECT = ", by which an outdated container toolkit may run the container's own code on the node"
 SEARCH_PATH_VARIABLE = "LD_LIBRARY_PATH"
 # The characters that separate the entries of each variable, see ld.so(8).
@@ -79,16 +90,28 @@ def _depends_on_process(entry: str) -> bool:
 
 
 def _finding(container: Container, variable: str, value: str | None) -> Finding:
-    setting = "by reference" if value is None else f"to {display(value)}"
-    message = f"{container}{HOLDS} sets {variable} {setting}{EFFECT}"
-    advice = f"write absolute paths in {variable}, or remove it"
+    setting = BY_REFERENCE if value is None else f"to {display(value)}"
+    message = _message(container, variable, setting)
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
     path = container.env_value_path(variable)
     if value is None:
         path = (*container.env_path(variable), "valueFrom")
     return Finding(
-        path=path, key=variable, message=message, container=container, help=advice, fix=fix
+        path=path,
+        key=variable,
+        message=message,
+        container=container,
+        help=_advice(variable),
+        fix=fix,
     )
+
+
+def _message(container: object, variable: str, setting: object) -> str:
+    return f"{container}{HOLDS} sets {variable} {setting}{EFFECT}"
+
+
+def _advice(variable: str) -> str:
+    return f"write absolute paths in {variable}, or remove it"
 
 
 # /dev/fd and /dev/stdin are links to /proc/self/fd. Slashes and dots may stand before each name.
@@ -110,35 +133,32 @@ _ENTRIES = {
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     prefixes = (
-        prefix_statement(variable, EFFECT, "c.requestsGpu", subject=HOLDS)
+        prefix_statement(variable, EFFECT, CONTAINER.requestsGpu, subject=HOLDS)
         for variable in SEPARATORS_BY_VARIABLE
     )
     return (*map(_statement, SEPARATORS_BY_VARIABLE), *prefixes)
 
 
 def _statement(variable: str) -> Statement:
-    entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(variable)})"
-    last = f"[{entries}].filter(l, l.size() > 0).map(l, l[l.size() - 1])"
-    depends = f"t.size() > {_MAX_VALUE} || t.matches({cel(_ENTRIES[variable])})"
-    where = (
-        f"c.requestsGpu && {last}.exists(e, e.?valueFrom.hasValue()"
-        f" || [e.?value.orValue('')].exists(t, {depends}))"
-    )
-    setting = (
-        f"{last}.map(e, e.?valueFrom.hasValue() ? 'by reference'"
-        f" : 'to ' + {shown('e.?value.orValue(' + cel('') + ')')})[0]"
-    )
-    message = concat(
-        "c.text",
-        cel(f"{HOLDS} sets {variable} "),
-        setting,
-        cel(EFFECT),
-    )
+    entries = get(CONTAINER.raw, "env", []).filter(lambda e: e.name == variable)
+    last = expression([entries]).filter(lambda es: es.size() > 0).map(lambda es: es[es.size() - 1])
+
+    def may_depend_on_process(t: Expression) -> Expression:
+        return any_of(t.size() > _MAX_VALUE, t.matches(_ENTRIES[variable]))
+
+    def is_fault(e: Expression) -> Expression:
+        value = expression([get(e, "value", "")])
+        return any_of(has(e, "valueFrom"), value.exists(may_depend_on_process))
+
+    def setting(e: Expression) -> Expression:
+        value = shown(get(e, "value", ""))
+        return choose((has(e, "valueFrom"), BY_REFERENCE), otherwise=text(f"to {value}"))
+
     return Statement(
         "container",
-        where,
-        message,
-        cel(f"write absolute paths in {variable}, or remove it"),
+        all_of(CONTAINER.requestsGpu, last.exists(is_fault)),
+        text(_message(CONTAINER.text, variable, last.map(setting)[0])),
+        _advice(variable),
         leaves_out=f"a value of more than {_MAX_VALUE:,} characters counts as a relative path",
     )
 

@@ -36,7 +36,8 @@ from rules.gpu.volumes import (
     group_by_volume,
     host_mounts,
 )
-from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.expression import OBJECT, all_of, any_of, not_, text
+from rules.in_process.statement import CONTAINER, MOUNT, Statement
 from rules.profile.platforms.node_paths import in_run
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -63,13 +64,23 @@ def check(pod: Pod, context: Context) -> Findings:
             yield Finding(
                 path=mount.field,
                 key=mount.key,
-                message=f"{mount.container} sees {display(mount.path)} of the node through the "
-                f"volume {display(mount.volume)}, and with it the pipes of an MPS daemon, which "
-                "serves everybody who shares a GPU by it",
+                message=_message(mount.container, display(mount.path), display(mount.volume)),
                 containers=containers_of(group),
-                help="remove the volume and its mounts; for a share of a GPU, "
-                f"{REQUEST_IN_LIMITS_ADVICE}: NVIDIA's device plugin mounts the rest",
+                help=_ADVICE,
             )
+
+
+def _message(container: object, path: object, volume: object) -> str:
+    return (
+        f"{container} sees {path} of the node through the volume {volume}, and with it the pipes "
+        "of an MPS daemon, which serves everybody who shares a GPU by it"
+    )
+
+
+_ADVICE = (
+    f"remove the volume and its mounts; for a share of a GPU, {REQUEST_IN_LIMITS_ADVICE}: "
+    "NVIDIA's device plugin mounts the rest"
+)
 
 
 def _volume_of_mps_directory(container: Container) -> str:
@@ -91,21 +102,17 @@ def _volume_of_mps_directory(container: Container) -> str:
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    below = " || ".join(f"(m.path + '/').startsWith({cel(path)})" for path in MPS_DIRECTORIES)
-    message = concat(
-        'c.text + " sees " + m.shown + " of the node through the volume " + m.shownVolume',
-        cel(
-            ", and with it the pipes of an MPS daemon, "
-            "which serves everybody who shares a GPU by it"
+    path = MOUNT.path + "/"
+    is_of_mps = any_of(*(path.startsWith(directory) for directory in MPS_DIRECTORIES))
+    return (
+        Statement(
+            "volume",
+            all_of(not_(OBJECT.isDaemon), is_of_mps),
+            text(_message(CONTAINER.text, MOUNT.shown, MOUNT.shownVolume)),
+            _ADVICE,
+            leaves_out=f"it does not read {MPS_VARIABLE}",
         ),
     )
-    advice = cel(
-        f"remove the volume and its mounts; for a share of a GPU, {REQUEST_IN_LIMITS_ADVICE}: "
-        "NVIDIA's device plugin mounts the rest"
-    )
-    where = f"!($isDaemon) && ({below})"
-    leaves_out = f"it does not read {MPS_VARIABLE}"
-    return (Statement("volume", where, message, advice, leaves_out=leaves_out),)
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))

@@ -53,13 +53,24 @@ from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
 from rules.gpu.visibility import NODE_DEBUGGER_ADVICE, is_node_debugger
 from rules.in_process.components import is_node_debugger as is_node_debugger_in_cel
-from rules.in_process.statement import Statement, cel, concat
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    all_of,
+    choose,
+    get,
+    not_,
+    text,
+)
+from rules.in_process.statement import CONTAINER, Statement
 from rules.objects.container import is_host_process
 from rules.placement.gpu_nodes import GPU_WORD, Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 ADVICE = "remove `privileged: true`"
 WINDOWS_ADVICE = "remove `hostProcess: true`"
+OF_THE_NODE, OF_ITS_NODE = "of the node", "that its node has"
+EACH_CONTAINER_IS = "each of its containers is"
 RDMA_ADVICE = f"{ADVICE}; RDMA needs no more than `capabilities: {{add: [IPC_LOCK]}}`"
 
 
@@ -95,9 +106,21 @@ def _program_evidence(pod: Pod, privileged: list[Container], context: Context) -
     return None
 
 
-def _effect(evidence: Evidence) -> str:
-    node = "of the node" if evidence.is_certain else "that its node has"
-    return f"it can use every {evidence.devices} {node}"
+def _effect(devices: object, place: object) -> str:
+    return f"it can use every {devices} {place}"
+
+
+def _where(evidence: Evidence) -> str:
+    place = OF_THE_NODE if evidence.is_certain else OF_ITS_NODE
+    return f"{evidence.pod}: {_effect(evidence.devices, place)}"
+
+
+def _message(container: object, where: object) -> str:
+    return f"{container} is privileged in {where}"
+
+
+def _host_process_message(who: object, where: object) -> str:
+    return f"{who} a HostProcess container in {where}"
 
 
 def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
@@ -105,7 +128,7 @@ def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
     return Finding(
         path=path,
         key="securityContext.privileged",
-        message=f"{container} is privileged in {evidence.pod}: {_effect(evidence)}",
+        message=_message(container, _where(evidence)),
         container=container,
         help=advice,
         fix=Fix("set privileged: false", (put(path, value=False),)),
@@ -115,13 +138,13 @@ def _finding(container: Container, evidence: Evidence, advice: str) -> Finding:
 
 def _host_process_finding(container: Container | None, pod: Pod, evidence: Evidence) -> Finding:
     """The finding about one container, or about the field of the pod."""
-    who = f"{container} is" if container else "each of its containers is"
+    who = f"{container} is" if container else EACH_CONTAINER_IS
     path = container.path if container else pod.path
-    field = ("securityContext", "windowsOptions", "hostProcess")
+    names = ("securityContext", "windowsOptions", "hostProcess")
     return Finding(
-        path=(*path, *field),
-        key=".".join(field),
-        message=f"{who} a HostProcess container in {evidence.pod}: {_effect(evidence)}",
+        path=(*path, *names),
+        key=".".join(names),
+        message=_host_process_message(who, _where(evidence)),
         container=container,
         help=WINDOWS_ADVICE,
         action=Action.DENY if evidence.is_certain else Action.WARN,
@@ -130,40 +153,43 @@ def _host_process_finding(container: Container | None, pod: Pod, evidence: Evide
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    privileged = "c.raw.?securityContext.?privileged.orValue(false)"
-    windows = "?securityContext.?windowsOptions.?hostProcess.orValue(false)"
-    is_certain = '$evidence[2] == "certain"'
-    effect = concat(
-        '$evidence[0] + ": it can use every " + $evidence[1]',
-        f'({is_certain} ? " of the node" : " that its node has")',
+    pod, devices, certainty = OBJECT.evidence[0], OBJECT.evidence[1], OBJECT.evidence[2]
+    has_evidence = OBJECT.evidence.size() > 0
+    is_certain = certainty == "certain"
+    place = choose((is_certain, OF_THE_NODE), otherwise=OF_ITS_NODE)
+    where = text(f"{pod}: {_effect(devices, place)}")
+    action = choose((is_certain, "deny"), otherwise="warn")
+    advice = choose(
+        (is_node_debugger_in_cel(), NODE_DEBUGGER_ADVICE),
+        (devices == GPU_WORD, RDMA_ADVICE),
+        otherwise=ADVICE,
     )
-    action = f'({is_certain} ? "deny" : "warn")'
-    advice = (
-        f"({is_node_debugger_in_cel()} ? {cel(NODE_DEBUGGER_ADVICE)}"
-        f" : $evidence[1] == {cel(GPU_WORD)} ? {cel(RDMA_ADVICE)} : {cel(ADVICE)})"
-    )
-    found = "$evidence.size() > 0"
+    is_privileged = get(CONTAINER.raw, "securityContext.privileged", False)
+
+    def is_windows(raw: Expression) -> Expression:
+        return get(raw, "securityContext.windowsOptions.hostProcess", False)
+
     return (
         Statement(
             "container",
-            f"{privileged} && {found}",
-            f'c.text + " is privileged in " + {effect}',
+            all_of(is_privileged, has_evidence),
+            text(_message(CONTAINER.text, where)),
             advice,
             action=action,
             leaves_out="it reads no commands, and knows no sample images",
         ),
         Statement(
             "container",
-            f"!{privileged} && c.raw.{windows} && {found}",
-            f'c.text + " is a HostProcess container in " + {effect}',
-            cel(WINDOWS_ADVICE),
+            all_of(not_(is_privileged), is_windows(CONTAINER.raw), has_evidence),
+            text(_host_process_message(f"{CONTAINER.text} is", where)),
+            WINDOWS_ADVICE,
             action=action,
         ),
         Statement(
             "pod",
-            f"$spec.{windows} && {found}",
-            f'"each of its containers is a HostProcess container in " + {effect}',
-            cel(WINDOWS_ADVICE),
+            all_of(is_windows(OBJECT.spec), has_evidence),
+            text(_host_process_message(EACH_CONTAINER_IS, where)),
+            WINDOWS_ADVICE,
             action=action,
         ),
     )

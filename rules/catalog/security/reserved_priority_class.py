@@ -38,7 +38,18 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import GPU_OR_NODE_CONSTRAINT, PRIORITY_CLASS
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu
-from rules.in_process.statement import Statement, cel, concat, shown
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    REQUEST,
+    all_of,
+    any_of,
+    choose,
+    get,
+    not_,
+    text,
+)
+from rules.in_process.statement import Statement, shown
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -61,24 +72,35 @@ def check(pod: Pod, context: Context) -> Findings:
     yield Finding(
         path=(*pod.path, FIELD),
         key=FIELD,
-        message=f"{REQUESTS if requests else SELECTS} and has the {FIELD} {display(name)}{EFFECT}",
+        message=_message(REQUESTS if requests else SELECTS, display(name)),
         help=ADVICE,
         action=Action.DENY if requests else Action.WARN,
     )
 
 
+def _message(subject: object, name: object) -> str:
+    return f"{subject} and has the {FIELD} {name}{EFFECT}"
+
+
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    name = f'$spec.?{FIELD}.orValue("")'
-    where = (
-        f"variables.reserved.exists(p, {name}.matches(p)) && ($isForGpus)"
-        " && !variables.componentNamespaces.exists(p, request.namespace.matches(p))"
-        " && ($requestsGpu || !($isDaemon))"
+    name = get(OBJECT.spec, FIELD, "")
+    is_component = POLICY.componentNamespaces.exists(lambda p: REQUEST.namespace.matches(p))
+    subject = choose((OBJECT.requestsGpu, REQUESTS), otherwise=SELECTS)
+    return (
+        Statement(
+            "pod",
+            all_of(
+                POLICY.reserved.exists(lambda p: name.matches(p)),
+                OBJECT.isForGpus,
+                not_(is_component),
+                any_of(OBJECT.requestsGpu, not_(OBJECT.isDaemon)),
+            ),
+            text(_message(subject, shown(name))),
+            ADVICE,
+            action=choose((OBJECT.requestsGpu, "deny"), otherwise="warn"),
+        ),
     )
-    subject = f"($requestsGpu ? {cel(REQUESTS)} : {cel(SELECTS)})"
-    message = concat(subject, cel(f" and has the {FIELD} "), shown(name), cel(EFFECT))
-    action = '($requestsGpu ? "deny" : "warn")'
-    return (Statement("pod", where, message, cel(ADVICE), action=action),)
 
 
 RULE = define_rule(

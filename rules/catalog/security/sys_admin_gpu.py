@@ -61,10 +61,27 @@ References
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
 
+from collections.abc import Callable
+
 from rules.base.json_values import remove
 from rules.base.traits import GPU_EVIDENCE, PRIVILEGED
 from rules.in_process.capabilities import added_capabilities
-from rules.in_process.statement import Statement, any_of, cel, concat
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    Expression,
+    Value,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    get,
+    is_in,
+    let,
+    not_,
+    text,
+)
+from rules.in_process.statement import CONTAINER, Statement
 from rules.placement.gpu_nodes import Evidence, excludes_nvidia, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -119,6 +136,7 @@ BPF_EFFECT = "with PERFMON it can read the memory of the node's kernel"
 PROCESS_EFFECT = "it can control every process of the node"
 MOUNT_EFFECT = "it can mount what belongs to the node, and so perhaps use every "
 NETWORK_EFFECT = "it can change the network of the node"
+NOUNS, AND = ("capability", "capabilities"), " and "
 OTHER_EFFECT = "no program for GPUs is known to need that"
 
 
@@ -150,8 +168,8 @@ def _finding(
     container: Container, entries: list[tuple[int, str]], evidence: Evidence, *, has_toolkit: bool
 ) -> Finding:
     names = {name for _, name in entries}
-    capabilities = " and ".join(sorted(names))
-    noun = "capability" if len(names) == 1 else "capabilities"
+    capabilities = AND.join(sorted(names))
+    noun = NOUNS[0] if len(names) == 1 else NOUNS[1]
     has_perfmon = any(name == PERFMON for _, name in container.added_capabilities)
     effect, action = _effect(
         names, evidence.devices, has_toolkit=has_toolkit, has_perfmon=has_perfmon
@@ -160,12 +178,22 @@ def _finding(
     return Finding(
         path=(*add, entries[0][0]),
         key=".".join(ADDED_CAPABILITIES_PATH),
-        message=f"{container} adds the {noun} {capabilities} in {evidence.pod}: {effect}",
+        message=_message(container, noun, capabilities, evidence.pod, effect),
         container=container,
-        help=f"remove {capabilities} from capabilities.add",
+        help=_advice(capabilities),
         fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),
         action=action if evidence.is_certain else Action.WARN,
     )
+
+
+def _message(
+    container: object, noun: object, capabilities: object, pod: object, effect: object
+) -> str:
+    return f"{container} adds the {noun} {capabilities} in {pod}: {effect}"
+
+
+def _advice(capabilities: object) -> str:
+    return f"remove {capabilities} from capabilities.add"
 
 
 def _effect(
@@ -187,50 +215,64 @@ def _effect(
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    facts = {
-        "capabilities": sorted({*WORTH_THE_NODE, *_OTHERS, _FOR_OWN_NETWORK, _FOR_OWN_PROCESSES}),
-        "worthTheNode": sorted(WORTH_THE_NODE),
-    }
-    added = added_capabilities("c.raw")
-    found = (
-        "n in added && (n in variables.worthTheNode"
-        " || !c.raw.?securityContext.?privileged.orValue(false))"
-        f" && (n != {cel(_FOR_OWN_NETWORK)} || $spec.?hostNetwork.orValue(false))"
-        f" && (n != {cel(_FOR_OWN_PROCESSES)} || $spec.?hostPID.orValue(false))"
+    pod, devices, certainty = OBJECT.evidence[0], OBJECT.evidence[1], OBJECT.evidence[2]
+    added = added_capabilities(CONTAINER.raw)
+    found = let(added, lambda added: POLICY.capabilities.filter(_is_fault(added)))
+
+    def has(names: Expression, *capabilities: str) -> Expression:
+        return names.exists(lambda n: is_in(n, sorted(capabilities)))
+
+    def refused(names: Expression) -> list[tuple[Value, Value]]:
+        """Those of `_effect` that are refused, each with its test."""
+        has_toolkit = not_(OBJECT.excludesNvidia)
+        return [
+            (all_of(has_toolkit, has(names, *ADMINISTRATION_CAPABILITIES)), TOOLKIT_EFFECT),
+            (has(names, *KERNEL_CAPABILITIES, "ALL"), text(f"{KERNEL_EFFECT}{devices}")),
+            (has(names, FILE_CAPABILITY), FILE_EFFECT),
+            (all_of(has(names, BPF), is_in(PERFMON, added)), BPF_EFFECT),
+            (has(names, _FOR_OWN_PROCESSES), PROCESS_EFFECT),
+        ]
+
+    def message(names: Expression) -> Expression:
+        effect = choose(
+            *refused(names),
+            (has(names, "SYS_ADMIN"), text(f"{MOUNT_EFFECT}{devices}")),
+            (has(names, _FOR_OWN_NETWORK), NETWORK_EFFECT),
+            otherwise=OTHER_EFFECT,
+        )
+        noun = choose((names.size() == 1, NOUNS[0]), otherwise=NOUNS[1])
+        return text(_message(CONTAINER.text, noun, names.join(AND), pod, effect))
+
+    is_worth_the_node = expression([found]).exists(
+        lambda names: any_of(*(test for test, _ in refused(names)))
     )
-    names = f"[{added}].map(added, variables.capabilities.filter(n, {found}))[0]"
-    effects = {
-        f"!$excludesNvidia && {_has(*ADMINISTRATION_CAPABILITIES)}": cel(TOOLKIT_EFFECT),
-        _has(*KERNEL_CAPABILITIES, "ALL"): f"{cel(KERNEL_EFFECT)} + $evidence[1]",
-        _has(FILE_CAPABILITY): cel(FILE_EFFECT),
-        f"{_has(BPF)} && {cel(PERFMON)} in {added}": cel(BPF_EFFECT),
-        _has(_FOR_OWN_PROCESSES): cel(PROCESS_EFFECT),
-    }
-    is_worth_the_node = any_of(effects)
-    effects[_has("SYS_ADMIN")] = f"{cel(MOUNT_EFFECT)} + $evidence[1]"
-    effects[_has(_FOR_OWN_NETWORK)] = cel(NETWORK_EFFECT)
-    chosen = "".join(f"({test}) ? {text} : " for test, text in effects.items())
-    message = concat(
-        'c.text + " adds the " + (names.size() == 1 ? "capability " : "capabilities ")',
-        'names.join(" and ") + " in " + $evidence[0] + ": "',
-        f"({chosen}{cel(OTHER_EFFECT)})",
-    )
-    is_denied = f'$evidence[2] == "certain" && [{names}].exists(names, {is_worth_the_node})'
+    is_denied = all_of(certainty == "certain", is_worth_the_node)
     return (
         Statement(
             "container",
-            f"$evidence.size() > 0 && {names}.size() > 0",
-            f"[{names}].map(names, {message})[0]",
-            f'"remove " + {names}.join(" and ") + " from capabilities.add"',
-            action=f'({is_denied} ? "deny" : "warn")',
-            facts=facts,
+            all_of(OBJECT.evidence.size() > 0, found.size() > 0),
+            let(found, message),
+            text(_advice(found.join(AND))),
+            action=choose((is_denied, "deny"), otherwise="warn"),
+            facts={
+                "capabilities": sorted(
+                    {*WORTH_THE_NODE, *_OTHERS, _FOR_OWN_NETWORK, _FOR_OWN_PROCESSES}
+                ),
+                "worthTheNode": sorted(WORTH_THE_NODE),
+            },
         ),
     )
 
 
-def _has(*names: str) -> str:
-    """A test in CEL of whether one of the capabilities is in `names`."""
-    return f"names.exists(n, n in {cel(sorted(names))})"
+def _is_fault(added: Expression) -> Callable[[Expression], Expression]:
+    """Return a test of whether a capability is one of `_entries`; `added` are those added."""
+    is_privileged = get(CONTAINER.raw, "securityContext.privileged", False)
+    return lambda n: all_of(
+        is_in(n, added),
+        any_of(is_in(n, POLICY.worthTheNode), not_(is_privileged)),
+        any_of(n != _FOR_OWN_NETWORK, get(OBJECT.spec, "hostNetwork", False)),
+        any_of(n != _FOR_OWN_PROCESSES, get(OBJECT.spec, "hostPID", False)),
+    )
 
 
 RULE = define_rule(

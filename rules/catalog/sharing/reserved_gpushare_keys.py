@@ -94,10 +94,26 @@ from rules.gpu.allocation_keys import (
 from rules.gpu.components import SYSTEM_USER_PREFIX
 from rules.gpu.devices import Device, devices, pod_requests_gpu
 from rules.gpu.visibility import prefix_findings, remove_edits
-from rules.in_process.statement import Statement, any_of, cel, concat, shown
+from rules.in_process.expression import (
+    OBJECT,
+    POLICY,
+    REQUEST,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    entry,
+    get,
+    is_in,
+    not_,
+    optional,
+    text,
+)
+from rules.in_process.statement import CONTAINER, KEY, VARIABLE, Statement, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
+SUBJECT = " asks for a share of a GPU and"
 DISABLING_VARIABLE = "CGPU_DISABLE"
 VARIABLE_SUFFIXES = ("IDX", "POD", "CONTAINER", "DEV", "ASSIGNED", "ASSUME_TIME")
 RESERVED_VARIABLES = frozenset(
@@ -144,8 +160,8 @@ def check(pod: Pod, context: Context) -> Findings:
     """Yield each reserved key that the user may not write, and each reserved variable."""
     action = _action_for_writer(pod, context)
     if action is not Action.OFF:
-        for field, key, value in _reserved_keys(pod.metadata):
-            yield _reserved_key_finding(pod, context, field, key, value)._replace(action=action)
+        for where, key, value in _reserved_keys(pod.metadata):
+            yield _reserved_key_finding(pod, context, where, key, value)._replace(action=action)
         for finding in (*_findings_of_reservation_label(pod), *_findings_of_switched_limits(pod)):
             yield finding._replace(action=action)
         yield from _findings_of_chosen_group(pod, context)
@@ -166,11 +182,11 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _reserved_keys(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Each key that only schedulers write: its field, the key, and its value."""
-    for field, is_reserved in RESERVED_TEST_BY_FIELD.items():
-        for key, value in as_object(metadata.get(field)).items():
+    """Each key that only schedulers write: its where, the key, and its value."""
+    for where, is_reserved in RESERVED_TEST_BY_FIELD.items():
+        for key, value in as_object(metadata.get(where)).items():
             if is_reserved(key):
-                yield field, key, value
+                yield where, key, value
 
 
 def _findings_of_reservation_label(pod: Pod) -> Findings:
@@ -187,15 +203,15 @@ def _findings_of_reservation_label(pod: Pod) -> Findings:
 
 def _findings_of_switched_limits(pod: Pod) -> Findings:
     """Yield the key that switches off the limits of TensorFusion."""
-    for field, noun in _NOUN_BY_FIELD.items():
-        value = as_object(pod.metadata.get(field)).get(TENSOR_FUSION_SWITCH)
+    for where, noun in _NOUN_BY_FIELD.items():
+        value = as_object(pod.metadata.get(where)).get(TENSOR_FUSION_SWITCH)
         words = [word.strip() for word in as_text(value).split(",")]
         if not LIMITING_FEATURES.isdisjoint(words):
-            path = (*pod.metadata_path, field, TENSOR_FUSION_SWITCH)
+            path = (*pod.metadata_path, where, TENSOR_FUSION_SWITCH)
             yield Finding(
                 path=path,
-                key=f"{field}.{TENSOR_FUSION_SWITCH}",
-                message=f"the {noun} {display(TENSOR_FUSION_SWITCH)} {SWITCH_FAULT}",
+                key=f"{where}.{TENSOR_FUSION_SWITCH}",
+                message=_key_message(noun, display(TENSOR_FUSION_SWITCH), SWITCH_FAULT),
                 help=f"remove the {noun}",
                 fix=Fix(f"remove the {noun}", (remove(path),)),
             )
@@ -221,9 +237,9 @@ def _asks_for_gpus(pod: Pod) -> bool:
 
 def _findings_of_changed_keys(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield what an update does to keys by which a scheduler counts what the pod holds."""
-    for field, key, _ in _reserved_keys(old):
-        if key not in as_object(pod.metadata.get(field)):
-            yield _changed_key_finding(pod, field, key, REMOVAL_FAULT)
+    for where, key, _ in _reserved_keys(old):
+        if key not in as_object(pod.metadata.get(where)):
+            yield _changed_key_finding(pod, where, key, REMOVAL_FAULT)
     if pod.scheduler == DEFAULT_SCHEDULER:
         return  # which knows no such annotations
     before = as_object(old.get("annotations"))
@@ -242,22 +258,30 @@ def _findings_of_changed_keys(pod: Pod, old: Mapping[str, Any]) -> Findings:
 def _findings_of_new_payer(pod: Pod, old: Mapping[str, Any]) -> Findings:
     """Yield the key by which another queue or quota pays for a pod that exists already."""
     keys = PAYER_KEYS_BY_SCHEDULER.get(pod.scheduler, ())
-    for field, key in keys if _asks_for_gpus(pod) else ():
-        if as_object(old.get(field)).get(key) != as_object(pod.metadata.get(field)).get(key):
-            yield _changed_key_finding(pod, field, key, PAYER_FAULT)
+    for where, key in keys if _asks_for_gpus(pod) else ():
+        if as_object(old.get(where)).get(key) != as_object(pod.metadata.get(where)).get(key):
+            yield _changed_key_finding(pod, where, key, PAYER_FAULT)
 
 
 _NOUN_BY_FIELD = {"annotations": "annotation", "labels": "label"}
 
 
-def _changed_key_finding(pod: Pod, field: str, key: str, fault: str) -> Finding:
-    path = (*pod.metadata_path, field)
+def _changed_key_finding(pod: Pod, where: str, key: str, fault: str) -> Finding:
+    path = (*pod.metadata_path, where)
     return Finding(
-        path=(*path, key) if field in pod.metadata else path,
-        key=f"{field}.{key} changed",
-        message=f"the {_NOUN_BY_FIELD[field]} {display(key)} {fault}",
+        path=(*path, key) if where in pod.metadata else path,
+        key=f"{where}.{key} changed",
+        message=_key_message(_NOUN_BY_FIELD[where], display(key), fault),
         help=CHANGE_ADVICE,
     )
+
+
+def _key_message(noun: str, key: object, fault: str) -> str:
+    return f"the {noun} {key} {fault}"
+
+
+def _variable_message(container: object, variable: object, what: object) -> str:
+    return f"{container} sets {variable}, which is {what}"
 
 
 def _findings_of_prefixes(container: Container) -> Findings:
@@ -265,7 +289,7 @@ def _findings_of_prefixes(container: Container) -> Findings:
         d.is_requested and d.name.startswith(ALIYUN_PREFIX) for d in _share_devices(container)
     ):
         return
-    subject = f"{container} asks for a share of a GPU and"
+    subject = f"{container}{SUBJECT}"
     effect = PREFIX_EFFECT
     for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
         found = prefix_findings(container, pattern, subject=subject, effect=effect, within=own)
@@ -294,11 +318,11 @@ def _action_for_writer(pod: Pod, context: Context) -> Action:
     return Action.OFF if user.startswith(SYSTEM_USER_PREFIX) else Action.DENY
 
 
-def _reserved_key_finding(pod: Pod, context: Context, field: str, key: str, value: Any) -> Finding:
-    path = (*pod.metadata_path, field, key)
-    identity = f"{field}.{key}"
-    noun = _NOUN_BY_FIELD[field]
-    message = f"the {noun} {display(key)} {RESERVED_KEY_FAULT}"
+def _reserved_key_finding(pod: Pod, context: Context, where: str, key: str, value: Any) -> Finding:
+    path = (*pod.metadata_path, where, key)
+    identity = f"{where}.{key}"
+    noun = _NOUN_BY_FIELD[where]
+    message = _key_message(noun, display(key), RESERVED_KEY_FAULT)
     advice = CREATE_ADVICE
     if context.operation == "UPDATE" and pod.object.kind == "Pod":
         # A changed value is a new fault, so the value is part of the identity.
@@ -310,7 +334,7 @@ def _reserved_key_finding(pod: Pod, context: Context, field: str, key: str, valu
 
 def _finding(container: Container, variable: str) -> Finding:
     what = DISABLING_FAULT if variable == DISABLING_VARIABLE else VARIABLE_FAULT
-    message = f"{container} sets {variable}, which is {what}"
+    message = _variable_message(container, variable, what)
     path = container.env_path(variable)
     fix = Fix(f"remove {variable}", remove_edits(container, variable))
     return Finding(
@@ -333,20 +357,25 @@ def in_process() -> tuple[Statement, ...]:
     )
 
 
-_IS_POD_UPDATE = '(variables.isUpdate && request.kind.kind == "Pod")'
-_ASKS_FOR_GPUS = (
-    f"($requestsGpu || $annotations.exists(k, k in {cel(sorted(COUNTED_ANNOTATIONS))}))"
-)
+def _is_update_of_pod() -> Expression:
+    return all_of(POLICY.isUpdate, REQUEST.kind.kind == "Pod")
 
 
-def _action_for_writer_in_cel() -> str:
-    user = "request.userInfo.username"
-    own = f"{cel(f'{SYSTEM_USER_PREFIX}serviceaccount:')} + request.namespace + ':'"
-    return (
-        f'(!{_IS_POD_UPDATE} ? "deny" : variables.writers.size() > 0'
-        f' ? (variables.writers.exists(p, {user}.matches(p)) ? "off" : "deny")'
-        f' : {user}.startsWith({own}) ? "warn"'
-        f' : {user}.startsWith({cel(SYSTEM_USER_PREFIX)}) ? "off" : "deny")'
+def _asks_for_gpus_in_cel() -> Expression:
+    is_counted = OBJECT.annotations.exists(lambda k: is_in(k, sorted(COUNTED_ANNOTATIONS)))
+    return any_of(OBJECT.requestsGpu, is_counted)
+
+
+def _action_for_writer_in_cel() -> Expression:
+    user = REQUEST.userInfo.username
+    own = f"{SYSTEM_USER_PREFIX}serviceaccount:" + REQUEST.namespace + ":"
+    is_writer = POLICY.writers.exists(lambda p: user.matches(p))
+    return choose(
+        (not_(_is_update_of_pod()), "deny"),
+        (POLICY.writers.size() > 0, choose((is_writer, "off"), otherwise="deny")),
+        (user.startsWith(own), "warn"),
+        (user.startsWith(SYSTEM_USER_PREFIX), "off"),
+        otherwise="deny",
     )
 
 
@@ -355,94 +384,99 @@ def _key_statements() -> Iterator[Statement]:
     from rules.in_process.patterns import matches_any  # noqa: PLC0415  # the same
 
     action = _action_for_writer_in_cel()
-    annotation, label = (
-        matches_any("k", patterns) for patterns in (ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS)
-    )
-    reserved = {
-        "reservedAnnotations": f"$annotations.filter(k, {annotation})",
-        "reservedLabels": f"$metadata.?labels.orValue({{}}).filter(k, {label})",
+    labels = get(OBJECT.metadata, "labels", {})
+    words = {
+        "reservedAnnotations": OBJECT.annotations.filter(
+            lambda k: matches_any(k, ALLOCATION_ANNOTATIONS)
+        ),
+        "reservedLabels": labels.filter(lambda k: matches_any(k, ALLOCATION_LABELS)),
     }
-    for field, noun in _NOUN_BY_FIELD.items():
-        values = f"$metadata.?{field}.orValue({{}})"
-        # Of an update only what it changes counts, whatever the message says.
-        is_new = f"(!{_IS_POD_UPDATE} || a in $changed{field.title()})"
+    is_update = _is_update_of_pod()
+    for noun, reserved, changed, values in (
+        ("annotation", OBJECT.reservedAnnotations, OBJECT.changedAnnotations, OBJECT.annotations),
+        ("label", OBJECT.reservedLabels, OBJECT.changedLabels, labels),
+    ):
         yield Statement(
-            "annotation" if field == "annotations" else "label",
-            f"a in $reserved{field.title()} && {is_new}",
-            concat(cel(f"the {noun} "), shown("a"), cel(f" {RESERVED_KEY_FAULT}")),
-            f"({_IS_POD_UPDATE} ? {cel(UPDATE_ADVICE)} : {cel(CREATE_ADVICE)})",
+            "annotation" if noun == "annotation" else "label",
+            # Of an update only what it changes counts, whatever the message says.
+            all_of(is_in(KEY, reserved), any_of(not_(is_update), is_in(KEY, changed))),
+            text(_key_message(noun, shown(KEY), RESERVED_KEY_FAULT)),
+            choose((is_update, UPDATE_ADVICE), otherwise=CREATE_ADVICE),
             action,
-            words=reserved,
+            words=words,
         )
-        features = f"{values}[?{cel(TENSOR_FUSION_SWITCH)}].orValue('').split(',')"
+        features = entry(values, TENSOR_FUSION_SWITCH, "").split(",")
         yield Statement(
             "pod",
-            f"{features}.exists(word, word.trim() in {cel(sorted(LIMITING_FEATURES))})",
-            cel(f"the {noun} {display(TENSOR_FUSION_SWITCH)} {SWITCH_FAULT}"),
-            cel(f"remove the {noun}"),
+            features.exists(lambda word: is_in(word.trim(), sorted(LIMITING_FEATURES))),
+            _key_message(noun, display(TENSOR_FUSION_SWITCH), SWITCH_FAULT),
+            f"remove the {noun}",
             action,
         )
     label, value = RESERVATION_LABEL
     yield Statement(
         "pod",
-        f"$metadata.?labels[?{cel(label)}].orValue('') == {cel(value)} && $requestsGpu",
-        cel(RESERVATION_FAULT),
-        cel(RESERVATION_ADVICE),
+        all_of(entry(optional(OBJECT.metadata, "labels"), label, "") == value, OBJECT.requestsGpu),
+        RESERVATION_FAULT,
+        RESERVATION_ADVICE,
         action,
     )
     yield Statement(
         "pod",
-        f"!variables.isUpdate && {scheduler()} == {cel(KAI_SCHEDULER)}"
-        f" && {cel(KAI_GROUP)} in $annotations && {_ASKS_FOR_GPUS}",
-        cel(CHOSEN_GROUP_FAULT),
-        cel(CHOSEN_GROUP_ADVICE),
-        '"audit"',
+        all_of(
+            not_(POLICY.isUpdate),
+            scheduler() == KAI_SCHEDULER,
+            is_in(KAI_GROUP, OBJECT.annotations),
+            _asks_for_gpus_in_cel(),
+        ),
+        CHOSEN_GROUP_FAULT,
+        CHOSEN_GROUP_ADVICE,
+        "audit",
     )
 
 
 def _changed_key_statements() -> Iterator[Statement]:
     from rules.in_process.nodes import scheduler  # noqa: PLC0415  # no linter needs it
 
-    for field, noun in _NOUN_BY_FIELD.items():
-        removed = f"!(a in $metadata.?{field}.orValue({{}}))"
-        removed += f" && a in variables.oldReserved{field.title()}"
-        yield _changed_key_statement(noun, removed, REMOVAL_FAULT)
-        payers = [
-            f"{scheduler()} == {cel(name)} && a in {cel(listed)}"
+    is_counting = scheduler() != DEFAULT_SCHEDULER
+    old_annotations, old_labels = POLICY.oldReservedAnnotations, POLICY.oldReservedLabels
+    is_counted_label = is_in(KEY, sorted(COUNTED_LABELS))
+    for where, noun, reserved, is_counted in (
+        ("annotations", "annotation", old_annotations, is_in(KEY, sorted(COUNTED_ANNOTATIONS))),
+        ("labels", "label", old_labels, all_of(is_counted_label, old_annotations.size() > 0)),
+    ):
+        is_removed = not_(is_in(KEY, get(OBJECT.metadata, where, {})))
+        pays = [
+            all_of(scheduler() == name, is_in(KEY, listed))
             for name, keys in PAYER_KEYS_BY_SCHEDULER.items()
-            if (listed := [key for where, key in keys if where == field])
+            if (listed := [key for place, key in keys if place == where])
         ]
-        paid = f"({any_of(payers)}) && {_ASKS_FOR_GPUS}"
-        counted = f"{scheduler()} != {cel(DEFAULT_SCHEDULER)}"
-        if field == "annotations":
-            counted += f" && a in {cel(sorted(COUNTED_ANNOTATIONS))}"
-        else:
-            counted += f" && a in {cel(sorted(COUNTED_LABELS))}"
-            counted += " && variables.oldReservedAnnotations.size() > 0"
-        yield _changed_key_statement(noun, counted, COUNT_FAULT)
-        yield _changed_key_statement(noun, paid, PAYER_FAULT)
+        yield _changed_key_statement(noun, all_of(is_removed, is_in(KEY, reserved)), REMOVAL_FAULT)
+        yield _changed_key_statement(noun, all_of(is_counting, is_counted), COUNT_FAULT)
+        pays_for_gpus = all_of(any_of(*pays), _asks_for_gpus_in_cel())
+        yield _changed_key_statement(noun, pays_for_gpus, PAYER_FAULT)
 
 
-def _changed_key_statement(noun: str, where: str, fault: str) -> Statement:
-    message = concat(cel(f"the {noun} "), shown("a"), cel(f" {fault}"))
+def _changed_key_statement(noun: str, where: Expression, fault: str) -> Statement:
     return Statement(
         "changedAnnotation" if noun == "annotation" else "changedLabel",
-        f"{_IS_POD_UPDATE} && {where}",
-        message,
-        cel(CHANGE_ADVICE),
+        all_of(_is_update_of_pod(), where),
+        text(_key_message(noun, shown(KEY), fault)),
+        CHANGE_ADVICE,
         _action_for_writer_in_cel(),
     )
 
 
 def _variable_statement() -> Statement:
-    harmless = f"v.name == {cel(DISABLING_VARIABLE)} && !v.isReference"
-    harmless += f" && v.value in {cel(sorted(HARMLESS_VALUES))}"
-    what = f"(v.name == {cel(DISABLING_VARIABLE)} ? {cel(DISABLING_FAULT)} : {cel(VARIABLE_FAULT)})"
+    v = VARIABLE
+    is_switch = v.name == DISABLING_VARIABLE
+    is_harmless = all_of(is_switch, not_(v.isReference), is_in(v.value, sorted(HARMLESS_VALUES)))
+    what = choose((is_switch, DISABLING_FAULT), otherwise=VARIABLE_FAULT)
     return Statement(
         "variable",
-        f"v.name in {cel(sorted(RESERVED_VARIABLES))} && !({harmless})",
-        concat('c.text + " sets " + v.name + ", which is "', what),
-        cel(VARIABLE_ADVICE),
+        all_of(is_in(v.name, sorted(RESERVED_VARIABLES)), not_(is_harmless)),
+        text(_variable_message(CONTAINER.text, v.name, what)),
+        VARIABLE_ADVICE,
         variables=tuple(sorted(RESERVED_VARIABLES)),
     )
 
@@ -450,15 +484,15 @@ def _variable_statement() -> Statement:
 def _prefix_statements() -> Iterator[Statement]:
     from rules.in_process import variables  # noqa: PLC0415  # no linter needs it
 
-    of_aliyun = f"x.name.startsWith({cel(ALIYUN_PREFIX)})"
-    where = f'c.devices.exists(x, {of_aliyun} && x.facts[0].sharing == "share")'
-    subject = " asks for a share of a GPU and"
+    where = CONTAINER.devices.exists(
+        lambda x: all_of(x.name.startsWith(ALIYUN_PREFIX), x.facts[0].sharing == "share")
+    )
     for pattern, own in (*PATTERNS_AND_PREFIXES, VISIBLE_PATTERN_AND_PREFIX):
-        yield variables.prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=subject)
+        yield variables.prefix_statement(pattern, PREFIX_EFFECT, where, within=own, subject=SUBJECT)
         if (pattern, own) != VISIBLE_PATTERN_AND_PREFIX:
-            shorter = f"!({variables.has_prefix(pattern, own)}) && {where}"
-            found = variables.prefix_statement(pattern, PREFIX_EFFECT, shorter, subject=subject)
-            yield found._replace(action='"warn"')
+            is_shorter = all_of(not_(variables.has_prefix(pattern, within=own)), where)
+            found = variables.prefix_statement(pattern, PREFIX_EFFECT, is_shorter, subject=SUBJECT)
+            yield found._replace(action="warn")
 
 
 RULE = define_rule(

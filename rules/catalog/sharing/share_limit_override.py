@@ -56,8 +56,23 @@ from rules.base.traits import ALIYUN_PREFIX, SHARE
 from rules.gpu.devices import devices, requests_share
 from rules.gpu.visibility import describe_setting, prefix_findings, remove_edits
 from rules.gpu.volumes import clean_path
+from rules.in_process.expression import (
+    POLICY,
+    Expression,
+    all_of,
+    any_of,
+    choose,
+    expression,
+    get,
+    has,
+    is_in,
+    not_,
+    optional,
+    optional_entry,
+    text,
+)
 from rules.in_process.requests import facts_of
-from rules.in_process.statement import Statement, any_of, cel, concat, shown
+from rules.in_process.statement import CONTAINER, MOUNT, VARIABLE, Statement, shown
 from rules.in_process.variables import prefix_statement
 from rules.in_process.volumes import resolved_path
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
@@ -69,6 +84,7 @@ CACHE_VARIABLE = "CUDA_DEVICE_MEMORY_SHARED_CACHE"  # the file that keeps the li
 MPS_LIMIT_VARIABLES = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 MPS_DIRECTORY_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 OVERSUBSCRIBE_VARIABLE, PRIORITY_VARIABLE = "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY"
+SUBJECT = " asks for a share of a GPU and"
 SWITCH_EFFECT = "which switches off the limits of the share"
 OTHER_ENTRY_EFFECT = "of which another entry switches off the limits of the share"
 PRESENCE_EFFECT = "whose mere presence switches off the limits of the share"
@@ -135,7 +151,7 @@ def _findings_of_prefixes(container: Container) -> Findings:
     of_ascend = ASCEND_LIMIT_VARIABLES if _asks_for(container, ASCEND_PREFIX) else ()
     for variable in (DISABLING_VARIABLE, *LIMIT_VARIABLES, CACHE_VARIABLE, *of_ascend):
         pattern = f"{variable}*" if variable in LIMIT_VARIABLES else variable
-        subject = f"{container} asks for a share of a GPU and"
+        subject = f"{container}{SUBJECT}"
         yield from prefix_findings(container, pattern, subject=subject, effect=PREFIX_EFFECT)
 
 
@@ -160,14 +176,19 @@ def _findings_of_mounts(container: Container) -> Findings:
         yield Finding(
             path=(*container.path, "volumeMounts", index, "mountPath"),
             key=f"mount.{path}",
-            message=(
-                f"{container} asks for a share of a GPU and mounts a volume at {display(path)}, "
-                f"{MOUNT_EFFECT}"
-            ),
+            message=_mount_message(container, display(path)),
             container=container,
             help=MOUNT_ADVICE,
             action=Action.DENY if covers else Action.WARN,
         )
+
+
+def _variable_message(container: object, setting: object, effect: object) -> str:
+    return f"{container}{SUBJECT} {setting}, {effect}"
+
+
+def _mount_message(container: object, path: object) -> str:
+    return f"{container}{SUBJECT} mounts a volume at {path}, {MOUNT_EFFECT}"
 
 
 def _asks_for(container: Container, prefix: str) -> bool:
@@ -216,7 +237,7 @@ def _finding(container: Container, variable: str, effect: str) -> Finding:
     return Finding(
         path=container.env_path(variable),
         key=variable,
-        message=f"{container} asks for a share of a GPU and {setting}, {effect}",
+        message=_variable_message(container, setting, effect),
         container=container,
         help=VARIABLE_ADVICE,
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
@@ -229,55 +250,70 @@ def in_process() -> tuple[Statement, ...]:
     return (_variable_statement(), *_prefix_statements(), *_mount_statements())
 
 
-_WITH_SHARE = 'c.devices.exists(x, x.facts[0].sharing == "share")'
-_SUBJECT = " asks for a share of a GPU and"
-_LIMITS = "c.raw.?resources.?limits.orValue({})"
+def _asks_for_share() -> Expression:
+    return CONTAINER.devices.exists(lambda x: x.facts[0].sharing == "share")
 
 
-def _names_device(prefix: str) -> str:
-    """Return, as CEL, whether the limits name a GPU resource with this `prefix`, even with 0."""
-    return f"({_LIMITS}.exists(n, n.startsWith({cel(prefix)}) && {facts_of('n')}.size() > 0))"
+def _names_device(prefix: str) -> Expression:
+    """Return whether the limits name a GPU resource with this `prefix`, even with 0."""
+    limits = get(CONTAINER.raw, "resources.limits", {})
+    return limits.exists(lambda n: all_of(n.startsWith(prefix), facts_of(n).size() > 0))
 
 
-def _names_only_devices(prefix: str) -> str:
-    """Return, as CEL, whether every GPU resource in the limits begins with `prefix`."""
-    return f"({_LIMITS}.all(n, n.startsWith({cel(prefix)}) || {facts_of('n')}.size() == 0))"
+def _names_only_devices(prefix: str) -> Expression:
+    """Return whether every GPU resource in the limits begins with `prefix`."""
+    limits = get(CONTAINER.raw, "resources.limits", {})
+    return limits.all(lambda n: any_of(n.startsWith(prefix), facts_of(n).size() == 0))
 
 
-_LIMITS_OF_OTHERS = f"!{_names_only_devices(ALIYUN_PREFIX)}"
+def _effect_in_cel() -> Expression:
+    """`_effect` of the variable."""
+    v = VARIABLE
+    is_loose = any_of(v.isReference, is_in(v.value, LOOSE_POLICIES), v.value.contains("$("))
+    limits = optional(CONTAINER.raw, "resources.limits")
+    has_priority = optional_entry(limits, PRIORITY_RESOURCE).hasValue()
+    is_limit = any_of(
+        is_in(v.name, ASCEND_LIMIT_VARIABLES),
+        v.name.matches(f"^({'|'.join(LIMIT_VARIABLES)})_*[0-9]*$"),
+    )
+    return choose(
+        (all_of(is_in(v.name, ASCEND_LIMIT_VARIABLES), not_(_names_device(ASCEND_PREFIX))), ""),
+        (v.name == DISABLING_VARIABLE, _switch_effect_in_cel()),
+        (v.name == POLICY_VARIABLE, choose((is_loose, POLICY_EFFECT), otherwise="")),
+        (all_of(v.name == PRIORITY_VARIABLE, has_priority), ""),
+        (is_in(v.name, POLICY.effects), POLICY.effects[v.name]),
+        (is_limit, LIMIT_EFFECT),
+        otherwise="",
+    )
+
+
+def _switch_effect_in_cel() -> Expression:
+    def may_be_true(value: Expression) -> Expression:
+        return any_of(is_in(value, TRUE_WORDS), value.contains("$("))
+
+    def is_on(e: Expression) -> Expression:
+        value = expression([get(e, "value", "")])
+        return any_of(has(e, "valueFrom"), value.exists(may_be_true))
+
+    entries = get(CONTAINER.raw, "env", []).filter(lambda e: e.name == DISABLING_VARIABLE)
+    is_last_on = any_of(VARIABLE.isReference, may_be_true(VARIABLE.value))
+    return choose(
+        (_names_device(PREFIX_WHERE_PRESENCE_COUNTS), PRESENCE_EFFECT),
+        (is_last_on, SWITCH_EFFECT),
+        (entries.exists(is_on), OTHER_ENTRY_EFFECT),
+        otherwise="",
+    )
 
 
 def _variable_statement() -> Statement:
-    asks_for_ascend = _names_device(ASCEND_PREFIX)
-    entries = f"c.raw.?env.orValue([]).filter(e, e.name == {cel(DISABLING_VARIABLE)})"
-    is_on = (
-        f"e.?valueFrom.hasValue() || [e.?value.orValue('')].exists(t, {_may_be_true_in_cel('t')})"
-    )
-    is_last_on = f"(v.isReference || {_may_be_true_in_cel('v.value')})"
-    switch = (
-        f"{_names_device(PREFIX_WHERE_PRESENCE_COUNTS)} ? {cel(PRESENCE_EFFECT)}"
-        f" : {is_last_on} ? {cel(SWITCH_EFFECT)}"
-        f" : {entries}.exists(e, {is_on}) ? {cel(OTHER_ENTRY_EFFECT)} : ''"
-    )
-    is_loose = f"v.isReference || v.value in {cel(LOOSE_POLICIES)} || v.value.contains('$(')"
-    names = "|".join(LIMIT_VARIABLES)
-    numbered = cel(f"^({names})_*[0-9]*$")
-    effect = (
-        f"(v.name in {cel(ASCEND_LIMIT_VARIABLES)} && !{asks_for_ascend} ? ''"
-        f" : v.name == {cel(DISABLING_VARIABLE)} ? ({switch})"
-        f" : v.name == {cel(POLICY_VARIABLE)} ? ({is_loose} ? {cel(POLICY_EFFECT)} : '')"
-        f" : v.name == {cel(PRIORITY_VARIABLE)}"
-        f" && c.raw.?resources.?limits[?{cel(PRIORITY_RESOURCE)}].hasValue() ? ''"
-        f" : v.name in variables.effects ? variables.effects[v.name]"
-        f" : v.name in {cel(ASCEND_LIMIT_VARIABLES)} || v.name.matches({numbered})"
-        f" ? {cel(LIMIT_EFFECT)} : '')"
-    )
+    effect = _effect_in_cel()
+    is_warned = is_in(VARIABLE.name, sorted(WARNED_VARIABLES))
     return Statement(
         "variable",
-        f"{_WITH_SHARE} && {effect} != ''",
-        concat("c.text", cel(f"{_SUBJECT} "), "v.setting", '", "', effect),
-        cel(VARIABLE_ADVICE),
-        f'(v.name in {cel(sorted(WARNED_VARIABLES))} ? "warn" : "deny")',
+        all_of(_asks_for_share(), effect != ""),
+        text(_variable_message(CONTAINER.text, VARIABLE.setting, effect)),
+        VARIABLE_ADVICE,
+        choose((is_warned, "warn"), otherwise="deny"),
         facts={"effects": EFFECT_BY_VARIABLE},
         variables=(
             *(*EFFECT_BY_VARIABLE, DISABLING_VARIABLE, POLICY_VARIABLE, PRIORITY_VARIABLE),
@@ -286,47 +322,49 @@ def _variable_statement() -> Statement:
     )
 
 
-def _may_be_true_in_cel(value: str) -> str:
-    return f"{value} in {cel(TRUE_WORDS)} || {value}.contains('$(')"
-
-
 def _prefix_statements() -> Iterator[Statement]:
-    where = f"{_WITH_SHARE} && {_LIMITS_OF_OTHERS}"
+    is_limited_in_container = not_(_names_only_devices(ALIYUN_PREFIX))
+    where = all_of(_asks_for_share(), is_limited_in_container)
     limits = (f"{variable}*" for variable in LIMIT_VARIABLES)
     for pattern in (DISABLING_VARIABLE, *limits, CACHE_VARIABLE):
-        yield prefix_statement(pattern, PREFIX_EFFECT, where, subject=_SUBJECT)
-    where += f" && {_names_device(ASCEND_PREFIX)}"
+        yield prefix_statement(pattern, PREFIX_EFFECT, where, subject=SUBJECT)
+    where = all_of(where, _names_device(ASCEND_PREFIX))
     for variable in ASCEND_LIMIT_VARIABLES:
-        yield prefix_statement(variable, PREFIX_EFFECT, where, subject=_SUBJECT)
+        yield prefix_statement(variable, PREFIX_EFFECT, where, subject=SUBJECT)
 
 
 def _mount_statements() -> Iterator[Statement]:
-    long = (
-        f"m.mountPath.size() > {MAX_PATH} || m.mountPath.contains('..')"
-        f" && m.mountPath.size() > {MAX_PATH_TO_RESOLVE}"
+    written = MOUNT.mountPath
+    is_long = any_of(
+        written.size() > MAX_PATH,
+        all_of(written.contains(".."), written.size() > MAX_PATH_TO_RESOLVE),
     )
-    path = f"({long} ? {cel(PRELOAD_FILE)} : {resolved_path('m.mountPath', PRELOAD_FILE)})"
-    folders = [f"(t + '/').startsWith({cel(prefix)})" for prefix in SHARING_DIRECTORY_PREFIXES]
-    folders += [
-        f"(t + '/').startsWith({cel(f'{directory}/')}) && {_names_device(prefix)}"
-        for prefix, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items()
-        for directory in directories
-    ]
-    covers = f"t == {cel(PRELOAD_FILE)} || {any_of(folders)}"
-    is_above = f"t in {cel(DIRECTORIES_ABOVE)}"
-    message = concat(
-        "c.text",
-        cel(f"{_SUBJECT} mounts a volume at "),
-        shown(path),
-        cel(f", {MOUNT_EFFECT}"),
-    )
-    for action, test in (("deny", covers), ("warn", f"!({covers}) && {is_above}")):
+    path = choose((is_long, PRELOAD_FILE), otherwise=resolved_path(written, PRELOAD_FILE))
+
+    def covers(t: Expression) -> Expression:
+        folder = t + "/"
+        of_systems = (folder.startsWith(prefix) for prefix in SHARING_DIRECTORY_PREFIXES)
+        of_resources = (
+            all_of(folder.startsWith(f"{directory}/"), _names_device(prefix))
+            for prefix, directories in DIRECTORIES_BY_RESOURCE_PREFIX.items()
+            for directory in directories
+        )
+        return any_of(t == PRELOAD_FILE, any_of(*of_systems, *of_resources))
+
+    def is_above(t: Expression) -> Expression:
+        return all_of(not_(covers(t)), is_in(t, DIRECTORIES_ABOVE))
+
+    for action, test in (("deny", covers), ("warn", is_above)):
         yield Statement(
             "mount",
-            f"{_WITH_SHARE} && {_LIMITS_OF_OTHERS} && [{path}].exists(t, {test})",
-            message,
-            cel(MOUNT_ADVICE),
-            cel(action),
+            all_of(
+                _asks_for_share(),
+                not_(_names_only_devices(ALIYUN_PREFIX)),
+                expression([path]).exists(test),
+            ),
+            text(_mount_message(CONTAINER.text, shown(path))),
+            MOUNT_ADVICE,
+            action,
             leaves_out=f"a path of more than {MAX_PATH} characters, or of more than "
             f"{MAX_PATH_TO_RESOLVE} with `..`, counts as {PRELOAD_FILE}",
         )
