@@ -17,8 +17,8 @@ NVIDIA's container toolkit gives the container the devices that each variable st
 `/dev/nvidia-fs*` for GDS, and `/dev/gdrdrv` for GDRCOPY. Its one condition is that the container's
 list of visible devices is not empty. In legacy mode `none` is an entry of that list, and so are all
 devices of an image that is older than the variable. So a container without a GPU gets devices that
-nobody has counted, among them InfiniBand, which is a resource to be requested. In mode `cdi`, with
-CDI specifications that were written before, the toolkit reads none of these variables.
+the scheduler has not counted, among them InfiniBand, which is a resource to be requested. In mode
+`cdi`, with CDI specifications that were written before, the toolkit reads none of these variables.
 
 The rule warns where the image decides whether the list is empty, and in a container that requests a
 GPU.

@@ -37,8 +37,8 @@ says `voidEveryContainer`: name such a resource in a profile first.
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written.
 It needs `fix: true` in the policy
 
-- in a pod that names a GPU runtime class and requests no GPU: whoever names the class means the
-  GPU. The rule `runtimeclass-nvidia-no-gpu` reports such a pod;
+- in a pod that names a GPU runtime class and requests no GPU: an author who names the class means
+  the GPU. The rule `runtimeclass-nvidia-no-gpu` reports such a pod;
 - in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
   variable. The device classes of a claim count if its template is known;
 - in a custom resource or a PodTemplate, whose users may add the GPU;

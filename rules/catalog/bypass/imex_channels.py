@@ -11,9 +11,9 @@ Why it matters
 --------------
 Over an IMEX channel (Internode Memory Exchange) a program reads and writes GPU memory of other
 nodes that are connected by NVLink. Containers that use the same channel are not isolated from each
-other. NVIDIA's toolkit gives a container every channel that the variable names, and nobody counts
-them. With a ComputeDomain of NVIDIA's DRA driver, each workload gets a channel of its own through a
-resource claim and needs no variable.
+other. NVIDIA's toolkit gives a container every channel that the variable names, and no scheduler
+counts them. With a ComputeDomain of NVIDIA's DRA driver, each workload gets a channel of its own
+through a resource claim and needs no variable.
 
 The rule warns, because clusters without that driver have no other way to channels. Where all
 workloads use compute domains, set its action to `deny`.

@@ -21,8 +21,8 @@ the container requests no GPU and loses none that it was meant to have. The fix 
 policy says `fix: true`
 
 - in a custom resource or a PodTemplate, whose users may add the GPU;
-- in a pod that names a GPU runtime class and requests no GPU: whoever names the class means the
-  GPU;
+- in a pod that names a GPU runtime class and requests no GPU: an author who names the class means
+  the GPU;
 - in a pod whose GPUs are all those of other makers, which do not read the variable.
 
 References

@@ -9,8 +9,8 @@ of metrics run in DaemonSets, and Intel made the resource for them.
 Why it matters
 --------------
 Intel's device plugin offers the resource if an administrator enables it. A container that asks for
-it gets the device files of all Intel GPUs of the node, whoever has them, and no scheduler counts
-them.
+it gets the device files of all Intel GPUs of the node, also of those in use, and no scheduler
+counts them.
 
 References
 ----------

@@ -48,9 +48,9 @@ By the files of a PCI device a program reads and writes the memory of the card, 
 from its driver. With version 1 of control groups, a process of root leaves the group that denies it
 devices, and opens the device files that it makes.
 
-Whoever changes a library or a program of the node runs as root there, as soon as root uses it. A
-pod that only loads them mounts them with `readOnly: true`, as GKE's device plugin does; manifests
-that Google publishes for GPUDirect leave it out.
+A process that changes a library or a program of the node runs as root there, as soon as root uses
+it. A pod that only loads them mounts them with `readOnly: true`, as GKE's device plugin does;
+manifests that Google publishes for GPUDirect leave it out.
 
 `pod-resources` shows which pod has which device. Monitoring needs it, so run the exporter under a
 service account that the profile lists as a component, or add an exception for it.

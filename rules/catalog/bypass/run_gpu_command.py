@@ -11,7 +11,7 @@ also behind `chroot`, `nsenter`, `sudo` and their like, as well as the text of a
 options before the image.
 
 Of a pod it reads at most 100,000 characters. A container whose commands do not fit in these is
-reported as well, because nobody knows what they start.
+reported as well, because what they start is not known.
 
 Why it matters
 --------------

@@ -15,10 +15,10 @@ Log directories, such as `/var/log/pods`, are fine. Where a runtime keeps its im
 
 Why it matters
 --------------
-A process that reaches the runtime's socket can start containers without Kubernetes: with every
-GPU of the node, privileged, and unknown to the scheduler and to admission control. The sockets of
-containerd's shims, in `/run/containerd/s`, are as good: a shim starts any program for whoever
-connects, as root of the node.
+A process that reaches the runtime's socket can start containers without Kubernetes: with every GPU
+of the node, privileged, and unknown to the scheduler and to admission control. The sockets of
+containerd's shims, in `/run/containerd/s`, are as good: a shim starts any program for every process
+that connects, as root of the node.
 
 References
 ----------

@@ -10,8 +10,8 @@ the chosen devices. A tenant can forge both, and this rule does not prevent it.
 
 Why it matters
 --------------
-The pod does not contain the value, so nobody can see which GPUs the container will get, and
-whoever may write the ConfigMap can change the value later. The value can be `all`, like a value
+The pod does not contain the value, so a reader cannot see which GPUs the container will get, and
+a user who may write the ConfigMap can change the value later. The value can be `all`, like a value
 in the pod itself.
 
 Fix safety

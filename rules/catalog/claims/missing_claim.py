@@ -15,7 +15,7 @@ more than 20 unknown names of one pod.
 
 Why it matters
 --------------
-Kubernetes creates the pod, which stays Pending until somebody creates the object. A request that
+Kubernetes creates the pod, which stays Pending until the object is created. A request that
 does not exist gives the container no device: the pod does not start.
 
 References

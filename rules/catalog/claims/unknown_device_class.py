@@ -5,14 +5,14 @@ What it does
 Compares the `deviceClassName` of each request with the classes that vendors' drivers install, such
 as `gpu.nvidia.com`, and with the DeviceClasses of the same run, or of the cluster. Finds names that
 differ from one of them by a letter or by punctuation, names of resources of device plugins
-(`nvidia.com/gpu`), and the names of nobody's class that people write for one (`nvidia.com`). It
+(`nvidia.com/gpu`), and names that no class has and that people write for one (`nvidia.com`). It
 says nothing about a name that resembles none, since administrators choose the names of classes, nor
 about one that a DeviceClass has, nor about more requests than a claim may have (32, each with 8
 alternatives).
 
 Why it matters
 --------------
-Kubernetes accepts a claim whose class does not exist, and its pods stay Pending until somebody
+Kubernetes accepts a claim whose class does not exist, and its pods stay Pending until a person
 creates the class. The API server refuses names with a slash.
 
 References

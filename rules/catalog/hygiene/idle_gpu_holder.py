@@ -9,7 +9,7 @@ off in the bundle `strict` too: people work in such pods.
 
 Why it matters
 --------------
-The GPU is taken as long as the container sleeps, whether or not somebody works with it by
+The GPU is taken as long as the container sleeps, whether or not a user works with it by
 `kubectl exec`. In a cluster with few GPUs such pods are often why others wait.
 
 References

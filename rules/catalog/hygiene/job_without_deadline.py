@@ -7,7 +7,7 @@ its pods.
 
 Why it matters
 --------------
-A program that hangs, for example because another worker has failed, keeps its GPUs until somebody
+A program that hangs, for example because another worker has failed, keeps its GPUs until a person
 looks. With a deadline Kubernetes ends it.
 
 A quota with the scope `Terminating` counts pods with a deadline of their own, not of their Job.

@@ -9,7 +9,7 @@ new nodes their labels.
 Why it matters
 --------------
 The label chooses which card of a node the next pod shares. In every other mode it does nothing, so
-whoever wrote it expects something that does not happen: most often the mode is missing.
+its author expects something that does not happen: most often the mode is missing.
 
 References
 ----------

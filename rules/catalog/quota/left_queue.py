@@ -28,8 +28,8 @@ beside those that the queue has admitted, on GPUs that Kueue takes for free.
 Options
 -------
 `controllers`: the users who may make such updates, with `*` for any text, such as
-`system:serviceaccount:kueue-system:*`. Nobody else may then. By default the list is empty, and the
-rule decides as described above: gpuward does not know where Kueue runs.
+`system:serviceaccount:kueue-system:*`. No other user may then. By default the list is empty, and
+the rule decides as described above: gpuward does not know where Kueue runs.
 
 References
 ----------

@@ -16,8 +16,8 @@ Finds GPU resources in the limits of a LimitRange that concern pods which ask fo
 Why it matters
 --------------
 A LimitRange completes every pod of its namespace before webhooks see it. With a GPU in `default`,
-or only in `max`, sidecars and web servers hold GPUs that nobody uses, and the pod's own manifest
-does not show it. To limit the GPUs of a namespace, a ResourceQuota is the right kind.
+or only in `max`, sidecars and web servers hold GPUs that they do not use, and the pod's own
+manifest does not show it. To limit the GPUs of a namespace, a ResourceQuota is the right kind.
 
 References
 ----------

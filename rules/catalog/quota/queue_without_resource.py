@@ -30,7 +30,7 @@ Without a mapping that fits, older releases of Kueue count the devices of a clai
 ones do not admit the workload.
 
 Where Kueue is configured to ignore resources that queues do not cover (`quotaCheckStrategy`), the
-workload runs, and nobody counts its GPUs.
+workload runs, and no quota counts its GPUs.
 
 References
 ----------

@@ -18,7 +18,7 @@ Not compared: more than 20 priority classes, and more than 20 GPU keys of a quot
 
 Why it matters
 --------------
-Whoever creates a pod chooses what scopes ask about. `activeDeadlineSeconds: 2147483647`, which is
+The creator of a pod chooses what scopes ask about. `activeDeadlineSeconds: 2147483647`, which is
 68 years, takes a pod out of a quota for `NotTerminating`, and with it its GPUs.
 
 References

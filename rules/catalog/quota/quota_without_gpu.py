@@ -15,7 +15,7 @@ than 300 of these resources and device classes.
 
 Why it matters
 --------------
-Somebody shares the cluster between namespaces, and the most expensive resource is not shared: the
+The cluster is shared between namespaces by quotas, and its most expensive resource is not: the
 pods of the namespace may take every GPU that is free. Where a scheduler with queues limits GPUs,
 only pods outside of them are concerned.
 

@@ -10,7 +10,7 @@ are resource claims: both name their container on purpose.
 Why it matters
 --------------
 The scheduler keeps the GPU for the pod as long as the pod exists, but the device plugin gives it to
-the init container alone. When that has ended, nobody uses the GPU and nobody else can have it. If
+the init container alone. When that has ended, the GPU is idle and no other pod can have it. If
 the application was meant to have it, it works only as long as its image and the node give it every
 GPU, including those of other pods.
 

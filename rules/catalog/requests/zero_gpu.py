@@ -9,7 +9,7 @@ such as `nvidia.com/mig-1g.10gb: 1`: it replaces a default of one. A zero in a c
 the cards of its maker by a variable, such as `NVIDIA_VISIBLE_DEVICES=void`, is fine too: nothing is
 left to chance.
 
-Whatever the policy says, a zero that somebody wrote is only a note (`audit`), unless the image of
+Whatever the policy says, a zero that was written is only a note (`audit`), unless the image of
 the container is known to set the variable: people write it on purpose, for example so that their
 cloud adds the toleration for GPU nodes. The rule warns about a key without a value, and about a
 zero beside a request or a part of a card that is more than zero.

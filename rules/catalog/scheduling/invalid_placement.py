@@ -13,10 +13,10 @@ as `requiredDuringScheduling` in it.
 
 Why it matters
 --------------
-Whoever applies a Deployment or a Job of such pods gets an error. If another object makes them, only
-its controller gets it, again and again, and nobody sees a pod. Kubernetes compares with an integer
-only: no node matches a term with `40Gi`, and the pod stays Pending. kubectl refuses a field that
-does not exist; other clients create the pod without it, and it may go to any node.
+A user who applies a Deployment or a Job of such pods gets an error. If another object makes them,
+only its controller gets it, again and again, and there is no pod. Kubernetes compares with an
+integer only: no node matches a term with `40Gi`, and the pod stays Pending. kubectl refuses a field
+that does not exist; other clients create the pod without it, and it may go to any node.
 
 References
 ----------

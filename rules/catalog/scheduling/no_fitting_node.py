@@ -25,7 +25,7 @@ says GiB.
 
 Why it matters
 --------------
-The pod stays Pending until somebody reads its events. Jobs and Deployments are created without an
+The pod stays Pending until its owner reads its events. Jobs and Deployments are created without an
 error.
 
 References

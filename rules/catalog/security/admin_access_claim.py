@@ -14,8 +14,8 @@ agents that watch the devices of a node.
 Kubernetes 1.34 and newer accepts `adminAccess` only in namespaces with the label
 `resource.kubernetes.io/admin-access: "true"`, 1.33 with `resource.k8s.io/admin-access: "true"`, if
 the feature is on. Before 1.33 no label is needed. The rule warns, because such a label shows that
-somebody who may label namespaces allowed it. If the Namespace is among the manifests of the same
-run and has no such label, the message says so. Where nobody needs admin access, set its action to
+a user who may label namespaces allowed it. If the Namespace is among the manifests of the same
+run and has no such label, the message says so. Where no user needs admin access, set its action to
 `deny`, as the bundle `strict` does. The chart can
 [guard the labels](../admin-access.md#guard-the-labels).
 

@@ -9,8 +9,8 @@ manifest that names no namespace, nor about the components of the GPU platform.
 
 Why it matters
 --------------
-A quota limits GPUs in the namespaces that have one. In every other namespace, whoever may create
-pods gets as many GPUs as there are. A list of namespaces closes those that nobody thought of.
+A quota limits GPUs in the namespaces that have one. In every other namespace, a user who may create
+pods gets as many GPUs as there are. A list of namespaces closes those that were forgotten.
 
 Options
 -------

@@ -19,8 +19,8 @@ image could take over the node in this way. Until such nodes are upgraded, let o
 have GPUs. `gpuward doctor` says which nodes these are, where it can know. A tag can be moved to
 another image afterwards; a digest cannot.
 
-gpuward reads the reference alone. Whether somebody you trust signed the image is the question of a
-verifier such as Sigstore's policy-controller or Kyverno.
+gpuward reads the reference alone. Whether a signer that you trust signed the image is the question
+of a verifier such as Sigstore's policy-controller or Kyverno.
 
 Options
 -------
