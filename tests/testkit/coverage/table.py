@@ -15,12 +15,18 @@ import yaml
 
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.container_runtime import answers
+from tests.testkit.coverage import makers
 from tests.testkit.paths import DATA, DOCS
 
 FILE = DATA / "coverage.yaml"
 DOCUMENT = DOCS / "coverage.md"
 BEGIN, END = "<!-- tables from tests/data/coverage.yaml -->", "<!-- end of the tables -->"
 NOT_STOPPED = "not stopped"
+_OTHER_MAKERS = (
+    "What rules of the families `bypass`, `requests` and `security` say about pods for accelerators",
+    "of other makers. *yes*: a case of the rule is reported in which all signs of NVIDIA's cards are",
+    "replaced by the maker's (`tests/data/makers.yaml`).",
+)
 _STRICT = "The column *strict policy* is about this policy, not about the bundle `strict`:"
 # The key of each column in the data, and its title in the document.
 COLUMNS = {
@@ -140,6 +146,7 @@ def _tables() -> Iterator[str]:
     for entry in data()["circumstances"]:
         mitigations = entry.get("mitigations", "").split()
         yield _row([entry["description"], _emphasized(entry["outcome"]), _joined(mitigations)])
+    yield from ("", "## Other makers", "", *_OTHER_MAKERS, "", *makers.table())
     yield from ("", "## The strict policy", "", _STRICT, "", "```yaml")
     yield from ("apiVersion: gpuward.io/v1", "kind: Policy", strict_policy().rstrip(), "```")
     yield from ("", "## Mitigations", "", _row(["mitigation", "what to do"]), _row(["---"] * 2))
