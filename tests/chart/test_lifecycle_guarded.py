@@ -391,6 +391,12 @@ def policy_deleted(installation: Installation) -> AbstractContextManager[None]:
     return deleted(installation.plane, f"{config_maps}/gpuward-policy")
 
 
+def policy_emptied(installation: Installation) -> AbstractContextManager[None]:
+    """Gpuward goes by the earlier one."""
+    path = f"/api/v1/namespaces/{installation.namespace}/configmaps/gpuward-policy"
+    return changed(installation.plane, path, lambda config_map: config_map.pop("data"))
+
+
 @contextmanager
 def one_replica_killed(installation: Installation) -> Iterator[None]:
     """Kill one replica; the kubelet does not start it again, as while it backs off."""
@@ -476,6 +482,7 @@ STATES_IN_MODE_DENY: list[tuple[State, str]] = [
         f"{REFUSED_NOW}release, deployment/gpuward-certs in .*: no replica is available",
     ),
     (policy_deleted, f"{REFUSED_NOW}.*configmap/gpuward-policy in .*: it does not exist"),
+    (policy_emptied, f"{REFUSED_NOW}policy, configmap/gpuward-policy in .*: it has no policy"),
     (no_certificate_controller, f"{REFUSED_NOW}release, deployment/gpuward-certs in "),
     (rule_off, f"{REFUSED}$"),
     (all_rules_off, f"{NOT_KNOWN}mode deny, in [^ ]+: .*as the policy says"),
