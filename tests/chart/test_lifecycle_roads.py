@@ -27,7 +27,9 @@ import pytest
 from certs.validity import utc_now
 from tests.testkit.admission.bad_pods import BadPods
 from tests.testkit.admission.enforcement import enforcement_in
+from tests.testkit.chart import certificate_modes
 from tests.testkit.chart.argo_cd import ArgoCD
+from tests.testkit.chart.cert_manager import CertManager
 from tests.testkit.chart.flux import Flux
 from tests.testkit.chart.installation import ADMISSION, CHART, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
@@ -36,7 +38,11 @@ from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
-pytest_plugins = ["tests.testkit.chart.fixtures", "tests.testkit.chart.argo_cd_fixtures"]
+pytest_plugins = [
+    "tests.testkit.chart.fixtures",
+    "tests.testkit.chart.argo_cd_fixtures",
+    "tests.testkit.chart.cert_manager_fixtures",
+]
 
 VALUES = {"mode": "deny", "registration": {"timeoutSeconds": 30}, "drainSeconds": 5}
 WAIT = ("--wait", "--timeout=100s")
@@ -92,7 +98,7 @@ def guarded(
 def without_ca_bundle(plane: ControlPlane, since: datetime.datetime) -> float:
     """For how many seconds at most, by the audit log, a replaced configuration had no `caBundle`.
 
-    That is until the certificate controller wrote it again.
+    That is until the certificate controller or cert-manager's injector wrote it again.
     """
     longest, replaced_at = 0.0, dict[str, datetime.datetime]()
     for event in plane.audit_events():
@@ -102,7 +108,7 @@ def without_ca_bundle(plane: ControlPlane, since: datetime.datetime) -> float:
             continue
         if event["verb"] == "update":
             replaced_at[kind] = at
-        elif event["user"]["username"].endswith(":gpuward-certs") and kind in replaced_at:
+        elif event["verb"] == "patch" and kind in replaced_at:
             longest = max(longest, (at - replaced_at.pop(kind)).total_seconds())
     return longest
 
@@ -144,6 +150,37 @@ def test_helm(chart_plane: ControlPlane, kubelet: Kubelet, helm: str) -> None:
             perform(force, upgrade(5, *replacing), always=False)
             perform("again", upgrade(5))
             perform("rollback", lambda: installation.rollback(2))
+        installation.uninstall()
+        wait_until_nothing_acts(installation)
+
+
+@pytest.mark.parametrize("mode", ["certManager", "existingSecret"])
+def test_helm_with_certificates_of_others(
+    cert_manager: CertManager, chart_plane: ControlPlane, kubelet: Kubelet, mode: str
+) -> None:
+    """What replaces objects leaves no gap where Helm itself writes `caBundle`."""
+    with Installation(chart_plane, kubelet, "helm3") as installation:
+        chart_plane.create("/api/v1/namespaces", manifests.namespace(installation.namespace, {}))
+        bundle = b""
+        if mode == "existingSecret":
+            signer = certificate_modes.new_signer(installation)
+            certificate_modes.fill_secret(installation, signer)
+            bundle = signer.certificate_pem
+        chosen = {"certificates": certificate_modes.values(mode, bundle)["certificates"]}
+
+        def upgrade(number: int, *options: str) -> Callable[[], object]:
+            given = (str(CHART), *WAIT, *options)
+            values = merge_values(changed(number), chosen)
+            return lambda: installation.helm("upgrade", *given, values=values)
+
+        installation.install(merge_values(VALUES, chosen))
+        if mode == "certManager":
+            cert_manager.authority("gpuward", installation.namespace)
+        with guarded(installation, kubelet, f"helm3, {mode}") as perform:
+            perform("upgrade", upgrade(1))
+            perform("--force", upgrade(2, "--force"), always=mode == "existingSecret")
+            perform("again", upgrade(2))
+            perform("rollback", lambda: installation.rollback(1))
         installation.uninstall()
         wait_until_nothing_acts(installation)
 
