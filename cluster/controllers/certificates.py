@@ -308,14 +308,17 @@ class CertificateController(Controller):
         self._state = CertificateState()
         self._data: dict[SecretKind, Mapping[str, bytes]] = {}
         self._served: Mapping[str, x509.Certificate | None] | None = None
-        self._has_worked = False
+        self._works = False
         self.published = 0
         """How many times a configuration lacked the CA bundle."""
 
     @property
     def ready(self) -> bool:
-        """Return whether a pass of this process has succeeded, or another process leads."""
-        return self._has_worked or self._election.is_held_by_another
+        """Return whether a pass of this process has succeeded, or another process leads.
+
+        False again while only an administrator can end what keeps it from its work.
+        """
+        return self._works or self._election.is_held_by_another
 
     def complete(self, ref: ConfigurationRef) -> None:
         """Write the CA bundle to a configuration, if this process leads and has published one.
@@ -346,7 +349,7 @@ class CertificateController(Controller):
             if change is None or not self._election.held:
                 break
             self._write(change, secrets[change.secret])
-        self._has_worked = True
+        self._works = True
         self._reminders.update(self._expiries())
 
     def _read_secrets(self) -> dict[SecretKind, Object]:
@@ -392,6 +395,7 @@ class CertificateController(Controller):
         for kind, reason in _REASONS:
             if isinstance(error, kind):
                 problems[reason] = str(error)
+                self._works = False
         self._reminders.update(problems)
 
     def _expiries(self) -> dict[str, str]:

@@ -629,6 +629,25 @@ def test_what_is_published_stays_while_a_secret_of_somebody_else_is_there() -> N
     assert {cluster.published(ref) for ref in CONFIGURATIONS} == {published}
 
 
+def test_a_secret_of_somebody_else_makes_a_running_controller_not_ready() -> None:
+    """So that its Deployment shows it; an API server that refuses a request does not."""
+    cluster, time = MemoryCluster(), FakeTime()
+    running = controller(cluster, time)
+    running.reconcile()
+    cluster.refuse = "secrets"
+    assert not running.reconcile()
+    assert running.ready
+    cluster.refuse = ""
+    before = cluster.data(CONFIG.authority_secret)
+    cluster.put_data(CONFIG.authority_secret, ca_crt=foreign_authority(START).certificate_pem)
+    assert not running.reconcile()
+    assert not running.ready
+    cluster.delete(CONFIG.authority_secret)
+    assert running.reconcile()
+    assert running.ready
+    assert cluster.data(CONFIG.authority_secret) == before
+
+
 def test_a_configuration_of_another_installation_is_left_alone() -> None:
     cluster, time, events = MemoryCluster(), FakeTime(), list[tuple[str, str]]()
     ref = CONFIGURATIONS[1]

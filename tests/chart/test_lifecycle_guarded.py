@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from certs.authority import service_names, sign_leaf
+from certs.keypairs import KeyPair
+from certs.secrets import decode
+from certs.validity import utc_now
 from cluster.api.errors import ConfigurationKind
 from cluster.doctor.cli import main as doctor
 from policies.loading import default_policy
 from rules.finding import Action
+from tests.testkit.certs.authorities import foreign_authority
 from tests.testkit.chart import certificate_modes
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
@@ -179,14 +183,14 @@ def both_deleted(installation: Installation) -> Iterator[None]:
         yield
 
 
+def empty(configuration: Any) -> None:
+    for entry in configuration["webhooks"]:
+        entry["clientConfig"].pop("caBundle")
+
+
 @contextmanager
 def empty_ca_bundles(installation: Installation, *kinds: ConfigurationKind) -> Iterator[None]:
     """Empty the bundles; no controller publishes them again."""
-
-    def empty(configuration: Any) -> None:
-        for entry in configuration["webhooks"]:
-            entry["clientConfig"].pop("caBundle")
-
     (certs,) = installation.pods("certs")
     with ExitStack() as stack:
         stack.enter_context(certs.paused())
@@ -202,6 +206,40 @@ def without_ca_bundle(installation: Installation) -> AbstractContextManager[None
 
 def one_without_ca_bundle(installation: Installation) -> AbstractContextManager[None]:
     return empty_ca_bundles(installation, VALIDATING)
+
+
+@contextmanager
+def never_certified(installation: Installation) -> Iterator[None]:
+    """As long as the certificate controller has made no certificate: no replica can start."""
+    plane = installation.plane
+    with scaled(installation, "gpuward-certs"):
+        for kind in ConfigurationKind:
+            configuration = plane.request("GET", path_of(kind)).body
+            empty(configuration)
+            replace(plane, path_of(kind), configuration)
+        for name in ("gpuward-ca", "gpuward-tls"):
+            plane.request("DELETE", secret_path(installation, name))
+        label = "--selector=app.kubernetes.io/component=webhook"
+        plane.kubectl("delete", "pods", label, "-n", installation.namespace)
+        yield
+    status = ("rollout", "status", "deployment/gpuward", "-n", installation.namespace)
+    plane.kubectl(*status, "--timeout=100s")
+
+
+def of_another_installation(installation: Installation) -> AbstractContextManager[None]:
+    """Somebody has applied the chart a second time, for another namespace."""
+
+    def call_another(configuration: Any) -> None:
+        for entry in configuration["webhooks"]:
+            entry["clientConfig"]["service"]["namespace"] = "elsewhere"
+
+    return changed(installation.plane, path_of(VALIDATING), call_another)
+
+
+def without_rights(installation: Installation) -> AbstractContextManager[None]:
+    """The certificate controller may not write its Secrets and its Lease."""
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{installation.namespace}/rolebindings"
+    return deleted(installation.plane, f"{roles}/gpuward-certs")
 
 
 def service_deleted(installation: Installation) -> AbstractContextManager[None]:
@@ -247,22 +285,70 @@ def foreign_certificate(installation: Installation) -> Iterator[None]:
     plane = installation.plane
     signer = certificate_modes.new_signer(installation)
     names = service_names(installation.release, installation.namespace)
-    now = datetime.datetime.now(datetime.UTC)
-    leaf = sign_leaf(signer, names, now)
-
-    def serve_another(secret: Any) -> None:
-        for key, text in (("tls.crt", leaf.certificate_pem), ("tls.key", leaf.key_pem)):
-            secret["data"][key] = base64.b64encode(text).decode()
-
+    leaf = sign_leaf(signer, names, utc_now())
     (certs,) = installation.pods("certs")
-    path = f"/api/v1/namespaces/{installation.namespace}/secrets/gpuward-tls"
     with certs.paused():
         try:
-            with changed(plane, path, serve_another):
+            with changed(plane, secret_path(installation, "gpuward-tls"), filling(leaf, "tls")):
                 installation.restart()  # an open connection would go on
                 yield
         finally:
             installation.restart()
+
+
+@contextmanager
+def expired_certificate(installation: Installation) -> Iterator[None]:
+    """Nobody has renewed the certificate, and API servers connect again."""
+    plane = installation.plane
+    signer = decode(
+        *(secret_data(installation, name) for name in ("gpuward-ca", "gpuward-tls"))
+    ).signer
+    assert signer
+    names = service_names(installation.release, installation.namespace)
+    leaf = sign_leaf(signer, names, utc_now(), datetime.timedelta(seconds=20))
+
+    def trust_one_more(configuration: Any) -> None:
+        """With another bundle, API servers do not use connections that are open."""
+        more = foreign_authority(utc_now()).certificate_pem
+        for entry in configuration["webhooks"]:
+            bundle = base64.b64decode(entry["clientConfig"]["caBundle"]) + more
+            entry["clientConfig"]["caBundle"] = base64.b64encode(bundle).decode()
+
+    (certs,) = installation.pods("certs")
+    with certs.paused(), ExitStack() as stack:
+        path = secret_path(installation, "gpuward-tls")
+        stack.enter_context(changed(plane, path, filling(leaf, "tls")))
+        eventually(lambda: certificate_modes.is_served(installation, "self"), what="it is served")
+        end = leaf.certificate.not_valid_after_utc
+        eventually(lambda: utc_now() > end, what="it has expired")
+        for kind in ConfigurationKind:
+            stack.enter_context(changed(plane, path_of(kind), trust_one_more))
+        yield
+
+
+def foreign_authority_secret(installation: Installation) -> AbstractContextManager[None]:
+    """Somebody has put a CA of their own into the Secret of gpuward's."""
+    fill = filling(foreign_authority(utc_now()), "ca")
+    return changed(installation.plane, secret_path(installation, "gpuward-ca"), fill)
+
+
+def filling(pair: KeyPair, prefix: str) -> Callable[[Any], None]:
+    """Return the change of a Secret that writes `pair` into it, as PREFIX.crt and PREFIX.key."""
+    given = {f"{prefix}.crt": pair.certificate_pem, f"{prefix}.key": pair.key_pem}
+
+    def fill(secret: Any) -> None:
+        secret["data"] = {key: base64.b64encode(text).decode() for key, text in given.items()}
+
+    return fill
+
+
+def secret_path(installation: Installation, name: str) -> str:
+    return f"/api/v1/namespaces/{installation.namespace}/secrets/{name}"
+
+
+def secret_data(installation: Installation, name: str) -> dict[str, bytes]:
+    found = installation.plane.request("GET", secret_path(installation, name)).body["data"]
+    return {key: base64.b64decode(text) for key, text in found.items()}
 
 
 @contextmanager
@@ -297,6 +383,18 @@ def unusable_policy(installation: Installation) -> Iterator[None]:
     path = f"/api/v1/namespaces/{installation.namespace}/configmaps/gpuward-policy"
     with changed(installation.plane, path, write):
         yield
+
+
+def policy_deleted(installation: Installation) -> AbstractContextManager[None]:
+    """Gpuward goes by the earlier one."""
+    config_maps = f"/api/v1/namespaces/{installation.namespace}/configmaps"
+    return deleted(installation.plane, f"{config_maps}/gpuward-policy")
+
+
+def policy_emptied(installation: Installation) -> AbstractContextManager[None]:
+    """Gpuward goes by the earlier one."""
+    path = f"/api/v1/namespaces/{installation.namespace}/configmaps/gpuward-policy"
+    return changed(installation.plane, path, lambda config_map: config_map.pop("data"))
 
 
 @contextmanager
@@ -375,6 +473,16 @@ STATES_IN_MODE_DENY: list[tuple[State, str]] = [
     (no_replica, f"{ADMITTED}.*; wrong: release, deployment/gpuward in .*: scaled to 0 replicas"),
     (hung, ADMITTED),
     (foreign_certificate, ADMITTED),
+    (expired_certificate, f"{ADMITTED}.*; wrong: "),
+    (never_certified, f"{ADMITTED}.*; wrong: .*caBundle is empty"),
+    (of_another_installation, f"{ADMITTED}.*; wrong: .*service/gpuward in elsewhere: the Service"),
+    (without_rights, f"{REFUSED_NOW}release, rolebinding/gpuward-certs in .*: it does not exist"),
+    (
+        foreign_authority_secret,
+        f"{REFUSED_NOW}release, deployment/gpuward-certs in .*: no replica is available",
+    ),
+    (policy_deleted, f"{REFUSED_NOW}.*configmap/gpuward-policy in .*: it does not exist"),
+    (policy_emptied, f"{REFUSED_NOW}policy, configmap/gpuward-policy in .*: it has no policy"),
     (no_certificate_controller, f"{REFUSED_NOW}release, deployment/gpuward-certs in "),
     (rule_off, f"{REFUSED}$"),
     (all_rules_off, f"{NOT_KNOWN}mode deny, in [^ ]+: .*as the policy says"),
@@ -424,6 +532,8 @@ STATES_WITH_FAIL: list[tuple[State, str]] = [
     (service_deleted, BLOCKED),
     (no_replica, BLOCKED),
     (hung, BLOCKED),
+    (expired_certificate, BLOCKED),
+    (validating_deleted, ADMITTED),
 ]
 
 

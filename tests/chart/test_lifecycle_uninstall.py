@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from cluster.doctor.cli import main as doctor
 from tests.testkit.admission.enforcement import BYPASS_POD, enforcement_in
 from tests.testkit.admission.pod_creator import PodCreator
 from tests.testkit.admission.registered_webhook import create
@@ -98,7 +99,7 @@ def test_no_pod_is_refused_meanwhile(
 
 
 def test_what_remains_of_a_deleted_namespace_is_taken_over_or_deleted(
-    chart_plane: ControlPlane, kubelet: Kubelet
+    chart_plane: ControlPlane, kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With failurePolicy Fail, pods that may concern a rule are refused until then."""
     text = (DOCS / "uninstall.md").read_text(encoding="utf-8")
@@ -124,6 +125,11 @@ def test_what_remains_of_a_deleted_namespace_is_taken_over_or_deleted(
         assert 'failed calling webhook "pods.deny.gpuward.io"' in refused.body["message"]
         other = create(chart_plane, namespace, pod(container()), dry_run=True)
         assert other.status == 201, other
+        absent = installation.helm("uninstall", check=False)
+        assert "release: not found" in absent.stderr
+        doctor(["--kubeconfig", str(chart_plane.kubeconfig)])
+        first_line = capsys.readouterr().out.splitlines()[0]
+        assert first_line.startswith("not guarded: the API server gets no answer from gpuward")
         installation.install(values)
         wait_until_enforced()
         for _, *words in commands(part):

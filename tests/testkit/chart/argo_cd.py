@@ -85,6 +85,7 @@ class Application:
         self._installation = installation
         self._argo_cd = argo_cd
         self._plane = installation.plane
+        self._options = ["CreateNamespace=true", *options]
         self._path = f"{_APPLICATIONS}/{installation.release}"
         self._manifest = {
             "apiVersion": "argoproj.io/v1alpha1",
@@ -108,7 +109,7 @@ class Application:
                 },
                 "syncPolicy": {
                     "automated": {"prune": True, "selfHeal": True},
-                    "syncOptions": ["CreateNamespace=true", *options],
+                    "syncOptions": self._options,
                 },
             },
         }
@@ -118,6 +119,10 @@ class Application:
         merged = merge_values(self._installation.node_values, values)
         helm = [{"op": "replace", "path": "/spec/source/helm/valuesObject", "value": merged}]
         self._patch(helm, "application/json-patch+json")
+
+    def sync(self) -> None:
+        """Apply the chart once more, although nothing differs: what `argocd app sync` asks for."""
+        self._patch({"operation": {"sync": {"prune": True, "syncOptions": self._options}}})
 
     def refresh(self) -> Comparison:
         """Let Argo CD compare the application with the cluster now; returns what it says then."""

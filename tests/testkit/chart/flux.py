@@ -49,9 +49,13 @@ class Flux:
         options = ["--client-side"] if client_side else []
         return self._run("install", *options, values=values)
 
-    def upgrade(self, values: Any, *, force: bool = False) -> Any:
-        """A reconciliation with other values; `force` is `spec.upgrade.force`."""
-        return self._run("upgrade", *(["--force"] if force else []), values=values)
+    def upgrade(self, values: Any, *, force: bool = False, seconds: int = _SECONDS) -> Any:
+        """A reconciliation with other values.
+
+        `force` is `spec.upgrade.force`, and `seconds` is `spec.timeout`.
+        """
+        options = ["--force"] if force else []
+        return self._run("upgrade", *options, values=values, seconds=seconds)
 
     def rollback(self) -> Any:
         """Roll back to the revision before, as Flux does after a failed upgrade."""
@@ -75,7 +79,7 @@ class Flux:
         found: list[Any] = self._run("correct")
         return found
 
-    def _run(self, command: str, *options: str, values: Any = None) -> Any:
+    def _run(self, command: str, *options: str, values: Any = None, seconds: int = _SECONDS) -> Any:
         release = self._installation
         kubeconfig = release.plane.kubeconfig
         done = subprocess.run(
@@ -86,7 +90,7 @@ class Flux:
                 f"--namespace={release.namespace}",
                 f"--release={release.release}",
                 f"--chart={CHART}",
-                f"--timeout={_SECONDS}s",
+                f"--timeout={seconds}s",
                 *options,
             ],
             env={"PATH": os.defpath, "HOME": str(kubeconfig.parent)},
@@ -94,7 +98,7 @@ class Flux:
             capture_output=True,
             text=True,
             check=False,
-            timeout=(_SECONDS + 60) * PATIENCE,
+            timeout=(seconds + 60) * PATIENCE,
         )
         assert done.returncode == 0, f"flux {command}: {done.stdout}{done.stderr}"
         release.kubelet.check()
