@@ -23,9 +23,9 @@ DOCUMENT = DOCS / "coverage.md"
 BEGIN, END = "<!-- tables from tests/data/coverage.yaml -->", "<!-- end of the tables -->"
 NOT_STOPPED = "not stopped"
 _OTHER_MAKERS = (
-    "What rules of the families `bypass`, `requests` and `security` say about accelerators of other",
-    "makers. *yes*: a case of the rule is reported in which all signs of NVIDIA's cards are replaced",
-    "by the maker's (`tests/data/makers.yaml`).",
+    "What rules of the families `bypass`, `requests` and `security` say about accelerators of",
+    "other makers. *yes*: a case of the rule is reported in which all signs of NVIDIA's cards",
+    "are replaced by the maker's (`tests/data/makers.yaml`).",
 )
 _STRICT = "The column *strict policy* is about this policy, not about the bundle `strict`:"
 # The key of each column in the data, and its title in the document.
