@@ -15,7 +15,7 @@ from lint.evaluation import Evaluator
 from lint.options import add_exclude_option
 from lint.policy import Commands
 from lint.suppressions import Suppressions
-from policies.loading import load_policy_or_config_map
+from policies.loading import load_policy_file
 from reports.results import InputNotEvaluated, skipped_document
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.rule_set import RuleSet
@@ -180,7 +180,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    policies = [load_policy_or_config_map(file, []) for file in (options.old, options.new)]
+    policies = [load_policy_file(file, []) for file in (options.old, options.new)]
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=options.namespace)
     comparison = PolicyComparison([policy.rule_set() for policy in policies], context)
