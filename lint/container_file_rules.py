@@ -66,11 +66,11 @@ class _FileEvaluation:
         self._file = file
         self._kind = container_file_kind(file.source.name)
         active = {one.rule.name: one for one in map(policy.policy.activate, RULES)}
-        is_wanted = linter.is_wanted_rule
+        wanted = linter.wanted_rules
         self._rules = [
             active[name]
             for name in _RULES_BY_FILE_KIND.get(self._kind, ())
-            if active[name].action is not Action.OFF and (is_wanted is None or is_wanted(name))
+            if active[name].action is not Action.OFF and (wanted is None or name in wanted)
         ]
         self._embedded: list[range] = []
         self._comments: dict[int, Suppressions] = {}
