@@ -140,8 +140,13 @@ class _FileEvaluation:
         active: ActiveRule,
     ) -> None:
         """Add what `active` has found to the results, unless a comment covers one of `paths`."""
-        where = (self._file.source.name, span, self._file.excerpt(span))
-        located = LocatedFinding(shown, *where, owner=shown.object)
+        located = LocatedFinding(
+            finding=shown,
+            file=self._file.source.name,
+            span=span,
+            excerpt=self._file.excerpt(span),
+            owner=shown.object,
+        )
         if comment := _covering_comment(comments, paths, active):
             self._linter.results.suppressed += 1
             entry = SuppressedFinding(located, comment.reason)

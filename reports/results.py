@@ -227,8 +227,8 @@ def report_unparsed(
             results.skipped.append(skipped)
         return
     why = f"{TEMPLATE_REASON} ({document.why})" if document.is_template else document.why
-    where = (source.name, document.line, document.column)
-    report_unread_inputs(results, source, [InputNotEvaluated(*where, why)])
+    unread = InputNotEvaluated(source.name, document.line, document.column, why)
+    report_unread_inputs(results, source, [unread])
 
 
 def report_unread_inputs(
@@ -244,7 +244,7 @@ def report_unread_inputs(
         return
     for unread in inputs:
         message = f"not evaluated: {unread.message}"
-        results.remarks.append(Remark("warning", *unread[:3], message))
+        results.remarks.append(Remark("warning", unread.file, unread.line, unread.column, message))
 
 
 def inputs_with_malformed_fields(

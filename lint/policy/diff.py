@@ -94,8 +94,15 @@ class PolicyComparison:
             before, after = old.get(ref, {}), new.get(ref, {})
             changed = list(_changed_findings(file, document, before, after))
             if changed:
-                worst = (_worst_state(before), _worst_state(after))
-                self.changes.append(ChangedObject(file.source.name, str(ref), *worst, changed))
+                self.changes.append(
+                    ChangedObject(
+                        file=file.source.name,
+                        object=str(ref),
+                        old=_worst_state(before),
+                        new=_worst_state(after),
+                        findings=changed,
+                    )
+                )
 
 
 class _NotEvaluatedError(Exception):
