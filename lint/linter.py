@@ -9,7 +9,16 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FixTask
+from lint.evaluation import (
+    DocumentResult,
+    EvaluatedDocument,
+    Evaluator,
+    FixTask,
+    inputs_with_failed_rules,
+    inputs_with_malformed_fields,
+    report_unparsed,
+    report_unread_inputs,
+)
 from lint.remarks import (
     add_gpu_exception_remarks,
     component_remarks,
@@ -22,14 +31,7 @@ from lint.remarks import (
 from lint.suppressions import Suppressions
 from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
-from reports.results import (
-    InputNotEvaluated,
-    Results,
-    inputs_with_failed_rules,
-    inputs_with_malformed_fields,
-    report_unparsed,
-    report_unread_inputs,
-)
+from reports.results import InputNotEvaluated, Results
 from rules.base.json_values import Json, as_object, as_text
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check

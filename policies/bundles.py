@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from policies.policy import SECURITY_FAMILIES
+from policies.policy_settings import ExtendedPolicy, PolicySettings, to_settings
 from policies.profiles import merged_profile
-from policies.settings import ExtendedPolicy, PolicySettings, to_settings
 from rules.catalog.index import CATALOG
 from rules.finding import Action
 from rules.profile.profile import Profile

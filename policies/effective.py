@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from policies.policy import DEFAULT_PROFILES, Policy
-from policies.settings import FIELD_BY_KEY, PolicySettings
+from policies.policy_settings import FIELD_BY_KEY, PolicySettings
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from policies.bundles import BUNDLES, extended_bundle
-from policies.settings import ExtendedPolicy, PolicySettings
+from policies.policy_settings import ExtendedPolicy, PolicySettings
 
 MAX_EXTENDED_FILES = 10
 _ENTRY_PATTERN = re.compile(r"(?P<path>[^@]+?)(?:@sha256:(?P<digest>[0-9a-f]{64}))?")

@@ -22,7 +22,7 @@ from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object
 
 if TYPE_CHECKING:
-    from policies.settings import LoadedPolicy, PolicySettings
+    from policies.policy_settings import LoadedPolicy, PolicySettings
 
 ReadFile: TypeAlias = Callable[[str], bytes]
 """Returns the content of a file; raises PolicyError if it cannot."""
@@ -149,7 +149,7 @@ def load_document(
     """
     # They take time to import, and a run without a policy file does not need them.
     from policies.bundles import bases_with_missing_profiles  # noqa: PLC0415
-    from policies.settings import LoadedPolicy, to_policy  # noqa: PLC0415
+    from policies.policy_settings import LoadedPolicy, to_policy  # noqa: PLC0415
 
     settings = _settings_with_bases(document, read_file or _refuse_file)
     problems: list[Problem]

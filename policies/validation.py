@@ -17,8 +17,8 @@ from policies.exceptions import (
     path_exception_problems,
 )
 from policies.policy import parse_catalog_version
+from policies.policy_settings import PathEntry, PolicySettings, RuleValues, to_settings
 from policies.problems import Problem, path_pattern_problem, schema_problems, suggestion_suffix
-from policies.settings import PathEntry, PolicySettings, RuleValues, to_settings
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG

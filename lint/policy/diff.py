@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.evaluation import Evaluator
+from lint.evaluation import Evaluator, skipped_document
 from lint.options import add_exclude_option
 from lint.policy import Commands
 from lint.suppressions import Suppressions
 from policies.loading import load_policy_file
-from reports.results import InputNotEvaluated, skipped_document
+from reports.results import InputNotEvaluated
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding

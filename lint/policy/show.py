@@ -30,7 +30,7 @@ from policies.loading import (
     read_policy_content,
     read_policy_file,
 )
-from policies.settings import PolicySettings
+from policies.policy_settings import PolicySettings
 from rules.base.json_values import Json, Path
 from sources.policy_file import (
     FilePolicy,
