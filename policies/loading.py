@@ -39,7 +39,7 @@ class PolicyError(ValueError):
 class PolicyDocument(NamedTuple):
     """The YAML of a policy in the `text` of the file called `name`, with the places of its parts.
 
-    Whether it is a valid policy, `load_document` says.
+    Whether it is a valid policy, `load_policy_document` says.
     """
 
     name: str
@@ -122,7 +122,7 @@ def load_policy(
     that the policy extends; without it, that is an error. Raises PolicyError if `content` is not a
     valid policy; each line of the message begins with `name:line:column`.
     """
-    return load_document(PolicyDocument.parse(content, name), profiles, read_file).policy
+    return load_policy_document(PolicyDocument.parse(content, name), profiles, read_file).policy
 
 
 def load_policy_file(
@@ -140,7 +140,7 @@ def load_policy_file(
     return load_policy(*read_policy_content(file, read_file), profiles, read_file)
 
 
-def load_document(
+def load_policy_document(
     document: PolicyDocument, profiles: Iterable[str] = (), read_file: ReadFile | None = None
 ) -> "LoadedPolicy":
     """Return the policy in `document`, and its settings.

@@ -26,7 +26,7 @@ from policies.loading import (
     PolicyDocument,
     PolicyError,
     default_policy,
-    load_document,
+    load_policy_document,
     read_policy_content,
     read_policy_file,
 )
@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     if document is None:
         policy, settings = default_policy(options.profile), PolicySettings()
     else:
-        policy, settings = load_document(document, options.profile, read_policy_file)
+        policy, settings = load_policy_document(document, options.profile, read_policy_file)
     if about.found:
         policy = about.found.policy
         for index in about.chain[0].applied_settings:

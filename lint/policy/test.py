@@ -25,8 +25,8 @@ from policies.loading import (
     POLICY_FILE,
     PolicyDocument,
     default_policy,
-    load_document,
     load_policy,
+    load_policy_document,
     read_policy_content,
     read_policy_file,
 )
@@ -109,7 +109,7 @@ class _CaseSuite:
         self._name = "the default policy"
         if file := options.policy or nearest_policy(os.getcwd()):
             document = PolicyDocument.parse(*read_policy_content(file))
-            policy = load_document(document, self._profiles, read_policy_file).policy
+            policy = load_policy_document(document, self._profiles, read_policy_file).policy
             self._raw, self._name = as_object(document.yaml.value), document.name
         else:
             policy = default_policy(self._profiles)
