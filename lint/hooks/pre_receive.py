@@ -199,7 +199,8 @@ def _pushes(pushed: BinaryIO) -> Iterator[Push]:
         match = _MATCH_LINE(line)
         if not match:
             raise UsageError("each line of standard input must be: OLD NEW REF")
-        yield Push(*map(os.fsdecode, match.groups()))
+        old, new, ref = map(os.fsdecode, match.groups())
+        yield Push(old, new, ref)
 
 
 def _evaluate_push(push: Push, policy: Policy, settings: PushSettings) -> Results:
