@@ -17,7 +17,7 @@ from cluster.source.registered import is_own, registered_mode
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
 from lint.options import add_policy_options
-from policies.loading import POLICY_FILE, PolicyError, parse_policy
+from policies.loading import POLICY_FILE, PolicyError, load_policy
 from policies.policy import Policy
 from reports.formats import many, some
 from rules.base.json_values import as_object, as_text
@@ -161,7 +161,7 @@ def _policy(options: argparse.Namespace, source: ObjectReader) -> Policy:
         text = read_policy(source)
     except SourceError as error:
         raise SourceError(f"{error}; name the policy with --policy, or --isolated") from error
-    return parse_policy(text.encode(errors="replace"), POLICY_FILE, options.profile)
+    return load_policy(text.encode(errors="replace"), POLICY_FILE, options.profile)
 
 
 def _chosen(source: Any, options: argparse.Namespace) -> list[Object]:

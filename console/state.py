@@ -307,7 +307,10 @@ class ClusterState:
         if missing or not classes:
             return None
         return DeviceAllocator(
-            *(slices, classes, claims, rules),
+            slices,
+            classes,
+            claims,
+            rules,
             shows=lambda where: where == home,
             version=parse_version(self._reader.server_version()),
         )

@@ -103,7 +103,7 @@ def _evaluate(
     done = run_linter(settings, policies, fix_output, staged, suggest)
     results = done.results
     if baseline:
-        baseline.drop_accepted(results, done.policy_of, done.today, done.is_wanted_rule)
+        baseline.drop_accepted(results, done.policy_of, done.today, settings.wanted_rules)
     results.seconds = time.perf_counter() - started
     form = outputs.standard_output_format if outputs else reports.output or "text"
     has_last_line = form == "text" and not (reports.quiet or shows_changes)

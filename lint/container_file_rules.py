@@ -66,11 +66,11 @@ class _FileEvaluation:
         self._file = file
         self._kind = container_file_kind(file.source.name)
         active = {one.rule.name: one for one in map(policy.policy.activate, RULES)}
-        is_wanted = linter.is_wanted_rule
+        wanted = linter.wanted_rules
         self._rules = [
             active[name]
             for name in _RULES_BY_FILE_KIND.get(self._kind, ())
-            if active[name].action is not Action.OFF and (is_wanted is None or is_wanted(name))
+            if active[name].action is not Action.OFF and (wanted is None or name in wanted)
         ]
         self._embedded: list[range] = []
         self._comments: dict[int, Suppressions] = {}
@@ -140,8 +140,13 @@ class _FileEvaluation:
         active: ActiveRule,
     ) -> None:
         """Add what `active` has found to the results, unless a comment covers one of `paths`."""
-        where = (self._file.source.name, span, self._file.excerpt(span))
-        located = LocatedFinding(shown, *where, owner=shown.object)
+        located = LocatedFinding(
+            finding=shown,
+            file=self._file.source.name,
+            span=span,
+            excerpt=self._file.excerpt(span),
+            owner=shown.object,
+        )
         if comment := _covering_comment(comments, paths, active):
             self._linter.results.suppressed += 1
             entry = SuppressedFinding(located, comment.reason)

@@ -1,4 +1,4 @@
-"""Evaluate the documents of a file: what the rules say, and what comments suppress."""
+"""Evaluate the documents of a file, and report what of them cannot be evaluated."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeAlias
@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
 from reports.findings import SuggestedEdit
-from reports.results import InputNotEvaluated, Results
+from reports.results import InputNotEvaluated, Remark, Results
 from rules.base.json_values import Json, Path, as_object
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
 from rules.engine.evaluation import EvaluationResult
@@ -19,6 +19,12 @@ from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects, flatten_lists
 from rules.workloads.files_in_objects import has_plugin_words
 from sources.manifests import File, UnparsedDocument
+from sources.sources import TEMPLATE_REASON, SkippedSource, Source
+
+_NOT_RENDERED_REASON = (
+    "a file of a chart that helm does not render by itself; a template may include it"
+)
+_NO_OBJECT_REASON = "no YAML, and no object of Kubernetes: it has neither an apiVersion nor a kind"
 
 
 class EvaluatedDocument(NamedTuple):
@@ -162,3 +168,74 @@ def too_large_object(file: File, document: Document, path: Path, why: str) -> In
     span = file.span_of_path(document, path)
     why = f"gpuward cannot evaluate this object because of {why}"
     return InputNotEvaluated(file.source.name, span.line, span.column, why)
+
+
+def skipped_document(
+    source: Source, document: UnparsedDocument, *, renders: bool = False
+) -> SkippedSource | None:
+    """The file `source` as it is skipped for a document that is no YAML; None if it is not.
+
+    A chart's template is skipped, and what can be no object of Kubernetes, in files that the
+    user has not named. `renders`: the run renders charts.
+    """
+    if source.is_named or source.is_rendering:
+        return None
+    if document.is_template and renders:
+        return SkippedSource(source.name, _NOT_RENDERED_REASON)
+    if document.is_template:
+        return SkippedSource(source.name, TEMPLATE_REASON, needs_rendering=True)
+    return None if document.may_be_object else SkippedSource(source.name, _NO_OBJECT_REASON)
+
+
+def report_unparsed(
+    results: Results, source: Source, document: UnparsedDocument, *, renders: bool = False
+) -> None:
+    """Report a document that is no YAML, if it is not one to be skipped.
+
+    `renders`: the run renders charts.
+    """
+    if skipped := skipped_document(source, document, renders=renders):
+        if skipped not in results.skipped[-1:]:
+            results.skipped.append(skipped)
+        return
+    why = f"{TEMPLATE_REASON} ({document.why})" if document.is_template else document.why
+    unread = InputNotEvaluated(source.name, document.line, document.column, why)
+    report_unread_inputs(results, source, [unread])
+
+
+def report_unread_inputs(
+    results: Results, source: Source, inputs: Iterable[InputNotEvaluated]
+) -> None:
+    """Report what of `source` is no YAML, or has other types than Kubernetes gives its fields.
+
+    A manifest in a text or a script is often a pattern with something to fill in: there it is a
+    warning.
+    """
+    if not source.is_embedded:
+        results.not_evaluated.extend(inputs)
+        return
+    for unread in inputs:
+        message = f"not evaluated: {unread.message}"
+        results.remarks.append(Remark("warning", unread.file, unread.line, unread.column, message))
+
+
+def inputs_with_malformed_fields(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[InputNotEvaluated]:
+    """The fields that rules could not read."""
+    name = file.source.name
+    for field in result.malformed_fields:
+        span = file.span_of_path(document, field.path)
+        why = f"{field.object}: {field.why}"
+        yield InputNotEvaluated(name, span.line, span.column, why)
+
+
+def inputs_with_failed_rules(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[InputNotEvaluated]:
+    """The rules that failed."""
+    name = file.source.name
+    for failure in result.failures:
+        line, _ = file.position(document.start)
+        why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
+        yield InputNotEvaluated(name, line, 1, why)

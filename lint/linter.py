@@ -9,7 +9,16 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, FixTask
+from lint.evaluation import (
+    DocumentResult,
+    EvaluatedDocument,
+    Evaluator,
+    FixTask,
+    inputs_with_failed_rules,
+    inputs_with_malformed_fields,
+    report_unparsed,
+    report_unread_inputs,
+)
 from lint.remarks import (
     add_gpu_exception_remarks,
     component_remarks,
@@ -22,14 +31,7 @@ from lint.remarks import (
 from lint.suppressions import Suppressions
 from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
-from reports.results import (
-    InputNotEvaluated,
-    Results,
-    inputs_with_failed_rules,
-    inputs_with_malformed_fields,
-    report_unparsed,
-    report_unread_inputs,
-)
+from reports.results import InputNotEvaluated, Results
 from rules.base.json_values import Json, as_object, as_text
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
@@ -117,8 +119,8 @@ class _CurrentFile:
 class Linter:
     """One run: its policies, a context, and the results so far.
 
-    `policies` has the policy for each file, with the rules that run. `is_wanted_rule` says which
-    rules the user asked for, if not for all: the others do not run, so the run says nothing about
+    `policies` has the policy for each file, with the rules that run. `wanted_rules` names those
+    that the user asked for, None for all: the others do not run, so the run says nothing about
     them.
     """
 
@@ -129,10 +131,10 @@ class Linter:
         fixes: FixTask = _ONLY_REPORT,
         *,
         kustomizations: Kustomizations | None = None,
-        is_wanted_rule: Callable[[str], bool] | None = None,
+        wanted_rules: frozenset[str] | None = None,
     ) -> None:
         self.context = context
-        self.is_wanted_rule = is_wanted_rule
+        self.wanted_rules = wanted_rules
         self.results = Results()
         self.previews: list[Preview] = []
         self._policies = policies
@@ -235,7 +237,7 @@ class Linter:
         used = dict.fromkeys(self._used.values()) or {default: None}
         self.results.policy = ", ".join(sorted({file for file, _ in used if file}))
         reported: set[PolicyException] = set()  # which a policy may have from another one
-        for file, exceptions in used if self.is_wanted_rule is None else ():
+        for file, exceptions in used if self.wanted_rules is None else ():
             self.results.remarks += exception_remarks(
                 exceptions, file, self._used_exceptions, self.context.today, reported
             )
@@ -316,7 +318,7 @@ class Linter:
         if source.is_embedded or source.is_rendering or source.part:
             return False
         is_kustomization = os.path.basename(source.name) in KUSTOMIZATION_FILES
-        return not is_kustomization and self.is_wanted_rule is None and self._fixes.fixer is None
+        return not is_kustomization and self.wanted_rules is None and self._fixes.fixer is None
 
     def _inventory_for(self, source: Source, policy: FilePolicy) -> Inventory:
         """Return what is known of other objects when `source` is evaluated.
@@ -362,7 +364,7 @@ class Linter:
             results, file.source, inputs_with_malformed_fields(file, document, result)
         )
         results.not_evaluated += inputs_with_failed_rules(file, document, result)
-        comments = item.comments if self.is_wanted_rule is None else Suppressions([])
+        comments = item.comments if self.wanted_rules is None else Suppressions([])
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += component_remarks(file, document, result)
         results.remarks += unread_remarks(file, document, result, policy.rules.profile)

@@ -51,7 +51,8 @@ def misplaced_comment_remarks(file: File, handled: Collection[int]) -> Iterator[
     The comments in the lines `handled` are in objects.
     """
     for offset, message in comments_in_no_object(file, handled):
-        yield Remark("warning", file.source.name, *file.position(offset), message)
+        line, column = file.position(offset)
+        yield Remark("warning", file.source.name, line, column, message)
 
 
 def unread_remarks(
@@ -160,8 +161,9 @@ def add_gpu_exception_remarks(
             name = f"the GpuException {as_text(metadata.get('name')) or '<none>'}"
             for level, place, text in _gpu_exception_problems(known, policy, context):
                 span = file.span_of_path(document, (*path, *place))
-                where = (file.source.name, span.line, span.column)
-                results.remarks.append(Remark(level, *where, f"{name}: {text}"))
+                results.remarks.append(
+                    Remark(level, file.source.name, span.line, span.column, f"{name}: {text}")
+                )
 
 
 def _gpu_exception_problems(

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from lint.evaluation import FixTask, SuggestEdits
 from lint.linter import Linter
@@ -44,16 +44,12 @@ _REPLACED = "--profile replaces the profiles in perPath too: leave it out to lin
 
 
 class LintRun(NamedTuple):
-    """The result of a run; `policy_of` returns the policy by which a file was evaluated.
-
-    `is_wanted_rule` says which rules were evaluated; None for all.
-    """
+    """The result of a run; `policy_of` returns the policy by which a file was evaluated."""
 
     results: Results
     policy_of: Callable[[str], Policy]
     today: datetime.date
     previews: list[Preview]
-    is_wanted_rule: Callable[[str], bool] | None = None
 
 
 def run_linter(
@@ -71,7 +67,6 @@ def run_linter(
     Raises UsageError and PolicyError.
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    is_wanted_rule = wanted_rules(settings.select, settings.ignore)
     linter = Linter(
         policies,
         Context(today=today, namespace=settings.inputs.namespace),
@@ -81,7 +76,7 @@ def run_linter(
             preview=settings.fixes.patch,
         ),
         kustomizations=_kustomizations(settings.inputs, staged),
-        is_wanted_rule=is_wanted_rule,
+        wanted_rules=settings.wanted_rules,
     )
     exclude = _exclusion(settings)
     container_files = _container_files(settings.inputs)
@@ -117,7 +112,6 @@ def run_linter(
         policy_of=partial(_policy_of_file, linter),
         today=today,
         previews=linter.previews,
-        is_wanted_rule=is_wanted_rule,
     )
 
 
@@ -183,11 +177,12 @@ def find_policies(settings: LintSettings, tree: FileTree = DISK) -> tuple[Polici
     That is the outermost one around the first path. Raises PolicyError, and UsageError for fixes
     that do not fit.
     """
-    is_wanted_rule = wanted_rules(settings.select, settings.ignore)
-    choose_rules = _rule_set_chooser(settings.fixes, is_wanted_rule)
+    wanted = _wanted_rules(settings.select, settings.ignore)
+    choose_rules = _rule_set_chooser(settings.fixes, wanted)
     policies = Policies(settings.policy._replace(tree=tree), choose_rules)
     place = next((path for path in settings.inputs.paths if path != "-"), "")
-    return policies, settings.completed_by(*policies.lint_options(place))
+    completed = settings.completed_by(*policies.lint_options(place))
+    return policies, completed._replace(wanted_rules=wanted)
 
 
 def _need_processes(given: list[Input]) -> bool:
@@ -277,44 +272,36 @@ def _default_paths(settings: InputSettings) -> tuple[str, ...]:
 
 
 def _rule_set_chooser(
-    fixes: FixSettings, is_wanted_rule: Callable[[str], bool] | None
+    fixes: FixSettings, wanted: frozenset[str] | None
 ) -> Callable[[Policy], RuleSet]:
     """Return what makes the rule set of a policy: the wanted rules, with the chosen fixes."""
-    names, unsafe = fixes.rules, fixes.unsafe
-    if not names and not unsafe:
-        return (
-            Policy.rule_set
-            if is_wanted_rule is None
-            else partial(_restricted_rule_set, is_wanted_rule)
-        )
+    if not fixes.rules and not fixes.unsafe:
+        return partial(_restricted_rule_set, wanted)
     if not fixes.is_given:
-        option = "--rule" if names else "--unsafe-fixes"
+        option = "--rule" if fixes.rules else "--unsafe-fixes"
         raise UsageError(f"{option} chooses what to fix: add --fix, --diff or --patch")
-    from lint.fix.fixer import select_fixes  # noqa: PLC0415  # few runs choose fixes
-
-    return partial(_rule_set_with_fixes, select_fixes, names, is_wanted_rule, unsafe=unsafe)
+    return partial(_rule_set_with_fixes, fixes, wanted)
 
 
 def _rule_set_with_fixes(
-    select_fixes: Callable[..., RuleSet],
-    names: Sequence[str],
-    is_wanted_rule: Callable[[str], bool] | None,
-    policy: Policy,
-    *,
-    unsafe: bool,
+    fixes: FixSettings, wanted: frozenset[str] | None, policy: Policy
 ) -> RuleSet:
-    return select_fixes(restrict_rules(policy.rule_set(), is_wanted_rule), names, unsafe=unsafe)
+    from lint.fix.fixer import select_fixes  # noqa: PLC0415  # few runs choose fixes
+
+    rules = _restricted_rule_set(wanted, policy)
+    return select_fixes(rules, fixes.rules, unsafe=fixes.unsafe)
 
 
-def _restricted_rule_set(is_wanted_rule: Callable[[str], bool], policy: Policy) -> RuleSet:
-    return restrict_rules(policy.rule_set(), is_wanted_rule)
+def _restricted_rule_set(wanted: frozenset[str] | None, policy: Policy) -> RuleSet:
+    rules = policy.rule_set()
+    return rules if wanted is None else rules.restricted_to(wanted)
 
 
-def wanted_rules(select: Sequence[str], ignore: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return a test of whether the user wants to see a rule, by `--select` and `--ignore`.
+def _wanted_rules(select: Sequence[str], ignore: Sequence[str]) -> frozenset[str] | None:
+    """Return the names of the rules that the user wants to see, by `--select` and `--ignore`.
 
-    Return None if the user wants to see all rules. Both options have names of rules and of
-    families, with commas between them. Raises UsageError for one that does not exist.
+    Return None for all rules. Both options have names of rules and of families, with commas between
+    them. Raises UsageError for one that does not exist.
     """
     if not select and not ignore:
         return None
@@ -338,12 +325,4 @@ def wanted_rules(select: Sequence[str], ignore: Sequence[str]) -> Callable[[str]
         return set().union(*(families[word] for word in words))
 
     chosen = named(select, "--select") if select else set().union(*families.values())
-    return (chosen - named(ignore, "--ignore")).__contains__
-
-
-def restrict_rules(rules: RuleSet, wanted: Callable[[str], bool] | None) -> RuleSet:
-    """`rules` without those that the user does not want."""
-    if wanted is None:
-        return rules
-    kept: Any = (active for active in rules.rules if wanted(active.rule.name))
-    return rules._replace(rules=tuple(kept))
+    return frozenset(chosen - named(ignore, "--ignore"))

@@ -86,7 +86,11 @@ class ReportSettings(NamedTuple):
 
 
 class LintSettings(NamedTuple):
-    """All settings of a run. `select` and `ignore` name the rules that run."""
+    """All settings of a run.
+
+    `select` and `ignore` are what the command line says of rules. `wanted_rules` are the names of
+    those that run, None for all; `lint.run.find_policies` finds them.
+    """
 
     policy: PolicyChoice
     inputs: InputSettings = InputSettings()
@@ -95,6 +99,7 @@ class LintSettings(NamedTuple):
     reports: ReportSettings = ReportSettings()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    wanted_rules: frozenset[str] | None = None
 
     def completed_by(self, lint: Mapping[str, Any], folder: str) -> "LintSettings":
         """Return the settings with what a policy says about the whole run: its key `lint`.

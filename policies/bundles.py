@@ -6,9 +6,10 @@ that extends it must run them, so that the chart and the linter always read the 
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from policies.policy import SECURITY_FAMILIES
+from policies.policy_settings import ExtendedPolicy, PolicySettings, to_settings
 from policies.profiles import merged_profile
 from rules.catalog.index import CATALOG
 from rules.finding import Action
@@ -34,26 +35,6 @@ _RULES_REFUSED_ON_ACK = (
     "memory-exceeds-card",
     "placement-label",
 )
-
-
-class Setting(NamedTuple):
-    """A value that a policy sets for a rule; `source` names the bundle or file that it is from.
-
-    It is empty for what the policy itself says.
-    """
-
-    value: Any
-    source: str = ""
-
-
-class ExtendedPolicy(NamedTuple):
-    """A policy in a file that another policy extends."""
-
-    name: str
-    raw: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        return self.name
 
 
 @cache
@@ -89,56 +70,39 @@ def _strict_settings(rule: Rule[Any]) -> dict[str, Any]:
     return settings | ({"suppressible": False} if rule.family in SECURITY_FAMILIES else {})
 
 
-def rule_settings(raw: Mapping[str, Any]) -> dict[str, dict[tuple[str, ...], Setting]]:
-    """Return what the policy `raw`, with the bundles that it extends, says about rules.
+@cache
+def extended_bundle(name: str) -> ExtendedPolicy:
+    """Return the bundle called `name` as policies extend it."""
+    settings = to_settings(bundle(name)).with_source(f"bundle {name}")
+    return ExtendedPolicy(name, settings, is_bundle=True)
 
-    For each rule, that are values by their path: `("action",)`, or `("options", "max_devices")`. A
-    later bundle or file wins over an earlier one, and the policy itself over all.
+
+def setting_of_rule(settings: PolicySettings, rule: str, *path: str) -> Any:
+    """Return the value that a policy, or the last bundle that it extends, sets at `path` of `rule`.
+
+    Return None if there is none. Files that the policy extends do not count.
     """
-    merged: dict[str, dict[tuple[str, ...], Setting]] = {}
-    for entry in raw.get("extends", ()):
-        if isinstance(entry, ExtendedPolicy):
-            for rule, values in rule_settings(entry.raw).items():
-                known = merged.setdefault(rule, {})
-                for path, setting in values.items():
-                    known[path] = setting._replace(source=setting.source or entry.name)
-        elif entry in BUNDLES:  # a file that has not been read is not
-            _add_rule_settings(merged, bundle(entry), f"bundle {entry}")
-    _add_rule_settings(merged, raw, "")
-    return merged
+    bundles = [extended_bundle(name).settings for name in settings.extends if name in BUNDLES]
+    for layer in (settings, *reversed(bundles)):
+        if setting := layer.rules.get(rule, {}).get(path):
+            return setting.value
+    return None
 
 
-def _add_rule_settings(
-    merged: dict[str, dict[tuple[str, ...], Setting]], layer: Mapping[str, Any], source: str
-) -> None:
-    for rule, settings in layer.get("rules", {}).items():
-        values = merged.setdefault(rule, {})
-        for path, value in _values_by_path(settings):
-            values[path] = Setting(value, source)
-
-
-def entries_with_missing_profiles(
-    raw: Mapping[str, Any], profile: Profile
+def bases_with_missing_profiles(
+    settings: PolicySettings, profile: Profile
 ) -> Iterator[tuple[int, str]]:
-    """Yield each entry of `extends` that is for profiles which `profile` does not contain.
+    """Yield each policy in `settings.bases` that is for profiles which `profile` does not contain.
 
-    It is the index of the entry, and what is wrong.
+    It is its index, and what is wrong.
     """
-    for index, name in enumerate(raw.get("extends", ())):
-        if isinstance(name, ExtendedPolicy):
-            yield from (
-                (index, message) for _, message in entries_with_missing_profiles(name.raw, profile)
-            )
+    for index, base in enumerate(settings.bases):
+        if not base.is_bundle:
+            inner = bases_with_missing_profiles(base.settings, profile)
+            yield from ((index, message) for _, message in inner)
             continue
-        wanted = bundle(name).get("profiles")
+        wanted = [name for name in base.settings.profiles if isinstance(name, str)]
         if wanted and not set(merged_profile(wanted).active) <= set(profile.active):
             names = ", ".join(wanted)
-            yield index, f"the bundle {name} is for the profile {names}: add profiles: [{names}]"
-
-
-def _values_by_path(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for key, value in settings.items():
-        if key == "options":
-            yield from ((("options", option), given) for option, given in value.items())
-        else:
-            yield (key,), value
+            what = f"the bundle {base.name} is for the profile {names}"
+            yield index, f"{what}: add profiles: [{names}]"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from policies.bundles import rule_settings
-from policies.policy import FOLDER_KEY, Policy
+from policies.policy import DEFAULT_PROFILES, Policy
+from policies.policy_settings import FIELD_BY_KEY, PolicySettings
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path
 from rules.engine.rule_set import ActiveRule
@@ -14,17 +14,6 @@ from rules.finding import FixScope
 
 # What the policy's key voidEveryContainer sets is no option of a rule for users.
 _HIDDEN_OPTION = "every_container"
-_FIELD_BY_KEY = {
-    "catalog": "catalog",
-    "onRuleError": "on_rule_error",
-    "workloads": "workloads",
-    "voidEveryContainer": "void_every_container",
-    "contact": "contact",
-    "docsUrl": "docs_url",
-    "nag": "nag",
-}
-_EXCEPTION_KEYS = ("exceptions", "gpuExceptions")
-
 DescribePosition = Callable[[Path], str]
 """Takes a path in the policy, and returns FILE:LINE."""
 
@@ -40,17 +29,16 @@ class EffectiveRule(NamedTuple):
 
 
 def effective_rules(
-    policy: Policy, raw: Mapping[str, Any], position: DescribePosition
+    policy: Policy, given: PolicySettings, position: DescribePosition
 ) -> Iterator[EffectiveRule]:
     """Yield every rule of the catalog by family and name, also those that are off.
 
-    `raw` is the policy as parsed YAML, and `policy` what it means.
+    `given` are the settings of `policy`.
     """
-    given = rule_settings(raw)
     for rule in sorted(ALL_RULES, key=lambda rule: (rule.family, rule.name)):
         active = policy.activate(rule)
         sources = {}
-        for path, setting in given.get(rule.name, {}).items():
+        for path, setting in given.rules.get(rule.name, {}).items():
             sources[path[-1]] = setting.source or position(("rules", rule.name, *path))
         settings = _settings_of_rule(active)
         listed = policy.rules.get(rule.name)
@@ -63,33 +51,26 @@ def effective_rules(
 
 
 def effective_policy(
-    policy: Policy, raw: Mapping[str, Any], rules: list[EffectiveRule]
+    policy: Policy, given: PolicySettings, rules: list[EffectiveRule]
 ) -> dict[str, Any]:
     """Return the whole policy without bundles and defaults, as the YAML of a policy.
 
     A policy with this content acts as the given one.
     """
-    named = {key: getattr(policy, field) for key, field in _FIELD_BY_KEY.items()}
+    named = {key: getattr(policy, field) for key, field in FIELD_BY_KEY.items()}
+    written = {
+        "exceptions": [entry.raw for entry in given.exceptions],
+        "gpuExceptions": [entry.raw for entry in given.gpu_exceptions],
+        "perPath": [entry.raw for entry in given.per_path],
+        "lint": given.lint,
+    }
     return {
         "apiVersion": "gpuward.io/v1",
         "kind": "Policy",
-        "profiles": raw.get("profiles", ["nvidia"]),
+        "profiles": list(given.profiles or DEFAULT_PROFILES),
         **{key: value for key, value in named.items() if value not in {None, ""}},
         "rules": {rule.active.rule.name: rule.settings for rule in rules},
-        **{key: raw[key] for key in _EXCEPTION_KEYS if key in raw},
-        **_settings_for_files(raw),
-    }
-
-
-def _settings_for_files(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that only the linter reads."""
-    entries = [
-        {key: value for key, value in entry.items() if key != FOLDER_KEY}
-        for entry in raw.get("perPath", ())
-    ]
-    return {
-        **({"perPath": entries} if entries else {}),
-        **{k: raw[k] for k in ("lint",) if k in raw},
+        **{key: value for key, value in written.items() if value},
     }
 
 

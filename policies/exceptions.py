@@ -1,10 +1,8 @@
 """Exceptions of a policy, and what it allows: their problems, and their conversion."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from policies.policy import SECURITY_FAMILIES, GpuExceptionLimits
 from policies.problems import Problem, suggestion_suffix
@@ -36,19 +34,49 @@ _PROVES_NOTHING_FAULT = "proves nothing: also give a namespace, a serviceAccount
 _NO_APPROVAL_FAULT = "every tenant could except its own pods: name namespaces, or require approval"
 
 
-def to_exception(raw: Mapping[str, Any]) -> PolicyException:
-    """The exception in `raw`, which has no problems."""
-    expires = raw.get("expires")
-    return PolicyException(
+class ExceptionEntry(NamedTuple):
+    """An entry of `exceptions` of the right form, which may name what does not exist.
+
+    `match` has patterns by the keys of a policy; `raw` is the entry as it is written.
+    """
+
+    rules: tuple[str, ...]
+    reason: str
+    match: Mapping[str, tuple[str, ...]]
+    expires: str | None
+    raw: Mapping[str, Any]
+
+
+class GpuExceptionEntry(NamedTuple):
+    """An entry of `gpuExceptions` of the right form; `raw` is the entry as it is written."""
+
+    limits: GpuExceptionLimits
+    raw: Mapping[str, Any]
+
+
+def to_exception_entry(raw: Mapping[str, Any]) -> ExceptionEntry:
+    """Return the exception in `raw`, which fits the schema."""
+    return ExceptionEntry(
         rules=tuple(raw["rules"]),
         reason=raw["reason"],
-        expires=datetime.date.fromisoformat(expires) if expires else None,
-        **{_FIELD_BY_MATCH_KEY[key]: as_patterns(value) for key, value in raw["match"].items()},
+        match={key: as_patterns(value) for key, value in raw.get("match", {}).items()},
+        expires=raw.get("expires"),
+        raw=raw,
+    )
+
+
+def to_exception(entry: ExceptionEntry) -> PolicyException:
+    """Return the exception that `entry`, which has no problems, makes."""
+    return PolicyException(
+        rules=entry.rules,
+        reason=entry.reason,
+        expires=datetime.date.fromisoformat(entry.expires) if entry.expires else None,
+        **{_FIELD_BY_MATCH_KEY[key]: patterns for key, patterns in entry.match.items()},
     )
 
 
 def from_exception(exception: PolicyException) -> dict[str, Any]:
-    """The exception as a policy writes it: the opposite of `to_exception`."""
+    """Return the exception as a policy writes it: what `to_exception_entry` takes."""
     found = {key: list(getattr(exception, field)) for key, field in _FIELD_BY_MATCH_KEY.items()}
     raw = {
         "rules": list(exception.rules),
@@ -58,14 +86,15 @@ def from_exception(exception: PolicyException) -> dict[str, Any]:
     return raw | ({"expires": exception.expires.isoformat()} if exception.expires else {})
 
 
-def to_gpu_exception_limits(raw: Mapping[str, Any]) -> GpuExceptionLimits:
-    """The limits of GpuExceptions in `raw`, which has no problems."""
-    return GpuExceptionLimits(
+def to_gpu_exception_entry(raw: Mapping[str, Any]) -> GpuExceptionEntry:
+    """Return the limits of GpuExceptions in `raw`, which fits the schema."""
+    limits = GpuExceptionLimits(
         rules=tuple(raw["rules"]),
         namespaces=as_patterns(raw["namespaces"]),
         max_days=int(raw["longestDays"]),
         needs_approval=raw.get("approval", "required") == "required",
     )
+    return GpuExceptionEntry(limits, raw)
 
 
 def as_patterns(value: Any) -> tuple[str, ...]:
@@ -73,11 +102,11 @@ def as_patterns(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+def exception_problems(exception: ExceptionEntry, path: Path) -> Iterator[Problem]:
     """Yield the problems of the exception at `path` that the schema cannot find."""
     # A pattern that matches every value does not restrict the exception.
-    criteria = {key for key, value in exception["match"].items() if _are_restrictive(value)}
-    for name in exception["rules"]:
+    criteria = {key for key, value in exception.match.items() if _are_restrictive(value)}
+    for name in exception.rules:
         if name not in RULE_BY_NAME:
             yield (*path, "rules"), _why_no_such_rule(name)
         elif RULE_BY_NAME[name].family in SECURITY_FAMILIES and "namespace" not in criteria:
@@ -103,19 +132,20 @@ def exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Pro
     yield from _date_problems(exception, path)
 
 
-def path_exception_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+def path_exception_problems(exception: ExceptionEntry, path: Path) -> Iterator[Problem]:
     """Yield the problems that the schema cannot find of an exception for some files, at `path`."""
-    for name in exception["rules"]:
+    for name in exception.rules:
         if name not in RULE_BY_NAME:
             yield (*path, "rules"), _why_no_such_rule(name)
     yield from _date_problems(exception, path)
 
 
-def _date_problems(exception: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+def _date_problems(exception: ExceptionEntry, path: Path) -> Iterator[Problem]:
     try:
-        datetime.date.fromisoformat(exception.get("expires", "2000-01-01"))
+        if exception.expires is not None:
+            datetime.date.fromisoformat(exception.expires)
     except ValueError:
-        yield (*path, "expires"), f"{exception['expires']!r} is not a date (YYYY-MM-DD)"
+        yield (*path, "expires"), f"{exception.expires!r} is not a date (YYYY-MM-DD)"
 
 
 def _why_no_such_rule(name: str) -> str:
@@ -126,14 +156,14 @@ def _why_no_such_rule(name: str) -> str:
 
 
 def gpu_exception_limit_problems(
-    limits: Mapping[str, Any], protected: Collection[str], path: Path
+    limits: GpuExceptionLimits, protected: Collection[str], path: Path
 ) -> Iterator[Problem]:
     """Yield the problems that the schema cannot find of a policy's GpuException limits at `path`.
 
     `protected` are the rules that have `suppressible: false`.
     """
-    is_open = limits.get("approval") == "none" and not _are_restrictive(limits["namespaces"])
-    for name in limits["rules"]:
+    is_open = not limits.needs_approval and not _are_restrictive(limits.namespaces)
+    for name in limits.rules:
         where = (*path, "rules")
         if name not in RULE_BY_NAME:
             yield where, _why_no_such_rule(name)
@@ -146,6 +176,6 @@ def gpu_exception_limit_problems(
             )
 
 
-def _are_restrictive(patterns: Any) -> bool:
+def _are_restrictive(patterns: tuple[str, ...]) -> bool:
     """Return whether none of `patterns` matches everything."""
-    return all(pattern.strip("*") for pattern in as_patterns(patterns))
+    return all(pattern.strip("*") for pattern in patterns)

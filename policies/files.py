@@ -2,18 +2,14 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
-from policies.bundles import BUNDLES, ExtendedPolicy
-from policies.policy import FOLDER_KEY
+from policies.bundles import BUNDLES, extended_bundle
+from policies.policy_settings import ExtendedPolicy, PolicySettings
 
-ReadFile = Callable[[str], bytes]
 MAX_EXTENDED_FILES = 10
 _ENTRY_PATTERN = re.compile(r"(?P<path>[^@]+?)(?:@sha256:(?P<digest>[0-9a-f]{64}))?")
-_MERGED_LISTS = ("exceptions", "gpuExceptions", "perPath")
-# What is about one file alone, and not about those that extend it.
-_KEYS_OF_ONE_FILE = {"apiVersion", "kind", "extends", "rules", "lint"}
 
 
 class ExtendsError(ValueError):
@@ -51,25 +47,23 @@ def digest_of(content: bytes) -> str:
 
 
 def with_extended_files(
-    raw: Mapping[str, Any],
+    settings: PolicySettings,
     name: str,
-    read_raw: Callable[[str, bytes, tuple[str, ...]], Mapping[str, Any]],
-    read_file: ReadFile,
+    load_settings: Callable[[str, bytes, tuple[str, ...]], PolicySettings],
+    read_file: Callable[[str], bytes],
     seen: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    """The policy `raw`, the content of the file `name`, with what it has of files that it extends.
+) -> PolicySettings:
+    """Return `settings`, of the file `name`, with those of the policies that it extends.
 
-    In `extends`, an `ExtendedPolicy` takes the place of each file. `read_raw` gives the resolved
-    policy in the content of such a file, by its name and those of the files that lead to it.
-
-    Raises BaseError.
+    `load_settings` returns them for another file, by its name, its content, and the names of the
+    files that lead to it. Raises ExtendsError.
     """
     seen = (*seen, os.path.normpath(name))
-    extends: list[Any] = []
-    for index, entry in enumerate(raw.get("extends", ())):
+    bases = []
+    for index, entry in enumerate(settings.extends):
         file = parse_extends_entry(entry)
         if file is None:
-            extends.append(entry)
+            bases.append(extended_bundle(entry))
             continue
         path = os.path.normpath(os.path.join(os.path.dirname(name), file.path))
         if path in seen or len(seen) > MAX_EXTENDED_FILES:
@@ -79,10 +73,10 @@ def with_extended_files(
         try:
             content = read_file(path)
             _compare_digest(path, content, file.digest)
-            extends.append(ExtendedPolicy(path, read_raw(path, content, seen)))
+            bases.append(ExtendedPolicy(path, load_settings(path, content, seen).with_source(path)))
         except ValueError as error:  # so are all errors about policies
             raise ExtendsError(str(error), index) from error
-    return _merged(raw, extends, os.path.dirname(name))
+    return settings.merged_with(bases, os.path.dirname(name))
 
 
 def _compare_digest(path: str, content: bytes, wanted: str) -> None:
@@ -91,27 +85,3 @@ def _compare_digest(path: str, content: bytes, wanted: str) -> None:
             f"{path} has another digest, sha256:{digest_of(content)}: if the change is wanted, "
             "`gpuward policy vendor` writes both anew"
         )
-
-
-def _merged(raw: Mapping[str, Any], extends: list[Any], folder: str) -> dict[str, Any]:
-    """Return the merged settings of `raw` and its bases, apart from rules.
-
-    Lists are added; of other settings the last one counts.
-    """
-    merged: dict[str, Any] = {}
-    for base in extends:
-        for key, value in base.raw.items() if isinstance(base, ExtendedPolicy) else ():
-            if key in _MERGED_LISTS:
-                merged[key] = [*merged.get(key, ()), *value]
-            elif key not in _KEYS_OF_ONE_FILE:
-                merged[key] = value
-    for key, value in raw.items():
-        if key in _MERGED_LISTS:
-            merged[key] = [*merged.get(key, ()), *_with_folder(value, folder, key)]
-        elif key != "extends":
-            merged[key] = value
-    return {**merged, "extends": extends} if extends else merged
-
-
-def _with_folder(entries: list[Any], folder: str, key: str) -> list[Any]:
-    return [{**entry, FOLDER_KEY: folder} for entry in entries] if key == "perPath" else entries

@@ -18,7 +18,13 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from policies.exceptions import RULE_BY_NAME, exception_problems, to_exception
+from policies.exceptions import (
+    RULE_BY_NAME,
+    ExceptionEntry,
+    exception_problems,
+    to_exception,
+    to_exception_entry,
+)
 from policies.policy import GpuExceptionLimits, Policy
 from policies.problems import Problem, schema_problems
 from rules.base.json_values import as_object, as_text, pointer
@@ -99,8 +105,6 @@ def acceptance(
     """Return the answer to the GpuException `raw` on the day `today`, by `limits`.
 
     Other GpuExceptions do not count here.
-
-    Other GpuExceptions do not count here.
     """
     if len(json.dumps(raw.get("spec"))) > MAX_SPEC_CHARACTERS:
         message = f"spec has more than {MAX_SPEC_CHARACTERS} characters as JSON"
@@ -111,7 +115,7 @@ def acceptance(
     ]
     if problems:
         return Acceptance(AcceptanceReason.INVALID, "; ".join(problems))
-    exception = to_exception(_as_policy_exception(raw))
+    exception = to_exception(_to_exception_entry(raw))
     obstacle = _reason_to_refuse(raw, exception, tuple(limits), today)
     if exception.expires is None or not exception.has_expired(today):
         return obstacle or _accepted(exception)
@@ -190,14 +194,14 @@ def find_gpu_exception_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         yield ("metadata",), "namespace: this should be the name of a namespace"
         return
     if is_valid:
-        for (_, *rest), text in exception_problems(_as_policy_exception(raw), ("spec",)):
+        for (_, *rest), text in exception_problems(_to_exception_entry(raw), ("spec",)):
             yield ("spec", *rest), text
 
 
-def _as_policy_exception(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a valid GpuException in the form of a policy's exceptions."""
+def _to_exception_entry(raw: Mapping[str, Any]) -> ExceptionEntry:
+    """Return the spec of a valid GpuException in the form of a policy's exceptions."""
     spec, namespace = raw["spec"], raw["metadata"]["namespace"]
-    return {**spec, "match": {**spec.get("match", {}), "namespace": namespace}}
+    return to_exception_entry({**spec, "match": {**spec.get("match", {}), "namespace": namespace}})
 
 
 def _creation_day(metadata: Mapping[str, Any]) -> datetime.date | None:

@@ -15,12 +15,10 @@ from rules.profile.context import NO_OPTIONS
 from rules.profile.profile import Profile
 from rules.rule import Rule
 
+DEFAULT_PROFILES = ("nvidia",)
+"""The profiles of a policy that names none."""
 SECURITY_FAMILIES = ("bypass", "security", "sharing")
 """Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
-
-
-FOLDER_KEY = "folder"
-"""The key that says, in an entry of `perPath` that was read, in which folder its policy is."""
 
 
 class RuleSettings(NamedTuple):
@@ -137,13 +135,6 @@ def parse_catalog_version(text: str) -> tuple[int, ...]:
     while parts and not parts[-1]:
         parts.pop()
     return tuple(parts)
-
-
-class LoadedPolicy(NamedTuple):
-    """A policy, and its YAML with what it has of the files that it extends."""
-
-    policy: Policy
-    raw: Mapping[str, Any]
 
 
 class LayerError(ValueError):

@@ -6,17 +6,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path as File
-from typing import Any
+from typing import Any, NamedTuple
 
-from policies.bundles import rule_settings
+from policies.bundles import setting_of_rule
 from policies.exceptions import (
-    as_patterns,
     exception_problems,
     gpu_exception_limit_problems,
     path_exception_problems,
 )
 from policies.policy import parse_catalog_version
+from policies.policy_settings import PathEntry, PolicySettings, RuleValues, to_settings
 from policies.problems import Problem, path_pattern_problem, schema_problems, suggestion_suffix
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
@@ -52,26 +53,41 @@ def policy_schema() -> Mapping[str, Any]:
     return loaded
 
 
-def find_policy_problems(raw: Any) -> Iterator[Problem]:
-    """Yield the problems of a policy: the path of each one, and its message."""
+class CheckedPolicy(NamedTuple):
+    """The settings of a policy, without the parts that the schema refuses, and its problems."""
+
+    settings: PolicySettings
+    problems: list[Problem]
+
+
+def check_policy(raw: Any, max_problems: int) -> CheckedPolicy:
+    """Return the settings of the policy `raw`, and its first problems: at most `max_problems`."""
+    problems = list(islice(_schema_problems(raw), max_problems))
+    if len(problems) >= max_problems:  # others of its parts may have problems too
+        return CheckedPolicy(PolicySettings(), problems)
+    settings = to_settings(_without_broken_parts(as_object(raw), [path for path, _ in problems]))
+    found = _setting_problems(settings)
+    if not problems:
+        found = chain(found, _problems_between_parts(settings))
+    return CheckedPolicy(settings, problems + list(islice(found, max_problems - len(problems))))
+
+
+def _schema_problems(raw: Any) -> Iterator[Problem]:
     import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a policy
 
-    broken: list[Path] = []
     for error in jsonschema.Draft202012Validator(policy_schema()).iter_errors(raw):
-        for path, message in schema_problems(error):
-            broken.append(path)
-            yield path, message
-    valid = _without_broken_parts(as_object(raw), broken)
-    yield from _catalog_problems(valid.get("catalog"))
-    yield from _rule_problems(valid.get("rules", {}))
-    yield from _component_problems(valid.get("profiles", ()))
-    yield from _path_settings_problems(valid.get("perPath", ()))
-    excluded = as_object(valid.get("lint")).get("exclude", ())
-    yield from _pattern_problems(excluded, ("lint", "exclude"))
-    for index, exception in enumerate(valid.get("exceptions", ())):
+        yield from schema_problems(error)
+
+
+def _setting_problems(settings: PolicySettings) -> Iterator[Problem]:
+    """Yield the problems of each part that the schema cannot find."""
+    yield from _catalog_problems(settings.catalog)
+    yield from _rule_problems(settings.rules)
+    yield from _component_problems(settings.profiles)
+    yield from _path_entry_problems(settings.per_path)
+    yield from _pattern_problems(settings.lint.get("exclude", ()), ("lint", "exclude"))
+    for index, exception in enumerate(settings.exceptions):
         yield from exception_problems(exception, ("exceptions", index))
-    if not broken:
-        yield from _problems_between_parts(raw)
 
 
 def _without_broken_parts(raw: Mapping[str, Any], broken: Iterable[Path]) -> dict[str, Any]:
@@ -84,16 +100,16 @@ def _without_broken_parts(raw: Mapping[str, Any], broken: Iterable[Path]) -> dic
     return valid
 
 
-def _problems_between_parts(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _problems_between_parts(settings: PolicySettings) -> Iterator[Problem]:
     """Yield the problems of settings that need each other; each part is valid by itself."""
-    yield from _unset_option_problems(raw)
-    yield from _image_problems(raw)
-    protected = {
-        rule
-        for rule, values in rule_settings(raw).items()
-        if (setting := values.get(("suppressible",))) and not setting.value
-    }
-    for index, limits in enumerate(raw.get("gpuExceptions", [])):
+    yield from _unset_option_problems(settings)
+    yield from _image_problems(settings)
+    for index, (limits, _) in enumerate(settings.gpu_exceptions):
+        protected = [
+            rule
+            for rule in limits.rules
+            if setting_of_rule(settings, rule, "suppressible") is False
+        ]
         yield from gpu_exception_limit_problems(limits, protected, ("gpuExceptions", index))
 
 
@@ -105,8 +121,8 @@ def _catalog_problems(catalog: str | None) -> Iterator[Problem]:
         yield ("catalog",), f"there is no catalog {catalog}; this gpuward knows {known[-1]}"
 
 
-def _rule_problems(rules: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, settings in rules.items():
+def _rule_problems(rules: Mapping[str, RuleValues]) -> Iterator[Problem]:
+    for name, values in rules.items():
         if name not in _RULE_BY_NAME:
             yield (
                 ("rules", name),
@@ -115,38 +131,43 @@ def _rule_problems(rules: Mapping[str, Any]) -> Iterator[Problem]:
             continue
         # The policy key voidEveryContainer sets every_container.
         known = {k: v for k, v in _RULE_BY_NAME[name].options.items() if k != "every_container"}
-        for option, value in settings.get("options", {}).items():
-            path: Path = ("rules", name, "options", option)
-            if option not in known:
-                hint = suggestion_suffix(option, known) or f"; it has {', '.join(known) or 'none'}"
-                if fact := _PROFILE_KEY_BY_RULE.get(name):
-                    hint = (
-                        f": {fact} belong in a profile, such as "
-                        f"profiles: [{{name: our-cluster, extends: [nvidia], {fact}: […]}}]"
-                    )
-                yield path, f"{name} has no option {option!r}{hint}"
-            elif not _has_option_type(value, known[option]):
-                expected = _OPTION_TYPES.get(type(known[option]), "a number")
-                yield path, f"the option {option!r} should be {expected} and is {display(value)}"
+        for (key, *rest), setting in values.items():
+            if rest:
+                for message in _option_problems(name, known, rest[0], setting.value):
+                    yield ("rules", name, key, *rest), message
 
 
-def _path_settings_problems(entries: Any) -> Iterator[Problem]:
+def _option_problems(rule: str, known: Mapping[str, Any], option: str, value: Any) -> Iterator[str]:
+    if option not in known:
+        hint = suggestion_suffix(option, known) or f"; it has {', '.join(known) or 'none'}"
+        if fact := _PROFILE_KEY_BY_RULE.get(rule):
+            hint = (
+                f": {fact} belong in a profile, such as "
+                f"profiles: [{{name: our-cluster, extends: [nvidia], {fact}: […]}}]"
+            )
+        yield f"{rule} has no option {option!r}{hint}"
+    elif not _has_option_type(value, known[option]):
+        expected = _OPTION_TYPES.get(type(known[option]), "a number")
+        yield f"the option {option!r} should be {expected} and is {display(value)}"
+
+
+def _path_entry_problems(entries: Iterable[PathEntry]) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
         path: Path = ("perPath", index)
-        yield from _pattern_problems(entry["paths"], (*path, "paths"))
-        for place, message in _rule_problems(entry.get("rules", {})):
+        yield from _pattern_problems(entry.path_patterns, (*path, "paths"))
+        for place, message in _rule_problems(entry.rules):
             yield (*path, *place), message
-        for place, message in _component_problems(entry.get("profiles", ())):
+        for place, message in _component_problems(entry.profiles):
             yield (*path, *place), message
-        for number, exception in enumerate(entry.get("exceptions", ())):
+        for number, exception in enumerate(entry.exceptions):
             place = (*path, "exceptions", number)
             yield from path_exception_problems(exception, place)
 
 
-def _pattern_problems(patterns: Any, path: Path) -> Iterator[Problem]:
-    for index, pattern in enumerate(as_patterns(patterns)):
+def _pattern_problems(patterns: Iterable[str], path: Path) -> Iterator[Problem]:
+    for index, pattern in enumerate(patterns):
         if problem := path_pattern_problem(pattern):
-            yield path if isinstance(patterns, str) else (*path, index), problem
+            yield (*path, index), problem
 
 
 def _component_problems(profiles: Any) -> Iterator[Problem]:
@@ -158,21 +179,21 @@ def _component_problems(profiles: Any) -> Iterator[Problem]:
                     yield path, f"there is no rule {name!r}{suggestion_suffix(name, _RULE_BY_NAME)}"
 
 
-def _unset_option_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """The rules that are on, and find nothing because no option of theirs is set."""
+def _unset_option_problems(settings: PolicySettings) -> Iterator[Problem]:
+    """Yield the rules that are on, and find nothing because no option of theirs is set."""
     for name in _RULES_NEEDING_OPTIONS:
-        given = {path: setting.value for path, setting in rule_settings(raw).get(name, {}).items()}
         options = _RULE_BY_NAME[name].options
-        is_set = any(given.get(("options", option)) for option in options)
-        if given.get(("action",), "off") != "off" and not is_set:
+        is_set = any(setting_of_rule(settings, name, "options", option) for option in options)
+        if setting_of_rule(settings, name, "action") not in {None, "off"} and not is_set:
             which = "one of its options is set" if len(options) > 1 else "its option is set"
             message = f"{name} finds nothing until {which}: {', '.join(options)}"
             yield ("rules", name), message
 
 
-def _image_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+def _image_problems(settings: PolicySettings) -> Iterator[Problem]:
     """Yield the problems of patterns that would fit no image."""
-    repositories = raw.get("rules", {}).get(_IMAGE_RULE, {}).get("options", {}).get("repositories")
+    given = settings.rules.get(_IMAGE_RULE, {}).get(("options", "repositories"))
+    repositories = given.value if given else ()
     for index, pattern in enumerate(repositories if isinstance(repositories, list) else ()):
         if isinstance(pattern, str) and not (
             _REPOSITORY_PATTERN.fullmatch(pattern) and pattern == pattern.lower()

@@ -1,14 +1,10 @@
 """The results of a run of the linter, for all report formats."""
 
 import datetime
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kubeyaml import Document
 from reports.findings import ACTION_BY_LEVEL, LocatedFinding, ReportedFinding, SuppressedFinding
-from rules.engine.evaluation import EvaluationResult
-from sources.manifests import File, UnparsedDocument
-from sources.sources import TEMPLATE_REASON, SkippedSource, Source
+from sources.sources import SkippedSource
 
 MAX_FINDINGS = 100_000
 """More are not reported, so that the memory of a run has a bound: each takes about 3 kB."""
@@ -190,80 +186,3 @@ class Results:
         worst = [located.finding.action for located in self.findings]
         worst += [ACTION_BY_LEVEL[remark.level] for remark in self.remarks]
         return int(any(action >= ACTION_BY_LEVEL[fail_on] for action in worst))
-
-
-_NOT_RENDERED_REASON = (
-    "a file of a chart that helm does not render by itself; a template may include it"
-)
-_NO_OBJECT_REASON = "no YAML, and no object of Kubernetes: it has neither an apiVersion nor a kind"
-
-
-def skipped_document(
-    source: Source, document: UnparsedDocument, *, renders: bool = False
-) -> SkippedSource | None:
-    """The file `source` as it is skipped for a document that is no YAML; None if it is not.
-
-    A chart's template is skipped, and what can be no object of Kubernetes, in files that the
-    user has not named. `renders`: the run renders charts.
-    """
-    if source.is_named or source.is_rendering:
-        return None
-    if document.is_template and renders:
-        return SkippedSource(source.name, _NOT_RENDERED_REASON)
-    if document.is_template:
-        return SkippedSource(source.name, TEMPLATE_REASON, needs_rendering=True)
-    return None if document.may_be_object else SkippedSource(source.name, _NO_OBJECT_REASON)
-
-
-def report_unparsed(
-    results: Results, source: Source, document: UnparsedDocument, *, renders: bool = False
-) -> None:
-    """Report a document that is no YAML, if it is not one to be skipped.
-
-    `renders`: the run renders charts.
-    """
-    if skipped := skipped_document(source, document, renders=renders):
-        if skipped not in results.skipped[-1:]:
-            results.skipped.append(skipped)
-        return
-    why = f"{TEMPLATE_REASON} ({document.why})" if document.is_template else document.why
-    where = (source.name, document.line, document.column)
-    report_unread_inputs(results, source, [InputNotEvaluated(*where, why)])
-
-
-def report_unread_inputs(
-    results: Results, source: Source, inputs: Iterable[InputNotEvaluated]
-) -> None:
-    """Report what of `source` is no YAML, or has other types than Kubernetes gives its fields.
-
-    A manifest in a text or a script is often a pattern with something to fill in: there it is a
-    warning.
-    """
-    if not source.is_embedded:
-        results.not_evaluated.extend(inputs)
-        return
-    for unread in inputs:
-        message = f"not evaluated: {unread.message}"
-        results.remarks.append(Remark("warning", *unread[:3], message))
-
-
-def inputs_with_malformed_fields(
-    file: File, document: Document, result: EvaluationResult
-) -> Iterator[InputNotEvaluated]:
-    """The fields that rules could not read."""
-    name = file.source.name
-    for field in result.malformed_fields:
-        span = file.span_of_path(document, field.path)
-        why = f"{field.object}: {field.why}"
-        yield InputNotEvaluated(name, span.line, span.column, why)
-
-
-def inputs_with_failed_rules(
-    file: File, document: Document, result: EvaluationResult
-) -> Iterator[InputNotEvaluated]:
-    """The rules that failed."""
-    name = file.source.name
-    for failure in result.failures:
-        line, _ = file.position(document.start)
-        why = f"the rule {failure.rule} failed here, please report it: {failure.error}"
-        yield InputNotEvaluated(name, line, 1, why)

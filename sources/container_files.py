@@ -198,11 +198,12 @@ def script_settings(
             yield LocatedSetting(setting, found.start, found.end, found.command_start)
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
-        yield LocatedSetting(command, *label.span, label.command_start)
-    for name, value, span, begin in find_kubectl_variables(text):
+        start, end = label.span
+        yield LocatedSetting(command, start, end, label.command_start)
+    for name, value, (start, end), command_start in find_kubectl_variables(text):
         if known := profile.visible_variable(name):
             setting = ContainerSetting(file, "`kubectl set env`", name, value, known)
-            yield LocatedSetting(setting, *span, begin)
+            yield LocatedSetting(setting, start, end, command_start)
     if is_ci:
         yield from _settings_of_ci_jobs(text, file, profile)
 
@@ -217,7 +218,7 @@ def _settings_of_ci_jobs(text: str, file: ObjectRef, profile: Profile) -> Iterat
     for match in _OPTIONS_PATTERN.finditer(text):
         for option in run_options(["docker", "run", *match[1].split()]):
             if job := _setting(option._replace(tool="a job"), file, profile):
-                yield LocatedSetting(job, *match.span(1), match.start(1))
+                yield LocatedSetting(job, match.start(1), match.end(1), match.start(1))
 
 
 def _setting(option: RunOption, file: ObjectRef, profile: Profile) -> ContainerSetting | None:

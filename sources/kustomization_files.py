@@ -195,10 +195,15 @@ class Kustomizations:
         inline += sum("\n" in entry for entry in entries)
         resources = _file_names(as_text(entry) for entry in as_list(raw.get("resources")))
         folder = os.path.dirname(path)
-        paths = (self._paths(folder, resources), resources, self._paths(folder, entries))
         made = (field for field in _GENERATORS if self._sets_gpu_variables(raw.get(field), folder))
         fields = sorted({*_fields_needing_rendering(raw), *made})
-        return KustomizationContent(*paths, inline, tuple(fields))
+        return KustomizationContent(
+            resources=self._paths(folder, resources),
+            resource_names=resources,
+            patches=self._paths(folder, entries),
+            inline_patch_count=inline,
+            fields=tuple(fields),
+        )
 
     def _sets_gpu_variables(self, generators: Any, folder: str) -> bool:
         """Return whether a generator of the kustomization in `folder` sets a variable of GPUs."""

@@ -164,7 +164,8 @@ class File:
 
     def span(self, start: int, end: int) -> Span:
         """The piece between two offsets."""
-        return Span(start + self._shift, end + self._shift, *self.position(start))
+        line, column = self.position(start)
+        return Span(start + self._shift, end + self._shift, line, column)
 
     def excerpt(self, span: Span) -> Excerpt:
         """The text at `span`."""
@@ -220,11 +221,13 @@ class File:
             # What YAML says of the placeholder itself explains nothing.
             detail = "" if has_placeholder(here) else f" ({why})"
             why = _TEMPLATE_ELSEWHERE_REASON + detail
+        line, column = self.position(offset)
         return UnparsedDocument(
-            *self.position(offset),
-            why,
-            is_template and self.source.is_template,
-            isinstance(error, LimitError) or _MAY_BE_OBJECT(chunk.text) is not None,
+            line=line,
+            column=column,
+            why=why,
+            is_template=is_template and self.source.is_template,
+            may_be_object=isinstance(error, LimitError) or _MAY_BE_OBJECT(chunk.text) is not None,
         )
 
     def values(self) -> Iterator[Document]:

@@ -8,7 +8,7 @@ from policies.loading import (
     MAX_POLICY_BYTES,
     POLICY_FILE,
     PolicyError,
-    load_policy_or_config_map,
+    load_policy_file,
     read_policy_file,
     refuse_large_content,
 )
@@ -146,7 +146,7 @@ class Policies:
     def _load(self, file: str) -> Policy:
         if file not in self._loaded:
             read = read_policy_file if self._choice.file else self._read
-            policy = load_policy_or_config_map(file or None, self._choice.profiles, read)
+            policy = load_policy_file(file or None, self._choice.profiles, read)
             self._loaded[file] = policy
         return self._loaded[file]
 

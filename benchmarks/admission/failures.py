@@ -249,11 +249,19 @@ def measure(setup: Setup, failure: str, policy: str, threads: int, pods: int) ->
     reasons: Counter[str] = Counter()
     for (_, message), number in load.failures.items():
         reasons[message.rpartition(": ")[2]] += number
-    failed = counted.failed + counted.failed_open
-    calls = counted.calls
     setup.settle()
-    found = (load.answered, calls, failed, refused, not_evaluated, reasons, seconds)
-    return Row(failure, policy, threads, *found)
+    return Row(
+        failure=failure,
+        policy=policy,
+        threads=threads,
+        pods=load.answered,
+        calls=counted.calls,
+        failed=counted.failed + counted.failed_open,
+        refused=refused,
+        not_evaluated=not_evaluated,
+        reasons=reasons,
+        seconds=seconds,
+    )
 
 
 def main() -> int:

@@ -19,7 +19,7 @@ from cluster.source.options import add_connection_options, open_connection
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
 from lint.options import add_policy_options
-from policies.loading import POLICY_FILE, PolicyError, default_policy, parse_policy
+from policies.loading import POLICY_FILE, PolicyError, default_policy, load_policy
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
 from sources.policy_file import PolicyChoice
@@ -169,4 +169,4 @@ def _policy(options: argparse.Namespace, source: ObjectReader) -> tuple[Policy, 
         "policy": "that of the cluster",
         "policy sha256": hashlib.sha256(content).hexdigest(),
     }
-    return parse_policy(content, POLICY_FILE), described
+    return load_policy(content, POLICY_FILE), described

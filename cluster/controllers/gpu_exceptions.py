@@ -29,7 +29,7 @@ from policies.controller_files import (
     parse_exceptions,
 )
 from policies.gpu_exceptions import Acceptance, AcceptanceReason, acceptances
-from policies.loading import PolicyError, load_policy_file
+from policies.loading import PolicyError, load_policy, read_policy_file
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects
 from terminal import CommandParser
@@ -61,14 +61,16 @@ class PolicySource:
     def load(self) -> Policy:
         """The policy as it is now. PolicyError if there is none that can be used."""
         try:
-            self._last = load_policy_file(self._path, [])
+            self._last = load_policy(read_policy_file(self._path), self._path)
         except PolicyError as error:
             if str(error) != self._error:
                 self._error = str(error)
                 _log.error("policy refused", error=self._error)
-            if self._last is None and self._fallback is None:
+            if self._last is not None:
+                return self._last
+            if self._fallback is None:
                 raise
-            return self._last or load_policy_file(self._fallback, [])
+            return load_policy(read_policy_file(self._fallback), self._fallback)
         self._error = ""
         return self._last
 

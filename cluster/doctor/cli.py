@@ -64,7 +64,7 @@ from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, open_with_dry_runs
-from policies.loading import PolicyError, load_policy_or_config_map
+from policies.loading import PolicyError, load_policy_file
 from terminal import CommandParser, use_color, write_error
 
 _DESCRIPTION = """\
@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> int:
         parser.error("--image is for dry runs: leave --filename and --no-dry-run out")
     try:
         before = read_counted_calls(options.since_report) if options.since_report else None
-        policy = load_policy_or_config_map(options.policy, [])
+        policy = load_policy_file(options.policy, [])
         source, request, send = _open(options)
         facts = read_facts(source, policy, request)
     except (PolicyError, ReportError, SourceError) as error:

@@ -34,7 +34,7 @@ from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from policies.loading import PolicyError, load_policy_or_config_map
+from policies.loading import PolicyError, load_policy_file
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
 from terminal import CommandParser, printable, use_color, write_error
@@ -160,7 +160,7 @@ def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> 
     """Run the command with these arguments; the exit status. `wait` waits so many seconds."""
     options = parse(arguments)
     try:
-        profile = load_policy_or_config_map(options.policy, []).profile
+        profile = load_policy_file(options.policy, []).profile
         ask = _question(options, profile)
         text, status = ask()
     except (PolicyError, SourceError) as error:

@@ -25,7 +25,7 @@ from cluster.api.errors import (
 from cluster.api.events import event_sender
 from cluster.control_loop import Controller, Watch
 from cluster.webhooks.comparison import Expectation, ExpectationError, differences, read_expectation
-from policies.loading import PolicyError, parse_policy, read_policy_file
+from policies.loading import PolicyError, load_policy, read_policy_file
 
 _REMIND_SECONDS = 1800.0  # below the hour for which API servers keep an event
 # No upgrade deletes a configuration, so one that is missing is reported sooner than a difference.
@@ -304,7 +304,7 @@ class PolicyWatch(Controller):
             return self._error
         self._content, self._is_seen = content, True
         try:
-            parse_policy(content, self._path).rule_set()
+            load_policy(content, self._path).rule_set()
         except PolicyError as error:
             return str(error)
         return ""

@@ -204,7 +204,17 @@ def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
             amounts[resource] += amount
     shares = tuple(share for consumer in members for share in consumer.shares)
     pods = (OTHERS,) * sum(len(consumer.pods) or 1 for consumer in members)
-    return Consumer(OTHERS, OTHERS, OTHERS, *place, amounts, shares, pods)
+    node, is_starting = place
+    return Consumer(
+        namespace=OTHERS,
+        name=OTHERS,
+        owner=OTHERS,
+        node=node,
+        is_starting=is_starting,
+        amounts=amounts,
+        shares=shares,
+        pods=pods,
+    )
 
 
 def _team(namespace: str, teams: Teams) -> str:
@@ -367,20 +377,16 @@ def _picture(
             [(_parts_of_card(card, consumers, wanted), card.total or 0) for card in divided]
         )
     parts = [
-        Part(
-            _state(consumer),
-            consumer.amounts[used.resource],
-            *_says(consumer, used.resource, wanted),
-        )
+        _part(consumer, used.resource, amount, wanted)
         for consumer in consumers
-        if consumer.amounts.get(used.resource)
+        if (amount := consumer.amounts.get(used.resource))
     ]
     return cards((*parts, *_states(used)), used.total or used.allocated)
 
 
 def _parts_of_card(card: CardUsage, consumers: Sequence[Consumer], wanted: Filter) -> list[Part]:
     parts = [
-        Part(_state(consumer), share.amount, *_says(consumer, card.resource, wanted, share.amount))
+        _part(consumer, card.resource, share.amount, wanted)
         for consumer in consumers
         for share in consumer.shares
         if (share.card, share.resource) == (card.card, card.resource)
@@ -393,21 +399,25 @@ def _state(consumer: Consumer) -> str:
     return STARTING if consumer.is_starting else TAKEN
 
 
-def _says(
-    consumer: Consumer, resource: str, wanted: Filter, amount: Amount | None = None
+def _part(consumer: Consumer, resource: str, amount: Amount, wanted: Filter) -> Part:
+    label, title = _texts_of_part(consumer, resource, amount, wanted)
+    return Part(_state(consumer), amount, label, title)
+
+
+def _texts_of_part(
+    consumer: Consumer, resource: str, amount: Amount, wanted: Filter
 ) -> tuple[str, str]:
-    """Return the consumer's text, in short and in full.
+    """Return the text of what the consumer has, in short and in full.
 
     The short text is empty if the viewer looks at another namespace.
     """
-    own = consumer.amounts.get(resource, 0) if amount is None else amount
     what = (
         "starting" if consumer.is_starting else "idle, no pod uses it" if consumer.is_idle else ""
     )
     pods = f"{len(consumer.pods)} pods" if consumer.pods else consumer.name
     if consumer.namespace == OTHERS:
-        return "others", f"{pods} of other namespaces: {text(own)} {resource}"
-    title = f"{consumer.namespace}/{pods} of {consumer.owner}: {text(own)} {resource}"
+        return "others", f"{pods} of other namespaces: {text(amount)} {resource}"
+    title = f"{consumer.namespace}/{pods} of {consumer.owner}: {text(amount)} {resource}"
     short = consumer.owner.rpartition("/")[2]
     is_other = wanted.namespace and consumer.namespace != wanted.namespace
     return "" if is_other else short, f"{title} ({what})" if what else title
@@ -441,7 +451,11 @@ def _holders(
             (has if consumer.node else wants)[key] += amount
             pods[key] += len(consumer.pods) or 1
     first = heapq.nsmallest(most, pods, key=lambda key: (-has.get(key, 0), -wants.get(key, 0), key))
-    rows = (Holder(*k, text(has.get(k, 0)), text(wants.get(k, 0)), pods[k]) for k in first)
+    rows = []
+    for key in first:
+        namespace, owner, resource = key
+        allocated, pending = text(has.get(key, 0)), text(wants.get(key, 0))
+        rows.append(Holder(namespace, owner, resource, allocated, pending, pods[key]))
     return tuple(rows), len(pods) - len(first)
 
 

@@ -33,7 +33,8 @@ def owner_lists(results: Results, wanted: Filter) -> tuple[tuple[OwnerList, ...]
     rows.sort(key=lambda row: (row.namespace, row.owner))
     shown = rows[:MAX_FINDINGS]
     groups = groupby(shown, key=lambda row: (row.namespace, row.owner))
-    return tuple(OwnerList(*key, tuple(found)) for key, found in groups), len(rows) - len(shown)
+    lists = tuple(OwnerList(namespace, owner, tuple(found)) for (namespace, owner), found in groups)
+    return lists, len(rows) - len(shown)
 
 
 def as_text(lists: Sequence[OwnerList], left_out: int) -> str:

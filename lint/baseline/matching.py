@@ -192,14 +192,14 @@ class Baseline(NamedTuple):
         results: Results,
         policy_of: PolicyOf,
         today: datetime.date,
-        wanted: Callable[[str], bool] | None = None,
+        wanted_rules: Collection[str] | None = None,
     ) -> None:
         """Take the findings that the baseline accepts out of `results`.
 
-        Entries that do not fit their findings become remarks. Only rules that are `wanted` were
-        evaluated; None stands for all.
+        Entries that do not fit their findings become remarks. Only `wanted_rules` were evaluated;
+        None stands for all.
         """
-        entries = [one for one in self.entries if wanted is None or wanted(one.rule)]
+        entries = [one for one in self.entries if wanted_rules is None or one.rule in wanted_rules]
         found = compare_with_baseline(entries, results, BaselinePaths(self.name), policy_of, today)
         accepted = {id(match.located) for match in found.accepted}
         results.findings = [one for one in results.findings if id(one) not in accepted]

@@ -72,9 +72,14 @@ def _line_changes(old: list[str], new: list[str]) -> Iterator[LineChange]:
     matcher = SequenceMatcher(
         None, old[start : whole.end], new[start : whole.new_end], autojunk=False
     )
-    for tag, *positions in matcher.get_opcodes():
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if tag != "equal":
-            yield LineChange(*(position + start for position in positions))
+            yield LineChange(
+                start=start + old_start,
+                end=start + old_end,
+                new_start=start + new_start,
+                new_end=start + new_end,
+            )
 
 
 def text_edits(old: str, new: str, start: int = 0) -> Iterator[TextEdit]:

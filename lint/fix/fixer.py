@@ -267,8 +267,14 @@ class _FileEditing:
         span = self._file.span_of_path(item.document, error.path)
         rules = sorted({finding.rule for finding in self._fixable(item)})
         by_hand = tuple(edits_by_hand(error.operations))
-        where = (self._file.source.name, span.line, span.column)
-        refused = UnfixedDocument(*where, tuple(rules), error.reason, by_hand)
+        refused = UnfixedDocument(
+            file=self._file.source.name,
+            line=span.line,
+            column=span.column,
+            rules=tuple(rules),
+            reason=error.reason,
+            edits_by_hand=by_hand,
+        )
         self.not_fixed.append((refused, self._lines))
 
 

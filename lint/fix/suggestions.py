@@ -37,14 +37,7 @@ def _suggestions(
         is_wanted = finding.fixable and (notes or finding.action > Action.AUDIT)
         edits = suggestion(file, evaluator, item, finding) if is_wanted and left else ()
         left -= is_wanted and left > 0
-        yield tuple(
-            SuggestedEdit(
-                *_line_column_and_byte(file, edit.start),
-                *_line_column_and_byte(file, edit.end),
-                edit.text,
-            )
-            for edit in edits
-        )
+        yield tuple(_to_suggested_edit(file, edit) for edit in edits)
 
 
 def suggestion(
@@ -57,6 +50,20 @@ def suggestion(
     except NotFixedError:
         return ()
     return tuple(text_edits(file.source.text[start:end], new, start))
+
+
+def _to_suggested_edit(file: File, edit: TextEdit) -> SuggestedEdit:
+    line, column, byte = _line_column_and_byte(file, edit.start)
+    end_line, end_column, end_byte = _line_column_and_byte(file, edit.end)
+    return SuggestedEdit(
+        line=line,
+        column=column,
+        byte=byte,
+        end_line=end_line,
+        end_column=end_column,
+        end_byte=end_byte,
+        text=edit.text,
+    )
 
 
 def _line_column_and_byte(file: File, offset: int) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 
 from lint.linter import Linter, reduce_garbage_collection
 from lint.options import add_exclude_option, add_profile_option
-from policies.loading import load_policy_file
+from policies.loading import default_policy, load_policy, read_policy_file
 from policies.policy import Policy
 from reports.formats import ReportStyle, writer_of
 from reports.results import Results
@@ -154,7 +154,11 @@ def judge_pushes(settings: PushSettings, pushed: BinaryIO, out: TextIO) -> int:
     Raises PolicyError, and UsageError for lines that no Git server writes.
     """
     reduce_garbage_collection()
-    policy = load_policy_file(settings.policy, settings.profiles)
+    file = settings.policy
+    if file is None:
+        policy = default_policy(settings.profiles)
+    else:
+        policy = load_policy(read_policy_file(file), file, settings.profiles)
     status, place = 0, "standard input"
     try:
         with time_limit(settings.timeout):
@@ -195,7 +199,8 @@ def _pushes(pushed: BinaryIO) -> Iterator[Push]:
         match = _MATCH_LINE(line)
         if not match:
             raise UsageError("each line of standard input must be: OLD NEW REF")
-        yield Push(*map(os.fsdecode, match.groups()))
+        old, new, ref = map(os.fsdecode, match.groups())
+        yield Push(old, new, ref)
 
 
 def _evaluate_push(push: Push, policy: Policy, settings: PushSettings) -> Results:

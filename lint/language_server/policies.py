@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from policies.loading import default_policy, load_policy_or_config_map, read_policy_file
+from policies.loading import default_policy, load_policy_file, read_policy_file
 from policies.policy import Policy, RuleSettings
 from rules.catalog.index import CATALOG
 from rules.finding import Action
@@ -86,7 +86,7 @@ class EditorPolicies:
             states[path] = _file_state(path)
             return read_policy_file(path)
 
-        policy = load_policy_or_config_map(file or None, list(self._settings.profiles), read)
+        policy = load_policy_file(file or None, list(self._settings.profiles), read)
         self._loaded[file] = _LoadedFile(states, policy)
         return policy
 

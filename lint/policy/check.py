@@ -11,9 +11,10 @@ from lint.options import add_profile_option
 from lint.policy import Commands
 from policies.loading import (
     PolicyError,
+    load_policy,
     load_policy_file,
-    load_policy_or_config_map,
     read_policy_content,
+    read_policy_file,
 )
 from policies.policy import Policy
 from rules.rule import load_module
@@ -50,8 +51,7 @@ def add_command(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        load = load_policy_or_config_map if options.config_map else load_policy_file
-        policy = load(options.file, options.profile)
+        policy = _load(options)
         for active in policy.rule_set().rules:
             load_module(active.rule)
     except PolicyError as error:
@@ -64,6 +64,13 @@ def _run(options: argparse.Namespace) -> int:
         printable(f"{options.file}: {line}") + "\n" for line in _report_lines(policy)
     )
     return 0
+
+
+def _load(options: argparse.Namespace) -> Policy:
+    """Return the policy in the file. Raises PolicyError."""
+    if options.config_map:
+        return load_policy_file(options.file, options.profile)
+    return load_policy(read_policy_file(options.file), options.file, options.profile)
 
 
 def _is_config_map(file: str) -> bool:

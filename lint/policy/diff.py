@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from kubeyaml import Document
-from lint.evaluation import Evaluator
+from lint.evaluation import Evaluator, skipped_document
 from lint.options import add_exclude_option
 from lint.policy import Commands
 from lint.suppressions import Suppressions
-from policies.loading import load_policy_or_config_map
-from reports.results import InputNotEvaluated, skipped_document
+from policies.loading import load_policy_file
+from reports.results import InputNotEvaluated
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
@@ -94,8 +94,15 @@ class PolicyComparison:
             before, after = old.get(ref, {}), new.get(ref, {})
             changed = list(_changed_findings(file, document, before, after))
             if changed:
-                worst = (_worst_state(before), _worst_state(after))
-                self.changes.append(ChangedObject(file.source.name, str(ref), *worst, changed))
+                self.changes.append(
+                    ChangedObject(
+                        file=file.source.name,
+                        object=str(ref),
+                        old=_worst_state(before),
+                        new=_worst_state(after),
+                        findings=changed,
+                    )
+                )
 
 
 class _NotEvaluatedError(Exception):
@@ -180,7 +187,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    policies = [load_policy_or_config_map(file, []) for file in (options.old, options.new)]
+    policies = [load_policy_file(file, []) for file in (options.old, options.new)]
     today = datetime.datetime.now(tz=datetime.UTC).date()
     context = Context(today=today, namespace=options.namespace)
     comparison = PolicyComparison([policy.rule_set() for policy in policies], context)

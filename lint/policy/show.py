@@ -8,27 +8,29 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
-from kubeyaml import Document, line_and_column
 from kubeyaml.writing import write_yaml
 from lint.options import add_profile_option
 from lint.policy import Commands
-from policies.effective import EffectiveRule, effective_policy, effective_rules
-from policies.exceptions import as_patterns
+from policies.effective import (
+    DescribePosition,
+    EffectiveRule,
+    effective_policy,
+    effective_rules,
+)
 from policies.loading import (
     POLICY_FILE,
+    PolicyDocument,
     PolicyError,
-    decode_policy,
     default_policy,
-    load_policy_and_raw,
-    offset_of,
-    parse_document,
+    load_policy_document,
     read_policy_content,
     read_policy_file,
 )
-from policies.policy import FOLDER_KEY
+from policies.policy_settings import PolicySettings
 from rules.base.json_values import Json, Path
 from sources.policy_file import (
     FilePolicy,
@@ -72,29 +74,33 @@ def _run(options: argparse.Namespace) -> int:
     if chosen and not _is_policy(chosen):
         about = _policies_of_file(chosen, options.profile)
         chosen = about.chain[0].file
-    content, name = read_policy_content(chosen) if chosen else (b"", "")
-    text = decode_policy(content, name)
-    document = parse_document(text, name) if chosen else None
-    raw: dict[str, Any] = {}
-    policy = default_policy(options.profile)
-    if document is not None:
-        policy, resolved = load_policy_and_raw(text, name, options.profile, read_policy_file)
-        raw = dict(resolved)
+    document = PolicyDocument.parse(*read_policy_content(chosen)) if chosen else None
+    if document is None:
+        policy, settings = default_policy(options.profile), PolicySettings()
+    else:
+        policy, settings = load_policy_document(document, options.profile, read_policy_file)
     if about.found:
         policy = about.found.policy
         for index in about.chain[0].applied_settings:
-            raw["profiles"] = raw["perPath"][index].get("profiles", raw.get("profiles", ["nvidia"]))
+            settings = settings._replace(
+                profiles=settings.per_path[index].profiles or settings.profiles
+            )
     if options.profile:
-        own = {p["name"]: p for p in raw.get("profiles", ()) if not isinstance(p, str)}
-        raw["profiles"] = [own.get(name, name) for name in options.profile]
-    position = _PositionFinder(name, text, document)
-    rules = [about.rule_with_source(rule, raw) for rule in effective_rules(policy, raw, position)]
-    whole = effective_policy(policy, raw, rules)
+        own = {p["name"]: p for p in settings.profiles if not isinstance(p, str)}
+        settings = settings._replace(
+            profiles=tuple(own.get(name, name) for name in options.profile)
+        )
+    position = partial(_position, document)
+    rules = [
+        about.rule_with_source(rule, settings)
+        for rule in effective_rules(policy, settings, position)
+    ]
+    whole = effective_policy(policy, settings, rules)
     shown = {"text": _text, "yaml": _yaml, "json": _json}[options.output]
-    lines = shown(whole, rules, name, raw)
+    lines = shown(whole, rules, document.name if document else "", settings)
     if options.output == "text":
-        lines = [*about.heading_lines(raw), *lines, *_exceptions(raw, position)]
-        lines += _gpu_exceptions(raw, position)
+        lines = [*about.heading_lines(settings), *lines, *_exceptions(settings, position)]
+        lines += _gpu_exceptions(settings, position)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return 0
 
@@ -122,20 +128,20 @@ class _PoliciesOfFile:
         self.found = found
         self._file = file
 
-    def rule_with_source(self, rule: EffectiveRule, raw: Mapping[str, Any]) -> EffectiveRule:
+    def rule_with_source(self, rule: EffectiveRule, settings: PolicySettings) -> EffectiveRule:
         """The rule, with where its action is from if that is not the policy itself."""
         name, sources = rule.active.rule.name, dict(rule.sources)
         for one in self.chain[:1]:
             for index in one.applied_settings:
-                if name in raw["perPath"][index].get("rules", {}):
+                if name in settings.per_path[index].rules:
                     sources["action"] = f"{one.file}, perPath {index + 1}"
         for one in self.chain[1:]:
-            settings = one.policy.rules.get(name)
-            if settings and not settings.suppressible:
+            own = one.policy.rules.get(name)
+            if own and not own.suppressible:
                 sources["action"] = f"{one.file} (suppressible: false)"
         return rule._replace(sources=sources)
 
-    def heading_lines(self, raw: Mapping[str, Any]) -> Iterator[str]:
+    def heading_lines(self, settings: PolicySettings) -> Iterator[str]:
         """Yield the lines above the rules; none if there is no file."""
         if not self.chain:
             return
@@ -143,11 +149,9 @@ class _PoliciesOfFile:
         around = f"; around it: {', '.join(one.file for one in others)}" if others else ""
         yield printable(f"{self._file}: {first.file or 'no policy file'}{around}")
         for index in first.applied_settings:
-            entry = raw["perPath"][index]
-            keys = ", ".join(key for key in entry if key not in {"paths", FOLDER_KEY})
-            yield printable(
-                f"perPath {index + 1}: {', '.join(as_patterns(entry['paths']))}: {keys}"
-            )
+            entry = settings.per_path[index]
+            keys = ", ".join(key for key in entry.raw if key != "paths")
+            yield printable(f"perPath {index + 1}: {', '.join(entry.path_patterns)}: {keys}")
         if self.found and self.found.namespace:
             yield printable(f"namespace: {self.found.namespace}")
 
@@ -162,23 +166,13 @@ def _policies_of_file(file: str, profiles: list[str]) -> _PoliciesOfFile:
     )
 
 
-class _PositionFinder:
-    """A function that returns the file of the policy and the line of a path in it."""
-
-    def __init__(self, name: str, text: str, document: Document | None) -> None:
-        self._name = name
-        self._text = text
-        self._document = document
-
-    def __call__(self, path: Path) -> str:
-        if self._document is None:
-            return self._name
-        line, _ = line_and_column(self._text, offset_of(self._document, path))
-        return printable(f"{self._name}:{line}")
+def _position(document: PolicyDocument | None, path: Path) -> str:
+    """Return the file of the policy and the line of `path` in it."""
+    return printable(f"{document.name}:{document.line(path)}") if document else ""
 
 
 def _json(
-    whole: Mapping[str, Any], rules: list[EffectiveRule], name: str, raw: Mapping[str, Any]
+    whole: Mapping[str, Any], rules: list[EffectiveRule], name: str, settings: PolicySettings
 ) -> list[str]:
     described = {
         rule.active.rule.name: {
@@ -188,16 +182,16 @@ def _json(
         }
         for rule in rules
     }
-    extends = [str(entry) for entry in raw.get("extends", ())]
+    extends = [base.name for base in settings.bases]
     result = {"file": name or None, "extends": extends, **whole, "rules": described}
     return [json.dumps(result, indent=2)]
 
 
 def _yaml(
-    whole: Mapping[str, Any], rules: list[EffectiveRule], name: str, raw: Mapping[str, Any]
+    whole: Mapping[str, Any], rules: list[EffectiveRule], name: str, settings: PolicySettings
 ) -> Iterator[str]:
     """A policy that acts in the same way and extends nothing; comments say what is from where."""
-    yield f"# The effective policy of {printable(name) or 'the defaults'}{_bundles(raw)}."
+    yield f"# The effective policy of {printable(name) or 'the defaults'}{_bases(settings)}."
     for key, value in whole.items():
         if key != "rules":
             yield from _yaml_lines({key: value}, flow=False)
@@ -213,10 +207,10 @@ def _yaml_lines(value: Json, *, flow: bool) -> list[str]:
 
 
 def _text(
-    whole: Mapping[str, Any], rules: list[EffectiveRule], name: str, raw: Mapping[str, Any]
+    whole: Mapping[str, Any], rules: list[EffectiveRule], name: str, settings: PolicySettings
 ) -> Iterator[str]:
     profiles = [p if isinstance(p, str) else p["name"] for p in whole["profiles"]]
-    yield f"{printable(name) or 'default policy'}: profiles {', '.join(profiles)}{_bundles(raw)}"
+    yield f"{printable(name) or 'default policy'}: profiles {', '.join(profiles)}{_bases(settings)}"
     shown = ("catalog", "workloads", "onRuleError", "voidEveryContainer", "contact", "docsUrl")
     yield "; ".join(f"{k}: {printable(str(whole[k]))}" for k in shown if whole.get(k))
     width = max(len(rule.active.rule.name) for rule in rules)
@@ -244,27 +238,28 @@ def _sources(rule: EffectiveRule) -> str:
     return ", ".join(f"{key}: {where}" for key, where in sources.items())
 
 
-def _bundles(raw: Mapping[str, Any]) -> str:
-    return f", extends {', '.join(map(str, raw['extends']))}" if raw.get("extends") else ""
+def _bases(settings: PolicySettings) -> str:
+    names = ", ".join(base.name for base in settings.bases)
+    return f", extends {names}" if names else ""
 
 
-def _gpu_exceptions(raw: Mapping[str, Any], position: _PositionFinder) -> Iterator[str]:
-    for index, limits in enumerate(raw.get("gpuExceptions", ())):
+def _gpu_exceptions(settings: PolicySettings, position: DescribePosition) -> Iterator[str]:
+    for index, (limits, _) in enumerate(settings.gpu_exceptions):
         if index == 0:
             yield "\nGpuExceptions"
         where = position(("gpuExceptions", index))
-        namespaces = ", ".join(as_patterns(limits["namespaces"]))
-        approval = "without approval" if limits.get("approval") == "none" else "with approval"
-        rules, days = ", ".join(limits["rules"]), limits["longestDays"]
+        namespaces = ", ".join(limits.namespaces)
+        approval = "with approval" if limits.needs_approval else "without approval"
+        rules, days = ", ".join(limits.rules), limits.max_days
         yield f"  {where}  {printable(f'{rules}: in {namespaces}, {days} days, {approval}')}"
 
 
-def _exceptions(raw: Mapping[str, Any], position: _PositionFinder) -> Iterator[str]:
-    for index, exception in enumerate(raw.get("exceptions", ())):
+def _exceptions(settings: PolicySettings, position: DescribePosition) -> Iterator[str]:
+    for index, exception in enumerate(settings.exceptions):
         if index == 0:
             yield "\nexceptions"
-        match = json.dumps(exception["match"], ensure_ascii=False)
-        until = f", until {exception['expires']}" if "expires" in exception else ""
+        match = json.dumps(exception.raw["match"], ensure_ascii=False)
+        until = f", until {exception.expires}" if exception.expires else ""
         where = position(("exceptions", index))
-        what = f"{', '.join(exception['rules'])}: {match}{until}: {exception['reason']}"
+        what = f"{', '.join(exception.rules)}: {match}{until}: {exception.reason}"
         yield f"  {where}  {printable(what)}"

@@ -23,13 +23,14 @@ from policies.cases import (
 )
 from policies.loading import (
     POLICY_FILE,
-    decode_policy,
+    PolicyDocument,
     default_policy,
     load_policy,
-    parse_document,
+    load_policy_document,
     read_policy_content,
     read_policy_file,
 )
+from rules.base.json_values import as_object
 from rules.catalog.index import CATALOG
 from rules.engine.rule_set import RuleSet
 from sources.policy_file import nearest_policy
@@ -107,11 +108,9 @@ class _CaseSuite:
         self._raw: Mapping[str, Any] = _POLICY_HEADER
         self._name = "the default policy"
         if file := options.policy or nearest_policy(os.getcwd()):
-            content, self._name = read_policy_content(file)
-            text = decode_policy(content, self._name)
-            policy = load_policy(text, self._name, self._profiles, read_policy_file)
-            raw: Any = parse_document(text, self._name).value
-            self._raw = raw
+            document = PolicyDocument.parse(*read_policy_content(file))
+            policy = load_policy_document(document, self._profiles, read_policy_file).policy
+            self._raw, self._name = as_object(document.yaml.value), document.name
         else:
             policy = default_policy(self._profiles)
         self._rule_set = policy.rule_set()

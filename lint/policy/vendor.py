@@ -13,10 +13,9 @@ from lint.policy import Commands
 from policies.files import digest_of, parse_extends_entry
 from policies.loading import (
     POLICY_FILE,
+    PolicyDocument,
     PolicyError,
-    decode_policy,
     load_policy,
-    parse_document,
     read_policy_file,
 )
 from rules.base.json_values import as_object
@@ -46,9 +45,8 @@ def add_command(commands: Commands) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     content = read_policy_file(options.source)
-    text = decode_policy(content, options.source)
     try:
-        load_policy(text, options.source)
+        load_policy(content, options.source)
     except PolicyError as error:
         raise PolicyError(f"a copy must be a whole policy in one file: {error}") from error
     policy = nearest_policy(os.getcwd())
@@ -71,7 +69,7 @@ def _write_copy(copy: str, content: bytes) -> None:
         if known == content:
             sys.stdout.write(printable(f"{copy}: up to date") + "\n")
             return
-        load_policy(decode_policy(known, copy), copy)  # nothing else is overwritten
+        load_policy(known, copy)  # nothing else is overwritten
     try:
         os.makedirs(os.path.dirname(copy) or ".", exist_ok=True)
         with open(copy, "wb") as file:
@@ -83,8 +81,7 @@ def _write_copy(copy: str, content: bytes) -> None:
 
 def _write_entry(policy: str, path: str, entry: str) -> bool:
     """Give the entry of `extends` that names the copy its digest; whether there is one."""
-    text = decode_policy(read_policy_file(policy), policy)
-    document = parse_document(text, policy)
+    _, text, document = PolicyDocument.parse(read_policy_file(policy), policy)
     extends = as_object(document.value).get("extends")
     for index, known in enumerate(extends if isinstance(extends, list) else ()):
         file = parse_extends_entry(known) if isinstance(known, str) else None

@@ -69,11 +69,16 @@ def merged_profile(
     names = [entry if isinstance(entry, str) else entry["name"] for entry in choice]
     resolver = _ProfileResolver({**built_in_profiles(), **raws})
     flat = [_profile_from_raw(resolver.flattened(name)) for name in dict.fromkeys(names)]
-    known = [_profile_from_raw(raw) for raw in built_in_profiles().values()]
     try:
-        return merge_profiles(flat, known)
+        return merge_profiles(flat, _profiles_by_themselves())
     except ValueError as error:
         raise ProfileError(str(error)) from error
+
+
+@cache
+def _profiles_by_themselves() -> tuple[Profile, ...]:
+    """Return each built-in profile without those that it extends."""
+    return tuple(_profile_from_raw(raw) for raw in built_in_profiles().values())
 
 
 @cache

@@ -207,7 +207,8 @@ def find_run_options(text: str) -> Iterator[FoundOption]:
         return
     for words, spans in find_commands(text, _CONTAINER_TOOL_PATTERN):
         for option in run_options(words):
-            yield FoundOption(option, *spans[option.word_index], spans[0][0])
+            start, end = spans[option.word_index]
+            yield FoundOption(option, start, end, command_start=spans[0][0])
 
 
 def run_options(words: Sequence[str]) -> Iterator[RunOption]:

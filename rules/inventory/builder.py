@@ -195,16 +195,15 @@ def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:
     """Return the claim, whatever made it: a pod may name a claim that was made for another pod."""
     labels = as_object(as_object(raw.get("metadata")).get("labels"))
-    return ResourceClaim(
-        *_classes_names_and_sharing(as_object(raw.get("spec"))),
-        kai_queue=as_text(labels.get(KAI_QUEUE_LABEL)),
-    )
+    classes, requests, is_shared = _classes_names_and_sharing(as_object(raw.get("spec")))
+    queue = as_text(labels.get(KAI_QUEUE_LABEL))
+    return ResourceClaim(classes, requests, is_shared, kai_queue=queue)
 
 
 def _claim_template(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaimTemplate:
-    return ResourceClaimTemplate(
-        *_classes_names_and_sharing(as_object(as_object(raw.get("spec")).get("spec")))
-    )
+    spec = as_object(as_object(raw.get("spec")).get("spec"))
+    classes, requests, is_shared = _classes_names_and_sharing(spec)
+    return ResourceClaimTemplate(classes, requests, is_shared)
 
 
 def _classes_names_and_sharing(

@@ -94,8 +94,8 @@ class NodeCollector:
             }
             found[NodeGroup] = {"": groups}
         if (self._groups or self.has_all) and not self.is_full:
-            kept = frozenset(self._labels), frozenset(self._resources)
-            found[NodeSurvey] = {"": {SURVEY_NAME: NodeSurvey(*kept, self.has_all)}}
+            survey = NodeSurvey(frozenset(self._labels), frozenset(self._resources), self.has_all)
+            found[NodeSurvey] = {"": {SURVEY_NAME: survey}}
         return found
 
 

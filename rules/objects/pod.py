@@ -76,7 +76,8 @@ class Pod(SubjectView):
         self.object = owner
         self.profile = profile
         self.spec, self.path = spec
-        self.metadata_view = PodMetadata(*metadata, profile)
+        raw_metadata, metadata_path = metadata
+        self.metadata_view = PodMetadata(raw_metadata, metadata_path, profile)
         self.stable_path = stable_path
         self.layout = layout
         # Whether the pod was created before, so that its node is no wish; whether the rest of it is
@@ -132,7 +133,9 @@ class Pod(SubjectView):
         self, raw: Mapping[str, Any], path: Path, role: Role, *, is_target: bool
     ) -> Container:
         return Container(
-            *(raw, path, role),
+            raw,
+            path,
+            role,
             profile=self.profile,
             layout=self.layout,
             is_pod_spec=raw is self.spec,

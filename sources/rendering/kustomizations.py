@@ -96,11 +96,17 @@ def read_kustomization(file: str) -> Kustomization:
             inline.append((place, text))
         elif os.path.isfile(name):
             patches.append(name)
-    is_component = raw.get("kind") == "Component"
-    lists = (tuple(folders), tuple(resources), tuple(patches), tuple(inline))
-    names = (as_text(raw.get("namePrefix")), as_text(raw.get("nameSuffix")))
     return Kustomization(
-        file, *lists, is_component, remote_address, *names, _name_of_git_file(raw, folder)
+        file=file,
+        folders=tuple(folders),
+        resources=tuple(resources),
+        patches=tuple(patches),
+        inline_patches=tuple(inline),
+        is_component=raw.get("kind") == "Component",
+        remote_address=remote_address,
+        prefix=as_text(raw.get("namePrefix")),
+        suffix=as_text(raw.get("nameSuffix")),
+        git_file_name=_name_of_git_file(raw, folder),
     )
 
 

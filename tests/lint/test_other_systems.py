@@ -24,7 +24,7 @@ import pytest
 from lint import processes
 from lint.hooks import pre_commit
 from lint.linter import Linter
-from policies.loading import PolicyError, default_policy, load_policy_file
+from policies.loading import PolicyError, default_policy, load_policy
 from rules.profile.context import Context
 from sources.containment import is_inside, relative_path_inside, root_and_parts
 from sources.git import changes, trees
@@ -302,7 +302,7 @@ def test_utf_16_is_called_by_its_name(command: LintCommand, content: bytes) -> N
     assert outcome.status == 3
     assert "UTF-16, as `>` of Windows PowerShell writes it" in outcome.out
     with pytest.raises(PolicyError, match="UTF-16"):
-        load_policy_file(str(file), [])
+        load_policy(content, str(file))
     piped = command.run_raw("lint", "-", stdin=content)
     assert b"UTF-16" in piped.stdout
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.loading import PolicyError, load_policy_file
+from policies.loading import PolicyError, load_policy
 from tests.lint.test_nested_policies import levels
 from tests.testkit.git_repository import BAD, GitRepository
 from tests.testkit.lint_command import LintCommand
@@ -105,7 +105,7 @@ def test_a_copy_that_was_changed_is_an_error(team: LintCommand) -> None:
 
 def test_the_webhook_reads_no_other_file(team: LintCommand) -> None:
     with pytest.raises(PolicyError, match=r"only the linter reads .*gpuward.yaml: `gpuward policy"):
-        load_policy_file(str(team.folder / "team" / "gpuward.yaml"), [])
+        load_policy((team.folder / "team" / "gpuward.yaml").read_bytes(), "gpuward.yaml")
     assert team.run("policy", "check", "team/gpuward.yaml").status == 1
 
 

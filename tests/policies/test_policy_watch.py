@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from cluster.api.errors import ClusterError
 from cluster.webhooks import watch
 from cluster.webhooks.watch import PolicyWatch
-from policies.loading import parse_policy
+from policies.loading import load_policy
 
 GOOD = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 BAD = GOOD + "rules: {no-such-rule: {}}\n"
@@ -99,9 +99,9 @@ def test_a_policy_is_loaded_only_when_it_changes(
 
     def parse(content: bytes, name: str) -> Any:
         loaded.append(content)
-        return parse_policy(content, name)
+        return load_policy(content, name)
 
-    monkeypatch.setattr(watch, "parse_policy", parse)
+    monkeypatch.setattr(watch, "load_policy", parse)
     watched.wait(600)
     watched.file.write_text(BAD)
     watched.wait(600)

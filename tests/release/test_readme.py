@@ -9,7 +9,7 @@ import sys
 import yaml
 
 from examples import demo
-from policies.loading import parse_policy
+from policies.loading import load_policy
 from tests.testkit.admission.reviews import Admission
 from tests.testkit.chart.rendering import find_one, render
 from tests.testkit.paths import DOCS, ROOT
@@ -27,12 +27,12 @@ def test_the_refusal_in_the_readme_is_what_the_webhook_answers() -> None:
 
 def test_the_policy_in_the_readme_can_be_used() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    policy = parse_policy(text.encode(), "gpuward.yaml")
+    policy = load_policy(text.encode(), "gpuward.yaml")
     assert policy.rule_set().profile.name == "gke"
     assert [exception.rules for exception in policy.exceptions] == [("privileged-gpu",)]
     # Every key but the first two is optional, as the text says.
     head = "".join(text.splitlines(keepends=True)[:2])
-    assert parse_policy(head.encode(), "gpuward.yaml").exceptions == ()
+    assert load_policy(head.encode(), "gpuward.yaml").exceptions == ()
 
 
 def test_the_demo_lints_shows_a_fix_and_prints_a_patch() -> None:

@@ -14,7 +14,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import Any
 
-from policies.exceptions import from_exception, to_exception
+from policies.exceptions import from_exception, to_exception, to_exception_entry
 from rules.inventory.inventory import from_json, to_json
 from webhook.admission.answer import Answer, BugReport, Envelope, answer, bug_of
 from webhook.admission.decider import Decider
@@ -77,7 +77,7 @@ def _policy_source(fields: dict[str, Any]) -> PolicySource:
         None if content is None else content.encode(),
         fields["name"],
         tuple(fields["profiles"]),
-        tuple(to_exception(raw) for raw in fields["gpu_exceptions"]),
+        tuple(to_exception(to_exception_entry(raw)) for raw in fields["gpu_exceptions"]),
         from_json(fields["inventory"]),
     )
 

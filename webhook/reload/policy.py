@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from policies.loading import PolicyError, default_policy, parse_policy, read_policy_file
+from policies.loading import PolicyError, default_policy, load_policy, read_policy_file
 from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
 from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
@@ -38,7 +38,7 @@ class PolicySource(NamedTuple):
         if self.content is None:
             policy = default_policy(self.profiles)
         else:
-            policy = parse_policy(self.content, self.name, self.profiles)
+            policy = load_policy(self.content, self.name, self.profiles)
         return policy._replace(exceptions=policy.exceptions + self.gpu_exceptions)
 
     def decider(self) -> Decider:

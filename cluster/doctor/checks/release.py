@@ -30,7 +30,7 @@ from cluster.source.release import Home, describe, policy_text
 from cluster.webhooks.comparison import ExpectationError, differences, parse_expectation
 from policies.controller_files import EXCEPTIONS_FILE, parse_exceptions
 from policies.gpu_exceptions import acceptances
-from policies.loading import POLICY_FILE, PolicyError, parse_policy
+from policies.loading import POLICY_FILE, PolicyError, load_policy
 from policies.policy import Policy
 from reports.formats import many
 from rules.base.json_values import as_object, as_text
@@ -124,7 +124,7 @@ def check_policy(facts: Facts) -> Iterator[Row]:
         yield wrong(_POLICY, subject, "it has no policy: the key gpuward.yaml is missing", _UPGRADE)
         return
     try:
-        parse_policy(text.encode(errors="replace"), POLICY_FILE).rule_set()
+        load_policy(text.encode(errors="replace"), POLICY_FILE).rule_set()
     except PolicyError as error:
         first, *others = str(error).splitlines()
         more = f" (and {len(others)} more)" if others else ""
@@ -142,7 +142,7 @@ def policy_in_force(facts: Facts) -> Policy | None:
     try:
         config_map = facts.get(CONFIG_MAPS, home.namespace, home.policy_name)
         text = policy_text(config_map) if config_map else None
-        return None if text is None else parse_policy(text.encode(errors="replace"), POLICY_FILE)
+        return None if text is None else load_policy(text.encode(errors="replace"), POLICY_FILE)
     except (SourceError, PolicyError):
         return None  # the check of the policy says why
 
