@@ -9,6 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from cluster.accounting.running_account import RunningAccount
+from cluster.accounting.usage import (
+    Usage,
+    notes_on_cards_given_twice,
+    notes_on_cards_offered_twice,
+)
 from cluster.api.errors import ForbiddenError
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.evaluation import Refuser
@@ -16,12 +22,6 @@ from cluster.audit.policy_reports import KINDS
 from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
 from cluster.gpus.reading import Reading
-from cluster.gpus.running_account import RunningAccount
-from cluster.gpus.usage import (
-    Usage,
-    notes_on_cards_given_twice,
-    notes_on_cards_offered_twice,
-)
 from cluster.source.following import Key
 from cluster.source.objects import (
     CLAIMS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster.gpus.claims import own_devices
-from cluster.gpus.device_status import device_statuses
-from cluster.gpus.passthrough import is_gpu
-from cluster.gpus.pod_requests import has_terminated
+from cluster.accounting.claims import own_devices
+from cluster.accounting.device_status import device_statuses
+from cluster.accounting.passthrough import is_gpu
+from cluster.accounting.pod_requests import has_terminated
 from cluster.source.objects import Object
 from reports.formats import many, some
 from reports.results import Remark

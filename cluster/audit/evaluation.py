@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from cluster.accounting.pod_requests import has_terminated
 from cluster.audit.facts import Facts, kind_of, namespace_of
 from cluster.audit.period import ALWAYS, Period
-from cluster.gpus.pod_requests import has_terminated
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
 from reports.findings import RULE_BY_NAME, LocatedFinding, to_reported_finding

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cluster.accounting.account import account
+from cluster.accounting.device_status import device_statuses
+from cluster.accounting.pod_requests import effective_requests, has_terminated
+from cluster.accounting.usage import Usage
 from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
-from cluster.gpus.accounting import account
-from cluster.gpus.device_status import device_statuses
-from cluster.gpus.pod_requests import effective_requests, has_terminated
-from cluster.gpus.usage import Usage
 from cluster.source.objects import (
     CLAIMS,
     CLUSTER_POLICIES,

@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize
+from cluster.accounting.account import DEFAULT_POD_SIZE, PodSize
+from cluster.accounting.pod_requests import amount_of
+from cluster.accounting.usage import Usage
 from cluster.gpus.cgpu import inspect
 from cluster.gpus.document import to_document, to_document_of_clusters
-from cluster.gpus.pod_requests import amount_of
 from cluster.gpus.reading import read_usage
 from cluster.gpus.tables import (
     ALLOCATED,
@@ -29,7 +30,6 @@ from cluster.gpus.tables import (
     tables_of_clusters,
     totals_table,
 )
-from cluster.gpus.usage import Usage
 from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source

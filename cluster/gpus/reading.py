@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cluster.gpus.accounting import PodSize, account
-from cluster.gpus.usage import (
+from cluster.accounting.account import PodSize, account
+from cluster.accounting.usage import (
     Usage,
     notes_on_cards_given_twice,
     notes_on_cards_offered_twice,

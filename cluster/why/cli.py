@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cluster.gpus.accounting import name_of
+from cluster.accounting.account import name_of
 from cluster.source.objects import PODS, Object, ObjectSource, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cluster.gpus.accounting import PodLedger, name_of
-from cluster.gpus.shares import card_memory
+from cluster.accounting.account import PodLedger, name_of
+from cluster.accounting.shares import card_memory
 from cluster.source.files import FileSource
 from cluster.source.objects import (
     CLAIM_TEMPLATES,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
-from cluster.gpus.tables import pods_table
-from cluster.gpus.usage import (
+from cluster.accounting.account import DEFAULT_POD_SIZE, PodSize, account
+from cluster.accounting.usage import (
     CardUsage,
     ResourceUsage,
     Usage,
     notes_on_cards_offered_twice,
 )
+from cluster.gpus.tables import pods_table
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
 

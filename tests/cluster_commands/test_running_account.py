@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cluster.gpus.accounting import account
-from cluster.gpus.running_account import RunningAccount
-from cluster.gpus.usage import Usage
+from cluster.accounting.account import account
+from cluster.accounting.running_account import RunningAccount
+from cluster.accounting.usage import Usage
 from policies.loading import default_policy
 
 PROFILE = default_policy(["kai", "dra"]).profile

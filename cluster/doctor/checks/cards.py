@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from cluster.accounting.claims import own_devices
+from cluster.accounting.nodes import cards_of
+from cluster.accounting.pod_requests import amount_of, whole
+from cluster.accounting.shares import whole_number
 from cluster.doctor.facts import Facts, by_name, name_of
 from cluster.doctor.rows import Row, not_known, wrong
-from cluster.gpus.claims import own_devices
-from cluster.gpus.nodes import cards_of
-from cluster.gpus.pod_requests import amount_of, whole
-from cluster.gpus.shares import whole_number
 from cluster.source.objects import CLAIMS, NODES, Object
 from rules.base.json_values import as_object, as_text
 from rules.placement.node_labels import GPU_COUNT

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.accounting.claims import is_gpu_driver
+from cluster.accounting.usage import Usage, by_offer
 from cluster.doctor.facts import (
     DaemonSet,
     Facts,
@@ -16,8 +18,6 @@ from cluster.doctor.facts import (
     why_missing,
 )
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
-from cluster.gpus.claims import is_gpu_driver
-from cluster.gpus.usage import Usage, by_offer
 from cluster.source.objects import (
     CLAIMS,
     CLUSTER_POLICIES,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from cluster.accounting.claims import content_of
 from cluster.doctor.checks.cards import pods_by_device
 from cluster.doctor.facts import Facts, by_name, name_of, server_version
 from cluster.doctor.rows import Row, not_known, ok, wrong
-from cluster.gpus.claims import content_of
 from cluster.kubernetes_faults import (
     CLAIMS_RACE,
     EXTENDED_RESOURCES_STAY,

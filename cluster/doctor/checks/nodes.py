@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import quote
 
+from cluster.accounting.nodes import taints_of
+from cluster.accounting.passthrough import is_passthrough
+from cluster.accounting.pod_requests import amount_of
 from cluster.api.errors import ClusterError, ForbiddenError
 from cluster.doctor.facts import (
     Facts,
@@ -20,9 +23,6 @@ from cluster.doctor.facts import (
     why_missing,
 )
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
-from cluster.gpus.nodes import taints_of
-from cluster.gpus.passthrough import is_passthrough
-from cluster.gpus.pod_requests import amount_of
 from cluster.source.objects import (
     DAEMON_SETS,
     MUTATING,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cluster.gpus.claims import (
+from cluster.accounting.claims import (
     Claim,
     Device,
     allocated_claims,
@@ -14,18 +14,26 @@ from cluster.gpus.claims import (
     offered_devices,
     waiting_devices,
 )
-from cluster.gpus.device_status import device_statuses
-from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
-from cluster.gpus.offered_twice import OfferedTwice, offered_twice
-from cluster.gpus.passthrough import is_gpu
-from cluster.gpus.pod_requests import (
+from cluster.accounting.device_status import device_statuses
+from cluster.accounting.nodes import (
+    Card,
+    Total,
+    cards_of,
+    model_of,
+    node_totals,
+    status_of,
+    takes_pods,
+)
+from cluster.accounting.offered_twice import OfferedTwice, offered_twice
+from cluster.accounting.passthrough import is_gpu
+from cluster.accounting.pod_requests import (
     Requests,
     amount_of,
     effective_requests,
     has_terminated,
     whole,
 )
-from cluster.gpus.shares import (
+from cluster.accounting.shares import (
     FRACTION,
     PER_CARD,
     Amount,
@@ -35,7 +43,7 @@ from cluster.gpus.shares import (
     requested,
     shares_of,
 )
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.source.objects import without_managed_fields
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text

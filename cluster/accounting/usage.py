@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from cluster.gpus.device_status import DeviceStatus
-from cluster.gpus.offered_twice import OfferedTwice
-from cluster.gpus.shares import Amount, Share
+from cluster.accounting.device_status import DeviceStatus
+from cluster.accounting.offered_twice import OfferedTwice
+from cluster.accounting.shares import Amount, Share
 from reports.formats import some
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from cluster.gpus.accounting import (
+from cluster.accounting.account import (
     DEFAULT_POD_SIZE,
     CountedPod,
     NodeCounter,
@@ -17,9 +17,9 @@ from cluster.gpus.accounting import (
     name_of,
     without_images,
 )
-from cluster.gpus.claims import Device, allocated_claims, offered_devices, waiting_devices
-from cluster.gpus.shares import card_memory
-from cluster.gpus.usage import Consumer, NodeUsage, Usage
+from cluster.accounting.claims import Device, allocated_claims, offered_devices, waiting_devices
+from cluster.accounting.shares import card_memory
+from cluster.accounting.usage import Consumer, NodeUsage, Usage
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
 
@@ -28,7 +28,7 @@ Key = tuple[str, str]
 
 
 class RunningAccount:
-    """An account equal to that of `cluster.gpus.accounting.account`, of objects that come and go.
+    """An account equal to that of `cluster.accounting.account`, of objects that come and go.
 
     A change takes time that depends on what it changes: a pod costs the count of its node. Claims
     and ResourceSlices change seldom; with one of them, all of them are counted again.
