@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from cluster.source.objects import NODES, PODS, Object
-from console.state import ClusterState, ObjectStore
+from cluster.source.store import ObjectStore
+from console.state import ClusterState
 from policies.loading import default_policy
 from tests.testkit.browser import browser
 from tests.testkit.console.server import serve

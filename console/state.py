@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.accounting.running_account import RunningAccount
@@ -41,10 +40,8 @@ from cluster.source.objects import (
     Object,
     ObjectReader,
     Resource,
-    ResourceNames,
     SourceError,
     list_readable,
-    without_managed_fields,
 )
 from cluster.source.registered import is_own
 from cluster.source.release import homes
@@ -432,19 +429,6 @@ class ClusterState:
         return [*list_readable(self._reader, resource, namespace, lambda _missing: None)]
 
 
-def state_of_files(
-    title: str, source: ObjectReader, policy: Policy, policy_file: str, team_label: str = ""
-) -> ClusterState:
-    """The state of what is in files, which are read once. Raises SourceError."""
-    store = ObjectStore()
-    failed: list[SourceError] = []
-    for raw in source.list_all({}, None, failed.append):
-        store.put(raw)
-    if failed:
-        raise failed[0]
-    return state_of(title, store, policy, policy_file, team_label)
-
-
 def state_of(
     title: str, reader: ObjectReader, policy: Policy, policy_file: str, team_label: str = ""
 ) -> ClusterState:
@@ -478,55 +462,3 @@ def _scheduler_message(raw: Object) -> str:
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(tz=datetime.UTC)
-
-
-class ObjectStore:
-    """Objects in memory, which is an `ObjectReader`.
-
-    They are kept as JSON: as Python's objects they would take five times as much.
-    """
-
-    def __init__(self) -> None:
-        self._objects: dict[tuple[str, str], dict[tuple[str, str], bytes]] = {}
-
-    def put(self, raw: Object) -> None:
-        """Keep an object, without what API servers write about its fields."""
-        metadata = without_managed_fields(as_object(raw.get("metadata")))
-        name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-        kind = as_text(raw.get("apiVersion")).rpartition("/")[0], as_text(raw.get("kind"))
-        content = json.dumps({**raw, "metadata": metadata}, default=str).encode()
-        self._objects.setdefault(kind, {}).setdefault(name, content)
-
-    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
-        """The objects of `resource`: see `ObjectSource`."""
-        found = self._objects.get((resource.group, resource.kind))
-        if found is None:
-            raise NotServedError(resource)
-        return _of_namespace(found, namespace)
-
-    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """One object: see `ObjectReader`."""
-        found = self._objects.get((resource.group, resource.kind), {})
-        content = found.get((namespace, name)) or found.get(("", name))
-        raw: Object | None = None if content is None else json.loads(content)
-        return raw
-
-    def server_version(self) -> str:
-        """Not known: see `ObjectReader`."""
-        return ""
-
-    def list_all(
-        self,
-        names: ResourceNames,  # noqa: ARG002  # all that there is, as files do
-        namespace: str | None,
-        on_error: Callable[[SourceError], object],  # noqa: ARG002  # nothing fails
-    ) -> Iterator[Object]:
-        """All objects: see `ObjectSource`."""
-        for found in self._objects.values():
-            yield from _of_namespace(found, namespace)
-
-
-def _of_namespace(found: dict[tuple[str, str], bytes], namespace: str | None) -> Iterator[Object]:
-    for (home, _), content in found.items():
-        if namespace is None or home in {namespace, ""}:
-            yield json.loads(content)

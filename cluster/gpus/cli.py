@@ -31,7 +31,7 @@ from cluster.gpus.tables import (
     totals_table,
 )
 from cluster.source.contexts import is_several, options_of_clusters
-from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
+from cluster.source.objects import NODES, PODS, ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from policies.loading import PolicyError, load_policy_or_config_map
@@ -182,7 +182,7 @@ def _question(options: argparse.Namespace, profile: Profile) -> Callable[[], tup
     """Return a function that asks for the text to print and the exit status, each time anew."""
     if not is_several(options):
         source = open_source(options)
-        return lambda: _output(options, source, profile)
+        return lambda: _output(options, source.again(), profile)
     clusters = [*options_of_clusters(options)]
     return lambda: _of_clusters(options, clusters, profile)
 
@@ -215,7 +215,7 @@ def _of_clusters(
     return _printed(tables_of_clusters(tables), options), status
 
 
-def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
+def _output(options: argparse.Namespace, source: ObjectReader, profile: Profile) -> tuple[str, int]:
     """Return the text to print, and the exit status."""
     if options.output == "cgpu":
         return _cgpu(options, source), 0
@@ -230,7 +230,7 @@ def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile)
     return _written(usage, options), _INCOMPLETE if missing else 0
 
 
-def _cgpu(options: argparse.Namespace, source: ObjectSource) -> str:
+def _cgpu(options: argparse.Namespace, source: ObjectReader) -> str:
     nodes = (
         node
         for node in source.list(NODES)

@@ -108,7 +108,12 @@ class ObjectSource(Protocol):
 
 
 class ObjectReader(ObjectSource, Protocol):
-    """A source that also reads single objects."""
+    """A source that also reads single objects.
+
+    `is_complete`: what it does not list does not exist. Files need not have all of a cluster.
+    """
+
+    is_complete: bool
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """One object; None if it does not exist, or is not in the files.
@@ -118,6 +123,9 @@ class ObjectReader(ObjectSource, Protocol):
 
     def server_version(self) -> str:
         """The version of the API server, such as `v1.37.2`; empty if it is not known."""
+
+    def again(self) -> ObjectReader:
+        """The same source as it is now: what was read once is read again."""
 
 
 # The built-in resources that commands list.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.accounting.claims import is_gpu_driver
-from cluster.accounting.usage import Usage, by_offer
+from cluster.accounting.usage import NodeUsage, by_offer
 from cluster.doctor.facts import (
     DaemonSet,
     Facts,
@@ -56,19 +56,17 @@ def check_cards_offered_twice(facts: Facts) -> Iterator[Row]:
             f"{twice.driver}: the scheduler can give one card to two pods"
         )
         yield wrong(_OFFERED_TWICE, nodes, message, _ONE_WAY)
-    good = [n.name for n in usage.nodes if _drivers(facts, usage, n.name) and not n.offered_twice]
+    good = [n.name for n in usage.nodes if _drivers(facts, n) and not n.offered_twice]
     if good:
         message = f"nodes whose cards a DRA driver alone offers: {len(good):,}"
         yield ok(_OFFERED_TWICE, good, message)
 
 
-def _drivers(facts: Facts, usage: Usage, node: str) -> list[str]:
+def _drivers(facts: Facts, node: NodeUsage) -> list[str]:
     """The drivers that offer GPUs of a node."""
     return [
         used.resource
-        for each in usage.nodes
-        if each.name == node
-        for used in each.resources
+        for used in node.resources
         if used.total and is_gpu_driver(used.resource, facts.policy.profile)
     ]
 
@@ -176,7 +174,7 @@ def check_device_classes(facts: Facts) -> Iterator[Row]:
     offered = {
         known.vendor: driver
         for node in usage.nodes
-        for driver in _drivers(facts, usage, node.name)
+        for driver in _drivers(facts, node)
         if (known := profile.resource(f"{DEVICE_CLASS_PREFIX}{driver}"))
     }
     classes = facts.objects(DEVICE_CLASSES)
@@ -327,7 +325,7 @@ _UNUSED = (
 def check_claims(facts: Facts) -> Iterator[Row]:
     """One row for the claims that have cards and no pod that uses them."""
     usage, profile = facts.usage, facts.policy.profile
-    if usage is None or not any(_drivers(facts, usage, node.name) for node in usage.nodes):
+    if usage is None or not any(_drivers(facts, node) for node in usage.nodes):
         return
     if row := why_missing(facts, _CLAIMS, CLAIMS):
         yield row
@@ -363,7 +361,7 @@ def check_exporter(facts: Facts) -> Iterator[Row]:
     usage = facts.usage
     if usage is None:
         return
-    drivers = {node.name: _drivers(facts, usage, node.name) for node in usage.nodes}
+    drivers = {node.name: _drivers(facts, node) for node in usage.nodes}
     nodes = by_name(facts.objects(NODES))
     labelled = [
         (name, as_object(as_object(node.get("metadata")).get("labels")))
