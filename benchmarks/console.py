@@ -86,7 +86,7 @@ def _run_console(pipe: Connection) -> None:
         state.put(PODS, raw)
     for resource in (NODES, PODS):
         state.listed(resource)
-    state.reading()
+    state.usage()
     seconds = time.process_time() - started
     with serve(state) as address:
         pipe.send((address, seconds))
@@ -98,7 +98,7 @@ def _run_console(pipe: Connection) -> None:
             waiting["spec"]["nodeName"] = f"gpu-{random.randrange(_NODES):04}"  # noqa: S311
             started = time.process_time()
             state.put(PODS, waiting)
-            state.reading()
+            state.usage()
             pipe.send(time.process_time() - started)
         pipe.send(_peak_memory())
 

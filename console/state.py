@@ -9,18 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.accounting.running_account import RunningAccount
-from cluster.accounting.usage import (
-    Usage,
-    notes_on_cards_given_twice,
-    notes_on_cards_offered_twice,
-)
+from cluster.accounting.usage import Usage
 from cluster.api.errors import ForbiddenError
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.evaluation import Refuser
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
-from cluster.gpus.reading import Reading
 from cluster.source.following import Key
 from cluster.source.objects import (
     CLAIMS,
@@ -209,8 +204,8 @@ class ClusterState:
         """Return when the last change was seen."""
         return self._read_at
 
-    def reading(self) -> Reading:
-        """The account of the GPUs, and what is not known of it.
+    def usage(self) -> tuple[Usage, tuple[str, ...]]:
+        """The account of the GPUs, and a line for each thing that is not known of it.
 
         Raises SourceError if nothing is known yet, and why.
         """
@@ -228,15 +223,7 @@ class ClusterState:
                 for resource in FOLLOWED
                 if resource not in self._listed and resource not in self._errors
             ]
-        return Reading(
-            usage,
-            (
-                *missing,
-                *usage.unknown,
-                *notes_on_cards_offered_twice(usage.nodes),
-                *notes_on_cards_given_twice(usage.consumers),
-            ),
-        )
+        return usage, (*missing, *usage.notes())
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.

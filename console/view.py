@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cluster.gpus.reading import Reading
+from cluster.accounting.usage import Usage
 from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
@@ -62,19 +62,19 @@ class View:
         """The policy in force; with the name of a profile, the default policy for that."""
         return self._state.policy_for(profile)
 
-    def reading(self) -> Reading:
-        """The account of the GPUs, and what is not known of it."""
-        usage, missing = self._state.reading()
+    def usage(self) -> tuple[Usage, tuple[str, ...]]:
+        """The account of the GPUs, and a line for each thing that is not known of it."""
+        usage, notes = self._state.usage()
         if not self.sees_all:
             namespaces = {consumer.namespace for consumer in usage.consumers}
             usage = without_names_of_others(usage, self._viewer.visible(namespaces))
-            missing = (*missing, *_not_asked(namespaces))
-        return Reading(usage, missing)
+            notes = (*notes, *_not_asked(namespaces))
+        return usage, notes
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.
 
-        They are only about namespaces that the viewer sees, because `reading` names no other.
+        They are only about namespaces that the viewer sees, because `usage` names no other.
         """
         return self._state.teams()
 

@@ -144,6 +144,12 @@ class Usage(NamedTuple):
                     totals[resource] = used._replace(pending=used.pending + amount)
         return tuple(totals[name] for name in sorted(totals))
 
+    def notes(self) -> Iterator[str]:
+        """Yield sentences about what is not known, and about devices that several pods have."""
+        yield from self.unknown
+        yield from notes_on_cards_offered_twice(self.nodes)
+        yield from notes_on_cards_given_twice(self.consumers)
+
     def on_nodes(self, names: frozenset[str]) -> Usage:
         """The nodes of these names, and who has GPUs there."""
         return Usage(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from cluster.api.errors import ClusterError
 from cluster.audit.audit import AuditResult
 from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways
-from cluster.doctor.facts import Facts, name_of, own_configurations
+from cluster.doctor.facts import DoctorFacts, name_of, own_configurations
 from cluster.doctor.nvidia_toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
 from cluster.source.objects import (
     MUTATING,
@@ -108,7 +108,7 @@ class Evidence(NamedTuple):
 
 
 def gather(
-    facts: Facts,
+    facts: DoctorFacts,
     source: ObjectReader,
     send: Send,
     audited: AuditResult,
@@ -171,12 +171,12 @@ def _user(send: Send, unread: list[str]) -> tuple[str, tuple[str, ...]]:
     return as_text(info.get("username")), found
 
 
-def _labels(facts: Facts, namespace: str) -> Mapping[str, Any]:
+def _labels(facts: DoctorFacts, namespace: str) -> Mapping[str, Any]:
     items = (item for item in facts.objects(NAMESPACES) if name_of(item) == namespace)
     return as_object(as_object(next(items, {}).get("metadata")).get("labels"))
 
 
-def _registrations(facts: Facts) -> Iterator[Control]:
+def _registrations(facts: DoctorFacts) -> Iterator[Control]:
     """Gpuward's webhook configurations, with what happens when no webhook answers."""
     for resource in (MUTATING, VALIDATING):
         for item in own_configurations(facts, resource):
@@ -193,7 +193,7 @@ def _registrations(facts: Facts) -> Iterator[Control]:
             yield Control(resource.kind, name_of(item), setting, digest(entries_without_ca))
 
 
-def _coverage(facts: Facts, own: list[Object]) -> Iterator[Control]:
+def _coverage(facts: DoctorFacts, own: list[Object]) -> Iterator[Control]:
     """Yield the mode and the level of Pod Security of each namespace."""
     modes: Counter[str] = Counter()
     levels: Counter[str] = Counter()
@@ -232,7 +232,7 @@ def _policies(source: ObjectReader, unread: list[str]) -> Iterator[Control]:
         yield Control(POLICIES.kind, name, setting, digest((policy or {}).get("spec")))
 
 
-def _toolkits(facts: Facts) -> Iterator[Control]:
+def _toolkits(facts: DoctorFacts) -> Iterator[Control]:
     """Yield the settings of the toolkit and the device plugin, where DaemonSets have them."""
     found = read_toolkit(facts)
     for kind, programs, names in (

@@ -14,7 +14,6 @@ from cluster.accounting.pod_requests import amount_of
 from cluster.accounting.usage import Usage
 from cluster.gpus.cgpu import inspect
 from cluster.gpus.document import to_document, to_document_of_clusters
-from cluster.gpus.reading import read_usage
 from cluster.gpus.tables import (
     ALLOCATED,
     LEGEND,
@@ -30,6 +29,7 @@ from cluster.gpus.tables import (
     tables_of_clusters,
     totals_table,
 )
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import NODES, PODS, ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
@@ -198,12 +198,12 @@ def _of_clusters(
     for context, of_one in clusters:
         try:
             source = open_source(of_one)
-            usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
+            usage, notes = _read_usage(options, source, profile)
         except SourceError as error:
-            missing = (str(error),)
+            notes = [str(error)]
         else:
             found[context] = usage
-        for line in missing:
+        for line in notes:
             _fail(f"{context}: {line}")
             status = _INCOMPLETE
     if options.output in {"json", "yaml"}:
@@ -219,15 +219,29 @@ def _output(options: argparse.Namespace, source: ObjectReader, profile: Profile)
     """Return the text to print, and the exit status."""
     if options.output == "cgpu":
         return _cgpu(options, source), 0
-    usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
+    usage, notes = _read_usage(options, source, profile)
     if options.names:
         known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
         absent = [name for name in options.names if name not in known]
-        missing += tuple(f"there is no node {name!r} with GPUs" for name in absent)
+        notes += [f"there is no node {name!r} with GPUs" for name in absent]
         usage = usage.on_nodes(frozenset(options.names))
-    for line in missing:
+    for line in notes:
         _fail(line)
-    return _written(usage, options), _INCOMPLETE if missing else 0
+    return _written(usage, options), _INCOMPLETE if notes else 0
+
+
+def _read_usage(
+    options: argparse.Namespace, source: ObjectReader, profile: Profile
+) -> tuple[Usage, list[str]]:
+    """Count the GPUs of a cluster, or of one namespace alone, without nodes.
+
+    Returns one line, too, for each thing that is not known. Raises SourceError if pods cannot be
+    listed, or nothing can be.
+    """
+    snapshot = Snapshot(source, profile)
+    account = snapshot.count(options.namespace, with_nodes=not options.namespace)
+    usage = snapshot.usage(account, options.namespace, _pod_size(options))
+    return usage, [*snapshot.missing_rights, *usage.notes()]
 
 
 def _cgpu(options: argparse.Namespace, source: ObjectReader) -> str:

@@ -16,6 +16,16 @@ def without_managed_fields(metadata: Mapping[str, Any]) -> Object:
     return {key: value for key, value in metadata.items() if key != "managedFields"}
 
 
+def without_images(node: Mapping[str, Any]) -> Object:
+    """A node without its images and who manages its fields, which together are most of it."""
+    status = as_object(node.get("status"))
+    return {
+        **node,
+        "metadata": without_managed_fields(as_object(node.get("metadata"))),
+        "status": {key: value for key, value in status.items() if key != "images"},
+    }
+
+
 class Resource(NamedTuple):
     """A resource of the Kubernetes API.
 
