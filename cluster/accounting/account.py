@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cluster.accounting.claims import (
@@ -15,6 +15,7 @@ from cluster.accounting.claims import (
     offered_devices,
     waiting_devices,
 )
+from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
 from cluster.accounting.device_status import device_statuses
 from cluster.accounting.nodes import (
     Card,
@@ -176,7 +177,7 @@ class PodLedger:
 
 
 def count_claims(
-    claims: Iterable[Object],
+    claims: Collection[Object],
     devices: Mapping[DeviceKey, Device],
     owners: Mapping[tuple[str, str], str],
     profile: Profile,
@@ -185,10 +186,9 @@ def count_claims(
 
     `owners` are those of the pods with claims, by namespace and name.
     """
-    listed = [*claims]
-    for claim in allocated_claims(listed, devices):
+    for claim in allocated_claims(claims, devices):
         yield from _claim_consumers(claim, owners)
-    for raw in listed:
+    for raw in claims:
         if waiting := waiting_devices(raw, profile):
             metadata = as_object(raw.get("metadata"))
             text = f"resourceclaim/{as_text(metadata.get('name'))}"
@@ -296,6 +296,7 @@ class Account:
     ) -> Usage:
         """The GPUs that nodes offer, also by `slices`, and what pods and `claims` have of them."""
         devices, unknown = offered_devices(slices, self._profile)
+        claims = [*claims]
         of_claims = count_claims(claims, devices, self._ledger.owners, self._profile)
         consumers = (*self._ledger.consumers, *of_claims)
         offered: dict[str, list[Device]] = defaultdict(list)
@@ -303,7 +304,21 @@ class Account:
             offered[device.node].append(device)
         counter = NodeCounter(self._ledger.loads, consumers, offered, self._profile, pod_size)
         counted = sorted(filter(None, map(counter.count, self._nodes)), key=lambda node: node.name)
-        return Usage(tuple(counted), consumers, unknown)
+        twice = given_twice(consumers, claims, self._profile)
+        return Usage(tuple(counted), consumers, unknown, twice)
+
+
+def given_twice(
+    consumers: Iterable[Consumer], claims: Iterable[Object], profile: Profile
+) -> tuple[GivenTwice, ...]:
+    """The devices that several of the pods among the consumers have, or several of the claims."""
+    holders = DeviceHolders(profile)
+    for claim in claims:
+        holders.add_claim(claim)
+    for consumer in consumers:
+        holder = Holder(consumer.namespace, consumer.name)
+        holders.add_pod(holder, consumer.node, consumer.devices)
+    return holders.given_twice()
 
 
 def name_of(node: Object) -> str:

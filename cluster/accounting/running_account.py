@@ -14,6 +14,7 @@ from cluster.accounting.account import (
     PodSize,
     count_claims,
     count_pod,
+    given_twice,
     name_of,
 )
 from cluster.accounting.claims import Device, offered_devices
@@ -115,7 +116,9 @@ class RunningAccount:
             self._count(name)
         self._changed.clear()
         nodes = tuple(self._counted[name] for name in sorted(self._counted))
-        return Usage(nodes, tuple(self._consumers()), self._unknown)
+        consumers = tuple(self._consumers())
+        twice = given_twice(consumers, self._claims.values(), self._profile)
+        return Usage(nodes, consumers, self._unknown, twice)
 
     def nodes(self) -> Iterator[tuple[Object, NodeLoad]]:
         """Each node, with or without GPUs, and what its pods take."""

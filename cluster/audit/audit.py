@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from cluster.audit.devices import DeviceHolders
+from cluster.audit.devices import DeviceRemarks
 from cluster.audit.evaluation import (
     AdminAccessRemarks,
     Evaluated,
@@ -68,7 +68,7 @@ class AuditResult(NamedTuple):
     incomplete: frozenset[str]
     saw_all: bool
     pods: PodRemarks
-    devices: DeviceHolders
+    devices: DeviceRemarks
     identities: Mapping[ObjectRef, Identity]
 
 
@@ -118,7 +118,7 @@ class _Audit:
         results, owner_of = self._evaluator.results, self._evaluator.owner_of
         profile = self._policy.rule_set().profile
         pods = PodRemarks(profile, facts, owner_of)
-        devices = DeviceHolders(profile)
+        devices = DeviceRemarks(profile)
         admin_access = AdminAccessRemarks(profile, facts, self._namespace)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:

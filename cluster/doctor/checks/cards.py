@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from cluster.accounting.claims import own_devices
+from cluster.accounting.account import given_twice
 from cluster.accounting.nodes import cards_of
 from cluster.accounting.pod_requests import amount_of, whole
 from cluster.accounting.shares import whole_number
-from cluster.doctor.facts import DoctorFacts, by_name, name_of
+from cluster.doctor.facts import DoctorFacts, by_name
 from cluster.doctor.rows import Row, not_known, wrong
 from cluster.source.objects import CLAIMS, NODES, Object
 from rules.base.json_values import as_object, as_text
@@ -25,32 +25,21 @@ def check_cards_given_twice(facts: DoctorFacts) -> Iterator[Row]:
 
     Source: kubernetes/kubernetes issues 136269 and 137534
     """
-    by_device: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-    for item in facts.objects(CLAIMS):
-        metadata = as_object(item.get("metadata"))
-        subject = f"resourceclaim/{name_of(item)} in {as_text(metadata.get('namespace'))}"
-        for device in own_devices(item):
-            by_device[device][subject] = None
-    for (driver, pool, called), claims in sorted(by_device.items()):
-        if len(claims) > 1:
-            message = f"each have the device {called} of the pool {pool} ({driver}) for themselves"
-            yield wrong(_GIVEN_TWICE, [*claims], message, _END_ONE)
-    for (node, resource, called), pods in sorted(pods_by_device(facts).items()):
-        if len(pods) > 1:
-            message = f"have the same device {called} of {node} as {resource}"
-            yield wrong(_GIVEN_TWICE, [*pods], message, _END_ONE)
-
-
-def pods_by_device(facts: DoctorFacts) -> Mapping[tuple[str, str, str], Mapping[str, None]]:
-    """The pods with each device of a device plugin, by its node, its resource and its ID.
-
-    Devices of claims, which pods may share, are not among them.
-    """
-    found: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-    for given in facts.pods.given:
-        if given.device and facts.policy.profile.resource(given.resource) is not None:
-            found[given.node, given.resource, given.device][given.subject] = None
-    return found
+    usage = facts.usage
+    given = (
+        usage.given_twice if usage else given_twice((), facts.objects(CLAIMS), facts.policy.profile)
+    )
+    for device, holders, _ in given:
+        if device.is_of_driver:
+            message = (
+                f"each have the device {device.name} of the pool {device.place} "
+                f"({device.resource}) for themselves"
+            )
+        else:
+            message = f"have the same device {device.name} of {device.place} as {device.resource}"
+        kind = "resourceclaim" if device.is_of_driver else "pod"
+        subjects = [f"{kind}/{holder.name} in {holder.namespace}" for holder in holders]
+        yield wrong(_GIVEN_TWICE, subjects, message, _END_ONE)
 
 
 _SICK = "sick cards"

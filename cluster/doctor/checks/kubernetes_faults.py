@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.accounting.claims import content_of
-from cluster.doctor.checks.cards import pods_by_device
 from cluster.doctor.facts import DoctorFacts, by_name, name_of, server_version
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.kubernetes_faults import (
@@ -114,8 +113,9 @@ def _of_claim(claim: Object) -> str:
 
 
 def _pods_with_one_device(facts: DoctorFacts) -> list[str]:
-    pods = (pod for found in pods_by_device(facts).values() if len(found) > 1 for pod in found)
-    return [*dict.fromkeys(pods)]
+    given = facts.usage.given_twice if facts.usage else ()
+    pods = (pod for each in given if not each.device.is_of_driver for pod in each.holders)
+    return [*dict.fromkeys(f"pod/{pod.name} in {pod.namespace}" for pod in pods)]
 
 
 _USES: Mapping[KubernetesFault, Callable[[DoctorFacts], list[str]]] = {
