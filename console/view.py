@@ -11,7 +11,7 @@ from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
 from console.access import MAX_NAMESPACES, Viewer
-from console.pages.decisions import Facts
+from console.pages.decisions import WebhookFacts
 from console.pages.findings import FixPreview
 from console.pages.gpus import Teams, without_names_of_others
 from console.state import ClusterState, Trend
@@ -123,7 +123,7 @@ class View:
         trend = self._state.trend()
         return trend if self.sees_all or not trend.why else Trend((), "it could not be read")
 
-    def webhook(self) -> Facts:
+    def webhook(self) -> WebhookFacts:
         """Return the facts about the webhook, and its decisions in the viewer's namespaces."""
         facts = self._state.webhook()
         if self.sees_all:

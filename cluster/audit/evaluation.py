@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import has_terminated
-from cluster.audit.facts import Facts, kind_of, namespace_of
+from cluster.audit.facts import AuditFacts, kind_of, namespace_of
 from cluster.audit.period import ALWAYS, Period
 from cluster.source.objects import Object, without_managed_fields
 from policies.policy import Policy
@@ -82,7 +82,7 @@ class ObjectEvaluator:
         self.results = Results()
         self.incomplete: set[str] = set()
         self._context = Context(today)
-        self._facts = Facts()
+        self._facts = AuditFacts()
         self._rules = policy.rule_set()
         if refused_by == "policies":
             from webhook.in_process.statements import exported_rules  # noqa: PLC0415  # loads CEL
@@ -94,7 +94,7 @@ class ObjectEvaluator:
         self._owners = Owners()
         self._merge_at = _UNMERGED
 
-    def use(self, facts: Facts) -> None:
+    def use(self, facts: AuditFacts) -> None:
         """Use what is known of the cluster from now on."""
         self._facts = facts
         self._context = self._context._replace(inventory=facts.inventory)
@@ -225,7 +225,7 @@ class PodRemarks:
     """
 
     def __init__(
-        self, profile: Profile, facts: Facts, owner_of: Callable[[ObjectRef], ObjectRef]
+        self, profile: Profile, facts: AuditFacts, owner_of: Callable[[ObjectRef], ObjectRef]
     ) -> None:
         self._profile = profile
         self._facts = facts
@@ -321,7 +321,7 @@ class AdminAccessRemarks:
     `namespace` is the only one that is audited; None for all.
     """
 
-    def __init__(self, profile: Profile, facts: Facts, namespace: str | None) -> None:
+    def __init__(self, profile: Profile, facts: AuditFacts, namespace: str | None) -> None:
         self._profile = profile
         labelled = (facts.namespaces or {}).items()
         found = {

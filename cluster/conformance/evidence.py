@@ -18,10 +18,9 @@ from cluster.source.objects import (
     MUTATING,
     NAMESPACES,
     VALIDATING,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
     Object,
-    ObjectReader,
-    Resource,
-    SourceError,
 )
 from cluster.source.registered import registered_mode
 from cluster.webhooks.ways import WAYS
@@ -38,16 +37,6 @@ REQUIREMENT = (
     "preventing unauthorized access or interference between workloads."
 )
 _POD_SECURITY = "pod-security.kubernetes.io/enforce"
-_ADMISSION = "admissionregistration.k8s.io"
-POLICIES = Resource(
-    "validatingadmissionpolicies", "ValidatingAdmissionPolicy", _ADMISSION, is_namespaced=False
-)
-BINDINGS = Resource(
-    "validatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicyBinding",
-    _ADMISSION,
-    is_namespaced=False,
-)
 # Findings of these rules in a pod that runs mean that it may have GPUs that it did not ask for.
 _MORE_RULES = frozenset({"privileged-gpu", "sys-admin-gpu"})
 _NO_ACCESS = frozenset(
@@ -109,7 +98,6 @@ class Evidence(NamedTuple):
 
 def gather(
     facts: DoctorFacts,
-    source: ObjectReader,
     send: Send,
     audited: AuditResult,
     namespaces: Sequence[str],
@@ -143,7 +131,7 @@ def gather(
         (
             *_registrations(facts),
             *_coverage(facts, own),
-            *_policies(source, unread),
+            *_policies(facts),
             *_toolkits(facts),
         ),
         tuple(_reaching(audited)),
@@ -212,14 +200,10 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in sorted(found.items()))
 
 
-def _policies(source: ObjectReader, unread: list[str]) -> Iterator[Control]:
+def _policies(facts: DoctorFacts) -> Iterator[Control]:
     """The admission policies that API servers evaluate themselves, and that something binds."""
-    try:
-        bindings = list(source.list(BINDINGS))
-        policies = {name_of(item): item for item in source.list(POLICIES)}
-    except SourceError as error:
-        unread.append(str(error))
-        return
+    bindings = facts.objects(VALIDATING_BINDINGS)
+    policies = {name_of(item): item for item in facts.objects(VALIDATING_POLICIES)}
     for binding in sorted(bindings, key=name_of):
         spec = as_object(binding.get("spec"))
         name = as_text(spec.get("policyName"))
@@ -229,7 +213,7 @@ def _policies(source: ObjectReader, unread: list[str]) -> Iterator[Control]:
         setting = f"bound by {name_of(binding)}: {words}"
         if policy is None:
             setting += "; the policy does not exist"
-        yield Control(POLICIES.kind, name, setting, digest((policy or {}).get("spec")))
+        yield Control(VALIDATING_POLICIES.kind, name, setting, digest((policy or {}).get("spec")))
 
 
 def _toolkits(facts: DoctorFacts) -> Iterator[Control]:

@@ -67,7 +67,7 @@ class Snapshot:
         scope = resource, namespace
         if scope not in self._kept:
             trim = without_images if resource == NODES else _trimmed
-            found = [trim(raw) for raw in self._each(resource, namespace)]
+            found = [trim(raw) for raw in self.stream(resource, namespace)]
             self._kept[scope] = [] if scope in self._errors else found
         return self._kept[scope]
 
@@ -75,8 +75,8 @@ class Snapshot:
         """Those objects by name."""
         return {_name_of(raw): raw for raw in self.objects(resource, namespace)}
 
-    def _each(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
-        """The objects as they are listed; `missing` says why there are none."""
+    def stream(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
+        """Those objects as they are listed, whole and not kept."""
         scope, is_empty = (resource, namespace), True
         if scope in self._kept:
             yield from self._kept[scope]
@@ -107,6 +107,12 @@ class Snapshot:
         return found
 
     @property
+    def errors(self) -> tuple[str, ...]:
+        """Return a line for each list that could not be read, of resources that there may be."""
+        nothing = (NotServedError, NotInFilesError)
+        return tuple(str(e) for e in self._errors.values() if not isinstance(e, nothing))
+
+    @property
     def missing_rights(self) -> tuple[str, ...]:
         """Return a line for each list that the account may not have."""
         return tuple(str(e) for e in self._errors.values() if isinstance(e, MissingRightError))
@@ -132,7 +138,7 @@ class Snapshot:
         pod_size: PodSize = DEFAULT_POD_SIZE,
     ) -> Usage:
         """What the account says, with what drivers offer and what claims have."""
-        return account.usage(self._each(SLICES), self._each(CLAIMS, namespace), pod_size)
+        return account.usage(self.stream(SLICES), self.stream(CLAIMS, namespace), pod_size)
 
 
 def _trimmed(raw: Object) -> Object:

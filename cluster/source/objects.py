@@ -266,24 +266,6 @@ def _fits(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     return False
 
 
-def list_readable(
-    source: ObjectSource,
-    resource: Resource,
-    namespace: str | None,
-    on_missing_right: Callable[[str], object],
-) -> Iterator[Object]:
-    """The objects of a resource; none if it is not served, or if the account may not list it.
-
-    `on_missing_right` is called with a line that says the latter. Raises SourceError.
-    """
-    try:
-        yield from source.list(resource, namespace)
-    except NotServedError:
-        return
-    except MissingRightError as error:
-        on_missing_right(str(error))
-
-
 _FOLDER = "/var/lib/kubelet/device-plugins"
 
 
