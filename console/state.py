@@ -392,7 +392,7 @@ class ClusterState:
         return default_policy([profile]) if profile else self.policy
 
     def _snapshot(self, *, keep_going: bool = False) -> Snapshot:
-        """Return a new picture of the cluster, to be read as far as somebody asks."""
+        """Return a new picture of the cluster, of which only what is asked for is read."""
         return Snapshot(self._reader, self._rules.profile, keep_going=keep_going)
 
 

@@ -1,4 +1,4 @@
-"""Who has which device for itself, and the devices that several have: one card was given twice."""
+"""The pods and claims that have a device for themselves, and devices that were given twice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class GivenTwice(NamedTuple):
 
 
 class DeviceHolders:
-    """Collects who has which device for itself. `profile` says which resources are GPUs."""
+    """Collects the pods and claims that have a device for themselves. `profile` says which resources are GPUs."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile

@@ -1,4 +1,4 @@
-"""What an audit says about devices that several pods or claims have, each for itself."""
+"""Remarks about devices that several pods or claims have, each for itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_REMARKS = 20
 
 
 class DeviceRemarks:
-    """Collects who has which device. `profile` says which resources are GPUs."""
+    """Collects the holders of devices. `profile` says which resources are GPUs."""
 
     def __init__(self, profile: Profile) -> None:
         self._holders = DeviceHolders(profile)

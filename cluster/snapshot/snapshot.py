@@ -1,4 +1,4 @@
-"""What is read of a cluster, each resource once; and what could not be read, and why."""
+"""A cluster as it was read, each resource once; and what could not be read, and why."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _ignore(*_: object) -> None:
 class Snapshot:
     """The objects of a cluster, or of files with what is in one.
 
-    Each resource is read once, when somebody first asks for it, and stays as it was. Pods, of which
+    Each resource is read once, when it is first asked for, and stays as it was. Pods, of which
     there are many, are not kept: `count` reads them.
 
     `source` reads single objects too. `profile` says which resources are GPUs. With `keep_going`, a

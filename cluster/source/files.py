@@ -29,7 +29,7 @@ class FileSource:
     """The objects in files: of any version, and in no order; see `ObjectStore`.
 
     `paths` are files, folders, globs, and `-` for standard input, of which `stdin` is the stream.
-    The files are read once, when somebody first asks.
+    The files are read once, for the first list.
     """
 
     is_complete = False
@@ -64,7 +64,7 @@ class FileSource:
         return ""
 
     def again(self) -> FileSource:
-        """The same files as they are now: see `ObjectReader`. Standard input cannot change."""
+        """Return a source of the files as they are now. Standard input cannot change."""
         if "-" in self._paths:
             return self
         return FileSource(self._paths, self._stream, self._on_difference)

@@ -135,7 +135,7 @@ class ObjectReader(ObjectSource, Protocol):
         """The version of the API server, such as `v1.37.2`; empty if it is not known."""
 
     def again(self) -> ObjectReader:
-        """The same source as it is now: what was read once is read again."""
+        """Return the source as it is now: what was read once is read again."""
 
 
 # The built-in resources that commands list.

@@ -1,4 +1,4 @@
-"""Objects that were read once, and are listed as often as somebody asks."""
+"""Objects that were read once, and can be listed often."""
 
 from __future__ import annotations
 
