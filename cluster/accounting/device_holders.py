@@ -49,7 +49,10 @@ class GivenTwice(NamedTuple):
 
 
 class DeviceHolders:
-    """Collects the pods and claims that have a device for themselves. `profile` says which resources are GPUs."""
+    """Collects the pods and claims that have a device for themselves.
+
+    `profile` says which resources are GPUs.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile

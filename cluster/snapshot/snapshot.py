@@ -137,7 +137,7 @@ class Snapshot:
         namespace: str | None = None,
         pod_size: PodSize = DEFAULT_POD_SIZE,
     ) -> Usage:
-        """What the account says, with what drivers offer and what claims have."""
+        """Return the account with what drivers offer and what claims have."""
         return account.usage(self.stream(SLICES), self.stream(CLAIMS, namespace), pod_size)
 
 
