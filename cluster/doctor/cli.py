@@ -65,6 +65,7 @@ from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, open_with_dry_runs
 from policies.loading import PolicyError, load_policy_or_config_map
+from sources.sources import reduce_garbage_collection
 from terminal import CommandParser, use_color, write_error
 
 _DESCRIPTION = """\
@@ -150,6 +151,7 @@ def main(arguments: list[str]) -> int:
         parser.error("--ask-kubelets and --tls-only call the cluster: leave --filename out")
     if options.image and (options.files or options.no_dry_run):
         parser.error("--image is for dry runs: leave --filename and --no-dry-run out")
+    reduce_garbage_collection()
     try:
         before = read_counted_calls(options.since_report) if options.since_report else None
         policy = load_policy_or_config_map(options.policy, [])

@@ -37,6 +37,7 @@ from cluster.structured_output import format_document
 from policies.loading import PolicyError, load_policy_or_config_map
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
+from sources.sources import reduce_garbage_collection
 from terminal import CommandParser, printable, use_color, write_error
 
 # The options of `gpuward gpus`.
@@ -159,6 +160,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> int:
     """Run the command with these arguments; the exit status. `wait` waits so many seconds."""
     options = parse(arguments)
+    reduce_garbage_collection()
     try:
         profile = load_policy_or_config_map(options.policy, []).profile
         ask = _question(options, profile)

@@ -17,6 +17,7 @@ from cluster.why.groups import NodeGroup
 from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_text
+from sources.sources import reduce_garbage_collection
 from terminal import CommandParser, printable, write_error
 
 _DESCRIPTION = """\
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.pod and options.manifest:
         parser.error("name a POD, or give one by --manifest")
+    reduce_garbage_collection()
     try:
         snapshot = Snapshot(open_source(options), default_policy().profile)
         name = options.pod.removeprefix("pod/") if options.pod else ""
