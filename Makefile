@@ -9,7 +9,7 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-node test-node-1.34 test-oldest
 .PHONY: oracle-devices oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
-.PHONY: bench-admission bench-end-to-end bench-resilience bench-console mutation clean
+.PHONY: bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -151,6 +151,10 @@ bench-resilience: .venv/.dev
 # The console with 5,000 nodes; wants Chromium, and two cores to itself for a minute.
 bench-console: .venv/.dev
 	$(BIN)/python -m benchmarks.console
+
+# Commands that read a cluster with 5,000 nodes; wants a core to itself for some minutes.
+bench-commands: .venv/.dev
+	$(BIN)/python -m benchmarks.cluster_commands
 
 # The linter alone: what a user gets.
 .venv/.lint: requirements/lint.txt

@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from cluster.source.objects import NODES, PODS, Object
-from console.state import ClusterState, ObjectStore
+from cluster.source.store import ObjectStore
+from console.state import ClusterState
 from policies.loading import default_policy
 from tests.testkit.browser import browser
 from tests.testkit.console.server import serve
@@ -85,7 +86,7 @@ def _run_console(pipe: Connection) -> None:
         state.put(PODS, raw)
     for resource in (NODES, PODS):
         state.listed(resource)
-    state.reading()
+    state.usage()
     seconds = time.process_time() - started
     with serve(state) as address:
         pipe.send((address, seconds))
@@ -97,7 +98,7 @@ def _run_console(pipe: Connection) -> None:
             waiting["spec"]["nodeName"] = f"gpu-{random.randrange(_NODES):04}"  # noqa: S311
             started = time.process_time()
             state.put(PODS, waiting)
-            state.reading()
+            state.usage()
             pipe.send(time.process_time() - started)
         pipe.send(_peak_memory())
 

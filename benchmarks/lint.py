@@ -88,14 +88,12 @@ def throughput(name: str, files: list[Path]) -> None:
     """Print the CPU time to evaluate all `files`, against a bare load by PyYAML's C loader."""
     from lint.evaluation import FixTask  # noqa: PLC0415
     from lint.fix.fixer import Fixer  # noqa: PLC0415
-    from lint.linter import (  # noqa: PLC0415
-        Linter,
-        reduce_garbage_collection,
-    )
+    from lint.linter import Linter  # noqa: PLC0415
     from policies.loading import default_policy  # noqa: PLC0415
     from rules.profile.context import Context  # noqa: PLC0415
     from sources.paths import inputs  # noqa: PLC0415
     from sources.policy_file import OnePolicy  # noqa: PLC0415
+    from sources.sources import reduce_garbage_collection  # noqa: PLC0415
 
     def load() -> None:
         for file in files:

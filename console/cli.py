@@ -21,7 +21,7 @@ from console.pages import findings
 from console.pages.gpus import Filter, gpus_page
 from console.rendering import FOLDER, Templates, safe
 from console.server import LOOPBACK_NAMES, Console
-from console.state import FOLLOWED, ClusterState, state_of, state_of_files
+from console.state import FOLLOWED, ClusterState, state_of
 from lint.options import add_policy_options
 from policies.loading import PolicyError
 from sources.policy_file import FilePolicy, PolicyChoice
@@ -197,7 +197,7 @@ def _state(options: argparse.Namespace, found: FilePolicy, stop: threading.Event
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
         title = "demo cluster" if options.demo else ", ".join(files)
         source = FileSource(files, sys.stdin.buffer)
-        state = state_of_files(title, source, found.policy, found.file, options.team_label)
+        state = state_of(title, source, found.policy, found.file, options.team_label)
         if options.demo:
             take_demo_log(state)
         return state
@@ -244,7 +244,7 @@ _PARTS = (("#gpus", "GPUs"), ("#pending", "Pending"), ("#findings", "Findings"))
 
 def export(state: ClusterState) -> str:
     """The file about what is known now. Raises SourceError."""
-    usage, missing = state.reading()
+    usage, missing = state.usage()
     page = gpus_page(usage, Filter(), state.teams(), most=_MAX_NODES)
     waiting = [c for c in usage.consumers if not c.node and not c.name.startswith("resourceclaim/")]
     found = (state.why(one.namespace, one.name) for one in waiting[:_MAX_PENDING])

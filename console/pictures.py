@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from cluster.accounting.shares import Amount
 from cluster.audit.trend import Day
-from cluster.gpus.shares import Amount
 from cluster.gpus.tables import text
 
 TAKEN, STARTING, STRANDED, FREE, UNAVAILABLE = (

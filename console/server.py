@@ -276,7 +276,7 @@ class Console:
 
     async def _ready(self, _request: web.Request) -> web.StreamResponse:
         """Return whether the nodes and pods are known, so that pages say something."""
-        self._state.reading()
+        self._state.usage()
         return web.Response(text="ok\n")
 
     def _page(self, make: Page) -> Handler:
@@ -316,7 +316,7 @@ class Console:
 
     def _gpus(self, request: web.Request, view: View) -> Answer:
         wanted = filter_of(request.query)
-        usage, missing = view.reading()
+        usage, missing = view.usage()
         try:
             teams = view.teams()
         except SourceError as error:
@@ -344,7 +344,7 @@ class Console:
 
     def _node(self, request: web.Request, view: View) -> Answer:
         name = request.match_info["node"]
-        usage = view.reading().usage
+        usage = view.usage()[0]
         found = node_row(usage, name)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no node {name!r} with GPUs")

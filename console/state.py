@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import datetime
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from cluster.accounting.running_account import RunningAccount
+from cluster.accounting.usage import Usage
 from cluster.api.errors import ForbiddenError
 from cluster.audit.audit import AuditResult, audit
 from cluster.audit.evaluation import Refuser
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
-from cluster.gpus.reading import Reading
-from cluster.gpus.running_account import RunningAccount
-from cluster.gpus.usage import (
-    Usage,
-    notes_on_cards_given_twice,
-    notes_on_cards_offered_twice,
-)
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.following import Key
 from cluster.source.objects import (
     CLAIMS,
@@ -37,14 +32,10 @@ from cluster.source.objects import (
     VALIDATING,
     ListError,
     MissingRightError,
-    NotServedError,
     Object,
     ObjectReader,
     Resource,
-    ResourceNames,
     SourceError,
-    list_readable,
-    without_managed_fields,
 )
 from cluster.source.registered import is_own
 from cluster.source.release import homes
@@ -53,7 +44,7 @@ from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import Explanation, Namespace, explain
 from cluster.why.nodes import read_node
 from cluster.why.pod_devices import claims_in
-from console.pages.decisions import Facts, exceptions_of, failure_policies_of, modes_of
+from console.pages.decisions import WebhookFacts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams
 from policies.loading import default_policy
@@ -132,7 +123,7 @@ class ClusterState:
         self.decision_log = DecisionLog()
         self._read_log = read_log
         self._webhook_lock = threading.Lock()
-        self._webhook: tuple[float, Facts] | None = None
+        self._webhook: tuple[float, WebhookFacts] | None = None
         self._trend: tuple[float, Trend] | None = None
         self._team_label = team_label
         self._teams: tuple[float, Teams] | None = None
@@ -212,8 +203,8 @@ class ClusterState:
         """Return when the last change was seen."""
         return self._read_at
 
-    def reading(self) -> Reading:
-        """The account of the GPUs, and what is not known of it.
+    def usage(self) -> tuple[Usage, tuple[str, ...]]:
+        """The account of the GPUs, and a line for each thing that is not known of it.
 
         Raises SourceError if nothing is known yet, and why.
         """
@@ -231,15 +222,7 @@ class ClusterState:
                 for resource in FOLLOWED
                 if resource not in self._listed and resource not in self._errors
             ]
-        return Reading(
-            usage,
-            (
-                *missing,
-                *usage.unknown,
-                *notes_on_cards_offered_twice(usage.nodes),
-                *notes_on_cards_given_twice(usage.consumers),
-            ),
-        )
+        return usage, (*missing, *usage.notes())
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.
@@ -251,7 +234,9 @@ class ClusterState:
         now = self._monotonic()
         known = self._teams
         if known is None or (self.is_live and now - known[0] > TEAMS_SECONDS):
-            listed = (as_object(raw.get("metadata")) for raw in self._readable(NAMESPACES))
+            listed = (
+                as_object(raw.get("metadata")) for raw in self._snapshot().objects(NAMESPACES)
+            )
             teams = {
                 as_text(metadata.get("name")): team
                 for metadata in listed
@@ -277,19 +262,18 @@ class ClusterState:
         home = as_text(as_object(pod.get("metadata")).get("namespace"))
         claims = None
         made = claims_in(home, beside)
+        snapshot = self._snapshot()
         if as_object(pod.get("spec")).get("resourceClaims"):
-            claims = {**made.made}
-            claims |= {_key(raw)[1]: raw for raw in self._readable(CLAIMS, home)}
-        quotas: Iterable[Object] = ()
-        limits: Iterable[Object] = ()
-        if not exists:
-            quotas, limits = self._readable(QUOTAS, home), self._readable(LIMIT_RANGES, home)
+            claims = {**made.made, **snapshot.by_name(CLAIMS, home)}
+        quotas, limits = (
+            () if exists else tuple(snapshot.objects(each, home)) for each in (QUOTAS, LIMIT_RANGES)
+        )
         with self._lock:
             nodes = [read_node(raw, load) for raw, load in self._account.nodes()]
         return explain(
             pod,
             nodes,
-            namespace=Namespace(claims, tuple(quotas), tuple(limits), home, made.templates),
+            namespace=Namespace(claims, quotas, limits, home, made.templates),
             devices=lambda: self._devices(home),
             exists=exists,
         )
@@ -299,12 +283,11 @@ class ClusterState:
 
         Claims have their names only in the namespace `home`.
         """
-        missing: list[str] = []
-        slices, classes, claims, rules = (
-            [*list_readable(self._reader, resource, None, missing.append)]
-            for resource in (SLICES, DEVICE_CLASSES, CLAIMS, TAINT_RULES)
+        snapshot = self._snapshot()
+        slices, classes, claims, rules = map(
+            snapshot.objects, (SLICES, DEVICE_CLASSES, CLAIMS, TAINT_RULES)
         )
-        if missing or not classes:
+        if snapshot.missing_rights or not classes:
             return None
         return DeviceAllocator(
             slices,
@@ -353,7 +336,7 @@ class ClusterState:
                 return Trend(days_of(report))
         return Trend((), why)
 
-    def webhook(self) -> Facts:
+    def webhook(self) -> WebhookFacts:
         """Return the facts about the webhook, and its latest decisions."""
         with self._webhook_lock:
             now = self._monotonic()
@@ -361,50 +344,30 @@ class ClusterState:
                 self._webhook = self._monotonic(), self._read_webhook()
             return self._webhook[1]
 
-    def _read_webhook(self) -> Facts:
-        missing: list[str] = []
-        own = [item for item in self._listed_or_missing(VALIDATING, missing) if is_own(item)]
-        namespaces = self._listed_or_missing(NAMESPACES, missing)
-        asked = self._listed_or_missing(GPU_EXCEPTIONS, missing)
+    def _read_webhook(self) -> WebhookFacts:
+        snapshot = self._snapshot(keep_going=True)
+        own = [item for item in snapshot.objects(VALIDATING) if is_own(item)]
+        namespaces, asked = snapshot.objects(NAMESPACES), snapshot.objects(GPU_EXCEPTIONS)
+        of_logs: list[str] = []
         if self._read_log:
             for home in homes(own)[:1]:
-                pods = self._pods_of_webhook(home.namespace, missing)
+                pods = _pods_of_webhook(snapshot, home.namespace)
                 errors = self.decision_log.read(self._read_log, home.namespace, pods)
                 needed = f"; it needs the right to get pods/log in namespace {home.namespace}"
-                missing += [
+                of_logs += [
                     f"{error}{needed if isinstance(error, ForbiddenError) else ''}"
                     for error in errors
                 ]
-        return Facts(
+        return WebhookFacts(
             bool(own),
             failure_policies_of(own),
             modes_of(own, namespaces),
             self.decision_log.decisions,
             self.decision_log.replicas,
             tuple(exceptions_of(self.policy, asked)),
-            tuple(missing),
+            (*snapshot.errors, *of_logs),
             _now(),
         )
-
-    def _pods_of_webhook(self, namespace: str, missing: list[str]) -> list[str]:
-        pods = self._listed_or_missing(PODS, missing, namespace)
-        metadata = (as_object(raw.get("metadata")) for raw in pods)
-        return [
-            as_text(one.get("name"))
-            for one in metadata
-            if as_object(one.get("labels")).get("app.kubernetes.io/component") == CONTAINER
-            and as_object(one.get("labels")).get("app.kubernetes.io/part-of") == "gpuward"
-        ]
-
-    def _listed_or_missing(
-        self, resource: Resource, missing: list[str], namespace: str | None = None
-    ) -> list[Object]:
-        """The objects; none if they are not to be had, and then a line in `missing`."""
-        try:
-            return [*list_readable(self._reader, resource, namespace, missing.append)]
-        except SourceError as error:
-            missing.append(str(error))
-            return []
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
         """Return the changes that the fix of a finding alone would make in its object."""
@@ -431,21 +394,9 @@ class ClusterState:
         """The policy in force; with the name of a profile, the default policy for that."""
         return default_policy([profile]) if profile else self.policy
 
-    def _readable(self, resource: Resource, namespace: str | None = None) -> list[Object]:
-        return [*list_readable(self._reader, resource, namespace, lambda _missing: None)]
-
-
-def state_of_files(
-    title: str, source: ObjectReader, policy: Policy, policy_file: str, team_label: str = ""
-) -> ClusterState:
-    """The state of what is in files, which are read once. Raises SourceError."""
-    store = ObjectStore()
-    failed: list[SourceError] = []
-    for raw in source.list_all({}, None, failed.append):
-        store.put(raw)
-    if failed:
-        raise failed[0]
-    return state_of(title, store, policy, policy_file, team_label)
+    def _snapshot(self, *, keep_going: bool = False) -> Snapshot:
+        """Return a new picture of the cluster, of which only what is asked for is read."""
+        return Snapshot(self._reader, self._rules.profile, keep_going=keep_going)
 
 
 def state_of(
@@ -453,19 +404,28 @@ def state_of(
 ) -> ClusterState:
     """The state of what `reader` lists now. Raises SourceError if it can list no pods."""
     state = ClusterState(title, reader, policy, policy_file, is_live=False, team_label=team_label)
+    snapshot = Snapshot(reader, policy.profile)
     for resource in FOLLOWED:
-        try:
-            for raw in reader.list(resource):
-                state.put(resource, raw)
-        except NotServedError:
-            pass
-        except MissingRightError as error:
+        for raw in snapshot.stream(resource):
+            state.put(resource, raw)
+        error = snapshot.missing.get(resource)
+        if isinstance(error, MissingRightError):
             if resource == PODS:
-                raise
+                raise error
             state.failed(resource, error)
-            continue
-        state.listed(resource)
+        else:
+            state.listed(resource)
     return state
+
+
+def _pods_of_webhook(snapshot: Snapshot, namespace: str) -> list[str]:
+    metadata = (as_object(raw.get("metadata")) for raw in snapshot.stream(PODS, namespace))
+    return [
+        as_text(one.get("name"))
+        for one in metadata
+        if as_object(one.get("labels")).get("app.kubernetes.io/component") == CONTAINER
+        and as_object(one.get("labels")).get("app.kubernetes.io/part-of") == "gpuward"
+    ]
 
 
 def _key(raw: Object) -> Key:
@@ -481,55 +441,3 @@ def _scheduler_message(raw: Object) -> str:
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(tz=datetime.UTC)
-
-
-class ObjectStore:
-    """Objects in memory, which is an `ObjectReader`.
-
-    They are kept as JSON: as Python's objects they would take five times as much.
-    """
-
-    def __init__(self) -> None:
-        self._objects: dict[tuple[str, str], dict[tuple[str, str], bytes]] = {}
-
-    def put(self, raw: Object) -> None:
-        """Keep an object, without what API servers write about its fields."""
-        metadata = without_managed_fields(as_object(raw.get("metadata")))
-        name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-        kind = as_text(raw.get("apiVersion")).rpartition("/")[0], as_text(raw.get("kind"))
-        content = json.dumps({**raw, "metadata": metadata}, default=str).encode()
-        self._objects.setdefault(kind, {}).setdefault(name, content)
-
-    def list(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
-        """The objects of `resource`: see `ObjectSource`."""
-        found = self._objects.get((resource.group, resource.kind))
-        if found is None:
-            raise NotServedError(resource)
-        return _of_namespace(found, namespace)
-
-    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """One object: see `ObjectReader`."""
-        found = self._objects.get((resource.group, resource.kind), {})
-        content = found.get((namespace, name)) or found.get(("", name))
-        raw: Object | None = None if content is None else json.loads(content)
-        return raw
-
-    def server_version(self) -> str:
-        """Not known: see `ObjectReader`."""
-        return ""
-
-    def list_all(
-        self,
-        names: ResourceNames,  # noqa: ARG002  # all that there is, as files do
-        namespace: str | None,
-        on_error: Callable[[SourceError], object],  # noqa: ARG002  # nothing fails
-    ) -> Iterator[Object]:
-        """All objects: see `ObjectSource`."""
-        for found in self._objects.values():
-            yield from _of_namespace(found, namespace)
-
-
-def _of_namespace(found: dict[tuple[str, str], bytes], namespace: str | None) -> Iterator[Object]:
-    for (home, _), content in found.items():
-        if namespace is None or home in {namespace, ""}:
-            yield json.loads(content)

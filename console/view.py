@@ -6,12 +6,12 @@ import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cluster.gpus.reading import Reading
+from cluster.accounting.usage import Usage
 from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
 from console.access import MAX_NAMESPACES, Viewer
-from console.pages.decisions import Facts
+from console.pages.decisions import WebhookFacts
 from console.pages.findings import FixPreview
 from console.pages.gpus import Teams, without_names_of_others
 from console.state import ClusterState, Trend
@@ -62,19 +62,19 @@ class View:
         """The policy in force; with the name of a profile, the default policy for that."""
         return self._state.policy_for(profile)
 
-    def reading(self) -> Reading:
-        """The account of the GPUs, and what is not known of it."""
-        usage, missing = self._state.reading()
+    def usage(self) -> tuple[Usage, tuple[str, ...]]:
+        """The account of the GPUs, and a line for each thing that is not known of it."""
+        usage, notes = self._state.usage()
         if not self.sees_all:
             namespaces = {consumer.namespace for consumer in usage.consumers}
             usage = without_names_of_others(usage, self._viewer.visible(namespaces))
-            missing = (*missing, *_not_asked(namespaces))
-        return Reading(usage, missing)
+            notes = (*notes, *_not_asked(namespaces))
+        return usage, notes
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.
 
-        They are only about namespaces that the viewer sees, because `reading` names no other.
+        They are only about namespaces that the viewer sees, because `usage` names no other.
         """
         return self._state.teams()
 
@@ -123,7 +123,7 @@ class View:
         trend = self._state.trend()
         return trend if self.sees_all or not trend.why else Trend((), "it could not be read")
 
-    def webhook(self) -> Facts:
+    def webhook(self) -> WebhookFacts:
         """Return the facts about the webhook, and its decisions in the viewer's namespaces."""
         facts = self._state.webhook()
         if self.sees_all:

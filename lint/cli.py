@@ -7,7 +7,6 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
-from lint.linter import reduce_garbage_collection
 from lint.options import parse_lint_settings
 from lint.run import find_policies, run_linter, with_default_paths
 from lint.settings import InputSettings, LintSettings
@@ -15,7 +14,7 @@ from policies.loading import PolicyError
 from reports.formats import FORMATS_WITH_EDITS, ReportStyle, writer_of
 from reports.results import InputNotEvaluated, Results
 from rules.finding import Action
-from sources.sources import DISK, UsageError
+from sources.sources import DISK, UsageError, reduce_garbage_collection
 from terminal import printable, use_color, use_hyperlinks, write_error
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
@@ -65,12 +64,6 @@ _TOO_DEEP_MESSAGE = (
 )
 RULE_NAMES = frozenset(RULE_BY_NAME)
 _ONLY_REPORT = FixTask()
-
-
-def reduce_garbage_collection() -> None:
-    """Collect garbage rarely: most of the many objects of a run live to its end."""
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 50)
 
 
 UsedPolicies: TypeAlias = dict[object, tuple[str, tuple[PolicyException, ...]]]

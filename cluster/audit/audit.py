@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from cluster.audit.devices import DeviceHolders
+from cluster.audit.devices import DeviceRemarks
 from cluster.audit.evaluation import (
     AdminAccessRemarks,
     Evaluated,
@@ -19,7 +19,7 @@ from cluster.audit.facts import (
     EVALUATED,
     EVALUATED_EVERYWHERE,
     EVALUATED_WITH_FACTS,
-    Facts,
+    AuditFacts,
     Identity,
     identity_of,
     kind_of,
@@ -68,7 +68,7 @@ class AuditResult(NamedTuple):
     incomplete: frozenset[str]
     saw_all: bool
     pods: PodRemarks
-    devices: DeviceHolders
+    devices: DeviceRemarks
     identities: Mapping[ObjectRef, Identity]
 
 
@@ -118,7 +118,7 @@ class _Audit:
         results, owner_of = self._evaluator.results, self._evaluator.owner_of
         profile = self._policy.rule_set().profile
         pods = PodRemarks(profile, facts, owner_of)
-        devices = DeviceHolders(profile)
+        devices = DeviceRemarks(profile)
         admin_access = AdminAccessRemarks(profile, facts, self._namespace)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
@@ -159,7 +159,7 @@ class _Audit:
             self._identities,
         )
 
-    def _read_facts_and_evaluate(self) -> Facts:
+    def _read_facts_and_evaluate(self) -> AuditFacts:
         def on_evaluated(raw: Object) -> None:
             if self._namespace is None:
                 self._evaluate(raw)
@@ -178,7 +178,7 @@ class _Audit:
         """Those of the namespaces that the audit is about."""
         return [name for name in names if self._namespace in {None, name}]
 
-    def _assumptions(self, facts: Facts) -> Iterator[Remark]:
+    def _assumptions(self, facts: AuditFacts) -> Iterator[Remark]:
         """Yield the assumptions of `--as deny`, so that a reader can object."""
         if self._refused_by and (names := self._concerned(facts.excluded())):
             what = (
@@ -187,7 +187,7 @@ class _Audit:
             text = f"{what} them: {some(names)}"
             yield Remark("note", "", 0, 0, text, is_always_shown=True)
 
-    def _not_refused(self, facts: Facts, results: Results) -> Iterator[Remark]:
+    def _not_refused(self, facts: AuditFacts, results: Results) -> Iterator[Remark]:
         """Return how many errors no configuration refuses, as the modes are now."""
         if self._refused_by or not facts.configurations or facts.namespaces is None:
             return  # the modes are not known, or not asked for

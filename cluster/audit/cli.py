@@ -16,13 +16,12 @@ from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import ObjectSource, SourceError
 from cluster.source.options import add_options, open_connection, open_source
-from lint.linter import reduce_garbage_collection
 from lint.options import add_policy_options, add_report_options
 from policies.loading import PolicyError
 from reports.formats import ReportStyle, writer_of
 from reports.outputs import plan_outputs
 from sources.policy_file import PolicyChoice
-from sources.sources import UsageError
+from sources.sources import UsageError, reduce_garbage_collection
 from terminal import CommandParser, use_color, use_hyperlinks, write_error
 
 _DESCRIPTION = """\

@@ -1,59 +1,48 @@
-"""Devices that several pods or claims have, although each has them for itself."""
+"""Remarks about devices that several pods or claims have, each for itself."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
-from cluster.gpus.claims import own_devices
-from cluster.gpus.device_status import device_statuses
-from cluster.gpus.passthrough import is_gpu
-from cluster.gpus.pod_requests import has_terminated
+from cluster.accounting.device_holders import DeviceHolders, Holder
+from cluster.accounting.device_status import device_statuses
+from cluster.accounting.pod_requests import has_terminated
 from cluster.source.objects import Object
-from reports.formats import many, some
+from reports.formats import many
 from reports.results import Remark
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
 
 _MAX_REMARKS = 20
-_REMEDY = "gpuward doctor says what to do"
 
 
-class DeviceHolders:
-    """Collects who has which device. `profile` says which resources are GPUs."""
+class DeviceRemarks:
+    """Collects the holders of devices. `profile` says which resources are GPUs."""
 
     def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._holders: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        self._holders = DeviceHolders(profile)
 
     def add(self, raw: Object) -> None:
         """Add an object, if it is a pod or a claim with devices."""
-        metadata = as_object(raw.get("metadata"))
-        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
         kind = raw.get("kind")
         if kind == "ResourceClaim":
-            for driver, pool, device in own_devices(raw):
-                self._holders[driver, pool, device].append(f"claim {namespace}/{name}")
+            self._holders.add_claim(raw)
         elif kind == "Pod" and not has_terminated(raw):
+            metadata = as_object(raw.get("metadata"))
+            holder = Holder(as_text(metadata.get("namespace")), as_text(metadata.get("name")))
             node = as_text(as_object(raw.get("spec")).get("nodeName"))
-            for found in device_statuses(raw):
-                if found.device and is_gpu(found.resource, self._profile):
-                    place = found.resource, node, found.device
-                    self._holders[place].append(f"pod {namespace}/{name}")
+            self._holders.add_pod(holder, node, device_statuses(raw))
 
     @property
     def given_twice(self) -> int:
         """Return how many devices several have."""
-        return sum(1 for _ in self._twice())
+        return len(self._holders.given_twice())
 
     def remarks(self) -> Iterator[Remark]:
         """A warning for each such device."""
-        found = [*self._twice()]
-        for (resource, where, device), holders in found[:_MAX_REMARKS]:
-            text = f"{some(holders)} have the same device {device} of {where} as {resource}"
-            yield Remark("warning", "", 0, 0, f"{text}: {_REMEDY}")
+        found = self._holders.given_twice()
+        for each in found[:_MAX_REMARKS]:
+            yield Remark("warning", "", 0, 0, str(each))
         if (rest := len(found) - _MAX_REMARKS) > 0:
-            yield Remark("warning", "", 0, 0, f"{many(rest, 'more device')} given twice: {_REMEDY}")
-
-    def _twice(self) -> Iterator[tuple[tuple[str, str, str], list[str]]]:
-        return ((place, who) for place, who in sorted(self._holders.items()) if len(who) > 1)
+            more = f"{many(rest, 'more device')} given twice: gpuward doctor says what to do"
+            yield Remark("warning", "", 0, 0, more)

@@ -68,10 +68,10 @@ EVALUATED_EVERYWHERE: ResourceNames = {
 _Labels = Mapping[str, Any]
 
 
-class Facts(NamedTuple):
+class AuditFacts(NamedTuple):
     """Facts about a cluster.
 
-    - `gpu_nodes`: the nodes that have a resource of the profile; None if they are not known.
+    - `gpu_nodes`: the nodes that have GPUs, by a resource or a label; None if they are not known.
     - `namespaces`: the labels of each namespace; None if they are not known.
     - `configurations`: the validating webhook configurations of gpuward; none if it is not
       installed, or if that is not known.
@@ -127,7 +127,7 @@ def read_facts(
     namespace: str | None,
     on_error: Callable[[SourceError], object],
     on_evaluated: Callable[[Object], object],
-) -> Facts:
+) -> AuditFacts:
     """Read the facts that matter for `namespace`, or for all.
 
     What cannot be read is given to `on_error`, and each object of EVALUATED_WITH_FACTS, which is
@@ -151,7 +151,7 @@ def read_facts(
         metadata, kind = as_object(raw.get("metadata")), kind_of(raw)
         name = as_text(metadata.get("name"))
         if kind == ("", NODES.kind):
-            nodes[name] = _has_gpus(raw, profile)
+            nodes[name] = bool(builder.gpu_nodes.sign(raw))
         elif kind == ("", NAMESPACES.kind):
             namespaces[name] = as_object(metadata.get("labels"))
         elif kind == (VALIDATING.group, VALIDATING.kind) and is_own(raw):
@@ -162,7 +162,7 @@ def read_facts(
         on_error(SourceError(missing))
     knows_nodes = nodes and NODES.kind not in unlisted
     knows_namespaces = namespaces and NAMESPACES.kind not in unlisted
-    return Facts(
+    return AuditFacts(
         frozenset(name for name in nodes if nodes[name]) if knows_nodes else None,
         namespaces if knows_namespaces else None,
         tuple(configurations),
@@ -178,11 +178,6 @@ def kind_of(raw: Object) -> tuple[str, str]:
 def namespace_of(item: Object) -> str:
     """The namespace that an object names; empty if it names none."""
     return as_text(as_object(item.get("metadata")).get("namespace"))
-
-
-def _has_gpus(node: Object, profile: Profile) -> bool:
-    capacity = as_object(as_object(node.get("status")).get("capacity"))
-    return any(count != "0" and profile.resource(name) for name, count in capacity.items())
 
 
 def with_gpu_exceptions(

@@ -132,7 +132,6 @@ def _gather(
     }
     return gather(
         facts,
-        source,
         send,
         audit(source, policy, None),
         [*dict.fromkeys(options.namespaces)] or ["default"],

@@ -12,16 +12,15 @@ from typing import Any, NamedTuple
 from cluster.api.errors import ClusterError
 from cluster.audit.audit import AuditResult
 from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways
-from cluster.doctor.facts import Facts, name_of, own_configurations
+from cluster.doctor.facts import DoctorFacts, name_of, own_configurations
 from cluster.doctor.nvidia_toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
 from cluster.source.objects import (
     MUTATING,
     NAMESPACES,
     VALIDATING,
+    VALIDATING_BINDINGS,
+    VALIDATING_POLICIES,
     Object,
-    ObjectReader,
-    Resource,
-    SourceError,
 )
 from cluster.source.registered import registered_mode
 from cluster.webhooks.ways import WAYS
@@ -38,16 +37,6 @@ REQUIREMENT = (
     "preventing unauthorized access or interference between workloads."
 )
 _POD_SECURITY = "pod-security.kubernetes.io/enforce"
-_ADMISSION = "admissionregistration.k8s.io"
-POLICIES = Resource(
-    "validatingadmissionpolicies", "ValidatingAdmissionPolicy", _ADMISSION, is_namespaced=False
-)
-BINDINGS = Resource(
-    "validatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicyBinding",
-    _ADMISSION,
-    is_namespaced=False,
-)
 # Findings of these rules in a pod that runs mean that it may have GPUs that it did not ask for.
 _MORE_RULES = frozenset({"privileged-gpu", "sys-admin-gpu"})
 _NO_ACCESS = frozenset(
@@ -108,8 +97,7 @@ class Evidence(NamedTuple):
 
 
 def gather(
-    facts: Facts,
-    source: ObjectReader,
+    facts: DoctorFacts,
     send: Send,
     audited: AuditResult,
     namespaces: Sequence[str],
@@ -143,7 +131,7 @@ def gather(
         (
             *_registrations(facts),
             *_coverage(facts, own),
-            *_policies(source, unread),
+            *_policies(facts),
             *_toolkits(facts),
         ),
         tuple(_reaching(audited)),
@@ -171,12 +159,12 @@ def _user(send: Send, unread: list[str]) -> tuple[str, tuple[str, ...]]:
     return as_text(info.get("username")), found
 
 
-def _labels(facts: Facts, namespace: str) -> Mapping[str, Any]:
+def _labels(facts: DoctorFacts, namespace: str) -> Mapping[str, Any]:
     items = (item for item in facts.objects(NAMESPACES) if name_of(item) == namespace)
     return as_object(as_object(next(items, {}).get("metadata")).get("labels"))
 
 
-def _registrations(facts: Facts) -> Iterator[Control]:
+def _registrations(facts: DoctorFacts) -> Iterator[Control]:
     """Gpuward's webhook configurations, with what happens when no webhook answers."""
     for resource in (MUTATING, VALIDATING):
         for item in own_configurations(facts, resource):
@@ -193,7 +181,7 @@ def _registrations(facts: Facts) -> Iterator[Control]:
             yield Control(resource.kind, name_of(item), setting, digest(entries_without_ca))
 
 
-def _coverage(facts: Facts, own: list[Object]) -> Iterator[Control]:
+def _coverage(facts: DoctorFacts, own: list[Object]) -> Iterator[Control]:
     """Yield the mode and the level of Pod Security of each namespace."""
     modes: Counter[str] = Counter()
     levels: Counter[str] = Counter()
@@ -212,14 +200,10 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{name}: {count:,}" for name, count in sorted(found.items()))
 
 
-def _policies(source: ObjectReader, unread: list[str]) -> Iterator[Control]:
+def _policies(facts: DoctorFacts) -> Iterator[Control]:
     """The admission policies that API servers evaluate themselves, and that something binds."""
-    try:
-        bindings = list(source.list(BINDINGS))
-        policies = {name_of(item): item for item in source.list(POLICIES)}
-    except SourceError as error:
-        unread.append(str(error))
-        return
+    bindings = facts.objects(VALIDATING_BINDINGS)
+    policies = {name_of(item): item for item in facts.objects(VALIDATING_POLICIES)}
     for binding in sorted(bindings, key=name_of):
         spec = as_object(binding.get("spec"))
         name = as_text(spec.get("policyName"))
@@ -229,10 +213,10 @@ def _policies(source: ObjectReader, unread: list[str]) -> Iterator[Control]:
         setting = f"bound by {name_of(binding)}: {words}"
         if policy is None:
             setting += "; the policy does not exist"
-        yield Control(POLICIES.kind, name, setting, digest((policy or {}).get("spec")))
+        yield Control(VALIDATING_POLICIES.kind, name, setting, digest((policy or {}).get("spec")))
 
 
-def _toolkits(facts: Facts) -> Iterator[Control]:
+def _toolkits(facts: DoctorFacts) -> Iterator[Control]:
     """Yield the settings of the toolkit and the device plugin, where DaemonSets have them."""
     found = read_toolkit(facts)
     for kind, programs, names in (

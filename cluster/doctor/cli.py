@@ -57,7 +57,7 @@ from cluster.doctor.checks.programs import (
 )
 from cluster.doctor.checks.release import check_policy, check_registration, check_release
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
-from cluster.doctor.facts import Facts, Request, read_facts
+from cluster.doctor.facts import DoctorFacts, Request, read_facts
 from cluster.doctor.rows import Row, as_headline, as_table, exit_status, to_document
 from cluster.doctor.verdict import Verdict, verdict
 from cluster.source.objects import ObjectReader, SourceError
@@ -65,6 +65,7 @@ from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, open_with_dry_runs
 from policies.loading import PolicyError, load_policy_file
+from sources.sources import reduce_garbage_collection
 from terminal import CommandParser, use_color, write_error
 
 _DESCRIPTION = """\
@@ -150,6 +151,7 @@ def main(arguments: list[str]) -> int:
         parser.error("--ask-kubelets and --tls-only call the cluster: leave --filename out")
     if options.image and (options.files or options.no_dry_run):
         parser.error("--image is for dry runs: leave --filename and --no-dry-run out")
+    reduce_garbage_collection()
     try:
         before = read_counted_calls(options.since_report) if options.since_report else None
         policy = load_policy_file(options.policy, [])
@@ -177,7 +179,7 @@ def main(arguments: list[str]) -> int:
 
 
 def examine(
-    facts: Facts,
+    facts: DoctorFacts,
     send: SendPod | NotTried,
     before: CountedCalls | None = None,
     *,
@@ -200,7 +202,7 @@ def examine(
     return found, [*own, *_cluster_rows(facts, ask_kubelets=ask_kubelets)]
 
 
-def _own_rows(facts: Facts, before: CountedCalls | None, *, tls_only: bool) -> Iterator[Row]:
+def _own_rows(facts: DoctorFacts, before: CountedCalls | None, *, tls_only: bool) -> Iterator[Row]:
     yield from check_own_webhook(facts, tls_only=tls_only)
     yield from check_registration(facts)
     yield from check_policy(facts)
@@ -213,7 +215,7 @@ def _own_rows(facts: Facts, before: CountedCalls | None, *, tls_only: bool) -> I
     yield from check_failed_calls(facts, before)
 
 
-def _cluster_rows(facts: Facts, *, ask_kubelets: bool) -> Iterator[Row]:
+def _cluster_rows(facts: DoctorFacts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_ca_bundles(facts, of_gpuward=False)
     yield from check_gpu_nodes(facts)
     yield from check_sick_cards(facts)

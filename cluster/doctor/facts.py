@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cluster.accounting.account import CountedPod
+from cluster.accounting.device_status import device_statuses
+from cluster.accounting.pod_requests import effective_requests
+from cluster.accounting.usage import Usage
 from cluster.api.errors import ClusterError
 from cluster.doctor.rows import Row, not_known
-from cluster.gpus.accounting import account
-from cluster.gpus.device_status import device_statuses
-from cluster.gpus.pod_requests import effective_requests, has_terminated
-from cluster.gpus.usage import Usage
+from cluster.snapshot.snapshot import NotInFilesError, Snapshot
 from cluster.source.objects import (
     CLAIMS,
     CLUSTER_POLICIES,
@@ -68,8 +68,6 @@ _AUTOSCALERS = ("cluster-autoscaler", "karpenter")
 
 Request = Callable[[str], str]
 """Gets the text at a path of the API server. Raises ClusterError."""
-Get = Callable[[Resource, str, str], Object | None]
-"""Gets the object of a resource by its namespace and name, as `ObjectReader.get` does."""
 
 
 class FailedPod(NamedTuple):
@@ -93,134 +91,33 @@ class GivenDevice(NamedTuple):
     health: str
 
 
-class Facts(NamedTuple):
-    """The facts about a cluster.
+class PodFacts:
+    """The facts about pods, which are not kept.
 
-    - `listed`: the objects of each resource; a resource that could not be listed is in `missing`
-      instead, with the reason.
-    - `usage`: the account of its GPUs; None if pods could not be listed.
     - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's or an
       autoscaler's, without pods that have terminated.
     - `schedulers`: those that these pods name.
     - `failed`: the pods that asked for GPUs and have failed, and are still there.
     - `given`: the devices that running pods have, where their status says which.
-    - `request`: asks the API server for more; None if the objects are from files.
-    - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
-      installed.
-    - `get`: reads one more object.
-    - `release`: gpuward's own; None if the registered webhooks name no Service, or if there are
-      none.
     """
 
-    listed: Mapping[Resource, list[Object]]
-    missing: Mapping[Resource, SourceError]
-    usage: Usage | None
-    policy: Policy
-    request: Request | None
-    get: Get
-    release: Release | None
-    metrics: str | ClusterError | None
-    images: Mapping[str, list[str]] = MappingProxyType({})
-    schedulers: frozenset[str] = frozenset()
-    failed: tuple[FailedPod, ...] = ()
-    given: tuple[GivenDevice, ...] = ()
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.images: dict[str, list[str]] = {}
+        self.schedulers: set[str] = set()
+        self.failed: list[FailedPod] = []
+        self.given: list[GivenDevice] = []
 
-    def objects(self, resource: Resource) -> list[Object]:
-        """The objects of a resource; none if it could not be listed."""
-        return self.listed.get(resource, [])
-
-
-def read_facts(source: ObjectReader, policy: Policy, request: Request | None) -> Facts:
-    """List everything that the checks look at.
-
-    Without `request` the objects are from files. What is not in files is not known to be absent,
-    except what is OPTIONAL. Raises SourceError if files cannot be
-    read, or if an API server lists nothing for another reason than a right.
-    """
-    listed: dict[Resource, list[Object]] = {}
-    missing: dict[Resource, SourceError] = {}
-    for resource in LISTED:
-        try:
-            listed[resource] = list(source.list(resource))
-        except SourceError as error:
-            if request is None:
-                raise
-            if not (resource in OPTIONAL and isinstance(error, NotServedError)):
-                missing[resource] = error
-            continue
-        if not listed[resource] and request is None and resource not in OPTIONAL:
-            missing[resource] = SourceError(f"no {resource.kind} in the files")
-    nodes, slices, claims = (listed.get(each, ()) for each in (NODES, SLICES, CLAIMS))
-    usage = None
-    images: dict[str, list[str]] = {}
-    schedulers: set[str] = set()
-    failed: list[FailedPod] = []
-    given: list[GivenDevice] = []
-    try:
-        pods = _noting(source.list(PODS), images, schedulers)
-        pods = _noting_failed(pods, failed, policy.profile)
-        pods = _noting_given(pods, given)
-        usage = account(nodes, pods, slices=slices, claims=claims, profile=policy.profile)
-    except SourceError as error:
-        missing[PODS] = error
-    failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
-    if not listed and usage is None and (failure := next(failures, None)):
-        raise failure
-    own = [item for each in (MUTATING, VALIDATING) for item in listed.get(each, ()) if is_own(item)]
-    is_called = bool(own) or VALIDATING in missing
-    return Facts(
-        listed=listed,
-        missing=missing,
-        usage=usage,
-        policy=policy,
-        request=request,
-        get=source.get,
-        release=find_release(source, own),
-        metrics=_metrics(request) if request is not None and is_called else None,
-        images=images,
-        schedulers=frozenset(schedulers),
-        failed=tuple(failed),
-        given=tuple(given),
-    )
-
-
-def _metrics(request: Request) -> str | ClusterError:
-    try:
-        return request("/metrics")
-    except ClusterError as error:
-        return error
-
-
-def server_version(facts: Facts) -> Version | str:
-    """The version of the API server, or why it is not known."""
-    if facts.request is None:
-        return "the objects are from files"
-    try:
-        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
-    except (ClusterError, ValueError, RecursionError) as error:
-        return str(error)
-    return parse_version(text) or f"it says {text!r}"
-
-
-def own_configurations(facts: Facts, resource: Resource) -> list[Object]:
-    """The configurations of gpuward."""
-    return [item for item in facts.objects(resource) if is_own(item)]
-
-
-def _noting(
-    pods: Iterator[Object], images: dict[str, list[str]], schedulers: set[str]
-) -> Iterator[Object]:
-    """`pods`, as they come.
-
-    Notes in `images` which of them run a program that is known, and in `schedulers` whom they name.
-    """
-    for pod in pods:
-        yield pod
-        if has_terminated(pod):
-            continue
-        metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
-        subject = f"pod/{as_text(metadata.get('name'))} in {as_text(metadata.get('namespace'))}"
-        schedulers.add(as_text(spec.get("schedulerName")))
+    def add(self, pod: Object, counted: CountedPod | None) -> None:
+        """Note what counts of `pod`; `counted` is None if it has terminated."""
+        metadata = as_object(pod.get("metadata"))
+        namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
+        subject = f"pod/{name} in {namespace}"
+        if counted is None:
+            self._add_failed(pod, subject)
+            return
+        spec = as_object(pod.get("spec"))
+        self.schedulers.add(as_text(spec.get("schedulerName")))
         own = {
             as_text(container.get("image"))
             for field in ("initContainers", "containers")
@@ -232,42 +129,113 @@ def _noting(
                 or program_of(image)
                 or autoscaler_of(image)
             ):
-                images.setdefault(image, []).append(subject)
-
-
-def _noting_failed(
-    pods: Iterator[Object], failed: list[FailedPod], profile: Profile
-) -> Iterator[Object]:
-    """`pods`, as they come; notes in `failed` those with GPUs that have failed."""
-    for pod in pods:
-        yield pod
-        status = as_object(pod.get("status"))
-        if status.get("phase") != "Failed":
-            continue
-        requests = effective_requests(pod)
-        if any(profile.resource(name) is not None for name in requests):
-            metadata = as_object(pod.get("metadata"))
-            namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
-            owners = [owner for _, owner in as_objects(metadata.get("ownerReferences"))]
-            is_owned = any(owner.get("controller") is True for owner in owners)
-            reason = as_text(status.get("reason"))
-            failed.append(FailedPod(f"pod/{name} in {namespace}", reason, is_owned))
-
-
-def _noting_given(pods: Iterator[Object], given: list[GivenDevice]) -> Iterator[Object]:
-    """`pods`, as they come; notes in `given` the devices that their status names, each once."""
-    for pod in pods:
-        yield pod
-        if has_terminated(pod):
-            continue
-        metadata = as_object(pod.get("metadata"))
-        namespace, name = (as_text(metadata.get(field)) for field in ("namespace", "name"))
-        node = as_text(as_object(pod.get("spec")).get("nodeName"))
-        subject = f"pod/{name} in {namespace}"
-        given.extend(
-            GivenDevice(node, one.resource, one.device, subject, one.health)
+                self.images.setdefault(image, []).append(subject)
+        self.given.extend(
+            GivenDevice(counted.node, one.resource, one.device, subject, one.health)
             for one in device_statuses(pod)
         )
+
+    def _add_failed(self, pod: Object, subject: str) -> None:
+        status = as_object(pod.get("status"))
+        if status.get("phase") != "Failed":
+            return
+        if any(self._profile.resource(name) is not None for name in effective_requests(pod)):
+            owners = as_objects(as_object(pod.get("metadata")).get("ownerReferences"))
+            is_owned = any(owner.get("controller") is True for _, owner in owners)
+            self.failed.append(FailedPod(subject, as_text(status.get("reason")), is_owned))
+
+
+class DoctorFacts(NamedTuple):
+    """The facts about a cluster that the checks look at.
+
+    - `snapshot`: has the objects of the resources in LISTED.
+    - `missing`: the resources that could not be listed, and why.
+    - `usage`: the account of its GPUs; None if pods could not be listed.
+    - `request`: asks the API server for more; None if the objects are from files.
+    - `metrics`: what the API server counts, or why it cannot be read; None if gpuward is not
+      installed.
+    - `release`: gpuward's own; None if the registered webhooks name no Service, or if there are
+      none.
+    """
+
+    snapshot: Snapshot
+    missing: Mapping[Resource, SourceError]
+    usage: Usage | None
+    pods: PodFacts
+    policy: Policy
+    request: Request | None
+    release: Release | None
+    metrics: str | ClusterError | None
+
+    def objects(self, resource: Resource) -> list[Object]:
+        """The objects of a resource; none if it could not be listed."""
+        return self.snapshot.objects(resource)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """One more object, as `ObjectReader.get` reads it."""
+        return self.snapshot.source.get(resource, namespace, name)
+
+
+def read_facts(source: ObjectReader, policy: Policy, request: Request | None) -> DoctorFacts:
+    """List everything that the checks look at.
+
+    Without `request` the objects are from files. What is not in files is not known to be absent,
+    except what is OPTIONAL. Raises SourceError if files cannot be
+    read, or if an API server lists nothing for another reason than a right.
+    """
+    snapshot = Snapshot(source, policy.profile, keep_going=request is not None)
+    for resource in LISTED:
+        snapshot.objects(resource)
+    pods, usage = PodFacts(policy.profile), None
+    missing = {
+        resource: error
+        for resource, error in snapshot.missing.items()
+        if not (resource in OPTIONAL and isinstance(error, NotServedError | NotInFilesError))
+    }
+    try:
+        usage = snapshot.usage(snapshot.count(on_pod=pods.add))
+    except SourceError as error:
+        missing[PODS] = error
+    failures = (e for e in missing.values() if not isinstance(e, MissingRightError))
+    if snapshot.missing.keys() >= {*LISTED} and usage is None and (failure := next(failures, None)):
+        raise failure
+    own = [
+        item for each in (MUTATING, VALIDATING) for item in snapshot.objects(each) if is_own(item)
+    ]
+    is_called = bool(own) or VALIDATING in missing
+    return DoctorFacts(
+        snapshot=snapshot,
+        missing=missing,
+        usage=usage,
+        pods=pods,
+        policy=policy,
+        request=request,
+        release=find_release(source, own),
+        metrics=_metrics(request) if request is not None and is_called else None,
+    )
+
+
+def _metrics(request: Request) -> str | ClusterError:
+    try:
+        return request("/metrics")
+    except ClusterError as error:
+        return error
+
+
+def server_version(facts: DoctorFacts) -> Version | str:
+    """The version of the API server, or why it is not known."""
+    if facts.request is None:
+        return "the objects are from files"
+    try:
+        text = as_text(as_object(json.loads(facts.request("/version"))).get("gitVersion"))
+    except (ClusterError, ValueError, RecursionError) as error:
+        return str(error)
+    return parse_version(text) or f"it says {text!r}"
+
+
+def own_configurations(facts: DoctorFacts, resource: Resource) -> list[Object]:
+    """The configurations of gpuward."""
+    return [item for item in facts.objects(resource) if is_own(item)]
 
 
 def autoscaler_of(image: str) -> str:
@@ -276,7 +244,7 @@ def autoscaler_of(image: str) -> str:
     return next((name for name in _AUTOSCALERS if name in parts), "")
 
 
-def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:
+def why_missing(facts: DoctorFacts, check: str, resource: Resource) -> Row | None:
     """The row that says that a resource is not known; None if it is."""
     if resource not in facts.missing:
         return None
@@ -292,7 +260,7 @@ def why_missing(facts: Facts, check: str, resource: Resource) -> Row | None:
     return not_known(check, resource.name, str(error), remedy)
 
 
-def nodes_with_shared_cards(facts: Facts) -> list[str]:
+def nodes_with_shared_cards(facts: DoctorFacts) -> list[str]:
     """The names of the nodes that offer parts of cards by ACK's cGPU or gpushare."""
     return [
         name
@@ -322,7 +290,7 @@ class DaemonSet(NamedTuple):
     status: Mapping[str, Any]
 
 
-def daemon_sets(facts: Facts) -> Iterator[DaemonSet]:
+def daemon_sets(facts: DoctorFacts) -> Iterator[DaemonSet]:
     """All DaemonSets that could be listed, in the order of their names."""
     for name, item in by_name(facts.objects(DAEMON_SETS)):
         namespace = as_text(as_object(item.get("metadata")).get("namespace"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cluster.doctor.facts import Facts, by_name, daemon_sets
+from cluster.doctor.facts import DoctorFacts, by_name, daemon_sets
 from cluster.source.objects import NODES, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import image_name
@@ -64,7 +64,7 @@ class Toolkit(NamedTuple):
         return f"{ACCEPT_VARIABLE}=false in {', '.join(each.subject for each in ignoring)}"
 
 
-def read_toolkit(facts: Facts) -> Toolkit:
+def read_toolkit(facts: DoctorFacts) -> Toolkit:
     """Return the toolkits and device plugins, as the DaemonSets of a cluster describe them."""
     labels = {
         name: as_object(as_object(node.get("metadata")).get("labels"))

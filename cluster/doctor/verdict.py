@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cluster.doctor.checks.dry_runs import Effect, Group, Trial
 from cluster.doctor.checks.in_process import exported_objects
-from cluster.doctor.facts import Facts, own_configurations
+from cluster.doctor.facts import DoctorFacts, own_configurations
 from cluster.doctor.rows import Row, State, first_few
 from cluster.source.objects import (
     MUTATING,
@@ -65,7 +65,10 @@ class Verdict(NamedTuple):
 
 
 def verdict(
-    facts: Facts, groups: Sequence[Group], trials: Sequence[Trial] | NotTried, rows: Sequence[Row]
+    facts: DoctorFacts,
+    groups: Sequence[Group],
+    trials: Sequence[Trial] | NotTried,
+    rows: Sequence[Row],
 ) -> Verdict:
     """The verdict about a cluster.
 
@@ -81,7 +84,7 @@ def verdict(
     return _conclusion(trials)._replace(faults=faults)
 
 
-def _without_dry_runs(facts: Facts, groups: Sequence[Group]) -> Verdict | None:
+def _without_dry_runs(facts: DoctorFacts, groups: Sequence[Group]) -> Verdict | None:
     """Return the verdict that objects alone decide; None if a pod can be tried in a namespace."""
     needed = [VALIDATING, NAMESPACES]
     validating = own_configurations(facts, VALIDATING)

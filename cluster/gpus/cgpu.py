@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.pod_requests import amount_of, has_terminated, whole
-from cluster.gpus.shares import allocation_by_card
+from cluster.accounting.pod_requests import amount_of, has_terminated, whole
+from cluster.accounting.shares import allocation_by_card
 from cluster.gpus.tables import align
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT, GPU_MEM

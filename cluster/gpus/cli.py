@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize
+from cluster.accounting.account import DEFAULT_POD_SIZE, PodSize
+from cluster.accounting.pod_requests import amount_of
+from cluster.accounting.usage import Usage
 from cluster.gpus.cgpu import inspect
 from cluster.gpus.document import to_document, to_document_of_clusters
-from cluster.gpus.pod_requests import amount_of
-from cluster.gpus.reading import read_usage
 from cluster.gpus.tables import (
     ALLOCATED,
     LEGEND,
@@ -29,14 +29,15 @@ from cluster.gpus.tables import (
     tables_of_clusters,
     totals_table,
 )
-from cluster.gpus.usage import Usage
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.contexts import is_several, options_of_clusters
-from cluster.source.objects import NODES, PODS, ObjectSource, SourceError
+from cluster.source.objects import NODES, PODS, ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
 from policies.loading import PolicyError, load_policy_file
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
+from sources.sources import reduce_garbage_collection
 from terminal import CommandParser, printable, use_color, write_error
 
 # The options of `gpuward gpus`.
@@ -159,6 +160,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 def main(arguments: list[str], wait: Callable[[float], object] = time.sleep) -> int:
     """Run the command with these arguments; the exit status. `wait` waits so many seconds."""
     options = parse(arguments)
+    reduce_garbage_collection()
     try:
         profile = load_policy_file(options.policy, []).profile
         ask = _question(options, profile)
@@ -182,7 +184,7 @@ def _question(options: argparse.Namespace, profile: Profile) -> Callable[[], tup
     """Return a function that asks for the text to print and the exit status, each time anew."""
     if not is_several(options):
         source = open_source(options)
-        return lambda: _output(options, source, profile)
+        return lambda: _output(options, source.again(), profile)
     clusters = [*options_of_clusters(options)]
     return lambda: _of_clusters(options, clusters, profile)
 
@@ -198,12 +200,12 @@ def _of_clusters(
     for context, of_one in clusters:
         try:
             source = open_source(of_one)
-            usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
+            usage, notes = _read_usage(options, source, profile)
         except SourceError as error:
-            missing = (str(error),)
+            notes = [str(error)]
         else:
             found[context] = usage
-        for line in missing:
+        for line in notes:
             _fail(f"{context}: {line}")
             status = _INCOMPLETE
     if options.output in {"json", "yaml"}:
@@ -215,22 +217,36 @@ def _of_clusters(
     return _printed(tables_of_clusters(tables), options), status
 
 
-def _output(options: argparse.Namespace, source: ObjectSource, profile: Profile) -> tuple[str, int]:
+def _output(options: argparse.Namespace, source: ObjectReader, profile: Profile) -> tuple[str, int]:
     """Return the text to print, and the exit status."""
     if options.output == "cgpu":
         return _cgpu(options, source), 0
-    usage, missing = read_usage(source, profile, _pod_size(options), options.namespace)
+    usage, notes = _read_usage(options, source, profile)
     if options.names:
         known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
         absent = [name for name in options.names if name not in known]
-        missing += tuple(f"there is no node {name!r} with GPUs" for name in absent)
+        notes += [f"there is no node {name!r} with GPUs" for name in absent]
         usage = usage.on_nodes(frozenset(options.names))
-    for line in missing:
+    for line in notes:
         _fail(line)
-    return _written(usage, options), _INCOMPLETE if missing else 0
+    return _written(usage, options), _INCOMPLETE if notes else 0
 
 
-def _cgpu(options: argparse.Namespace, source: ObjectSource) -> str:
+def _read_usage(
+    options: argparse.Namespace, source: ObjectReader, profile: Profile
+) -> tuple[Usage, list[str]]:
+    """Count the GPUs of a cluster, or of one namespace alone, without nodes.
+
+    Returns one line, too, for each thing that is not known. Raises SourceError if pods cannot be
+    listed, or nothing can be.
+    """
+    snapshot = Snapshot(source, profile)
+    account = snapshot.count(options.namespace, with_nodes=not options.namespace)
+    usage = snapshot.usage(account, options.namespace, _pod_size(options))
+    return usage, [*snapshot.missing_rights, *usage.notes()]
+
+
+def _cgpu(options: argparse.Namespace, source: ObjectReader) -> str:
     nodes = (
         node
         for node in source.list(NODES)

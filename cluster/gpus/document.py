@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from cluster.gpus.shares import Amount
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.accounting.shares import Amount
+from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 
 _NANO = 10**9
 VERSION = 1

@@ -8,8 +8,8 @@ from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
 
-from cluster.gpus.shares import Amount
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.accounting.shares import Amount
+from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from terminal import printable
 
 _GIB = 2**30 * 10**9

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from cluster.init.survey import Node, Survey
+from cluster.init.facts import InitFacts, Node
 from policies.profiles import built_in_profiles
 from rules.base.text_matching import matches, matches_any
 
@@ -38,16 +38,16 @@ class _Seen(NamedTuple):
     labelled: dict[tuple[str, str], list[Node]]
 
 
-def choose(survey: Survey) -> Choice:
+def choose(facts: InitFacts) -> Choice:
     """The profiles for which there is evidence; none is certain in a cluster without GPUs."""
     certain: dict[str, str] = {}
     possible: dict[str, str] = {}
-    seen = _Seen(_offered(survey), _labelled(survey.nodes))
+    seen = _Seen(_offered(facts), _labelled(facts.nodes))
     for name in built_in_profiles():
-        proofs, labels = [*_proofs(name, survey, seen)], _label_proofs(name, survey, seen)
+        proofs, labels = [*_proofs(name, facts, seen)], _label_proofs(name, facts, seen)
         if proofs or labels.are_usual:
             certain[name] = "; ".join([*proofs, *labels.texts][:_MAX_NAMED]) + labels.share
-        elif found := [*labels.texts, *_hints(name, survey, seen)]:
+        elif found := [*labels.texts, *_hints(name, facts, seen)]:
             possible[name] = "; ".join(found[:_MAX_NAMED]) + labels.share
     contained = {parent for name in certain for parent in ancestors(name)}
     return Choice(
@@ -70,18 +70,18 @@ def nodes_named(nodes: Iterable[Node]) -> str:
     return f"{len(named)} nodes, such as {named[0]}"
 
 
-def _proofs(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
+def _proofs(name: str, facts: InitFacts, seen: _Seen) -> Iterator[str]:
     """Yield the evidence that only this profile explains."""
     raw = built_in_profiles()[name]
     for resource, why in seen.offered.items():
         if name != _ANY_CLASS and _profiles_describing(resource) == [name]:
             yield why
-    for workload in survey.daemon_sets:
+    for workload in facts.daemon_sets:
         accounts = [a for a in _accounts(raw, workload.namespace) if a != "default"]
         if matches_any(tuple(accounts), workload.service_account):
             yield f"DaemonSet {workload.namespace}/{workload.name}"
     if not raw.get("resources"):
-        yield from _schedulers(raw, survey)
+        yield from _schedulers(raw, facts)
 
 
 class _LabelProofs(NamedTuple):
@@ -95,7 +95,7 @@ class _LabelProofs(NamedTuple):
     are_usual: bool = False
 
 
-def _label_proofs(name: str, survey: Survey, seen: _Seen) -> _LabelProofs:
+def _label_proofs(name: str, facts: InitFacts, seen: _Seen) -> _LabelProofs:
     """The labels of nodes that only this profile explains.
 
     One node that an administrator has labelled, or moved from elsewhere, does not make a cluster
@@ -108,7 +108,7 @@ def _label_proofs(name: str, survey: Survey, seen: _Seen) -> _LabelProofs:
     known = tuple(pattern for each in (name, *ancestors(name)) for pattern in _resources(each))
     alike = labelled | {
         node.name
-        for node in survey.nodes
+        for node in facts.nodes
         if any(matches_any(known, resource) for resource in node.resources)
     }
     share = f": {len(labelled):,} of {len(alike):,} nodes" if labelled < alike else ""
@@ -120,7 +120,7 @@ def _resources(name: str) -> list[str]:
     return [*built_in_profiles()[name].get("resources", ())]
 
 
-def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
+def _hints(name: str, facts: InitFacts, seen: _Seen) -> Iterator[str]:
     """Yield the evidence that may have another reason."""
     raw = built_in_profiles()[name]
     for resource, why in seen.offered.items():
@@ -129,27 +129,27 @@ def _hints(name: str, survey: Survey, seen: _Seen) -> Iterator[str]:
         ):
             yield why
     yield from (text for text, _ in _labels(raw, seen, lambda key: not _explains(name, key)))
-    yield from _schedulers(raw, survey)
+    yield from _schedulers(raw, facts)
     for scheduler in raw.get("schedulers", ()):
-        if scheduler["name"] != "default-scheduler" and survey.schedulers[scheduler["name"]]:
+        if scheduler["name"] != "default-scheduler" and facts.schedulers[scheduler["name"]]:
             yield f"pods with GPUs name the scheduler {scheduler['name']}"
 
 
-def _offered(survey: Survey) -> dict[str, str]:
+def _offered(facts: InitFacts) -> dict[str, str]:
     """The extended resources of nodes, device classes and drivers, and what was seen of each.
 
     A driver's device class is called as the driver is, unless an administrator made another.
     """
     found: dict[str, list[Node]] = {}
-    for node in survey.nodes:
+    for node in facts.nodes:
         for resource in sorted(node.resources):
             found.setdefault(resource, []).append(node)
     offered = {
         resource: f"{resource} on {nodes_named(nodes)}" for resource, nodes in sorted(found.items())
     }
-    for name in survey.device_classes:
+    for name in facts.device_classes:
         offered.setdefault(f"{_CLASS_RESOURCE}{name}", f"DeviceClass {name}")
-    for driver in sorted(survey.drivers):
+    for driver in sorted(facts.drivers):
         offered.setdefault(f"{_CLASS_RESOURCE}{driver}", f"ResourceSlices of the driver {driver}")
     return offered
 
@@ -207,11 +207,11 @@ def _explains(name: str, key: str) -> bool:
     )
 
 
-def _schedulers(raw: Mapping[str, Any], survey: Survey) -> Iterator[str]:
+def _schedulers(raw: Mapping[str, Any], facts: InitFacts) -> Iterator[str]:
     """Deployments of the schedulers, in namespaces that are theirs or the system's."""
     for scheduler in raw.get("schedulers", ()):
         name = scheduler["name"]
-        for workload in survey.deployments:
+        for workload in facts.deployments:
             home = workload.namespace == "kube-system" or workload.namespace.startswith(name)
             if home and (workload.name == name or workload.name.startswith(f"{name}-")):
                 yield f"Deployment {workload.namespace}/{workload.name}"

@@ -22,7 +22,7 @@ from cluster.init.documents import (
     write_priority_quota,
     write_values,
 )
-from cluster.init.survey import Survey, survey
+from cluster.init.facts import InitFacts, read_facts
 from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.webhooks.callers import Callers
@@ -150,7 +150,7 @@ def main(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     try:
         source, request, send = _open(options)
-        found = survey(source, default_policy().profile, from_files=bool(options.files))
+        found = read_facts(source, default_policy().profile)
         callers = seen_callers(source, request, send)
         files = _files(found, callers, options.directory)
         unseen = unseen_keys(found.forbidden, callers)
@@ -178,7 +178,7 @@ def _open(
     return source, source.get_text, send
 
 
-def _files(found: Survey, callers: Callers | NotTried, folder: str) -> list[GeneratedFile]:
+def _files(found: InitFacts, callers: Callers | NotTried, folder: str) -> list[GeneratedFile]:
     policy, profile = write_policy(found, choose(found))
     values = write_values(found, profile, callers)
     missing = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cluster.init.choice import nodes_named
-from cluster.init.survey import Node, Survey
+from cluster.init.facts import InitFacts, Node
 from cluster.source.objects import DEPLOYMENTS, PODS
 from rules.base.text_matching import matches_any
 from rules.placement.node_labels import GPU_COUNT, offered_resources
@@ -23,16 +23,16 @@ class Entry(NamedTuple):
     certain: bool = True
 
 
-def taints(survey: Survey, profile: Profile) -> list[Entry]:
+def taints(facts: InitFacts, profile: Profile) -> list[Entry]:
     """The taints of GPU nodes that the profile does not know.
 
     A taint is certain if every node that offers the same GPUs has it, and no other node: no pod
     gets such a GPU without tolerating it, unless the taint is a preference. Those of the most nodes
     come first.
     """
-    offers = {node.name: gpus_of(node, profile) for node in survey.nodes}
+    offers = {node.name: gpus_of(node, profile) for node in facts.nodes}
     found: dict[Taint, list[Node]] = {}
-    for node in survey.nodes:
+    for node in facts.nodes:
         for taint in node.taints:
             found.setdefault(taint, []).append(node)
     entries: list[Entry] = []
@@ -43,7 +43,7 @@ def taints(survey: Survey, profile: Profile) -> list[Entry]:
         resources = sorted({name for node in tainted for name in offers[node.name]})
         if not tainted or any(_tolerates(known, taint, resources) for known in profile.taints):
             continue
-        alike = [node for node in survey.nodes if not offers[node.name].isdisjoint(resources)]
+        alike = [node for node in facts.nodes if not offers[node.name].isdisjoint(resources)]
         value = taint_value(taint._replace(resources=tuple(resources)))
         if len(tainted) < len(alike):
             why = f"on {nodes_named(tainted)}, and not on all {len(alike)} that offer the same"
@@ -60,20 +60,20 @@ def taints(survey: Survey, profile: Profile) -> list[Entry]:
     return entries
 
 
-def schedulers(survey: Survey, profile: Profile) -> list[Entry]:
+def schedulers(facts: InitFacts, profile: Profile) -> list[Entry]:
     """The schedulers that pods with GPUs name, and the profile does not know."""
     known = {"default-scheduler", *profile.scheduler_names}
-    resources = sorted({name for node in survey.nodes for name in gpus_of(node, profile)})
+    resources = sorted({name for node in facts.nodes for name in gpus_of(node, profile)})
     question = "pods with GPUs name it: must it place all that ask for these?"
-    unknown = sorted(survey.schedulers.keys() - known)[:_MAX_ENTRIES]
+    unknown = sorted(facts.schedulers.keys() - known)[:_MAX_ENTRIES]
     return [Entry({"name": n, "resources": resources}, question, certain=False) for n in unknown]
 
 
-def unseen_schedulers(survey: Survey, profile: Profile) -> list[str]:
+def unseen_schedulers(facts: InitFacts, profile: Profile) -> list[str]:
     """The schedulers of the profile for which nothing speaks in the cluster, if that is known."""
-    if not survey.missing.keys().isdisjoint({PODS, DEPLOYMENTS}):
+    if not facts.missing.keys().isdisjoint({PODS, DEPLOYMENTS}):
         return []
-    seen = {*survey.schedulers, *(workload.name for workload in survey.deployments)}
+    seen = {*facts.schedulers, *(workload.name for workload in facts.deployments)}
     return [
         name
         for name in sorted({s.name for s in profile.schedulers} - {"default-scheduler"})
@@ -81,10 +81,10 @@ def unseen_schedulers(survey: Survey, profile: Profile) -> list[str]:
     ]
 
 
-def components(survey: Survey, profile: Profile) -> list[Entry]:
+def components(facts: InitFacts, profile: Profile) -> list[Entry]:
     """The device plugins that are no components yet. No rule applies to components."""
     entries = []
-    for workload in survey.daemon_sets:
+    for workload in facts.daemon_sets:
         home, account = workload.namespace, workload.service_account
         if workload.is_device_plugin and not is_component(profile, home, account):
             why = (
@@ -102,12 +102,12 @@ def is_component(profile: Profile, namespace: str, account: str) -> bool:
     return any(matches_any(component.service_accounts, account) for component in homes)
 
 
-def node_modes(survey: Survey, profile: Profile) -> list[Entry]:
+def node_modes(facts: InitFacts, profile: Profile) -> list[Entry]:
     """Labels that tell a node's mode with values that the profile lacks, with all values."""
     entries = []
     for key, modes in sorted(profile.node_modes.items()):
         new: dict[str, list[Node]] = {}
-        for node in survey.nodes:
+        for node in facts.nodes:
             value = node.labels.get(key, "")
             if value and offered_resources(modes, value) is None:
                 new.setdefault(value, []).append(node)
@@ -123,28 +123,28 @@ def node_modes(survey: Survey, profile: Profile) -> list[Entry]:
     return entries
 
 
-def runtime_classes(survey: Survey, profile: Profile) -> list[Entry]:
+def runtime_classes(facts: InitFacts, profile: Profile) -> list[Entry]:
     """Runtime classes whose handler is one that gives access to GPUs."""
     return [
         Entry(name, f"RuntimeClass with the handler {handler}")
-        for name, handler in survey.runtime_classes.items()
+        for name, handler in facts.runtime_classes.items()
         if handler in profile.runtime_classes and name not in profile.runtime_classes
     ][:_MAX_ENTRIES]
 
 
-def resources(survey: Survey, profile: Profile) -> list[Entry]:
+def resources(facts: InitFacts, profile: Profile) -> list[Entry]:
     """Names by which device classes can be requested, and of which nothing is known."""
     question = "is it a GPU?"
     return [
         Entry({name: {"vendor": "other"}}, f"of DeviceClass {device}: {question}", certain=False)
-        for device, name in survey.device_classes.items()
+        for device, name in facts.device_classes.items()
         if name and profile.resource(name) is None
     ][:_MAX_ENTRIES]
 
 
-def unknown_resources(survey: Survey, profile: Profile) -> Iterator[str]:
+def unknown_resources(facts: InitFacts, profile: Profile) -> Iterator[str]:
     """The extended resources of nodes that no profile knows."""
-    named = {name for node in survey.nodes for name in node.resources}
+    named = {name for node in facts.nodes for name in node.resources}
     for name in sorted(named):
         # kubernetes.io is the domain of Kubernetes itself. No pod asks for ACK's number of cards.
         is_ignored = name == GPU_COUNT or name.partition("/")[0].endswith("kubernetes.io")

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.init import differences
 from cluster.init.choice import Choice, ancestors, nodes_named
 from cluster.init.differences import Entry, is_component, runtime_classes
-from cluster.init.survey import Survey
+from cluster.init.facts import InitFacts
 from cluster.source.objects import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -76,21 +76,21 @@ _REPLACED = ("taints", "affinities", "schedulers")
 _MAX_NAMED = 20
 
 
-def write_policy(survey: Survey, choice: Choice) -> tuple[list[str], Profile]:
+def write_policy(facts: InitFacts, choice: Choice) -> tuple[list[str], Profile]:
     """The lines of the policy, and its profile as far as it is certain."""
     names = list(choice.chosen)
     combined = _combined(names)
     profile = merged_profile(combined)
     new = {
-        "taints": differences.taints(survey, profile),
+        "taints": differences.taints(facts, profile),
         "affinities": [],
-        "schedulers": differences.schedulers(survey, profile),
-        "components": differences.components(survey, profile),
-        "runtimeClasses": differences.runtime_classes(survey, profile),
+        "schedulers": differences.schedulers(facts, profile),
+        "components": differences.components(facts, profile),
+        "runtimeClasses": differences.runtime_classes(facts, profile),
     }
     tables = {
-        "nodeModes": differences.node_modes(survey, profile),
-        "resources": differences.resources(survey, profile),
+        "nodeModes": differences.node_modes(facts, profile),
+        "resources": differences.resources(facts, profile),
     }
     # Of several profiles that one extends, the last replaces what the others say.
     differs = any(new.values()) or any(tables.values()) or combined != names
@@ -114,7 +114,7 @@ def write_policy(survey: Survey, choice: Choice) -> tuple[list[str], Profile]:
         why = "the built-in profiles below, and what differs from them here"
         lines += ["profiles:", line(f"- name: {_NAME}", why, 2)]
         lines += ["    extends:", *_names(choice, 6), *body]
-    lines += _remarks(survey, profile)
+    lines += _remarks(facts, profile)
     return lines, profile
 
 
@@ -189,11 +189,11 @@ def _nothing(choice: Choice) -> list[str]:
     )
 
 
-def _remarks(survey: Survey, profile: Profile) -> list[str]:
+def _remarks(facts: InitFacts, profile: Profile) -> list[str]:
     lines = []
-    if unseen := differences.unseen_schedulers(survey, profile):
+    if unseen := differences.unseen_schedulers(facts, profile):
         lines += note(f"Not seen, though the profiles name it: the scheduler {', '.join(unseen)}.")
-    if names := [*differences.unknown_resources(survey, profile)]:
+    if names := [*differences.unknown_resources(facts, profile)]:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         listed = ", ".join(names[:_MAX_NAMED])
         lines += note(
@@ -258,24 +258,24 @@ _CERT_MANAGER = "webhook.cert-manager.io"  # cert-manager's charts name its webh
 _MAX_LISTED = 5
 
 
-def write_values(survey: Survey, profile: Profile, callers: Callers | NotTried) -> list[str]:
+def write_values(facts: InitFacts, profile: Profile, callers: Callers | NotTried) -> list[str]:
     """The lines of the values."""
     lines = [line("mode: warn", "nothing is refused or changed yet; then deny, by docs/install.md")]
-    excluded = _excluded(survey, profile)
+    excluded = _excluded(facts, profile)
     certain = [item(entry.value, entry.why, 4) for entry in excluded if entry.certain]
     possible = [item(entry.value, entry.why, 4) for entry in excluded if not entry.certain]
     if excluded:
         head = "registration:"
         lines += [head] if certain else commented([head])
         lines += section("excludedNamespaces", certain, possible, 2)
-    if _CERT_MANAGER in survey.webhooks:
+    if _CERT_MANAGER in facts.webhooks:
         why = f"cert-manager is installed: the webhook {_CERT_MANAGER}"
         lines += ["certificates:", line("mode: certManager", why, 2)]
-    lines += _inventory(survey, profile)
-    if guarded := [node for node in survey.nodes if MODE_LABEL in node.labels]:
+    lines += _inventory(facts, profile)
+    if guarded := [node for node in facts.nodes if MODE_LABEL in node.labels]:
         why = f"label {MODE_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
         lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
-    if others := sorted(name for name in survey.webhooks if not name.endswith(".gpuward.io")):
+    if others := sorted(name for name in facts.webhooks if not name.endswith(".gpuward.io")):
         more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""
         lines += note(
             f"Other webhooks: {', '.join(others[:_MAX_LISTED])}{more}. `gpuward doctor` says "
@@ -304,10 +304,10 @@ def _webhook_from(callers: Callers | NotTried) -> list[str]:
     return commented([*head, *(item(value, f"{why}, {more}", 4) for value, why in seen)])
 
 
-def _excluded(survey: Survey, profile: Profile) -> list[Entry]:
+def _excluded(facts: InitFacts, profile: Profile) -> list[Entry]:
     """The namespaces of the GPU platform's DaemonSets; certain if nothing else runs there."""
     homes: dict[str, list[str]] = {}
-    for workload in survey.daemon_sets:
+    for workload in facts.daemon_sets:
         home, account = workload.namespace, workload.service_account
         if home not in _ALWAYS_EXCLUDED and is_component(profile, home, account):
             homes.setdefault(home, []).append(workload.name)
@@ -317,10 +317,10 @@ def _excluded(survey: Survey, profile: Profile) -> list[Entry]:
         seen = f"DaemonSet {names[0]}{more} of the GPU platform"
         others = sorted(
             account
-            for namespace, account in survey.accounts
+            for namespace, account in facts.accounts
             if namespace == home and not is_component(profile, home, account)
         )
-        if PODS in survey.missing:
+        if PODS in facts.missing:
             entries.append(Entry(home, f"{seen}; which pods run there is not known", certain=False))
         elif others:
             accounts = ", ".join(others[:_MAX_LISTED])
@@ -331,9 +331,9 @@ def _excluded(survey: Survey, profile: Profile) -> list[Entry]:
     return entries
 
 
-def _inventory(survey: Survey, profile: Profile) -> list[str]:
+def _inventory(facts: InitFacts, profile: Profile) -> list[str]:
     """Return the lines about the inventory, if a runtime class is not named as its handler."""
-    if not (named := runtime_classes(survey, profile)):
+    if not (named := runtime_classes(facts, profile)):
         return []
     why = f"RuntimeClass {named[0].value} is not called as its handler is: docs/other-objects.md"
     return ["clusterInventory:", line("enabled: true", why, 2)]

@@ -143,6 +143,8 @@ _ONLY_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 class ApiServerSource:
     """The objects of a cluster, as its API server lists them; see `RetryingConnection`."""
 
+    is_complete = True
+
     def __init__(
         self, connection: Connection, wait: Callable[[float], object] = time.sleep
     ) -> None:
@@ -187,6 +189,10 @@ class ApiServerSource:
             raise GetError(f"{resource.name}/{name}", why, right) from error
         except ClusterError as error:
             raise GetError(f"{resource.name}/{name}", str(error)) from error
+
+    def again(self) -> ApiServerSource:
+        """The source itself, as each list is a new request: see `ObjectReader`."""
+        return self
 
     def list_all(
         self,

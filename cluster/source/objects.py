@@ -16,6 +16,16 @@ def without_managed_fields(metadata: Mapping[str, Any]) -> Object:
     return {key: value for key, value in metadata.items() if key != "managedFields"}
 
 
+def without_images(node: Mapping[str, Any]) -> Object:
+    """A node without its images and who manages its fields, which together are most of it."""
+    status = as_object(node.get("status"))
+    return {
+        **node,
+        "metadata": without_managed_fields(as_object(node.get("metadata"))),
+        "status": {key: value for key, value in status.items() if key != "images"},
+    }
+
+
 class Resource(NamedTuple):
     """A resource of the Kubernetes API.
 
@@ -108,7 +118,12 @@ class ObjectSource(Protocol):
 
 
 class ObjectReader(ObjectSource, Protocol):
-    """A source that also reads single objects."""
+    """A source that also reads single objects.
+
+    `is_complete`: what it does not list does not exist. Files need not have all of a cluster.
+    """
+
+    is_complete: bool
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """One object; None if it does not exist, or is not in the files.
@@ -118,6 +133,9 @@ class ObjectReader(ObjectSource, Protocol):
 
     def server_version(self) -> str:
         """The version of the API server, such as `v1.37.2`; empty if it is not known."""
+
+    def again(self) -> ObjectReader:
+        """Return the source as it is now: what was read once is read again."""
 
 
 # The built-in resources that commands list.
@@ -246,24 +264,6 @@ def _fits(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
         case "DoesNotExist":
             return key not in labels
     return False
-
-
-def list_readable(
-    source: ObjectSource,
-    resource: Resource,
-    namespace: str | None,
-    on_missing_right: Callable[[str], object],
-) -> Iterator[Object]:
-    """The objects of a resource; none if it is not served, or if the account may not list it.
-
-    `on_missing_right` is called with a line that says the latter. Raises SourceError.
-    """
-    try:
-        yield from source.list(resource, namespace)
-    except NotServedError:
-        return
-    except MissingRightError as error:
-        on_missing_right(str(error))
 
 
 _FOLDER = "/var/lib/kubelet/device-plugins"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
-from cluster.gpus.pod_requests import Requests
+from cluster.accounting.pod_requests import Requests
 from cluster.gpus.tables import text
 
 NANO = 10**9

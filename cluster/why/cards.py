@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.accounting import NodeLoad
-from cluster.gpus.nodes import cards_of
-from cluster.gpus.pod_requests import amount_of, whole
-from cluster.gpus.shares import (
+from cluster.accounting.account import NodeLoad
+from cluster.accounting.nodes import cards_of
+from cluster.accounting.pod_requests import amount_of, whole
+from cluster.accounting.shares import (
     FRACTION,
     MEMORY,
     PER_CARD,

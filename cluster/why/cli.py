@@ -7,15 +7,17 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from cluster.gpus.accounting import name_of
-from cluster.source.objects import PODS, Object, ObjectSource, SourceError
+from cluster.snapshot.snapshot import Snapshot
+from cluster.source.objects import Object, SourceError
 from cluster.source.options import add_options, open_source
 from cluster.structured_output import format_document
-from cluster.why.cluster import Cluster, read_workloads
+from cluster.why.explainer import Explainer, read_workloads
 from cluster.why.explanation import Answer, Explanation, to_document
 from cluster.why.groups import NodeGroup
+from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_text
+from sources.sources import reduce_garbage_collection
 from terminal import CommandParser, printable, write_error
 
 _DESCRIPTION = """\
@@ -56,21 +58,22 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.pod and options.manifest:
         parser.error("name a POD, or give one by --manifest")
-    missing: list[str] = []
+    reduce_garbage_collection()
     try:
-        source = open_source(options)
-        cluster = Cluster(source, missing.append, namespace=options.namespace)
+        snapshot = Snapshot(open_source(options), default_policy().profile)
+        name = options.pod.removeprefix("pod/") if options.pod else ""
+        explainer = Explainer(snapshot, namespace=options.namespace, name=name)
         if options.manifest:
             workloads = read_workloads(options.manifest, options.namespace)
-            answers = [*map(cluster.explain_workload, workloads)]
-        elif options.pod:
-            answers = [cluster.explain(_pod(source, options))]
+            answers = [*map(explainer.explain_workload, workloads)]
+        elif name:
+            answers = [explainer.explain(_only(explainer.named, name, options.namespace))]
         else:
-            answers = [*cluster.explain_pending()]
+            answers = [*explainer.explain_pending()]
     except SourceError as error:
         write_error("gpuward why", error)
         return 2
-    for line in missing:
+    for line in snapshot.missing_rights:
         write_error("gpuward why", line)
     is_list = not options.pod and not options.manifest
     if options.output != "text":
@@ -81,17 +84,16 @@ def main(arguments: list[str]) -> int:
     else:
         text = _waiting(answers) if is_list else _each(answers)
         sys.stdout.write("\n".join(map(printable, text)) + "\n")
-    if missing:
+    if snapshot.missing_rights:
         return 3
     found = {answer.answer for answer in answers}
     return 1 if Answer.CANNOT in found else 3 if Answer.NOT_KNOWN in found else 0
 
 
-def _pod(source: ObjectSource, options: argparse.Namespace) -> Object:
-    name = options.pod.removeprefix("pod/")
-    found = [raw for raw in source.list(PODS, options.namespace) if name_of(raw) == name]
+def _only(found: Sequence[Object], name: str, namespace: str | None) -> Object:
+    """Return the only pod with this name. Raises SourceError."""
     if not found:
-        where = f" in namespace {options.namespace}" if options.namespace else ""
+        where = f" in namespace {namespace}" if namespace else ""
         raise SourceError(f"there is no pod {name!r}{where}")
     if len(found) > 1:
         homes = [as_text(as_object(raw.get("metadata")).get("namespace")) for raw in found]

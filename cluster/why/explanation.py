@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from cluster.gpus.pod_requests import effective_requests
+from cluster.accounting.pod_requests import effective_requests
 from cluster.source.objects import Object
 from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text

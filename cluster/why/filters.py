@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.pod_requests import amount_of, effective_requests, whole
+from cluster.accounting.pod_requests import amount_of, effective_requests, whole
 from cluster.why.amounts import NANO
 from cluster.why.cards import CardRequest, asked_of_a_card
 from cluster.why.node_affinity import NodeAffinity

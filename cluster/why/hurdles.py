@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.pod_requests import Requests, amount_of
+from cluster.accounting.pod_requests import Requests, amount_of
 from cluster.source.objects import Object
 from cluster.why.amounts import NANO, amount_text
 from reports.formats import some

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.pod_requests import amount_of
+from cluster.accounting.pod_requests import amount_of
 from cluster.source.objects import Object
 from cluster.why.amounts import amount_text
 from cluster.why.hurdles import Hurdle

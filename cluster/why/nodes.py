@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.accounting import NodeLoad
-from cluster.gpus.nodes import model_of, taints_of
-from cluster.gpus.pod_requests import amount_of
-from cluster.gpus.shares import card_memory
+from cluster.accounting.account import NodeLoad
+from cluster.accounting.nodes import model_of, taints_of
+from cluster.accounting.pod_requests import amount_of
+from cluster.accounting.shares import card_memory
 from cluster.why.cards import CardRoom, rooms_of
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Taint

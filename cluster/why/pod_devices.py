@@ -126,6 +126,8 @@ class PodDevices:
 
     def _wanted_of(self, node: Node) -> list[ClaimRequest]:
         """The claims without devices, with that for resources which the node does not offer."""
+        if not self._class_by_resource:
+            return self._wanted
         served = {
             name: one for name, one in self._class_by_resource.items() if name not in node.devices
         }

@@ -36,7 +36,7 @@ class Exempted(NamedTuple):
     namespace: str = ""
 
 
-class Facts(NamedTuple):
+class WebhookFacts(NamedTuple):
     """The facts about the webhook.
 
     - `modes`: the mode of each namespace, empty if nothing of it is sent.
@@ -55,7 +55,7 @@ class Facts(NamedTuple):
     read_at: datetime.datetime
     others: Mapping[str, int] = Counter[str]()
 
-    def visible(self, seen: frozenset[str]) -> Facts:
+    def visible(self, seen: frozenset[str]) -> WebhookFacts:
         """Return the facts for a viewer who sees these namespaces alone."""
         hidden = Counter(mode or NOT_SENT for name, mode in self.modes.items() if name not in seen)
         decisions = tuple(one for one in self.decisions if one.namespace in seen)
@@ -135,7 +135,7 @@ class DecisionsPage(NamedTuple):
         return -(-self.matching // PAGE)
 
 
-def decisions_page(facts: Facts, wanted: Filter, today: datetime.date) -> DecisionsPage:
+def decisions_page(facts: WebhookFacts, wanted: Filter, today: datetime.date) -> DecisionsPage:
     """The page about what is known."""
     chosen = fitting(facts, wanted)
     first = (wanted.page - 1) * PAGE
@@ -159,7 +159,7 @@ def decisions_page(facts: Facts, wanted: Filter, today: datetime.date) -> Decisi
     )
 
 
-def fitting(facts: Facts, wanted: Filter) -> list[LoggedDecision]:
+def fitting(facts: WebhookFacts, wanted: Filter) -> list[LoggedDecision]:
     """The decisions that fit the filter, the newest first."""
     return [
         one
@@ -170,7 +170,7 @@ def fitting(facts: Facts, wanted: Filter) -> list[LoggedDecision]:
     ]
 
 
-def document(facts: Facts, wanted: Filter) -> dict[str, Any]:
+def document(facts: WebhookFacts, wanted: Filter) -> dict[str, Any]:
     """Return the content of the page as plain data."""
     return {
         "version": 1,
@@ -254,7 +254,7 @@ def _of_policy(one: PolicyException) -> Exempted:
 # What the page says about the data.
 
 
-def _problems(facts: Facts, certificates: list[Certificate | None]) -> Iterator[str]:
+def _problems(facts: WebhookFacts, certificates: list[Certificate | None]) -> Iterator[str]:
     if not facts.is_registered:
         yield "no webhook of gpuward is registered: API servers ask nobody"
     policies = {one.policy for one in facts.replicas if one.policy}
@@ -267,7 +267,7 @@ def _problems(facts: Facts, certificates: list[Certificate | None]) -> Iterator[
         yield "a certificate ends soon: see docs/certificates.md"
 
 
-def _modes(facts: Facts) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+def _modes(facts: WebhookFacts) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Each mode, how many namespaces have it, and the names of some."""
     by_mode: dict[str, list[str]] = {}
     for name, mode in facts.modes.items():

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
+from cluster.accounting.shares import Amount
+from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
-from cluster.gpus.shares import Amount
 from cluster.gpus.tables import allocated_text, text
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from console.pictures import (
     FREE,
     STARTING,

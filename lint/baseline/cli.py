@@ -19,14 +19,13 @@ from lint.baseline.matching import (
 )
 from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
-from lint.linter import reduce_garbage_collection
 from lint.options import add_input_options, input_settings
 from lint.run import LintRun, find_policies, run_linter, with_default_paths
 from lint.settings import LintSettings, ReportSettings
 from policies.loading import PolicyError
 from reports.findings import LocatedFinding
 from sources.policy_file import Policies
-from sources.sources import Source, UsageError
+from sources.sources import Source, UsageError, reduce_garbage_collection
 from terminal import CommandParser, printable, write_error
 
 _DESCRIPTION = "Create, update or check a file of known findings, for `gpuward lint --baseline`."

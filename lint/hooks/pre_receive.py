@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import BinaryIO, NamedTuple, TextIO
 
-from lint.linter import Linter, reduce_garbage_collection
+from lint.linter import Linter
 from lint.options import add_exclude_option, add_profile_option
 from policies.loading import default_policy, load_policy, read_policy_file
 from policies.policy import Policy
@@ -26,7 +26,13 @@ from sources.git.trees import BlobReader, GitTree, commit_entries
 from sources.kustomization_files import Kustomizations
 from sources.paths import Exclusion
 from sources.policy_file import OnePolicy
-from sources.sources import SkippedSource, Source, UnreadableSource, UsageError
+from sources.sources import (
+    SkippedSource,
+    Source,
+    UnreadableSource,
+    UsageError,
+    reduce_garbage_collection,
+)
 from terminal import printable
 
 _REPEAT_SECONDS = 1.0  # seconds; Python drops what is raised in a finalizer

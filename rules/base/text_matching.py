@@ -72,10 +72,12 @@ def has_few_typos(slips: int, one: str, other: str) -> bool:
     """
     if abs(len(one) - len(other)) > slips:
         return False
-    if not one or not other:
+    same, end = 0, min(len(one), len(other))
+    while same < end and one[same] == other[same]:
+        same += 1
+    if same == end:  # one begins with the other
         return True
-    if one[0] == other[0]:
-        return has_few_typos(slips, one[1:], other[1:])
+    one, other = one[same:], other[same:]
     ways = [(one[1:], other), (one, other[1:]), (one[1:], other[1:])]
     if one[:2] == other[1::-1]:
         ways.append((one[2:], other[2:]))

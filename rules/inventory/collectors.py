@@ -120,13 +120,10 @@ class GpuNodeCollector:
 
     def add(self, node: Mapping[str, Any]) -> None:
         """Add a Node, if it has GPUs."""
+        if not (shown_by := self.sign(node)):
+            return
         metadata = as_object(node.get("metadata"))
         labels = as_object(metadata.get("labels"))
-        offered = (name for name, _ in _offered(as_object(node.get("status")), self._resources))
-        marks = (key for key in sorted(labels) if self._is_gpu_label(key, as_text(labels[key])))
-        shown_by = next(chain(offered, marks), "")
-        if not shown_by:
-            return
         names = {as_text(metadata.get("name")), as_text(labels.get(HOSTNAME_LABEL))} - {""}
         size = len(shown_by) + sum(map(len, names))
         if self._characters + size > MAX_CHARACTERS_OF_NAMES:
@@ -134,6 +131,13 @@ class GpuNodeCollector:
             return
         self._characters += size
         self._names.setdefault(shown_by, set()).update(names)
+
+    def sign(self, node: Mapping[str, Any]) -> str:
+        """The resource, or the label, that shows that a Node has GPUs; empty if it has none."""
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        offered = (name for name, _ in _offered(as_object(node.get("status")), self._resources))
+        marks = (key for key in sorted(labels) if self._is_gpu_label(key, as_text(labels[key])))
+        return next(chain(offered, marks), "")
 
     def records(self) -> dict[type, dict[str, dict[str, GpuNodes]]]:
         """The records of what has been added, as an `Inventory` takes them; empty if nothing."""

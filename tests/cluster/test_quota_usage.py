@@ -9,7 +9,7 @@ import random
 import re
 from typing import Any
 
-from cluster.gpus.pod_requests import effective_requests, whole
+from cluster.accounting.pod_requests import effective_requests, whole
 from policies.loading import load_policy
 from rules.engine.fixing import check
 from rules.profile.context import Context

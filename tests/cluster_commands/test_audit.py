@@ -194,6 +194,15 @@ def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit
     assert unknown.startswith("namespace ml: 8 running pods on 2 nodes can use GPUs")
 
 
+def test_a_node_whose_cards_a_driver_gives_by_claims_has_gpus_too(audit: Audit) -> None:
+    """It offers no resource, and so its labels say it."""
+    labelled = node("gpus", 0)
+    labelled["metadata"]["labels"] = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    (remark,) = audit([pod("thief", node="gpus"), labelled, node("cpus", 0)])["remarks"]
+    text = "namespace ml: 1 running pod on node gpus can use GPUs that nobody requested: pod/thief"
+    assert remark["message"] == text
+
+
 def test_pods_are_told_by_namespace_and_owner_and_not_by_node(audit: Audit) -> None:
     """However many nodes and namespaces there are, a reader sees who it is."""
     pods = [pod(f"web-5d-{n}", node=f"n{n % 90}", owner="web-5d") for n in range(900)]

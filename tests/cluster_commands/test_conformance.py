@@ -51,9 +51,7 @@ def report(
     facts = read_facts(source, POLICY, lambda _path: NO_METRICS)
     audited = audit(source, POLICY, None)
     about = {"gpuward": "1"}
-    return gather(
-        facts, source, send, audited, namespaces, about, image="example.com/app:1", is_own=False
-    )
+    return gather(facts, send, audited, namespaces, about, image="example.com/app:1", is_own=False)
 
 
 def states(evidence: Evidence) -> Mapping[str, State]:

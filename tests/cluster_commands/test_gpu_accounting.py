@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from cluster.gpus.accounting import DEFAULT_POD_SIZE, PodSize, account
-from cluster.gpus.tables import pods_table
-from cluster.gpus.usage import (
+from cluster.accounting.account import DEFAULT_POD_SIZE, Account, PodSize
+from cluster.accounting.usage import (
     CardUsage,
     ResourceUsage,
     Usage,
     notes_on_cards_offered_twice,
 )
+from cluster.gpus.tables import pods_table
 from policies.loading import default_policy
 from tests.testkit.cluster_commands.gpu_objects import Object, node, pod
 
@@ -27,7 +27,10 @@ _GIB = 2**30 * 10**9
 def counted(
     nodes: list[Object], pods: list[Object], size: PodSize = DEFAULT_POD_SIZE, **more: Any
 ) -> Usage:
-    return account(nodes, pods, profile=PROFILE, pod_size=size, **more)
+    account = Account(nodes, PROFILE)
+    for one in pods:
+        account.add_pod(one)
+    return account.usage(**more, pod_size=size)
 
 
 def only(usage: Usage, resource: str = GPU) -> ResourceUsage:

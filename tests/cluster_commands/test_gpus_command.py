@@ -263,4 +263,6 @@ def test_pods_with_the_same_device_are_named(
     file = written(tmp_path, node("a", {GPU: "8"}), given("one", "GPU-1"), given("two", "GPU-1"))
     assert main(["-f", file]) == 3
     said = capsys.readouterr().err
-    assert "team-a/one, team-a/two have the same device GPU-1 of a as nvidia.com/gpu" in said
+    assert (
+        "pod team-a/one, pod team-a/two have the same device GPU-1 of a as nvidia.com/gpu" in said
+    )

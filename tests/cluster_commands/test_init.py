@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator
 
 from cluster.init.cli import POLICY, PRIORITY_QUOTA, VALUES, main
 from cluster.init.documents import write_values
-from cluster.init.survey import survey
+from cluster.init.facts import read_facts
 from cluster.source.files import FileSource
 from cluster.webhooks.callers import Callers, Peer
 from lint.policy.cli import main as check_policy
@@ -302,7 +302,7 @@ def test_a_namespace_with_more_accounts_than_are_counted_is_not_excluded(
         pod(account, namespace="gpu-operator", serviceAccountName=account)
         for account in ("nvidia-a", "nvidia-b", "user")
     ]
-    monkeypatch.setattr("cluster.init.survey._MAX_KEYS", 2)
+    monkeypatch.setattr("cluster.init.facts._MAX_KEYS", 2)
     _, _, values = run(tmp_path, *OPERATOR[:1], plugin, *pods)
     assert re.search(
         r"^#     - gpu-operator  # .* to which no rule would apply", values, re.MULTILINE
@@ -472,7 +472,7 @@ def test_callers_are_certain_if_no_api_server_calls_from_elsewhere(
     source = FileSource([str(tmp_path / "cluster.json")], io.BytesIO(), lambda _: None)
     (tmp_path / "cluster.json").write_text(json.dumps(listed(*GKE)))
     profile = default_policy().profile
-    lines = write_values(survey(source, profile, from_files=True), profile, callers)
+    lines = write_values(read_facts(source, profile), profile, callers)
     given = yaml.safe_load("\n".join(lines)).get("networkPolicy")
     wanted = {"webhookFrom": [peer.selector for peer in callers.peers]}
     assert given == (wanted if is_certain else None)

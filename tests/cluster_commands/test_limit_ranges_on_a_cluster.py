@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.gpus.pod_requests import amount_of
+from cluster.accounting.pod_requests import amount_of
 from cluster.why.limit_ranges import apply_limit_ranges
 from rules.base.json_values import as_object
 from tests.testkit.control_plane.plane import ControlPlane

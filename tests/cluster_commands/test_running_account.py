@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cluster.gpus.accounting import account
-from cluster.gpus.running_account import RunningAccount
-from cluster.gpus.usage import Usage
+from cluster.accounting.account import Account
+from cluster.accounting.running_account import RunningAccount
+from cluster.accounting.usage import Usage
 from policies.loading import default_policy
 
 PROFILE = default_policy(["kai", "dra"]).profile
@@ -128,11 +128,8 @@ def test_it_is_the_account_of_the_objects_that_are_left(seed: int) -> None:
         world.change()
         if step % 3:  # several changes at once, too
             continue
-        expected = account(
-            world.of("Node"),
-            world.of("Pod"),
-            slices=world.of("Slice"),
-            claims=world.of("Claim"),
-            profile=PROFILE,
-        )
+        account = Account(world.of("Node"), PROFILE)
+        for raw in world.of("Pod"):
+            account.add_pod(raw)
+        expected = account.usage(world.of("Slice"), world.of("Claim"))
         assert in_order(world.running.usage()) == in_order(expected)

@@ -390,3 +390,43 @@ def test_an_object_that_is_in_files_twice_counts_once(
     assert capsys.readouterr().err == (
         "gpuward: note: Pod a/p000001 is in the files twice, and not the same: the first counts\n"
     )
+
+
+def test_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any order, by several listings at a time, and also where they do not fit into memory."""
+    monkeypatch.setattr("cluster.source.store._IN_MEMORY", 1000)
+    pods = [{"apiVersion": "v1", "kind": "Pod", **make_pod(number, 50)} for number in range(30)]
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}", "uid": f"{number}"}}
+        for number in range(30)
+    ]
+    mixed = [raw for pair in zip(pods, nodes, strict=True) for raw in pair]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": mixed}))
+    source = open_source(parse("-f", str(file)))
+    listed = zip(source.list(NODES), source.list(PODS), strict=True)
+    assert [*listed] == [*zip(nodes, pods, strict=True)]
+    file.unlink()
+    assert source.get(PODS, "a", "p000007") == pods[7]
+    assert source.get(NODES, "a", "n7") == nodes[7]  # which are in no namespace
+    assert source.get(NODES, "a", "p000007") is None
+    assert [*source.list_all({}, None, lambda error: pytest.fail(str(error)))] == mixed
+    with pytest.raises(SourceError, match="does not exist"):
+        list(source.again().list(PODS))
+
+
+def test_what_comes_before_an_error_in_files_counts(tmp_path: Path) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", **make_pod(0)}
+    (tmp_path / "a.json").write_text(json.dumps(pod))
+    (tmp_path / "b.yaml").write_text("a: [")
+    source = open_source(parse("-f", str(tmp_path)))
+    errors: list[SourceError] = []
+    assert [*source.list_all({}, None, errors.append)] == [pod]
+    assert len(errors) == 1
+    listed = source.list(PODS)
+    assert next(listed) == pod
+    with pytest.raises(SourceError, match=r"b\.yaml"):
+        next(listed)
+    assert source.get(PODS, "a", "p000000") == pod
+    with pytest.raises(SourceError, match=r"b\.yaml"):
+        source.get(PODS, "a", "p000001")

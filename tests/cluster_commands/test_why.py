@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.gpus.accounting import NodeLoad
+from cluster.accounting.account import NodeLoad
 from cluster.why.cli import main
 from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.filters import Wanted

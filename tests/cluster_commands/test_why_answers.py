@@ -291,7 +291,7 @@ def test_pods_that_differ_only_by_their_labels_are_explained_once(
         asked.append(raw)
         return explain(raw, *arguments, **options)
 
-    monkeypatch.setattr("cluster.why.cluster.explain", noting)
+    monkeypatch.setattr("cluster.why.explainer.explain", noting)
     jobs = [pod(f"j{n}", {GPU: 9}, metadata={"labels": {"index": str(n)}}) for n in range(5)]
     parts = [
         pod(f"k{n}", {GPU: 9}, metadata={"annotations": {"gpu-fraction": f"0.{n}"}})

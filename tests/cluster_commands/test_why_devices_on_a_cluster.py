@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 
 from cluster.api.connection import Connection
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import PODS
-from cluster.why.cluster import Cluster, Workload
+from cluster.why.explainer import Explainer, Workload
 from cluster.why.explanation import Answer, Explanation
+from policies.loading import default_policy
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import minor_version
 
 NODE, DRIVER, CLASS = "why-devices", "why.example.com", "why-devices"
+PROFILE = default_policy().profile
 RESOURCE = "example.com/why-device"
 COUNTS_TAINTS_AND_RESOURCES = 37
 """A minor version in which both are stable."""
@@ -103,7 +106,7 @@ def explain(plane: ControlPlane, home: str, name: str) -> Explanation:
     source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
     found = source.get(PODS, home, name)
     assert found is not None
-    return Cluster(source, pytest.fail).explain(found)
+    return Explainer(Snapshot(source, PROFILE)).explain(found)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -127,7 +130,7 @@ def test_devices_for_a_resource_that_a_class_serves(plane: ControlPlane, namespa
     for count, answer in ((2, Answer.CANNOT), (1, Answer.CAN)):
         wanted = pod(f"resource-{count}", {RESOURCE: str(count)})
         wanted["metadata"]["namespace"] = namespace
-        found = Cluster(source, pytest.fail).explain_workload(Workload(wanted, 1))
+        found = Explainer(Snapshot(source, PROFILE)).explain_workload(Workload(wanted, 1))
         assert found.answer is answer
         plane.create(f"/api/v1/namespaces/{namespace}/pods", wanted)
     eventually(partial(has_node, plane, namespace, "resource-1"))

@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 
 from cluster.api.connection import Connection
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import PODS
-from cluster.why.cluster import Cluster, Workload
+from cluster.why.explainer import Explainer, Workload
 from cluster.why.explanation import Answer, Explanation
+from policies.loading import default_policy
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import minor_version
 
+PROFILE = default_policy().profile
 GPU = "nvidia.com/gpu"
 COUNTS_OTHER_NODES = 37
 """A minor version of Kubernetes that does; 31 does not, and those between were not tried."""
@@ -190,7 +193,7 @@ def test_the_sums_are_those_of_the_scheduler(
     def agrees() -> bool:
         pod = source.get(PODS, namespace, name)
         assert pod is not None
-        found = Cluster(source, pytest.fail).explain(pod)
+        found = Explainer(Snapshot(source, PROFILE)).explain(pod)
         message = said(plane, namespace, name)
         if "nodes are available" not in message:
             return False
@@ -205,7 +208,7 @@ def test_a_gate_is_what_the_scheduler_says(plane: ControlPlane, namespace: str) 
     source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
     pod = source.get(PODS, namespace, "gated")
     assert pod is not None
-    found = Cluster(source, pytest.fail).explain(pod)
+    found = Explainer(Snapshot(source, PROFILE)).explain(pod)
     assert found.verdict == "it waits for the scheduling gates gpuward.test/gate"
     eventually(lambda: "gates" in said(plane, namespace, "gated"))
     assert found.fitting
@@ -232,7 +235,7 @@ def test_pods_of_lower_priority_may_go(plane: ControlPlane) -> None:
             """Return the explanation of the pod before it exists; then it is created."""
             spec = {"containers": limits(8), "priorityClassName": class_name, **only}
             pod = {"metadata": {"name": class_name, "namespace": home}, "spec": spec}
-            found = Cluster(source, pytest.fail).explain_workload(Workload(pod, 1))
+            found = Explainer(Snapshot(source, PROFILE)).explain_workload(Workload(pod, 1))
             plane.create(path, pod)
             return found
 

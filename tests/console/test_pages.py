@@ -18,11 +18,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from cluster.audit.cli import main as audit
 from cluster.gpus.cli import main as gpus
 from cluster.source.objects import Resource, SourceError
+from cluster.source.store import ObjectStore
 from cluster.webhooks.decision_log import MAX_DECISIONS
 from cluster.why.cli import main as why
 from console.cli import DEMO
 from console.server import Console
-from console.state import ClusterState, ObjectStore
+from console.state import ClusterState
 from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_state
 
 JSON = {"Accept": "application/json"}
@@ -641,7 +642,7 @@ async def test_an_empty_cluster_says_so() -> None:
 
 
 async def test_nothing_is_known_before_the_first_list() -> None:
-    from console.state import ObjectStore  # noqa: PLC0415
+    from cluster.source.store import ObjectStore  # noqa: PLC0415
     from policies.loading import default_policy  # noqa: PLC0415
 
     state = ClusterState("slow cluster", ObjectStore(), default_policy())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cluster.doctor.checks.dry_runs import FROM_FILES
 from cluster.doctor.checks.release import not_in_files, unread
-from cluster.doctor.facts import Facts, by_name, own_configurations
+from cluster.doctor.facts import DoctorFacts, by_name, own_configurations
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import (
     DEPLOYMENTS,
@@ -41,7 +41,7 @@ class _Webhook(NamedTuple):
     has_host_network: bool
 
 
-def check_callers(facts: Facts, send: SendPod | NotTried, image: str) -> Iterator[Row]:
+def check_callers(facts: DoctorFacts, send: SendPod | NotTried, image: str) -> Iterator[Row]:
     """One row: who may call the webhook. `send` makes a dry run that says from where it is called.
 
     None without a release, or if its Deployment cannot be read: the check of the release says so.
@@ -98,7 +98,7 @@ def _read(deployment: Object) -> _Webhook:
     )
 
 
-def _find(facts: Facts, send: SendPod | NotTried, image: str) -> Callers | NotTried:
+def _find(facts: DoctorFacts, send: SendPod | NotTried, image: str) -> Callers | NotTried:
     if isinstance(send, NotTried):
         return send
     if facts.request is None:
@@ -124,7 +124,9 @@ def _of_anybody(subject: str, webhook: _Webhook, why: str, found: Callers | NotT
     return not_known(_CALLERS, subject, message, _to_name(found))
 
 
-def _of_named(facts: Facts, home: Home, let_in: Sequence[Object], found: Callers | NotTried) -> Row:
+def _of_named(
+    facts: DoctorFacts, home: Home, let_in: Sequence[Object], found: Callers | NotTried
+) -> Row:
     """The row about a webhook whose callers the network policy names."""
     subject = describe(NETWORK_POLICIES, home, home.name)
     if isinstance(found, NotTried):
@@ -182,7 +184,7 @@ def _to_name(found: Callers) -> str:
     )
 
 
-def _labels_of_namespaces(facts: Facts) -> Mapping[str, Mapping[str, Any]]:
+def _labels_of_namespaces(facts: DoctorFacts) -> Mapping[str, Mapping[str, Any]]:
     return {
         name: as_object(as_object(item.get("metadata")).get("labels"))
         for name, item in by_name(facts.objects(NAMESPACES))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from cluster.doctor.facts import Facts, by_name, name_of
+from cluster.accounting.account import given_twice
+from cluster.accounting.nodes import cards_of
+from cluster.accounting.pod_requests import amount_of, whole
+from cluster.accounting.shares import whole_number
+from cluster.doctor.facts import DoctorFacts, by_name
 from cluster.doctor.rows import Row, not_known, wrong
-from cluster.gpus.claims import own_devices
-from cluster.gpus.nodes import cards_of
-from cluster.gpus.pod_requests import amount_of, whole
-from cluster.gpus.shares import whole_number
 from cluster.source.objects import CLAIMS, NODES, Object
 from rules.base.json_values import as_object, as_text
 from rules.placement.node_labels import GPU_COUNT
@@ -20,37 +20,26 @@ _END_ONE = "delete one of the pods, and its claim if it has one of its own: both
 _CLAIM = "claim:"
 
 
-def check_cards_given_twice(facts: Facts) -> Iterator[Row]:
+def check_cards_given_twice(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each device that two claims or two pods have, and that cannot be shared.
 
     Source: kubernetes/kubernetes issues 136269 and 137534
     """
-    by_device: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-    for item in facts.objects(CLAIMS):
-        metadata = as_object(item.get("metadata"))
-        subject = f"resourceclaim/{name_of(item)} in {as_text(metadata.get('namespace'))}"
-        for device in own_devices(item):
-            by_device[device][subject] = None
-    for (driver, pool, called), claims in sorted(by_device.items()):
-        if len(claims) > 1:
-            message = f"each have the device {called} of the pool {pool} ({driver}) for themselves"
-            yield wrong(_GIVEN_TWICE, [*claims], message, _END_ONE)
-    for (node, resource, called), pods in sorted(pods_by_device(facts).items()):
-        if len(pods) > 1:
-            message = f"have the same device {called} of {node} as {resource}"
-            yield wrong(_GIVEN_TWICE, [*pods], message, _END_ONE)
-
-
-def pods_by_device(facts: Facts) -> Mapping[tuple[str, str, str], Mapping[str, None]]:
-    """The pods with each device of a device plugin, by its node, its resource and its ID.
-
-    Devices of claims, which pods may share, are not among them.
-    """
-    found: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
-    for given in facts.given:
-        if given.device and facts.policy.profile.resource(given.resource) is not None:
-            found[given.node, given.resource, given.device][given.subject] = None
-    return found
+    usage = facts.usage
+    given = (
+        usage.given_twice if usage else given_twice((), facts.objects(CLAIMS), facts.policy.profile)
+    )
+    for device, holders, _ in given:
+        if device.is_of_driver:
+            message = (
+                f"each have the device {device.name} of the pool {device.place} "
+                f"({device.resource}) for themselves"
+            )
+        else:
+            message = f"have the same device {device.name} of {device.place} as {device.resource}"
+        kind = "resourceclaim" if device.is_of_driver else "pod"
+        subjects = [f"{kind}/{holder.name} in {holder.namespace}" for holder in holders]
+        yield wrong(_GIVEN_TWICE, subjects, message, _END_ONE)
 
 
 _SICK = "sick cards"
@@ -61,12 +50,12 @@ _REPLACE = (
 _LOOK = "see what the device plugin of the node logs, and what the kernel (Xid) says of its cards"
 
 
-def check_sick_cards(facts: Facts) -> Iterator[Row]:
+def check_sick_cards(facts: DoctorFacts) -> Iterator[Row]:
     """One row for the pods with devices that are not healthy, one for nodes that lost some."""
     profile = facts.policy.profile
     sick = {
         f"{given.subject} ({given.device} of {given.node})": given.subject
-        for given in facts.given
+        for given in facts.pods.given
         if given.health == "Unhealthy"
         and (given.resource.startswith(_CLAIM) or profile.resource(given.resource) is not None)
     }
@@ -100,7 +89,7 @@ _ONE_PLUGIN = (
 _VOLCANO = ("volcano.sh/vgpu-number", "volcano.sh/gpu-number")
 
 
-def check_two_plugins(facts: Facts) -> Iterator[Row]:
+def check_two_plugins(facts: DoctorFacts) -> Iterator[Row]:
     """One row for the nodes whose cards NVIDIA's plugin and that of a scheduler both offer."""
     both: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     for name, node in by_name(facts.objects(NODES)):

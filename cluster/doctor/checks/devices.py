@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cluster.accounting.claims import is_gpu_driver
+from cluster.accounting.usage import NodeUsage, by_offer
 from cluster.doctor.facts import (
     DaemonSet,
-    Facts,
+    DoctorFacts,
     autoscaler_of,
     by_name,
     daemon_sets,
@@ -16,8 +18,6 @@ from cluster.doctor.facts import (
     why_missing,
 )
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
-from cluster.gpus.claims import is_gpu_driver
-from cluster.gpus.usage import Usage, by_offer
 from cluster.source.objects import (
     CLAIMS,
     CLUSTER_POLICIES,
@@ -45,7 +45,7 @@ _ONE_WAY = (
 )
 
 
-def check_cards_offered_twice(facts: Facts) -> Iterator[Row]:
+def check_cards_offered_twice(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each way in which nodes offer cards twice, or one for all nodes of drivers."""
     usage = facts.usage
     if usage is None:
@@ -56,19 +56,17 @@ def check_cards_offered_twice(facts: Facts) -> Iterator[Row]:
             f"{twice.driver}: the scheduler can give one card to two pods"
         )
         yield wrong(_OFFERED_TWICE, nodes, message, _ONE_WAY)
-    good = [n.name for n in usage.nodes if _drivers(facts, usage, n.name) and not n.offered_twice]
+    good = [n.name for n in usage.nodes if _drivers(facts, n) and not n.offered_twice]
     if good:
         message = f"nodes whose cards a DRA driver alone offers: {len(good):,}"
         yield ok(_OFFERED_TWICE, good, message)
 
 
-def _drivers(facts: Facts, usage: Usage, node: str) -> list[str]:
+def _drivers(facts: DoctorFacts, node: NodeUsage) -> list[str]:
     """The drivers that offer GPUs of a node."""
     return [
         used.resource
-        for each in usage.nodes
-        if each.name == node
-        for used in each.resources
+        for used in node.resources
         if used.total and is_gpu_driver(used.resource, facts.policy.profile)
     ]
 
@@ -84,7 +82,7 @@ _RESOURCES = dict.fromkeys(("k8s-device-plugin", "nvidia-gpu-device-plugin", "ha
 _AMD = ("rocm/k8s-device-plugin", "amd.com/gpu")
 
 
-def check_device_plugins(facts: Facts) -> Iterator[Row]:
+def check_device_plugins(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each pair of DaemonSets that offer the same resource on the same nodes."""
     plugins = [
         (daemon_set, resource)
@@ -138,7 +136,7 @@ _ONE_RESOURCE = (
 )
 
 
-def check_operator(facts: Facts) -> Iterator[Row]:
+def check_operator(facts: DoctorFacts) -> Iterator[Row]:
     """A row that is wrong if a ClusterPolicy and a GPUCluster exist.
 
     Since version 26.7.0 the operator does not allow both.
@@ -163,7 +161,7 @@ def check_operator(facts: Facts) -> Iterator[Row]:
 _CLASSES = "device classes"
 
 
-def check_device_classes(facts: Facts) -> Iterator[Row]:
+def check_device_classes(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each resource that pods wait for, which only a DeviceClass could give.
 
     NVIDIA's operator installs its classes without `extendedResourceName`, so pods that ask for
@@ -176,7 +174,7 @@ def check_device_classes(facts: Facts) -> Iterator[Row]:
     offered = {
         known.vendor: driver
         for node in usage.nodes
-        for driver in _drivers(facts, usage, node.name)
+        for driver in _drivers(facts, node)
         if (known := profile.resource(f"{DEVICE_CLASS_PREFIX}{driver}"))
     }
     classes = facts.objects(DEVICE_CLASSES)
@@ -210,7 +208,7 @@ _KUEUE = "Kueue"
 _KUEUE_KEY = "controller_manager_config.yaml"
 
 
-def check_kueue(facts: Facts) -> Iterator[Row]:
+def check_kueue(facts: DoctorFacts) -> Iterator[Row]:
     """One row for the classes of GPUs of which Kueue's configuration has no mapping.
 
     Releases differ in what they do with a claim of such a class: older ones admit the workload and
@@ -258,7 +256,7 @@ def check_kueue(facts: Facts) -> Iterator[Row]:
         yield ok(_KUEUE, subject, message, names=classes)
 
 
-def _kueue_configuration(facts: Facts) -> tuple[str, str]:
+def _kueue_configuration(facts: DoctorFacts) -> tuple[str, str]:
     """The namespace and the name of Kueue's configuration; empty if Kueue is not installed.
 
     Names in its chart begin as that of the Service of its webhook.
@@ -288,14 +286,14 @@ def _mapped_classes(text: str) -> set[str]:
 _AUTOSCALER = "autoscaler"
 
 
-def check_autoscaler(facts: Facts) -> Iterator[Row]:
+def check_autoscaler(facts: DoctorFacts) -> Iterator[Row]:
     """A row that is not known if claims wait while an autoscaler runs that may start no node.
 
     Where a pool has no node, autoscalers do not know which devices a node of it would have.
     Source: aws/karpenter-provider-aws issue 9519, kubernetes/autoscaler issues 7799 and 10277
     """
     usage = facts.usage
-    running = sorted(image for image in facts.images if autoscaler_of(image))
+    running = sorted(image for image in facts.pods.images if autoscaler_of(image))
     if usage is None or not running:
         return
     waiting = [
@@ -324,10 +322,10 @@ _UNUSED = (
 )
 
 
-def check_claims(facts: Facts) -> Iterator[Row]:
+def check_claims(facts: DoctorFacts) -> Iterator[Row]:
     """One row for the claims that have cards and no pod that uses them."""
     usage, profile = facts.usage, facts.policy.profile
-    if usage is None or not any(_drivers(facts, usage, node.name) for node in usage.nodes):
+    if usage is None or not any(_drivers(facts, node) for node in usage.nodes):
         return
     if row := why_missing(facts, _CLAIMS, CLAIMS):
         yield row
@@ -353,7 +351,7 @@ _VARIABLE, _ARGUMENT = "KUBERNETES_ENABLE_DRA", "--kubernetes-enable-dra"
 _TRUE = ("true", "1", "t")
 
 
-def check_exporter(facts: Facts) -> Iterator[Row]:
+def check_exporter(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each DCGM exporter on nodes of a DRA driver: whether it knows pods with claims.
 
     The kubelet names devices of claims as the driver does, and the exporter learns from
@@ -363,7 +361,7 @@ def check_exporter(facts: Facts) -> Iterator[Row]:
     usage = facts.usage
     if usage is None:
         return
-    drivers = {node.name: _drivers(facts, usage, node.name) for node in usage.nodes}
+    drivers = {node.name: _drivers(facts, node) for node in usage.nodes}
     nodes = by_name(facts.objects(NODES))
     labelled = [
         (name, as_object(as_object(node.get("metadata")).get("labels")))
@@ -416,14 +414,14 @@ _RUN_AGAIN = (
 )
 
 
-def check_failed_pods(facts: Facts) -> Iterator[Row]:
+def check_failed_pods(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each reason for which pods with GPUs that have no controller have failed.
 
     A kubelet that starts before the device plugin does refuses its pods, which stay as they are.
     Source: kubernetes/kubernetes issue 125579
     """
     by_reason: dict[str, list[str]] = {}
-    for pod in facts.failed:
+    for pod in facts.pods.failed:
         if not pod.has_owner and pod.reason:  # without a reason, a container has ended so
             by_reason.setdefault(pod.reason, []).append(pod.subject)
     for reason, subjects in sorted(by_reason.items()):

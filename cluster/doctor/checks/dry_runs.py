@@ -19,7 +19,7 @@ from cluster.doctor.checks.release import (
     expected_configurations,
     policy_in_force,
 )
-from cluster.doctor.facts import Facts, by_name, own_configurations
+from cluster.doctor.facts import DoctorFacts, by_name, own_configurations
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.doctor.samples import Sample, Samples, Seen, what_is_seen
 from cluster.source.objects import (
@@ -102,7 +102,7 @@ class Trial(NamedTuple):
 
 
 def check_dry_runs(
-    facts: Facts, groups: Sequence[Group], send: SendPod, image: str
+    facts: DoctorFacts, groups: Sequence[Group], send: SendPod, image: str
 ) -> Iterator[Trial]:
     """One trial for each group."""
     exported = frozenset(exported_objects(facts, VALIDATING_POLICIES))
@@ -120,7 +120,7 @@ def rows_of(trials: Sequence[Trial] | NotTried, groups: Sequence[Group]) -> Iter
         yield not_known(DRY_RUN, "all modes", trials.why, trials.remedy)
 
 
-def _policy_with_exceptions(facts: Facts) -> Policy | None:
+def _policy_with_exceptions(facts: DoctorFacts) -> Policy | None:
     """The policy by which the webhook decides; None if it is not known."""
     policy = policy_in_force(facts)
     if policy is None or (exceptions := accepted_exceptions(facts, policy)) is None:
@@ -128,7 +128,7 @@ def _policy_with_exceptions(facts: Facts) -> Policy | None:
     return policy._replace(exceptions=(*policy.exceptions, *exceptions))
 
 
-def groups_of_namespaces(facts: Facts) -> list[Group]:
+def groups_of_namespaces(facts: DoctorFacts) -> list[Group]:
     """The namespaces that gpuward should be asked about, from mode deny to mode audit.
 
     What the chart has recorded says so, if that can be read, else what is registered.
@@ -155,7 +155,7 @@ def groups_of_namespaces(facts: Facts) -> list[Group]:
     return [Group(mode, sent_as, tuple(namespaces)) for (mode, sent_as), namespaces in ordered]
 
 
-def _as_configuration(facts: Facts) -> Object:
+def _as_configuration(facts: DoctorFacts) -> Object:
     """Return a configuration of webhooks that act as the exported policies, in their namespaces."""
     selectors: dict[Action, list[object]] = defaultdict(list)
     for binding in exported_objects(facts, VALIDATING_BINDINGS).values():
@@ -177,7 +177,7 @@ class _Pods:
     """Sends the pods of dry runs, and judges the answers."""
 
     def __init__(
-        self, facts: Facts, send: SendPod, samples: Samples, exported: frozenset[str]
+        self, facts: DoctorFacts, send: SendPod, samples: Samples, exported: frozenset[str]
     ) -> None:
         self._facts, self._send, self._samples = facts, send, samples
         self._exported = exported

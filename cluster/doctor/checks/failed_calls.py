@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cluster.api.errors import ClusterError, ForbiddenError
-from cluster.doctor.facts import Facts, own_configurations, why_missing
+from cluster.doctor.facts import DoctorFacts, own_configurations, why_missing
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import VALIDATING
 from rules.base.json_values import as_object
@@ -88,7 +88,7 @@ class CountedCalls(NamedTuple):
         return {"readAt": self.read_at.isoformat(), "started": self.started, "failures": failures}
 
 
-def counted_calls(facts: Facts) -> CountedCalls | None:
+def counted_calls(facts: DoctorFacts) -> CountedCalls | None:
     """Return the API server's counts of calls; None if they are not known."""
     if not isinstance(facts.metrics, str):
         return None
@@ -133,7 +133,7 @@ def read_counted_calls(path: str) -> CountedCalls:
     return CountedCalls(read_at, started, failures)
 
 
-def check_failed_calls(facts: Facts, before: CountedCalls | None = None) -> Iterator[Row]:
+def check_failed_calls(facts: DoctorFacts, before: CountedCalls | None = None) -> Iterator[Row]:
     """One row for each kind of failure. None if gpuward is not installed, and so never called.
 
     What had failed `before` is not counted.

@@ -12,7 +12,7 @@ from typing import Any
 from cluster.api.errors import ConfigurationKind, ConfigurationRef
 from cluster.doctor.checks.release import expected_configurations
 from cluster.doctor.checks.webhooks import ends_soon
-from cluster.doctor.facts import Facts, by_name, name_of, own_configurations, why_missing
+from cluster.doctor.facts import DoctorFacts, by_name, name_of, own_configurations, why_missing
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import (
     DEPLOYMENTS,
@@ -53,7 +53,7 @@ _FROM_INSIDE = (
 )
 
 
-def check_own_webhook(facts: Facts, *, tls_only: bool) -> Iterator[Row]:
+def check_own_webhook(facts: DoctorFacts, *, tls_only: bool) -> Iterator[Row]:
     """One row for each configuration that is missing, each Service and each address.
 
     With `tls_only` addresses are connected to, and no sample is sent.
@@ -72,7 +72,7 @@ def check_own_webhook(facts: Facts, *, tls_only: bool) -> Iterator[Row]:
         yield from _answers(facts, refs, check_certificate if tls_only else send_sample)
 
 
-def _replicas(facts: Facts) -> Iterator[Row]:
+def _replicas(facts: DoctorFacts) -> Iterator[Row]:
     own = [item for resource in _KINDS for item in own_configurations(facts, resource)]
     for home in homes(own):
         namespace, name = home
@@ -92,7 +92,7 @@ def _replicas(facts: Facts) -> Iterator[Row]:
             yield _nobody_behind(facts, home)
 
 
-def _nobody_behind(facts: Facts, home: Home) -> Row:
+def _nobody_behind(facts: DoctorFacts, home: Home) -> Row:
     """The row about a Service without endpoints: whether it is the Service, or the pods."""
     namespace, name = home
     subject, effect = str(home), "API servers reach nobody"
@@ -122,7 +122,7 @@ def _is_of_service(item: Object, namespace: str, service: str) -> bool:
     return (as_text(metadata.get("namespace")), named) == (namespace, service)
 
 
-def _answers(facts: Facts, refs: list[ConfigurationRef], call: Probe) -> Iterator[Row]:
+def _answers(facts: DoctorFacts, refs: list[ConfigurationRef], call: Probe) -> Iterator[Row]:
     """Call every address, as `gpuward webhooks check` does."""
     if facts.request is None:
         message = "the objects are from files, so it was not called"
@@ -170,7 +170,7 @@ _SEE_REGISTRATION = "see what the row about the registration says, and what to d
 _MODES = [action.word for action in Action]
 
 
-def check_namespaces(facts: Facts) -> Iterator[Row]:
+def check_namespaces(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each mode, and one for each label that names no mode."""
     configurations = own_configurations(facts, VALIDATING)
     if not configurations:
@@ -221,6 +221,6 @@ def _difference(
     return f"{is_sent}, and should be sent in mode {wanted}"
 
 
-def _gpu_namespaces(facts: Facts) -> set[str]:
+def _gpu_namespaces(facts: DoctorFacts) -> set[str]:
     consumers = facts.usage.consumers if facts.usage else ()
     return {consumer.namespace for consumer in consumers}

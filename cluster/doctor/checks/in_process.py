@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.doctor.checks.release import policy_in_force
-from cluster.doctor.facts import Facts, by_name, why_missing
+from cluster.doctor.facts import DoctorFacts, by_name, why_missing
 from cluster.doctor.rows import Row, first_few, ok, wrong
 from cluster.source.objects import (
     MUTATING_BINDINGS,
@@ -53,7 +53,7 @@ _KINDS = (
 )
 
 
-def check_in_process(facts: Facts) -> Iterator[Row]:
+def check_in_process(facts: DoctorFacts) -> Iterator[Row]:
     """A row for each exported object that is not as it was written, or one that all are."""
     for kind in _KINDS:
         for resource in (kind.policies, kind.bindings):
@@ -75,7 +75,7 @@ def check_in_process(facts: Facts) -> Iterator[Row]:
         yield ok(_CHECK, "exported policies", what)
 
 
-def exported_objects(facts: Facts, resource: Resource) -> Mapping[str, Object]:
+def exported_objects(facts: DoctorFacts, resource: Resource) -> Mapping[str, Object]:
     """The objects that `gpuward export` has written, by name. Helm changes their labels."""
     return {
         name: item
@@ -85,7 +85,7 @@ def exported_objects(facts: Facts, resource: Resource) -> Mapping[str, Object]:
 
 
 def _faults_of_policies(
-    facts: Facts, kind: _Kind, policies: Mapping[str, Object], bindings: Mapping[str, Object]
+    facts: DoctorFacts, kind: _Kind, policies: Mapping[str, Object], bindings: Mapping[str, Object]
 ) -> Iterator[Row]:
     bound = {as_text(as_object(item.get("spec")).get("policyName")) for item in bindings.values()}
     expected = _expected_digests(facts, kind)
@@ -109,7 +109,9 @@ def _faults_of_policies(
         yield wrong(_CHECK, "exported policies", message, kind.remedy, names=missing)
 
 
-def _faults_of_bindings(facts: Facts, kind: _Kind, bindings: Mapping[str, Object]) -> Iterator[Row]:
+def _faults_of_bindings(
+    facts: DoctorFacts, kind: _Kind, bindings: Mapping[str, Object]
+) -> Iterator[Row]:
     there = {name for name, _ in by_name(facts.objects(kind.policies))}
     for name, item in bindings.items():
         subject = f"{kind.bindings.kind.lower()}/{name}"
@@ -128,7 +130,7 @@ def _is_changed(item: Object) -> bool:
     return annotations.get(DIGEST_ANNOTATION) != digest_of(item)
 
 
-def _expected_digests(facts: Facts, kind: _Kind) -> Mapping[str, str]:
+def _expected_digests(facts: DoctorFacts, kind: _Kind) -> Mapping[str, str]:
     """The digests of the policies that the policy in force makes, by name; empty if not known."""
     policy = policy_in_force(facts)
     if policy is None:

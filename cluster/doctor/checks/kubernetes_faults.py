@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from cluster.doctor.checks.cards import pods_by_device
-from cluster.doctor.facts import Facts, by_name, name_of, server_version
+from cluster.accounting.claims import content_of
+from cluster.doctor.facts import DoctorFacts, by_name, name_of, server_version
 from cluster.doctor.rows import Row, not_known, ok, wrong
-from cluster.gpus.claims import content_of
 from cluster.kubernetes_faults import (
     CLAIMS_RACE,
     EXTENDED_RESOURCES_STAY,
@@ -30,7 +29,7 @@ _NUMBERS = 3  # as in 1.37.2
 _URL = "https://github.com/kubernetes/kubernetes/pull"
 
 
-def check_kubernetes_faults(facts: Facts) -> Iterator[Row]:
+def check_kubernetes_faults(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each known fault of the running version that concerns what the cluster uses.
 
     Or one row if none does. A cluster that uses nothing of what a fault is about has no row.
@@ -62,11 +61,11 @@ def check_kubernetes_faults(facts: Facts) -> Iterator[Row]:
         yield ok(_CHECK, "devices", message)
 
 
-def _claims(facts: Facts) -> list[str]:
+def _claims(facts: DoctorFacts) -> list[str]:
     return [_of_claim(claim) for claim in facts.objects(CLAIMS)]
 
 
-def _shared_partitions(facts: Facts) -> list[str]:
+def _shared_partitions(facts: DoctorFacts) -> list[str]:
     """The slices with devices of several allocations that draw on counters."""
     return [f"resourceslice/{name}" for name, item in _slices(facts) if any(map(_is_both, item))]
 
@@ -76,14 +75,14 @@ def _is_both(device: Mapping[str, Any]) -> bool:
     return is_shared and bool(device.get("consumesCounters"))
 
 
-def _slices(facts: Facts) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+def _slices(facts: DoctorFacts) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
     """Each slice with what its devices have."""
     for name, item in by_name(facts.objects(SLICES)):
         devices = as_objects(as_object(item.get("spec")).get("devices"))
         yield name, [content_of(device) for _, device in devices]
 
 
-def _rules_without_selector(facts: Facts) -> list[str]:
+def _rules_without_selector(facts: DoctorFacts) -> list[str]:
     return [
         f"devicetaintrule/{name}"
         for name, rule in by_name(facts.objects(TAINT_RULES))
@@ -91,7 +90,7 @@ def _rules_without_selector(facts: Facts) -> list[str]:
     ]
 
 
-def _claims_for_extended_resources(facts: Facts) -> list[str]:
+def _claims_for_extended_resources(facts: DoctorFacts) -> list[str]:
     """The claims that kube-scheduler has made for extended resources, if a taint ends pods."""
     taints = [
         as_object(as_object(rule.get("spec")).get("taint")) for rule in facts.objects(TAINT_RULES)
@@ -113,12 +112,13 @@ def _of_claim(claim: Object) -> str:
     return f"resourceclaim/{name_of(claim)} in {namespace}"
 
 
-def _pods_with_one_device(facts: Facts) -> list[str]:
-    pods = (pod for found in pods_by_device(facts).values() if len(found) > 1 for pod in found)
-    return [*dict.fromkeys(pods)]
+def _pods_with_one_device(facts: DoctorFacts) -> list[str]:
+    given = facts.usage.given_twice if facts.usage else ()
+    pods = (pod for each in given if not each.device.is_of_driver for pod in each.holders)
+    return [*dict.fromkeys(f"pod/{pod.name} in {pod.namespace}" for pod in pods)]
 
 
-_USES: Mapping[KubernetesFault, Callable[[Facts], list[str]]] = {
+_USES: Mapping[KubernetesFault, Callable[[DoctorFacts], list[str]]] = {
     CLAIMS_RACE: _claims,
     SHARED_COUNTERS: _shared_partitions,
     RULE_WITHOUT_SELECTOR: _rules_without_selector,

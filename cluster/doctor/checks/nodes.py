@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import quote
 
+from cluster.accounting.nodes import taints_of
+from cluster.accounting.passthrough import is_passthrough
+from cluster.accounting.pod_requests import amount_of
 from cluster.api.errors import ClusterError, ForbiddenError
 from cluster.doctor.facts import (
-    Facts,
+    DoctorFacts,
     by_name,
     daemon_sets,
     may_be_on,
@@ -20,9 +23,6 @@ from cluster.doctor.facts import (
     why_missing,
 )
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
-from cluster.gpus.nodes import taints_of
-from cluster.gpus.passthrough import is_passthrough
-from cluster.gpus.pod_requests import amount_of
 from cluster.source.objects import (
     DAEMON_SETS,
     MUTATING,
@@ -76,10 +76,10 @@ _JOB_TYPES = "job types"
 _Answer: TypeAlias = tuple[str, str, str, Support, str]
 
 
-def check_requirements(facts: Facts) -> Iterator[Row]:
+def check_requirements(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each requirement of a feature and each version that nodes or the cluster have."""
     schedulers = [
-        image_tag(i) for i in sorted(facts.images) if image_name(i) == KUBE_SCHEDULER_IMAGE
+        image_tag(i) for i in sorted(facts.pods.images) if image_name(i) == KUBE_SCHEDULER_IMAGE
     ]
     # ACK's pages name no object of the cluster that shows the version of cGPU.
     components: dict[Component, list[str]] = {
@@ -88,7 +88,7 @@ def check_requirements(facts: Facts) -> Iterator[Row]:
         "cgpu": [],
     }
     answers: dict[_Answer, tuple[Feature, list[str]]] = {}
-    known = {*facts.policy.profile.scheduler_names, *facts.schedulers}
+    known = {*facts.policy.profile.scheduler_names, *facts.pods.schedulers}
     for name, node in by_name(facts.objects(NODES)):
         labels = as_object(as_object(node.get("metadata")).get("labels"))
         info = as_object(_status(node).get("nodeInfo"))
@@ -185,7 +185,7 @@ def _minimum_in_words(minimum: MinimumVersion) -> str:
     return f"it needs {minimum.version} or newer"
 
 
-def _installer_versions(facts: Facts) -> Iterator[str]:
+def _installer_versions(facts: DoctorFacts) -> Iterator[str]:
     """The versions of the chart that installs sharing, as Helm's label says them."""
     for item in facts.objects(DAEMON_SETS):
         labels = as_object(as_object(item.get("metadata")).get("labels"))
@@ -203,7 +203,7 @@ def _first(labels: Mapping[str, object], keys: Iterable[str]) -> str:
     return next(filter(None, (as_text(labels.get(key)) for key in keys)), "")
 
 
-def check_pods_per_card(facts: Facts) -> Iterator[Row]:
+def check_pods_per_card(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each card with more pods than cGPU allows, or one for all."""
     most = MEMORY_ISOLATION.max_pods_per_card
     nodes = nodes_with_shared_cards(facts)
@@ -225,7 +225,7 @@ def check_pods_per_card(facts: Facts) -> Iterator[Row]:
         yield ok("pods per card", nodes, f"no card has more than {most}")
 
 
-def check_job_types(facts: Facts) -> Iterator[Row]:
+def check_job_types(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each node with pods that ask for computing power of cards, and pods that do not.
 
     Or one row for all nodes with shared cards.
@@ -269,7 +269,7 @@ _DRIVER_REMEDY = (
 )
 
 
-def check_gpu_nodes(facts: Facts) -> Iterator[Row]:
+def check_gpu_nodes(facts: DoctorFacts) -> Iterator[Row]:
     """One row for the nodes that offer GPUs, and one for those that should and do not.
 
     Also one for each pool of devices that is not known as a whole.
@@ -326,7 +326,7 @@ def _with_other_devices(nodes: Iterable[tuple[str, Object]]) -> Iterator[Row]:
         yield not_known(_GPU_NODES, names, message, _DECLARE)
 
 
-def _without_cards(facts: Facts, nodes: list[str]) -> Iterator[Row]:
+def _without_cards(facts: DoctorFacts, nodes: list[str]) -> Iterator[Row]:
     """A row for nodes on which a device plugin was registered, and that offer nothing now.
 
     A kubelet keeps the resource, with 0, after its plugin has gone.
@@ -358,7 +358,7 @@ def _other_devices(node: Object) -> list[str]:
     ]
 
 
-def _kept_away(facts: Facts, nodes: list[tuple[str, Object]]) -> Iterator[Row]:
+def _kept_away(facts: DoctorFacts, nodes: list[tuple[str, Object]]) -> Iterator[Row]:
     """A row for each taint of GPU nodes that keeps a device plugin from them."""
     for daemon_set in daemon_sets(facts):
         spec = daemon_set.pod_spec
@@ -402,7 +402,7 @@ _LOOK = "look for cpuManagerPolicy in the configuration of the kubelet"
 _SET_CPU_POLICY = "set cpuManagerPolicy: none for the node pool"
 
 
-def check_cpu_policy(facts: Facts, *, ask: bool) -> Iterator[Row]:
+def check_cpu_policy(facts: DoctorFacts, *, ask: bool) -> Iterator[Row]:
     """One row for each policy that nodes with shared cards have; asks kubelets only if it may."""
     nodes = nodes_with_shared_cards(facts)
     if not nodes:
@@ -445,7 +445,7 @@ _RULES = {
 _KINDS = {NODES: NODE, MUTATING: WEBHOOK_CONFIGURATION, VALIDATING: WEBHOOK_CONFIGURATION}
 
 
-def check_by_catalog(facts: Facts) -> Iterator[Row]:
+def check_by_catalog(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each fault, with the objects that have it; and one for each kind without any.
 
     What the policy only notes is no fault. Other checks say that a kind could not be listed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cluster.doctor.facts import Facts, by_name
+from cluster.doctor.facts import DoctorFacts, by_name
 from cluster.doctor.nvidia_toolkit import (
     ACCEPT_MOUNTS,
     ACCEPT_VARIABLE,
@@ -27,7 +27,7 @@ _MIG = "MIG"
 _CONFIG, _STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 
-def check_toolkit_settings(facts: Facts) -> Iterator[Row]:
+def check_toolkit_settings(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each DaemonSet of the toolkit: whether a variable gives GPUs on its nodes."""
     found = read_toolkit(facts)
     for toolkit in found.toolkits:
@@ -70,7 +70,7 @@ def _strategies(toolkit: Program, plugins: Iterable[Program]) -> Iterator[Row]:
             yield ok(_CHECK, subject, f"{closed}; the device plugin uses {', '.join(sorted(by))}")
 
 
-def check_mig(facts: Facts) -> Iterator[Row]:
+def check_mig(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each value of the label for MIG that the MIG manager could not apply.
 
     Source: NVIDIA/mig-parted deployments/container/reconfigure-mig.sh

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from cluster.doctor.facts import Facts, name_of
+from cluster.doctor.facts import DoctorFacts, name_of
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import DEPLOYMENTS, PRIORITY_CLASSES, Object, SourceError
 from cluster.source.release import describe
@@ -31,7 +31,7 @@ class _Class(NamedTuple):
     preempts: bool
 
 
-def check_own_priority(facts: Facts) -> Iterator[Row]:
+def check_own_priority(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each priority class that Deployments of the release have, or for those without.
 
     None without a release, or if its Deployments cannot be read: the check of the release says so.

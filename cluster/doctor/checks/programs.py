@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cluster.doctor.facts import DaemonSet, Facts, by_name, daemon_sets, server_version, why_missing
+from cluster.doctor.facts import (
+    DaemonSet,
+    DoctorFacts,
+    by_name,
+    daemon_sets,
+    server_version,
+    why_missing,
+)
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
@@ -26,16 +33,16 @@ _FILES = "run it against the cluster"
 _SERVER = "see whether this works: kubectl get --raw /version"
 
 
-def check_programs(facts: Facts) -> Iterator[Row]:
+def check_programs(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each image of a program of a GPU platform, and of Kubernetes' scheduler."""
     if row := why_missing(facts, _VERSIONS, PODS):
         yield row
         return
-    for image, pods in sorted(facts.images.items()):
+    for image, pods in sorted(facts.pods.images.items()):
         if program := program_of(image):
             yield _program(program, image, sorted(pods))
     schedulers = {
-        i: p for i, p in sorted(facts.images.items()) if image_name(i) == KUBE_SCHEDULER_IMAGE
+        i: p for i, p in sorted(facts.pods.images.items()) if image_name(i) == KUBE_SCHEDULER_IMAGE
     }
     if schedulers:
         server, remedy = server_version(facts), _SERVER if facts.request else _FILES
@@ -117,7 +124,7 @@ _BY_HAND = (
 )
 
 
-def check_container_toolkit(facts: Facts) -> Iterator[Row]:
+def check_container_toolkit(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each DaemonSet that installs the toolkit, and one for nodes without any.
 
     Neither nodes nor their labels say which version they have; where the operating system brings
@@ -186,7 +193,7 @@ _CONSEQUENCE = "and the node then offers no GPU"
 _PRIORITIES = ("system-node-critical", "system-cluster-critical")
 
 
-def check_component_priority(facts: Facts) -> Iterator[Row]:
+def check_component_priority(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each DaemonSet that mounts the folder in which device plugins register."""
     if row := why_missing(facts, _COMPONENT_PRIORITY, DAEMON_SETS):
         yield row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from cluster.doctor.facts import Facts, by_name, name_of, own_configurations
+from cluster.doctor.facts import DoctorFacts, by_name, name_of, own_configurations
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import (
     CLUSTER_ROLE_BINDINGS,
@@ -54,7 +54,7 @@ _BY_CHART = "install gpuward with the chart, which records what it registers: do
 _RUNBOOK = "see GpuwardPolicyRefused in docs/monitoring.md"
 
 
-def expected_configurations(facts: Facts) -> list[Object] | Row:
+def expected_configurations(facts: DoctorFacts) -> list[Object] | Row:
     """The webhook configurations that the release should have, or why they are not known."""
     release = facts.release
     if release is None:
@@ -75,7 +75,7 @@ def expected_configurations(facts: Facts) -> list[Object] | Row:
     return [*expected.values()]
 
 
-def check_registration(facts: Facts) -> Iterator[Row]:
+def check_registration(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each webhook configuration: whether it is what the chart recorded."""
     if not (own_configurations(facts, VALIDATING) or own_configurations(facts, MUTATING)):
         return  # the check of the webhook says why
@@ -105,7 +105,7 @@ def _differences(expected: Object, found: Object | None) -> list[str]:
         return ["a field is missing or has another type than Kubernetes gives it"]
 
 
-def check_policy(facts: Facts) -> Iterator[Row]:
+def check_policy(facts: DoctorFacts) -> Iterator[Row]:
     """One row: whether gpuward can use the policy of the release. None without a release."""
     if (release := facts.release) is None:
         return
@@ -134,7 +134,7 @@ def check_policy(facts: Facts) -> Iterator[Row]:
         yield ok(_POLICY, subject, "gpuward can use it")
 
 
-def policy_in_force(facts: Facts) -> Policy | None:
+def policy_in_force(facts: DoctorFacts) -> Policy | None:
     """That of the release; without one, that of the command. None if it cannot be read or used."""
     if facts.release is None:
         return facts.policy
@@ -147,7 +147,7 @@ def policy_in_force(facts: Facts) -> Policy | None:
         return None  # the check of the policy says why
 
 
-def accepted_exceptions(facts: Facts, policy: Policy) -> tuple[PolicyException, ...] | None:
+def accepted_exceptions(facts: DoctorFacts, policy: Policy) -> tuple[PolicyException, ...] | None:
     """The GpuExceptions that the webhook applies beside `policy`; None if they cannot be read."""
     if facts.release is None or not policy.gpu_exception_limits:
         return ()
@@ -165,7 +165,7 @@ def accepted_exceptions(facts: Facts, policy: Policy) -> tuple[PolicyException, 
     return tuple(made.exception for _, made in found if made.exception is not None)
 
 
-def check_release(facts: Facts) -> Iterator[Row]:
+def check_release(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each object of the release that is missing or does not run, one for the rest."""
     if (release := facts.release) is None or not isinstance(release.record, dict):
         return  # the check of the registration says why
@@ -178,7 +178,7 @@ def check_release(facts: Facts) -> Iterator[Row]:
         yield ok(_RELEASE, str(release.home), f"{many(there, 'object')} of the release are there")
 
 
-def _fault(facts: Facts, home: Home, kind: str, name: str) -> Row | None:
+def _fault(facts: DoctorFacts, home: Home, kind: str, name: str) -> Row | None:
     """The row about an object that is missing, does not run, or cannot be read; else None."""
     if (resource := _NEEDED.get(kind)) is None:
         return not_known(_RELEASE, f"{kind}/{name}", "gpuward does not know this kind", _UPGRADE)
@@ -211,7 +211,7 @@ def _why_not_whole(resource: Resource, found: Object) -> str:
     return ""
 
 
-def _missing(facts: Facts, check: str, subject: str) -> Row:
+def _missing(facts: DoctorFacts, check: str, subject: str) -> Row:
     if facts.request is None:
         return not_in_files(check, subject)
     return wrong(check, subject, "it does not exist: somebody has deleted it", _UPGRADE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from cluster.doctor.facts import Facts, by_name
+from cluster.doctor.facts import DoctorFacts, by_name
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import MUTATING, VALIDATING
 from cluster.source.registered import is_own, webhooks_for_pods
@@ -47,7 +47,7 @@ _FOREIGN = "renew the CA by the documents of this webhook, and write it into caB
 _LOG = "see whether `failed calling webhook` in the log of the API servers names it"
 
 
-def check_ca_bundles(facts: Facts, *, of_gpuward: bool) -> Iterator[Row]:
+def check_ca_bundles(facts: DoctorFacts, *, of_gpuward: bool) -> Iterator[Row]:
     """One row for each caBundle of each configuration of gpuward, or of each other one.
 
     The check of the webhook says if configurations could not be listed, and if gpuward's own have
@@ -99,7 +99,7 @@ _REMEDY = (
 )
 
 
-def check_webhook_order(facts: Facts) -> Iterator[Row]:
+def check_webhook_order(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each foreign configuration that changes pods.
 
     API servers call mutating webhooks in the order of the names of their configurations. What a

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.claims import content_of
+from cluster.accounting.claims import content_of
 from cluster.kubernetes_faults import RULE_WITHOUT_SELECTOR
 from cluster.source.objects import Object
 from rules.base.json_values import as_object, as_objects, as_text

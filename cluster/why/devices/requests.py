@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.pod_requests import amount_of, whole
+from cluster.accounting.pod_requests import amount_of, whole
 from rules.base.json_values import as_object, as_objects, as_text
 
 MAX_DEVICES = 32

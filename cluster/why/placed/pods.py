@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.accounting import NodeLoad
-from cluster.gpus.pod_requests import Requests
+from cluster.accounting.account import NodeLoad
+from cluster.accounting.pod_requests import Requests
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
 from rules.base.json_values import as_object, as_objects, as_text
 

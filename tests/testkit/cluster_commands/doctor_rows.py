@@ -8,7 +8,7 @@ from typing import Any, cast
 from cluster.doctor.checks.dry_runs import NOT_WANTED
 from cluster.doctor.checks.failed_calls import CountedCalls
 from cluster.doctor.cli import examine
-from cluster.doctor.facts import Facts, Request, read_facts
+from cluster.doctor.facts import DoctorFacts, Request, read_facts
 from cluster.doctor.rows import Row, State
 from cluster.doctor.verdict import Verdict
 from cluster.source.objects import GetError, MissingRightError, ObjectReader, Resource, SourceError
@@ -26,12 +26,17 @@ class Objects:
     """Objects in memory.
 
     The account may not list the resources that are `forbidden`; the API server fails at those
-    that are `broken`.
+    that are `broken`. Without `is_complete` they are from files.
     """
 
     def __init__(
-        self, *objects: Object, forbidden: tuple[str, ...] = (), broken: tuple[str, ...] = ()
+        self,
+        *objects: Object,
+        forbidden: tuple[str, ...] = (),
+        broken: tuple[str, ...] = (),
+        is_complete: bool = True,
     ) -> None:
+        self.is_complete = is_complete
         self._objects, self._forbidden, self._broken = objects, forbidden, broken
 
     def list(self, resource: Resource, namespace: str | None = None) -> Any:
@@ -61,9 +66,10 @@ def examined(
     send: SendPod | NotTried = NOT_WANTED,
 ) -> tuple[Verdict, list[Row]]:
     """The verdict, and all rows. `send` makes the dry runs."""
-    source = Objects(*objects, forbidden=forbidden, broken=broken)
+    is_complete = request is not None
+    source = Objects(*objects, forbidden=forbidden, broken=broken, is_complete=is_complete)
     policy = policy or default_policy()
-    facts: Facts = read_facts(cast("ObjectReader", source), policy, request)
+    facts: DoctorFacts = read_facts(cast("ObjectReader", source), policy, request)
     return examine(facts, send, before, ask_kubelets=ask_kubelets, tls_only=tls_only)
 
 

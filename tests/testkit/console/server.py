@@ -12,10 +12,11 @@ from typing import Any
 from aiohttp import web
 
 from cluster.source.files import FileSource
+from cluster.source.store import ObjectStore
 from console.access import Access
 from console.cli import DEMO, take_demo_log
 from console.server import Console
-from console.state import FOLLOWED, ClusterState, ObjectStore
+from console.state import FOLLOWED, ClusterState
 from policies.loading import default_policy
 
 HOSTS = frozenset({"localhost", "127.0.0.1"})

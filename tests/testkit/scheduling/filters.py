@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.accounting import PodLedger, name_of
+from cluster.accounting.account import PodLedger, name_of
 from cluster.source.objects import Object
 from cluster.why.explanation import explain
 from cluster.why.nodes import read_node

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cluster.gpus.accounting import PodLedger, name_of
-from cluster.gpus.shares import card_memory
+from cluster.accounting.account import CountedPod, name_of
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.files import FileSource
 from cluster.source.objects import (
     CLAIM_TEMPLATES,
@@ -21,18 +21,16 @@ from cluster.source.objects import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
-    PODS,
     PRIORITY_CLASSES,
     QUOTAS,
     RUNTIME_CLASSES,
     SLICES,
     STORAGE_CLASSES,
     TAINT_RULES,
+    MissingRightError,
     Object,
-    ObjectReader,
     Resource,
     SourceError,
-    list_readable,
 )
 from cluster.why.admission import admit
 from cluster.why.cards import KAI_KEYS
@@ -78,35 +76,25 @@ class Workload(NamedTuple):
     beside: tuple[Object, ...] = ()
 
 
-class Cluster:
-    """The nodes of a cluster, what their pods take, and what else counts for a pod.
+class Explainer:
+    """Explains pods by the nodes of a cluster, what their pods take, and what else counts for them.
 
-    `on_missing` is called with a line for each thing that the account may not list. Raises
-    SourceError if nodes or pods cannot be listed.
+    With `namespace`, only pods of that one are explained. `named` are the pods with the `name`.
+    Raises SourceError if nodes or pods cannot be listed.
     """
 
-    def __init__(
-        self,
-        source: ObjectReader,
-        on_missing: Callable[[str], object],
-        *,
-        namespace: str | None = None,
-    ) -> None:
-        self._source, self._on_missing, self._namespace = source, on_missing, namespace
-        raw_nodes = [*source.list(NODES)]
-        memory = {name_of(raw): card_memory(raw) for raw in raw_nodes}
-        ledger = PodLedger(default_policy().profile, memory)
+    def __init__(self, snapshot: Snapshot, *, namespace: str | None = None, name: str = "") -> None:
+        self._snapshot, self._namespace, self._name = snapshot, namespace, name
         self._waiting: list[Object] = []
+        self.named: list[Object] = []
         self._placed = PlacedPods(self._labels_of_namespace)
-        for pod in source.list(PODS):
-            counted = ledger.add(pod)
-            if counted is not None and counted.node:
-                self._placed.add(pod, counted.requests)
-            elif counted is not None:
-                self._waiting.append(pod)
-                self._placed.nominate(pod, counted.requests)
+        snapshot.objects(NODES)
+        if isinstance(error := snapshot.missing.get(NODES), MissingRightError):
+            raise error
+        account = snapshot.count(on_pod=self._add)
+        self._nodes = [read_node(raw, load) for raw, load in account.nodes()]
         self._classes = Classes(
-            lambda: self._named(RUNTIME_CLASSES), lambda: self._named(PRIORITY_CLASSES)
+            lambda: snapshot.by_name(RUNTIME_CLASSES), lambda: snapshot.by_name(PRIORITY_CLASSES)
         )
         self._volumes = KnownVolumes(
             lambda namespace: self._known(PERSISTENT_VOLUME_CLAIMS, namespace),
@@ -114,10 +102,18 @@ class Cluster:
             lambda: self._known(STORAGE_CLASSES),
             lambda: self._known(CSI_DRIVERS),
         )
-        self._listed: dict[tuple[Resource, str | None], Mapping[str, Object]] = {}
-        self._nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in raw_nodes]
-        self._namespaces: dict[str, Namespace] = {}
-        self._claims: dict[str | None, dict[tuple[str, str], Object]] = {}
+
+    def _add(self, pod: Object, counted: CountedPod | None) -> None:
+        if counted is not None and counted.node:
+            self._placed.add(pod, counted.requests)
+        elif counted is not None:
+            self._waiting.append(pod)
+            self._placed.nominate(pod, counted.requests)
+        if self._name and name_of(pod) == self._name and self._is_asked_for(pod):
+            self.named.append(pod)
+
+    def _is_asked_for(self, pod: Object) -> bool:
+        return self._namespace is None or _namespace_in(pod) in {self._namespace, ""}
 
     def explain(self, pod: Object) -> Explanation:
         """Return why a pod of the cluster is Pending."""
@@ -127,18 +123,17 @@ class Cluster:
         """Return why each pod that waits for a node does so, in the order of the list."""
         known: dict[str, Explanation] = {}
         for pod in self._waiting:
-            metadata = as_object(pod.get("metadata"))
-            namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-            if self._namespace and namespace not in {self._namespace, ""}:
+            if not self._is_asked_for(pod):
                 continue
+            metadata = as_object(pod.get("metadata"))
             key = _key(pod, self._placed)
             found = known.get(key)
             if found is None:
                 scope = self._namespace
                 found = known[key] = self._explain(pod, exists=True, scope=scope)
             yield found._replace(
-                namespace=namespace,
-                name=name,
+                namespace=_namespace_in(pod),
+                name=name_of(pod),
                 scheduler=scheduler_message(pod),
                 since=as_text(metadata.get("creationTimestamp")),
             )
@@ -202,12 +197,11 @@ class Cluster:
             home = self._home(pod)
             made = claims_in(home, beside)
             if not exists:
-                listed = self._readable(CLAIM_TEMPLATES, home)
-                templates = {name_of(raw): raw for raw in listed}
-                templates |= made.templates
-            known = self._claims_in(home if scope == "" else scope)
+                listed = self._snapshot.by_name(CLAIM_TEMPLATES, home)
+                templates = {**listed, **made.templates}
+            known = self._snapshot.objects(CLAIMS, home if scope == "" else scope)
             claims = {**made.made}
-            claims |= {name: raw for (where, name), raw in known.items() if where in {home, ""}}
+            claims |= {name_of(raw): raw for raw in known if _namespace_in(raw) in {home, ""}}
         namespace = Namespace() if exists else self._namespace_of_new(pod)
         return explain(
             pod,
@@ -226,26 +220,17 @@ class Cluster:
 
     def _namespace_of_new(self, pod: Object) -> Namespace:
         home = self._home(pod)
-        if home not in self._namespaces:
-            quotas, ranges = self._readable(QUOTAS, home), self._readable(LIMIT_RANGES, home)
-            self._namespaces[home] = Namespace(None, tuple(quotas), tuple(ranges), home)
-        return self._namespaces[home]
-
-    def _claims_in(self, scope: str | None) -> dict[tuple[str, str], Object]:
-        if scope not in self._claims:
-            listed = self._readable(CLAIMS, scope)
-            self._claims[scope] = {_place(raw): raw for raw in listed}
-        return self._claims[scope]
+        quotas, ranges = (self._snapshot.objects(each, home) for each in (QUOTAS, LIMIT_RANGES))
+        return Namespace(None, tuple(quotas), tuple(ranges), home)
 
     @cached_property
     def _devices(self) -> DeviceAllocator | None:
         """Return what is known of devices; None if the cluster has no DeviceClass."""
-        classes = [*self._readable(DEVICE_CLASSES, None)]
+        classes = self._snapshot.objects(DEVICE_CLASSES)
         if not classes:
             return None
-        claims = self._claims_in(None).values()
-        slices, rules = self._readable(SLICES, None), self._readable(TAINT_RULES, None)
-        version = parse_version(self._source.server_version())
+        claims, slices, rules = map(self._snapshot.objects, (CLAIMS, SLICES, TAINT_RULES))
+        version = parse_version(self._snapshot.source.server_version())
         return DeviceAllocator(slices, classes, claims, rules, version=version)
 
     def _labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
@@ -253,25 +238,15 @@ class Cluster:
 
     @cached_property
     def _namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
-        return {name_of(raw): labels_of(raw) for raw in self._readable(NAMESPACES, None)}
-
-    def _named(self, resource: Resource, namespace: str | None = None) -> Mapping[str, Object]:
-        """The objects of a resource by name; they are read once."""
-        if (resource, namespace) not in self._listed:
-            listed = self._readable(resource, namespace)
-            self._listed[resource, namespace] = {name_of(raw): raw for raw in listed}
-        return self._listed[resource, namespace]
+        return {name_of(raw): labels_of(raw) for raw in self._snapshot.objects(NAMESPACES)}
 
     def _known(self, resource: Resource, namespace: str | None = None) -> Known:
         """Return the objects of a resource by name; None if files have none.
 
         Files need not have all that is in a cluster.
         """
-        found = self._named(resource, namespace)
-        return None if not found and isinstance(self._source, FileSource) else found
-
-    def _readable(self, resource: Resource, namespace: str | None) -> Iterator[Object]:
-        return list_readable(self._source, resource, namespace, self._on_missing)
+        found = self._snapshot.by_name(resource, namespace)
+        return found if found or self._snapshot.source.is_complete else None
 
 
 def read_workloads(file: str, namespace: str | None) -> list[Workload]:
@@ -345,6 +320,5 @@ def _key(pod: Object, placed: PlacedPods) -> str:
     return json.dumps(parts, sort_keys=True, default=str)
 
 
-def _place(raw: Object) -> tuple[str, str]:
-    metadata = as_object(raw.get("metadata"))
-    return as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+def _namespace_in(raw: Object) -> str:
+    return as_text(as_object(raw.get("metadata")).get("namespace"))

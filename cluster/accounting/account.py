@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cluster.gpus.claims import (
+from cluster.accounting.claims import (
     Claim,
     Device,
+    DeviceKey,
     allocated_claims,
     cards_by_driver,
     offered_devices,
     waiting_devices,
 )
-from cluster.gpus.device_status import device_statuses
-from cluster.gpus.nodes import Card, Total, cards_of, model_of, node_totals, status_of, takes_pods
-from cluster.gpus.offered_twice import OfferedTwice, offered_twice
-from cluster.gpus.passthrough import is_gpu
-from cluster.gpus.pod_requests import (
+from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
+from cluster.accounting.device_status import device_statuses
+from cluster.accounting.nodes import (
+    Card,
+    Total,
+    cards_of,
+    model_of,
+    node_totals,
+    status_of,
+    takes_pods,
+)
+from cluster.accounting.offered_twice import OfferedTwice, offered_twice
+from cluster.accounting.passthrough import is_gpu
+from cluster.accounting.pod_requests import (
     Requests,
     amount_of,
     effective_requests,
     has_terminated,
     whole,
 )
-from cluster.gpus.shares import (
+from cluster.accounting.shares import (
     FRACTION,
     PER_CARD,
     Amount,
@@ -35,8 +45,7 @@ from cluster.gpus.shares import (
     requested,
     shares_of,
 )
-from cluster.gpus.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
-from cluster.source.objects import without_managed_fields
+from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
@@ -142,7 +151,8 @@ def _owner(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
 class PodLedger:
     """Counts pods one by one, so that they need not all be kept.
 
-    `card_memory` is as for `count_pod`.
+    `card_memory` is as for `count_pod`. `loads` are those of nodes, by name; `owners` those of the
+    pods with claims, by namespace and name.
     """
 
     def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
@@ -150,53 +160,72 @@ class PodLedger:
         self._card_memory = card_memory
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
-        self._owner_of: dict[tuple[str, str], str] = {}
+        self.owners: dict[tuple[str, str], str] = {}
 
     def add(self, pod: Mapping[str, Any]) -> CountedPod | None:
         """Count `pod`; what counts of it, or None if it has terminated."""
         counted = count_pod(pod, self._profile, self._card_memory)
-        if counted is not None:
-            self.add_counted(counted)
+        if counted is None:
+            return None
+        if counted.node:
+            self.loads.setdefault(counted.node, NodeLoad()).add(counted.requests, counted.consumer)
+        if counted.has_claims:
+            self.owners[counted.namespace, counted.name] = counted.owner
+        if counted.consumer is not None:
+            self.consumers.append(counted.consumer)
         return counted
 
-    def add_counted(self, pod: CountedPod) -> None:
-        """Count a pod by what counts of it."""
-        if pod.node:
-            self.loads.setdefault(pod.node, NodeLoad()).add(pod.requests, pod.consumer)
-        if pod.has_claims:
-            self._owner_of[pod.namespace, pod.name] = pod.owner
-        if pod.consumer is not None:
-            self.consumers.append(pod.consumer)
 
-    def add_claim(self, claim: Claim) -> None:
-        """Count an allocated claim, for the pod that holds it if there is just one.
+def count_claims(
+    claims: Collection[Object],
+    devices: Mapping[DeviceKey, Device],
+    owners: Mapping[tuple[str, str], str],
+    profile: Profile,
+) -> Iterator[Consumer]:
+    """Count the claims that have some of `devices`, or wait for GPUs.
 
-        A claim that several pods share has their owner, if they have the same.
-        """
-        name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
-        owners = {self._owner_of.get((claim.namespace, pod), name) for pod in claim.pods}
-        is_idle = not claim.has_other_users and not any(
-            (claim.namespace, pod) in self._owner_of for pod in claim.pods
+    `owners` are those of the pods with claims, by namespace and name.
+    """
+    for claim in allocated_claims(claims, devices):
+        yield from _claim_consumers(claim, owners)
+    for raw in claims:
+        if waiting := waiting_devices(raw, profile):
+            metadata = as_object(raw.get("metadata"))
+            text = f"resourceclaim/{as_text(metadata.get('name'))}"
+            namespace = as_text(metadata.get("namespace"))
+            yield Consumer(namespace, text, text, "", is_starting=False, amounts=waiting)
+
+
+def _claim_consumers(claim: Claim, owners: Mapping[tuple[str, str], str]) -> Iterator[Consumer]:
+    """Count an allocated claim, for the pod that holds it if there is just one.
+
+    A claim that several pods share has their owner, if they have the same.
+    """
+    name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
+    known = {owners.get((claim.namespace, pod), name) for pod in claim.pods}
+    is_idle = not claim.has_other_users and not any(
+        (claim.namespace, pod) in owners for pod in claim.pods
+    )
+    by_node: dict[str, dict[tuple[str, str], Amount]] = {}
+    for device, part in claim.devices:
+        parts = by_node.setdefault(device.node, {})
+        parts[device.card, device.driver] = parts.get((device.card, device.driver), 0) + part
+    owner = known.pop() if len(known) == 1 else name
+    for node, cards in by_node.items():
+        amounts: dict[str, Amount] = {}
+        for (_, driver), part in cards.items():
+            amounts[driver] = amounts.get(driver, 0) + min(part, 1)
+        yield Consumer(
+            claim.namespace,
+            name,
+            owner,
+            node,
+            is_starting=False,
+            amounts=amounts,
+            shares=tuple(Share(card, driver, part) for (card, driver), part in cards.items()),
+            pods=claim.pods if len(claim.pods) > 1 else (),
+            is_idle=is_idle,
         )
-        owner = owners.pop() if len(owners) == 1 else name
-        by_node: dict[str, dict[tuple[str, str], Amount]] = {}
-        for device, part in claim.devices:
-            parts = by_node.setdefault(device.node, {})
-            parts[device.card, device.driver] = parts.get((device.card, device.driver), 0) + part
-        for node, cards in by_node.items():
-            shares = tuple(Share(card, driver, part) for (card, driver), part in cards.items())
-            amounts: dict[str, Amount] = {}
-            for (_, driver), part in cards.items():
-                amounts[driver] = amounts.get(driver, 0) + min(part, 1)
-            consumer = Consumer(claim.namespace, name, owner, node, False, amounts, shares)  # noqa: FBT003  # a claim does not start
-            shared = claim.pods if len(claim.pods) > 1 else ()
-            self.consumers.append(consumer._replace(pods=shared, is_idle=is_idle))
-
-    def add_waiting_claim(self, metadata: Mapping[str, Any], waiting: Mapping[str, int]) -> None:
-        """Count a claim that has no devices yet."""
-        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-        text = f"resourceclaim/{name}"
-        self.consumers.append(Consumer(namespace, text, text, "", False, waiting))  # noqa: FBT003  # the same
 
 
 def _sum_of_cards(shares: Iterable[Share]) -> Mapping[str, Amount]:
@@ -239,53 +268,62 @@ class PodSize(NamedTuple):
 DEFAULT_POD_SIZE = PodSize()
 
 
-def account(
-    nodes: Iterable[Object],
-    pods: Iterable[Object],
-    *,
-    slices: Iterable[Object] = (),
-    claims: Iterable[Object] = (),
-    profile: Profile,
-    pod_size: PodSize = DEFAULT_POD_SIZE,
-) -> Usage:
-    """Count the GPUs of `nodes` and what `pods` and `claims` have of them.
+class Account:
+    """The GPUs of a cluster's nodes, and what its pods and claims have of them.
 
-    Each argument is objects as an API server lists them; `profile` says which resources are GPUs.
-    Pods are read once and not kept.
+    `nodes` are objects as an API server lists them; `profile` says which resources are GPUs.
     """
-    found_nodes = [*map(without_images, nodes)]
-    memory = {name_of(node): card_memory(node) for node in found_nodes}
-    ledger = PodLedger(profile, memory)
-    for pod in pods:
-        ledger.add(pod)
-    devices, unknown = offered_devices(slices, profile)
-    listed = list(claims)
-    for claim in allocated_claims(listed, devices):
-        ledger.add_claim(claim)
-    for item in listed:
-        if waiting := waiting_devices(item, profile):
-            ledger.add_waiting_claim(as_object(item.get("metadata")), waiting)
-    offered: dict[str, list[Device]] = defaultdict(list)
-    for device in devices.values():
-        offered[device.node].append(device)
-    counter = NodeCounter(ledger.loads, ledger.consumers, offered, profile, pod_size)
-    counted = sorted(filter(None, map(counter.count, found_nodes)), key=lambda node: node.name)
-    return Usage(tuple(counted), tuple(ledger.consumers), unknown)
+
+    def __init__(self, nodes: Iterable[Object], profile: Profile) -> None:
+        self._nodes, self._profile = [*nodes], profile
+        memory = {name_of(node): card_memory(node) for node in self._nodes}
+        self._ledger = PodLedger(profile, memory)
+
+    def add_pod(self, pod: Object) -> CountedPod | None:
+        """Count `pod`, which is not kept; what counts of it, or None if it has terminated."""
+        return self._ledger.add(pod)
+
+    def nodes(self) -> Iterator[tuple[Object, NodeLoad]]:
+        """Each node, with or without GPUs, and what its pods take."""
+        for node in self._nodes:
+            yield node, self._ledger.loads.get(name_of(node)) or NodeLoad()
+
+    def usage(
+        self,
+        slices: Iterable[Object] = (),
+        claims: Iterable[Object] = (),
+        pod_size: PodSize = DEFAULT_POD_SIZE,
+    ) -> Usage:
+        """The GPUs that nodes offer, also by `slices`, and what pods and `claims` have of them."""
+        devices, unknown = offered_devices(slices, self._profile)
+        claims = [*claims]
+        of_claims = count_claims(claims, devices, self._ledger.owners, self._profile)
+        consumers = (*self._ledger.consumers, *of_claims)
+        offered: dict[str, list[Device]] = defaultdict(list)
+        for device in devices.values():
+            offered[device.node].append(device)
+        counter = NodeCounter(self._ledger.loads, consumers, offered, self._profile, pod_size)
+        counted = sorted(filter(None, map(counter.count, self._nodes)), key=lambda node: node.name)
+        twice = given_twice(consumers, claims, self._profile)
+        return Usage(tuple(counted), consumers, unknown, twice)
+
+
+def given_twice(
+    consumers: Iterable[Consumer], claims: Iterable[Object], profile: Profile
+) -> tuple[GivenTwice, ...]:
+    """The devices that several of the pods among the consumers have, or several of the claims."""
+    holders = DeviceHolders(profile)
+    for claim in claims:
+        holders.add_claim(claim)
+    for consumer in consumers:
+        holder = Holder(consumer.namespace, consumer.name)
+        holders.add_pod(holder, consumer.node, consumer.devices)
+    return holders.given_twice()
 
 
 def name_of(node: Object) -> str:
     """The name of a node."""
     return as_text(as_object(node.get("metadata")).get("name"))
-
-
-def without_images(node: Object) -> Object:
-    """A node without its images and who manages its fields, which together are most of it."""
-    status = as_object(node.get("status"))
-    return {
-        "metadata": without_managed_fields(as_object(node.get("metadata"))),
-        "spec": node.get("spec"),
-        "status": {key: status[key] for key in status if key != "images"},
-    }
 
 
 class NodeCounter:

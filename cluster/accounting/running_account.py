@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from cluster.gpus.accounting import (
+from cluster.accounting.account import (
     DEFAULT_POD_SIZE,
     CountedPod,
     NodeCounter,
     NodeLoad,
     Object,
-    PodLedger,
     PodSize,
+    count_claims,
     count_pod,
+    given_twice,
     name_of,
-    without_images,
 )
-from cluster.gpus.claims import Device, allocated_claims, offered_devices, waiting_devices
-from cluster.gpus.shares import card_memory
-from cluster.gpus.usage import Consumer, NodeUsage, Usage
+from cluster.accounting.claims import Device, offered_devices
+from cluster.accounting.shares import card_memory
+from cluster.accounting.usage import Consumer, NodeUsage, Usage
+from cluster.source.objects import without_images
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
 
@@ -28,7 +29,7 @@ Key = tuple[str, str]
 
 
 class RunningAccount:
-    """An account equal to that of `cluster.gpus.accounting.account`, of objects that come and go.
+    """An account equal to an `Account`, of objects that come and go.
 
     A change takes time that depends on what it changes: a pod costs the count of its node. Claims
     and ResourceSlices change seldom; with one of them, all of them are counted again.
@@ -115,7 +116,9 @@ class RunningAccount:
             self._count(name)
         self._changed.clear()
         nodes = tuple(self._counted[name] for name in sorted(self._counted))
-        return Usage(nodes, tuple(self._consumers()), self._unknown)
+        consumers = tuple(self._consumers())
+        twice = given_twice(consumers, self._claims.values(), self._profile)
+        return Usage(nodes, consumers, self._unknown, twice)
 
     def nodes(self) -> Iterator[tuple[Object, NodeLoad]]:
         """Each node, with or without GPUs, and what its pods take."""
@@ -162,16 +165,10 @@ class RunningAccount:
         for device in devices.values():
             offered[device.node].append(device)
         self._offered = dict(offered)
-        ledger = PodLedger(self._profile, {})
-        for pod in self._pods.values():
-            if pod.has_claims:
-                ledger.add_counted(pod._replace(node="", consumer=None))
-        for claim in allocated_claims(self._claims.values(), devices):
-            ledger.add_claim(claim)
-        for raw in self._claims.values():
-            if waiting := waiting_devices(raw, self._profile):
-                ledger.add_waiting_claim(as_object(raw.get("metadata")), waiting)
-        self._claim_consumers = _by_node(ledger.consumers)
+        owners = {key: pod.owner for key, pod in self._pods.items() if pod.has_claims}
+        self._claim_consumers = _by_node(
+            count_claims(self._claims.values(), devices, owners, self._profile)
+        )
         self._changed |= before | {*self._offered, *self._claim_consumers}
         self._claims_changed = False
 

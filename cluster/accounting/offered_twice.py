@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.claims import DriverCards, is_gpu_driver
-from cluster.gpus.nodes import Total
-from cluster.gpus.shares import Amount, whole_number
+from cluster.accounting.claims import DriverCards, is_gpu_driver
+from cluster.accounting.nodes import Total
+from cluster.accounting.shares import Amount, whole_number
 from rules.base.json_values import as_object, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.profile.profile import Profile

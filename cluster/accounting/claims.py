@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.pod_requests import amount_of
-from cluster.gpus.shares import Amount
+from cluster.accounting.pod_requests import amount_of
+from cluster.accounting.shares import Amount
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.profile.profile import Profile

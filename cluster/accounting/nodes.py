@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.gpus.claims import Device, cards_by_driver
-from cluster.gpus.passthrough import is_gpu
-from cluster.gpus.pod_requests import amount_of, whole
-from cluster.gpus.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
+from cluster.accounting.claims import Device, cards_by_driver
+from cluster.accounting.passthrough import is_gpu
+from cluster.accounting.pod_requests import amount_of, whole
+from cluster.accounting.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.profile.profile import Profile, Taint

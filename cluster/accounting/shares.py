@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.gpus.pod_requests import Requests, amount_of, whole
+from cluster.accounting.pod_requests import Requests, amount_of, whole
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 

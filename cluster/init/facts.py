@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -21,7 +22,7 @@ from cluster.source.objects import (
     MissingRightError,
     NotServedError,
     Object,
-    ObjectSource,
+    ObjectReader,
     Resource,
     is_device_plugin,
 )
@@ -120,7 +121,7 @@ _MAX_KEYS = 10_000  # different values that are counted of one kind
 _OTHERS = "and others"  # no name of an account
 
 
-class Survey(NamedTuple):
+class InitFacts(NamedTuple):
     """The facts about a cluster.
 
     - `accounts`: the service accounts of pods in the namespaces of DaemonSets, by namespace and
@@ -146,30 +147,14 @@ class Survey(NamedTuple):
     forbidden: frozenset[Resource] = frozenset()
 
 
-def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Survey:
+def read_facts(source: ObjectReader, profile: Profile) -> InitFacts:
     """List everything that matters; `profile` says which resources are GPUs.
 
     What files do not contain is not known to be absent. Names that no API server accepts are
     ignored. Raises SourceError if the source cannot be read.
     """
-    missing: dict[Resource, str] = {}
-    forbidden: set[Resource] = set()
-
-    def each(resource: Resource) -> Iterator[Object]:
-        is_empty = True
-        try:
-            for item in source.list(resource):
-                is_empty = False
-                yield item
-        except MissingRightError:
-            missing[resource] = f"needs the right to list {resource}"
-            forbidden.add(resource)
-            return
-        except NotServedError:
-            return  # there can be none
-        if is_empty and from_files:
-            missing[resource] = ""
-
+    snapshot = Snapshot(source, profile)
+    each = snapshot.stream
     daemon_sets = sorted(filter(None, map(workload_of, each(DAEMON_SETS))))
     homes = {workload.namespace for workload in daemon_sets}
     accounts, schedulers = _of_pods(each(PODS), profile, homes)
@@ -177,7 +162,7 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
     for item in each(SLICES):
         if driver := valid_name(as_object(item.get("spec")).get("driver")):
             _count(drivers, driver)
-    found = Survey(
+    found = InitFacts(
         nodes=sorted(filter(None, map(node_of, each(NODES))), key=lambda node: node.name),
         daemon_sets=daemon_sets,
         deployments=sorted(filter(None, map(workload_of, each(DEPLOYMENTS)))),
@@ -196,15 +181,22 @@ def survey(source: ObjectSource, profile: Profile, *, from_files: bool) -> Surve
             for _, entry in as_objects(item.get("webhooks"))
             if (name := valid_name(entry.get("name")))
         },
-        missing=missing,
+        missing={},
     )
-    return found._replace(forbidden=frozenset(forbidden))
+    unread = snapshot.missing.items()
+    forbidden = frozenset(each for each, error in unread if isinstance(error, MissingRightError))
+    missing = {
+        resource: f"needs the right to list {resource}" if resource in forbidden else ""
+        for resource, error in unread
+        if not isinstance(error, NotServedError)  # there can be none
+    }
+    return found._replace(missing=missing, forbidden=forbidden)
 
 
 def _of_pods(
     pods: Iterable[Object], profile: Profile, homes: set[str]
 ) -> tuple[set[tuple[str, str]], Counter[str]]:
-    """`accounts` and `schedulers` of the survey; of accounts, those in the namespaces `homes`."""
+    """`accounts` and `schedulers` of the facts; of accounts, those in the namespaces `homes`."""
     accounts: set[tuple[str, str]] = set()
     schedulers: Counter[str] = Counter()
     for pod in pods:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from cluster.gpus.device_status import DeviceStatus
-from cluster.gpus.offered_twice import OfferedTwice
-from cluster.gpus.shares import Amount, Share
-from reports.formats import some
+from cluster.accounting.device_holders import GivenTwice
+from cluster.accounting.device_status import DeviceStatus
+from cluster.accounting.offered_twice import OfferedTwice
+from cluster.accounting.shares import Amount, Share
 
 
 class Consumer(NamedTuple):
@@ -123,12 +123,14 @@ def notes_on_cards_offered_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
 class Usage(NamedTuple):
     """An account: the nodes with GPUs by name, and who has GPUs or waits for them.
 
-    `unknown` are sentences that say what could not be counted.
+    `unknown` are sentences that say what could not be counted. `given_twice` are devices that
+    several pods or claims have.
     """
 
     nodes: tuple[NodeUsage, ...]
     consumers: tuple[Consumer, ...]
     unknown: tuple[str, ...] = ()
+    given_twice: tuple[GivenTwice, ...] = ()
 
     def totals(self) -> tuple[ResourceUsage, ...]:
         """Each resource of all nodes, with what is asked for by pods without a node."""
@@ -144,25 +146,17 @@ class Usage(NamedTuple):
                     totals[resource] = used._replace(pending=used.pending + amount)
         return tuple(totals[name] for name in sorted(totals))
 
+    def notes(self) -> Iterator[str]:
+        """Yield sentences about what is not known, and about devices that several pods have."""
+        yield from self.unknown
+        yield from notes_on_cards_offered_twice(self.nodes)
+        yield from (str(each) for each in self.given_twice if each.is_gpu)
+
     def on_nodes(self, names: frozenset[str]) -> Usage:
         """The nodes of these names, and who has GPUs there."""
         return Usage(
             tuple(node for node in self.nodes if node.name in names),
             tuple(consumer for consumer in self.consumers if consumer.node in names),
             self.unknown,
+            self.given_twice,
         )
-
-
-def notes_on_cards_given_twice(consumers: Iterable[Consumer]) -> Iterator[str]:
-    """Yield sentences about pods that have the same whole device."""
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for consumer in consumers:
-        for one in consumer.devices:
-            place = consumer.node, one.resource, one.device
-            found.setdefault(place, []).append(f"{consumer.namespace}/{consumer.name}")
-    for (node, resource, device), pods in sorted(found.items()):
-        if device and len(pods) > 1:
-            yield (
-                f"{some(pods)} have the same device {device} of {node} as {resource}: "
-                "gpuward doctor says what to do"
-            )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from rules.base.caching import cached_by_text
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 
@@ -38,10 +39,14 @@ def effective_requests(pod: Mapping[str, Any]) -> Requests:
     """
     spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
     states = _ContainerStates(status)
-    effective = _largest(
-        *([] if states.is_infeasible else [_together(spec, _requests_of)]),
-        *(_of_pod(status) or (_together(spec, states.granted), _together(spec, states.actual))),
-    )
+    asked = [] if states.is_infeasible else [_together(spec, _requests_of)]
+    if asked and not states.may_differ(spec) and not _of_pod(status):
+        (effective,) = asked
+    else:
+        effective = _largest(
+            *asked,
+            *(_of_pod(status) or (_together(spec, states.granted), _together(spec, states.actual))),
+        )
     own = _requests_of(spec)
     if own and status.get("resources") is not None:
         has = _largest(_actual(status), _granted(status))
@@ -77,8 +82,17 @@ def whole(amount: int) -> int:
 
 def amount_of(value: object) -> int:
     """A quantity in units of 1e-9; 0 if it is none."""
+    return _amount_of_text(value) if isinstance(value, str) else _parsed_amount(value)
+
+
+def _parsed_amount(value: object) -> int:
     parsed = parse(value)
     return max(parsed.nano, 0) if isinstance(parsed, Quantity) else 0
+
+
+@cached_by_text
+def _amount_of_text(text: str) -> int:
+    return _parsed_amount(text)
 
 
 class _ContainerStates:
@@ -92,6 +106,23 @@ class _ContainerStates:
         }
         pending = (c for c in _items(status, "conditions") if c.get("type") == "PodResizePending")
         self.is_infeasible = next(pending, {}).get("reason") == "Infeasible"
+
+    def may_differ(self, spec: Mapping[str, Any]) -> bool:
+        """Return whether a container may have been promised, or have, what it does not ask for.
+
+        Most have just that, in the same words.
+        """
+        for field in ("containers", "initContainers"):
+            for container in _items(spec, field):
+                found = self._containers.get(as_text(container.get("name")), {})
+                granted = found.get("allocatedResources")
+                actual = as_object(found.get("resources")).get("requests")
+                if granted is None and actual is None:
+                    continue
+                asked = as_object(container.get("resources")).get("requests")
+                if granted not in (None, asked) or actual not in (None, asked):
+                    return True
+        return False
 
     def granted(self, container: Mapping[str, Any]) -> Requests:
         """Return the amounts that the kubelet has promised to the container."""
@@ -141,8 +172,7 @@ def _requests_of(holder: Mapping[str, Any]) -> Requests:
 
 
 def _amounts(quantities: Mapping[str, Any]) -> Requests:
-    amounts = ((name, amount_of(value)) for name, value in quantities.items())
-    return {name: amount for name, amount in amounts if amount}
+    return {name: amount for name, value in quantities.items() if (amount := amount_of(value))}
 
 
 def _sum(parts: Iterable[Requests]) -> Requests:
