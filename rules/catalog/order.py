@@ -63,6 +63,7 @@ SAFE_FIXES = _import_rules(
     "bypass.image_default_all",
     "requests.request_only",
     "scheduling.toleration_mismatch",
+    "quota.untolerated_flavor",
     "scheduling.toleration_default",
     "scheduling.affinity_default",
     "scheduling.enforced_affinity",

@@ -16,6 +16,7 @@ from rules.inventory.inventory import (
     ClusterQueue,
     ConfigMap,
     DeviceClass,
+    FlavorTaint,
     Inventory,
     LimitRange,
     LocalQueue,
@@ -24,6 +25,7 @@ from rules.inventory.inventory import (
     QuotaScope,
     ResourceClaim,
     ResourceClaimTemplate,
+    ResourceFlavor,
     ResourceQuota,
     RuntimeClass,
     Secret,
@@ -233,12 +235,28 @@ def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> Runtime
 
 def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> ClusterQueue:
     groups = [g for _, g in as_objects(as_object(raw.get("spec")).get("resourceGroups"))]
-    covered = [listed for g in groups if isinstance(listed := g.get("coveredResources"), list)]
-    return ClusterQueue(frozenset(as_text(name) for listed in covered for name in listed))
+    flavors = {
+        as_text(name): tuple(as_text(each.get("name")) for _, each in as_objects(g.get("flavors")))
+        for g in groups
+        if isinstance(listed := g.get("coveredResources"), list)
+        for name in listed
+    }
+    return ClusterQueue(frozenset(flavors), flavors)
 
 
 def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueue:
     return LocalQueue(as_text(as_object(raw.get("spec")).get("clusterQueue")))
+
+
+def _resource_flavor(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceFlavor:
+    spec = as_object(raw.get("spec"))
+    return ResourceFlavor(
+        tuple(
+            FlavorTaint(*(as_text(taint.get(field)) for field in FlavorTaint._fields))
+            for _, taint in as_objects(spec.get("nodeTaints"))
+        ),
+        tuple(toleration for _, toleration in as_objects(spec.get("tolerations"))),
+    )
 
 
 _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
@@ -257,6 +275,9 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
         ClusterQueue, _cluster_queue, is_namespaced=False
     ),
     (_KUEUE_GROUP, "LocalQueue"): _RecordReader(LocalQueue, _local_queue),
+    (_KUEUE_GROUP, "ResourceFlavor"): _RecordReader(
+        ResourceFlavor, _resource_flavor, is_namespaced=False
+    ),
 }
 
 

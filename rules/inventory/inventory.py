@@ -114,9 +114,13 @@ EMPTY_INVENTORY = Inventory()
 
 
 class ClusterQueue(NamedTuple):
-    """Kueue's ClusterQueue: the resources of which it has quotas."""
+    """Kueue's ClusterQueue: the resources of which it has quotas.
+
+    `flavors` has for each of them the names of the ResourceFlavors of which workloads can get it.
+    """
 
     resources: frozenset[str]
+    flavors: Mapping[str, tuple[str, ...]] = _NO_RECORDS
 
 
 class ConfigMap(NamedTuple):
@@ -256,6 +260,21 @@ class ResourceQuota(NamedTuple):
     scopes: tuple[QuotaScope, ...]
 
 
+class FlavorTaint(NamedTuple):
+    """A taint of the nodes for which a ResourceFlavor stands."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class ResourceFlavor(NamedTuple):
+    """Kueue's ResourceFlavor: its taints, and the tolerations that it gives to its workloads."""
+
+    taints: tuple[FlavorTaint, ...]
+    tolerations: tuple[Mapping[str, Any], ...]
+
+
 class RuntimeClass(NamedTuple):
     """The name by which the container runtime on the node knows the class."""
 
@@ -282,7 +301,7 @@ class SharePool(NamedTuple):
 
 _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
-    *(ResourceClaimTemplate, ResourceQuota, RuntimeClass, Secret),
+    *(ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
 )
 RECORD_TYPES = (*_OBJECT_TYPES, GpuNodes, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")

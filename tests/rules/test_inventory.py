@@ -47,6 +47,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": DEVICES}}),
         ("kueue.x-k8s.io/v1beta2", "ClusterQueue", {}),
         ("kueue.x-k8s.io/v1beta2", "LocalQueue", {"spec": {"clusterQueue": "nvidia"}}),
+        ("kueue.x-k8s.io/v1beta2", "ResourceFlavor", {"spec": {"nodeTaints": [{"key": "gpu"}]}}),
         ("v1", "Namespace", {}),
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": 0, f"requests.{GPU}": 0}}}),
