@@ -52,8 +52,8 @@ class Pod(SubjectView):
     - `stable_path`: the spec's path with names in place of list indices, for identities.
     """
 
-    # The labels of the object that makes the pod, or that it is; set by `workloads.discovery`.
-    owner_labels: Mapping[str, Any] = MappingProxyType({})
+    # The metadata of the object that makes the pod, or that it is; set by `workloads.discovery`.
+    owner_metadata: PodMetadata | None = None
     # The object whose field the pod, or its template, is in a custom resource; set by `pod_search`.
     holder: Mapping[str, Any] = MappingProxyType({})
     # The `spec` of the object that the pod is, or is in; set by `workloads.discovery`.
@@ -99,6 +99,11 @@ class Pod(SubjectView):
         if not same_metadata:
             pod.metadata_view = PodMetadata(metadata, self.metadata_path, self.profile)
         return pod
+
+    @property
+    def owner_labels(self) -> Mapping[str, Any]:
+        """The labels of the object that makes the pod, or that it is."""
+        return self.owner_metadata.labels if self.owner_metadata else {}
 
     @property
     def whole_path(self) -> Path:
