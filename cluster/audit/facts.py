@@ -40,6 +40,7 @@ REFERRED: ResourceNames = {
     "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors"),
     "node.k8s.io": ("runtimeclasses",),
     "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
+    "scheduling.volcano.sh": ("queues",),
 }
 # Of these, what is evaluated as it is read: no rule about these kinds needs facts, and the webhook
 # is not sent them. Quotas, LimitRanges and claims do need facts. They are listed again when all

@@ -22,6 +22,7 @@ from rules.inventory.inventory import (
     LocalQueue,
     MigConfiguration,
     Namespace,
+    Queue,
     QuotaScope,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -78,6 +79,7 @@ _DRIVER_PATTERN = re.compile(
 _MIG_PATTERN = re.compile(r"\.type\s{0,9}==\s{0,9}['\"]mig['\"]")
 _NVIDIA_CLASS, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 _KUEUE_GROUP = "kueue.x-k8s.io"
+_VOLCANO_GROUP = "scheduling.volcano.sh"
 
 
 class _RecordReader(NamedTuple):
@@ -248,6 +250,10 @@ def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueu
     return LocalQueue(as_text(as_object(raw.get("spec")).get("clusterQueue")))
 
 
+def _volcano_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Queue:
+    return Queue(as_object(as_object(raw.get("spec")).get("capability")))
+
+
 def _resource_flavor(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceFlavor:
     spec = as_object(raw.get("spec"))
     return ResourceFlavor(
@@ -278,6 +284,7 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_KUEUE_GROUP, "ResourceFlavor"): _RecordReader(
         ResourceFlavor, _resource_flavor, is_namespaced=False
     ),
+    (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }
 
 

@@ -224,6 +224,12 @@ KAI_QUEUE_LABEL = "kai.scheduler/queue"
 """The label by which KAI knows the queue of a pod, or of a claim that several pods may use."""
 
 
+class Queue(NamedTuple):
+    """Volcano's Queue: the most that its jobs together may have of each resource."""
+
+    capability: Mapping[str, Any]
+
+
 class ResourceClaim(NamedTuple):
     """The device classes of its requests, and their names.
 
@@ -300,8 +306,8 @@ class SharePool(NamedTuple):
 
 
 _OBJECT_TYPES: tuple[type, ...] = (
-    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
-    *(ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
+    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, Queue),
+    *(ResourceClaim, ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
 )
 RECORD_TYPES = (*_OBJECT_TYPES, GpuNodes, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")
