@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rules.base.json_values import as_object
 from rules.base.traits import (
     CLAIM_OBJECT,
     DEVICE_CLASS,
@@ -23,6 +24,7 @@ from rules.base.traits import (
     PROFILE_ENFORCED_LABELS,
     PROFILE_SCHEDULERS,
     QUOTA,
+    RAY_GPUS,
 )
 from rules.gpu.devices import Device, devices
 from rules.inventory.inventory import (
@@ -49,6 +51,8 @@ from rules.relevance.containers import container_traits
 from rules.relevance.pods import metadata_traits, spec_traits
 from rules.workloads.pod_search import Subject
 
+RAY_OPTIONS_FIELD, RAY_GPUS_OPTION = "rayStartParams", "num-gpus"
+"""The options of `ray start` beside the template of a group of KubeRay, and that of its GPUs."""
 _ROLE_TRAITS = {"init": INIT_CONTAINER, "app": 0, "ephemeral": EPHEMERAL_CONTAINER}
 _TRAITS_BY_CONTAINER_LIST = tuple(
     (field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists
@@ -76,6 +80,8 @@ def traits_of(subject: Subject) -> int:
 @once_per_view
 def _traits_of_pod(pod: Pod) -> int:
     traits = spec_traits(pod.spec) | _traits_of_metadata(pod.metadata_view)
+    if RAY_GPUS_OPTION in as_object(pod.holder.get(RAY_OPTIONS_FIELD)):
+        traits |= RAY_GPUS
     for container in pod.containers:
         traits |= traits_of_container(container)
     return traits
