@@ -12,7 +12,7 @@ from rules.rule import Rule, indexed_rule
 
 CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.requests.misplaced_gpu", "a GPU is asked for in a place where no container gets it", action=Action.WARN, since="0.1", needs=(traits.EPHEMERAL_CONTAINER | traits.POD_RESOURCES,)),
-    indexed_rule("rules.catalog.requests.unknown_gpu_resource", "the name of a GPU resource is misspelt", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE | traits.OTHER_GPU_RESOURCE,), needs_resources=True),
+    indexed_rule("rules.catalog.requests.unknown_gpu_resource", "the name of a GPU resource is misspelt", action=Action.DENY, since="0.1", needs=(traits.UNKNOWN_RESOURCE | traits.OTHER_GPU_RESOURCE,)),
     indexed_rule("rules.catalog.scheduling.scheduler_name", "a pod needs the scheduler of its GPU system and is left to the default one", action=Action.WARN, since="0.1", needs=(traits.GPU_RESOURCE | traits.GPU_ANNOTATION, traits.PROFILE_SCHEDULERS)),
     indexed_rule("rules.catalog.claims.claim_layout", "a resource claim is written in the layout of another version of the API", subject=DeviceClaim, action=Action.DENY, since="0.1", needs=(traits.CLAIM_OBJECT,)),
     indexed_rule("rules.catalog.claims.invalid_claim_reference", "a pod does not say which resource claim it means, in a way that Kubernetes knows", action=Action.DENY, since="0.1", needs=(traits.RESOURCE_CLAIMS_OF_POD,)),

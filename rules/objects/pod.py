@@ -3,7 +3,7 @@
 A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -133,6 +133,21 @@ class Pod(SubjectView):
                 containers.append(self._container(raw, path, role, is_target=is_target))
         return tuple(containers)
 
+    def _gpus_of_settings(self) -> Iterator[tuple[str, Any]]:
+        """The GPU resources, with their amounts, that Spark's settings ask for.
+
+        Spark writes them into the pods of the role that a key names, as which the spec is called
+        (`buildResourcesQuantities`, `buildExecutorResourcesQuantities`).
+        """
+        field = self.layout.settings_field
+        settings = as_object(self.holder.get(field)) if field else {}
+        start, end = f"spark.{self.path[-1]}.resource.", ".amount"
+        for key, amount in settings.items():
+            if key.startswith(start) and key.endswith(end):
+                vendor = as_text(settings.get(f"{key.removesuffix(end)}.vendor"))
+                name = key.removeprefix(start).removesuffix(end)
+                yield f"{vendor}/{name}" if vendor else name, amount
+
     def _container(
         self, raw: Mapping[str, Any], path: Path, role: Role, *, is_target: bool
     ) -> Container:
@@ -141,6 +156,7 @@ class Pod(SubjectView):
             profile=self.profile,
             layout=self.layout,
             is_pod_spec=raw is self.spec,
+            gpus_of_settings=dict(self._gpus_of_settings()) if raw is self.spec else {},
             is_fraction_target=is_target,
         )
 

@@ -21,6 +21,7 @@ from rules.base.traits import (
     KNOWN_QUOTAS,
     KNOWN_SHARE_POOLS,
     NODE_AGENT,
+    POD_RESOURCES,
     PROFILE_ENFORCED_LABELS,
     PROFILE_SCHEDULERS,
     QUOTA,
@@ -82,6 +83,8 @@ def _traits_of_pod(pod: Pod) -> int:
     traits = spec_traits(pod.spec) | _traits_of_metadata(pod.metadata_view)
     if RAY_GPUS_OPTION in as_object(pod.holder.get(RAY_OPTIONS_FIELD)):
         traits |= RAY_GPUS
+    if pod.layout.is_service:
+        traits |= POD_RESOURCES
     for container in pod.containers:
         traits |= traits_of_container(container)
     return traits
