@@ -66,7 +66,7 @@ NODE_CHOOSING_OBJECT = 1 << 48  # Kueue's ResourceFlavor, or ACK's ResourcePolic
 DEVICE_CLASS = 1 << 49
 DEVICE_TAINT_RULE = 1 << 50
 DEVICE_PLUGIN_CONFIG = 1 << 51  # a ConfigMap with configurations of NVIDIA's device plugin
-GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
+GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy, an NVIDIADriver
 # Of the pod again.
 OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLES
 RESERVING_POD = 1 << 54  # the RESERVATION_LABEL

@@ -206,6 +206,7 @@ REPORTS = _import_rules(
     "hygiene.spot_job_without_retry",
     "hygiene.job_without_deadline",
     "components.device_list_strategy",
+    "components.overlapping_drivers",
     "components.device_plugin_toleration",
     "components.gpu_exporter_toleration",
     "components.webhook_blocks_system_pods",

@@ -22,6 +22,7 @@ from rules.inventory.inventory import (
     LocalQueue,
     MigConfiguration,
     Namespace,
+    NVIDIADriver,
     Queue,
     QuotaScope,
     ResourceClaim,
@@ -250,6 +251,11 @@ def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueu
     return LocalQueue(as_text(as_object(raw.get("spec")).get("clusterQueue")))
 
 
+def _nvidia_driver(raw: Mapping[str, Any], _variables: VariableNames) -> NVIDIADriver:
+    spec = as_object(raw.get("spec"))
+    return NVIDIADriver(as_object(spec.get("nodeSelector")), spec.get("default") is True)
+
+
 def _volcano_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Queue:
     return Queue(as_object(as_object(raw.get("spec")).get("capability")))
 
@@ -283,6 +289,9 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_KUEUE_GROUP, "LocalQueue"): _RecordReader(LocalQueue, _local_queue),
     (_KUEUE_GROUP, "ResourceFlavor"): _RecordReader(
         ResourceFlavor, _resource_flavor, is_namespaced=False
+    ),
+    ("nvidia.com", "NVIDIADriver"): _RecordReader(
+        NVIDIADriver, _nvidia_driver, is_namespaced=False
     ),
     (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }

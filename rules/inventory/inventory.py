@@ -220,6 +220,16 @@ SURVEY_NAME = "nodes"
 """The name of the one NodeSurvey of an inventory."""
 
 
+class NVIDIADriver(NamedTuple):
+    """The labels of the nodes for which it is the driver.
+
+    `is_default` says that it is only for nodes that no other one selects.
+    """
+
+    node_selector: Mapping[str, Any]
+    is_default: bool = False
+
+
 KAI_QUEUE_LABEL = "kai.scheduler/queue"
 """The label by which KAI knows the queue of a pod, or of a claim that several pods may use."""
 
@@ -306,7 +316,7 @@ class SharePool(NamedTuple):
 
 
 _OBJECT_TYPES: tuple[type, ...] = (
-    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, Queue),
+    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, NVIDIADriver, Queue),
     *(ResourceClaim, ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
 )
 RECORD_TYPES = (*_OBJECT_TYPES, GpuNodes, MigConfiguration, NodeGroup, NodeSurvey, SharePool)

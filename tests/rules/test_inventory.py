@@ -49,6 +49,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("kueue.x-k8s.io/v1beta2", "LocalQueue", {"spec": {"clusterQueue": "nvidia"}}),
         ("kueue.x-k8s.io/v1beta2", "ResourceFlavor", {"spec": {"nodeTaints": [{"key": "gpu"}]}}),
         ("scheduling.volcano.sh/v1beta1", "Queue", {"spec": {"capability": GPUS}}),
+        ("nvidia.com/v1alpha1", "NVIDIADriver", {}),
         ("v1", "Namespace", {}),
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"requests.cpu": 0, f"requests.{GPU}": 0}}}),
