@@ -37,14 +37,17 @@ from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABE
 REFERRED: ResourceNames = {
     "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
     "admissionregistration.k8s.io": ("validatingwebhookconfigurations",),
-    "kueue.x-k8s.io": ("clusterqueues", "localqueues"),
+    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors"),
     "node.k8s.io": ("runtimeclasses",),
     "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
+    "scheduling.volcano.sh": ("queues",),
 }
 # Of these, what is evaluated as it is read: no rule about these kinds needs facts, and the webhook
 # is not sent them. Quotas, LimitRanges and claims do need facts. They are listed again when all
 # facts are known: to keep them until then takes memory without bound, as tenants make claims.
-EVALUATED_WITH_FACTS = frozenset({("", "Node"), ("kueue.x-k8s.io", "ClusterQueue")})
+EVALUATED_WITH_FACTS = frozenset(
+    {("", "Node"), *(("kueue.x-k8s.io", kind) for kind in ("ClusterQueue", "ResourceFlavor"))}
+)
 # Owners come before their pods, as findings are reported at owners.
 EVALUATED: ResourceNames = {
     **CUSTOM_WORKLOADS,
@@ -55,7 +58,7 @@ EVALUATED: ResourceNames = {
 }
 # Evaluated too, unless the audit is of one namespace.
 CLUSTER_SCOPED: ResourceNames = {
-    "kueue.x-k8s.io": ("cohorts", "resourceflavors"),
+    "kueue.x-k8s.io": ("cohorts",),
     "resource.k8s.io": ("deviceclasses", "devicetaintrules"),
 }
 EVALUATED_EVERYWHERE: ResourceNames = {

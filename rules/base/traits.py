@@ -66,13 +66,14 @@ NODE_CHOOSING_OBJECT = 1 << 48  # Kueue's ResourceFlavor, or ACK's ResourcePolic
 DEVICE_CLASS = 1 << 49
 DEVICE_TAINT_RULE = 1 << 50
 DEVICE_PLUGIN_CONFIG = 1 << 51  # a ConfigMap with configurations of NVIDIA's device plugin
-GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy
+GPU_OPERATOR = 1 << 52  # the settings of NVIDIA's operator: a ClusterPolicy, an NVIDIADriver
 # Of the pod again.
 OTHER_GPU_VARIABLE = 1 << 53  # a GPU_VARIABLE that is none of ORDINARY_VARIABLES
 RESERVING_POD = 1 << 54  # the RESERVATION_LABEL
 PRIORITY_CLASS = 1 << 55
 KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their names
 OTHER_MAKER_IMAGE = 1 << 57  # an image for devices of another maker than NVIDIA
+RAY_GPUS = 1 << 58  # not of a Pod: what KubeRay makes a pod of says with how many GPUs Ray starts
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -83,6 +84,7 @@ GPU_EVIDENCE |= GPU_VARIABLE | TOLERATION | KNOWN_GPU_NODES
 WHOLE_OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
 WHOLE_OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | NODE_CHOOSING_OBJECT
 WHOLE_OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE | DEVICE_PLUGIN_CONFIG | GPU_OPERATOR
+WHOLE_OBJECTS |= RAY_GPUS
 
 # The taints that Kubernetes makes pods tolerate, NVIDIA's cards, and the resources of one sharing
 # system.

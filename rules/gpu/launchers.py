@@ -4,6 +4,7 @@ Commands are often scripts. Only what one launcher is told once, on one machine,
 doubt the answer is None. Every function is linear in its input.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from math import prod
@@ -167,6 +168,19 @@ LIGHTNING = Launcher(
         *(f"trainer.accelerator={kind}" for kind in ("cpu", "tpu", "hpu", "mps")),
     ),
 )
+# Programs of one's own, which most often call the number of GPUs of a machine so.
+PYTHON_PROGRAM = Launcher(
+    "a Python program",
+    start_words=(),
+    size_options=(("--gpus", "--num-gpus"),),
+    unclear_words=(
+        *("--nnodes", "--num-nodes", "--nodes", "--num-machines", "--machine-rank", "--node-rank"),
+        *("docker", "podman", "nerdctl"),
+    ),
+    uses_all_gpus=False,
+    spans_pods=True,
+)
+_PYTHON = "python"  # also with a version behind it
 
 
 # Digits of the largest number that is taken for one of GPUs.
@@ -203,12 +217,13 @@ for _launcher in LAUNCHERS:
     for _first, *_second in _launcher.start_words:
         _LAUNCHERS_BY_FIRST_WORD.setdefault(_first, []).append((_launcher, tuple(_second)))
 _LIGHTNING_OPTIONS = frozenset(LIGHTNING.size_options[0])
+_PYTHON_OPTIONS = frozenset(PYTHON_PROGRAM.size_options[0])
 # One of them is in every command of interest.
-LAUNCHER_MARKS = (*_LAUNCHERS_BY_FIRST_WORD, LIGHTNING.size_options[0][0])
+LAUNCHER_MARKS = (*_LAUNCHERS_BY_FIRST_WORD, LIGHTNING.size_options[0][0], _PYTHON)
 # One of them is in every command that says with how many GPUs it works.
 _SIZE_MARKS = frozenset(
     name
-    for launcher in (*LAUNCHERS, LIGHTNING)
+    for launcher in (*LAUNCHERS, LIGHTNING, PYTHON_PROGRAM)
     for names in launcher.size_options
     for name in names
 )
@@ -221,6 +236,10 @@ SIZE_VARIABLES = frozenset(
 )
 # Of a command; one that has more is a program, and to read it would take long.
 _MAX_WORDS = 5000
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
+_SHELL_REFERENCE_PATTERN = r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-[^{}]*)?\})"
+# What may set variables of a shell.
+_WORDS_THAT_SET = frozenset({"source", ".", "eval", "read"})
 # Beside these words a command starts several programs, or one on several machines.
 _UNCLEAR_WORDS = frozenset({"for", "while", "until", "mpirun", "srun", "ssh", "xargs", "parallel"})
 _MASK_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -238,6 +257,7 @@ def parallel_size(container: Container, command: Command) -> ParallelSize | None
     started = (
         list(_named_launchers(container, words))
         or list(_lightning_by_options(words))
+        or list(_python_by_options(words))
         or [(one, False) for one in _LAUNCHERS_WITH_VARIABLES if _sets_size(container, one)]
     )
     is_certain = len(started) == 1 and not started[0][1]
@@ -277,11 +297,31 @@ def _stated_sizes(
         if len(stated) > 1:
             return []
         for value, text, path in stated:
-            size = expand_variables(container, value)
+            size = _value_in_shell(container, command, words, value)
             if size is None or not (size.isascii() and size.isdigit() and len(size) <= _MAX_DIGITS):
                 return []
             sizes.append((int(size), text.format(size), path))
     return sizes
+
+
+def _value_in_shell(
+    container: Container, command: Command, words: Sequence[CommandWord], value: str
+) -> str | None:
+    """`value` with the values of variables of the container; None if it is not known.
+
+    A shell knows them as `$NAME` and `${NAME}`, unless the script may set them itself.
+    """
+    reference = re.fullmatch(_SHELL_REFERENCE_PATTERN, value)
+    if reference is None:
+        return expand_variables(container, value)
+    if not command.texts or command.texts[0].rpartition("/")[2] not in _SHELLS:
+        return None
+    name = reference[1] or reference[2]
+    for word in words:
+        if word.text in _WORDS_THAT_SET or word.text.partition("=")[0] == name:
+            return None
+    found = container.env_value(name) or ""
+    return None if "$" in found else found
 
 
 def _sets_size(container: Container, launcher: Launcher) -> bool:
@@ -339,6 +379,14 @@ def _lightning_by_options(words: Iterable[CommandWord]) -> Iterator[tuple[Launch
     for word in words:
         if word.option in _LIGHTNING_OPTIONS:
             yield LIGHTNING, word.is_mention
+
+
+def _python_by_options(words: Iterable[CommandWord]) -> Iterator[tuple[Launcher, bool]]:
+    """A program for each time that Python is started, and whether it is a mention."""
+    if any(word.option in _PYTHON_OPTIONS for word in words):
+        for word in words:
+            if word.text.rpartition("/")[2].startswith(_PYTHON):
+                yield PYTHON_PROGRAM, word.is_mention
 
 
 def _are_unclear(words: Sequence[str]) -> bool:

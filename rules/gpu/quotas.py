@@ -10,7 +10,15 @@ from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
 from rules.gpu.claims import is_gpu_class, is_gpu_resource
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
-from rules.inventory.inventory import DeviceClass, Inventory, NodeGroup, QuotaScope, ResourceQuota
+from rules.inventory.inventory import (
+    ClusterQueue,
+    DeviceClass,
+    Inventory,
+    LocalQueue,
+    NodeGroup,
+    QuotaScope,
+    ResourceQuota,
+)
 from rules.objects.kubernetes_objects import (
     LIMITS_PREFIX,
     REQUESTS_PREFIX,
@@ -18,7 +26,7 @@ from rules.objects.kubernetes_objects import (
     Quota,
 )
 from rules.objects.pod import Pod
-from rules.profile.platforms.accounting_marks import QUEUE_LABEL
+from rules.profile.platforms.accounting_marks import ADMISSION_GATE, QUEUE_LABEL
 from rules.profile.profile import Profile
 
 DEVICE_CLASS_KEY_SUFFIX = ".deviceclass.resource.k8s.io/devices"
@@ -128,6 +136,34 @@ def queue_name(pod: Pod) -> str:
     """The name of the LocalQueue by which Kueue queues the pod or its workload; empty if none."""
     of_owner = None if pod.object.kind in _UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
     return as_text(of_owner or pod.labels.get(QUEUE_LABEL))
+
+
+class ClusterQueueOfPod(NamedTuple):
+    """The LocalQueue `name` of a pod, and the ClusterQueue `queue`, called `target`, behind it."""
+
+    name: str
+    target: str
+    queue: ClusterQueue
+
+
+def cluster_queue_of(pod: Pod, inventory: Inventory) -> ClusterQueueOfPod | None:
+    """The ClusterQueue that decides when the pod starts; None if it is not known, or has decided.
+
+    Kueue has decided about the pods of a cluster that it does not hold back.
+    """
+    name = queue_name(pod)
+    local = inventory.find(LocalQueue, name, pod.object.namespace) if name else None
+    queue = inventory.find(ClusterQueue, local.cluster_queue) if local else None
+    if local is None or queue is None or (pod.exists and not _waits_for_admission(pod)):
+        return None
+    return ClusterQueueOfPod(name, local.cluster_queue, queue)
+
+
+def _waits_for_admission(pod: Pod) -> bool:
+    return any(
+        gate.get("name") == ADMISSION_GATE
+        for _, gate in as_objects(pod.spec.get("schedulingGates"))
+    )
 
 
 QUEUE_AMOUNT_FIELDS = ("nominalQuota", "borrowingLimit", "lendingLimit")

@@ -240,6 +240,8 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
         if not equals and not _is_flag(word):
             value = words[position] if position < len(words) else ""
             position += 1
+        # Quotes that are escaped for another shell stay in a word.
+        value = value.replace("\\", "").replace('"', "").replace("'", "")
         if option := _gpu_or_variable_option(command, name, value, index):
             yield option
 

@@ -16,14 +16,18 @@ from rules.inventory.inventory import (
     ClusterQueue,
     ConfigMap,
     DeviceClass,
+    FlavorTaint,
     Inventory,
     LimitRange,
     LocalQueue,
     MigConfiguration,
     Namespace,
+    NVIDIADriver,
+    Queue,
     QuotaScope,
     ResourceClaim,
     ResourceClaimTemplate,
+    ResourceFlavor,
     ResourceQuota,
     RuntimeClass,
     Secret,
@@ -76,6 +80,7 @@ _DRIVER_PATTERN = re.compile(
 _MIG_PATTERN = re.compile(r"\.type\s{0,9}==\s{0,9}['\"]mig['\"]")
 _NVIDIA_CLASS, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 _KUEUE_GROUP = "kueue.x-k8s.io"
+_VOLCANO_GROUP = "scheduling.volcano.sh"
 
 
 class _RecordReader(NamedTuple):
@@ -232,12 +237,37 @@ def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> Runtime
 
 def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> ClusterQueue:
     groups = [g for _, g in as_objects(as_object(raw.get("spec")).get("resourceGroups"))]
-    covered = [listed for g in groups if isinstance(listed := g.get("coveredResources"), list)]
-    return ClusterQueue(frozenset(as_text(name) for listed in covered for name in listed))
+    flavors = {
+        as_text(name): tuple(as_text(each.get("name")) for _, each in as_objects(g.get("flavors")))
+        for g in groups
+        if isinstance(listed := g.get("coveredResources"), list)
+        for name in listed
+    }
+    return ClusterQueue(frozenset(flavors), flavors)
 
 
 def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueue:
     return LocalQueue(as_text(as_object(raw.get("spec")).get("clusterQueue")))
+
+
+def _nvidia_driver(raw: Mapping[str, Any], _variables: VariableNames) -> NVIDIADriver:
+    spec = as_object(raw.get("spec"))
+    return NVIDIADriver(as_object(spec.get("nodeSelector")), spec.get("default") is True)
+
+
+def _volcano_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Queue:
+    return Queue(as_object(as_object(raw.get("spec")).get("capability")))
+
+
+def _resource_flavor(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceFlavor:
+    spec = as_object(raw.get("spec"))
+    return ResourceFlavor(
+        tuple(
+            FlavorTaint(*(as_text(taint.get(field)) for field in FlavorTaint._fields))
+            for _, taint in as_objects(spec.get("nodeTaints"))
+        ),
+        tuple(toleration for _, toleration in as_objects(spec.get("tolerations"))),
+    )
 
 
 _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
@@ -256,6 +286,13 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
         ClusterQueue, _cluster_queue, is_namespaced=False
     ),
     (_KUEUE_GROUP, "LocalQueue"): _RecordReader(LocalQueue, _local_queue),
+    (_KUEUE_GROUP, "ResourceFlavor"): _RecordReader(
+        ResourceFlavor, _resource_flavor, is_namespaced=False
+    ),
+    ("nvidia.com", "NVIDIADriver"): _RecordReader(
+        NVIDIADriver, _nvidia_driver, is_namespaced=False
+    ),
+    (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }
 
 

@@ -114,9 +114,13 @@ EMPTY_INVENTORY = Inventory()
 
 
 class ClusterQueue(NamedTuple):
-    """Kueue's ClusterQueue: the resources of which it has quotas."""
+    """Kueue's ClusterQueue: the resources of which it has quotas.
+
+    `flavors` has for each of them the names of the ResourceFlavors of which workloads can get it.
+    """
 
     resources: frozenset[str]
+    flavors: Mapping[str, tuple[str, ...]] = _NO_RECORDS
 
 
 class ConfigMap(NamedTuple):
@@ -216,8 +220,24 @@ SURVEY_NAME = "nodes"
 """The name of the one NodeSurvey of an inventory."""
 
 
+class NVIDIADriver(NamedTuple):
+    """The labels of the nodes for which it is the driver.
+
+    `is_default` says that it is only for nodes that no other one selects.
+    """
+
+    node_selector: Mapping[str, Any]
+    is_default: bool = False
+
+
 KAI_QUEUE_LABEL = "kai.scheduler/queue"
 """The label by which KAI knows the queue of a pod, or of a claim that several pods may use."""
+
+
+class Queue(NamedTuple):
+    """Volcano's Queue: the most that its jobs together may have of each resource."""
+
+    capability: Mapping[str, Any]
 
 
 class ResourceClaim(NamedTuple):
@@ -256,6 +276,21 @@ class ResourceQuota(NamedTuple):
     scopes: tuple[QuotaScope, ...]
 
 
+class FlavorTaint(NamedTuple):
+    """A taint of the nodes for which a ResourceFlavor stands."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class ResourceFlavor(NamedTuple):
+    """Kueue's ResourceFlavor: its taints, and the tolerations that it gives to its workloads."""
+
+    taints: tuple[FlavorTaint, ...]
+    tolerations: tuple[Mapping[str, Any], ...]
+
+
 class RuntimeClass(NamedTuple):
     """The name by which the container runtime on the node knows the class."""
 
@@ -281,8 +316,8 @@ class SharePool(NamedTuple):
 
 
 _OBJECT_TYPES: tuple[type, ...] = (
-    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, ResourceClaim),
-    *(ResourceClaimTemplate, ResourceQuota, RuntimeClass, Secret),
+    *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, NVIDIADriver, Queue),
+    *(ResourceClaim, ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
 )
 RECORD_TYPES = (*_OBJECT_TYPES, GpuNodes, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")

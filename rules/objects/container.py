@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from rules.base.caching import cached_property
@@ -29,6 +30,7 @@ class PodLayout(NamedTuple):
     - `is_part`: the rest of the pod is elsewhere in the object, such as what asks for the GPU, so
       nothing in it is fixed.
     - `gpu_field`: the field, if any, that holds a GPU resource's name and quantity instead.
+    - `settings_field`: the field beside the spec, if any, of whose settings some ask for GPUs, too.
     - `variables_field`: the field of the main container, if any, that maps variables to values.
     - `is_text`: the spec is JSON in a text.
     - `is_service`: the object at its place is a service of Dynamo, of which the spec is made.
@@ -47,6 +49,7 @@ class PodLayout(NamedTuple):
     is_whole: bool = True
     is_part: bool = False
     gpu_field: str = ""
+    settings_field: str = ""
     variables_field: str = ""
     is_text: bool = False
     is_service: bool = False
@@ -89,6 +92,7 @@ class Container(View):
     - `source`: the container as written, at `path` of the manifest; `raw`: the same, with the
       variables of its map, if any.
     - `is_pod_spec`: the pod spec itself is the container, as some custom resources have it.
+    - `gpus_of_settings`: the GPU resources that settings beside the pod spec ask for.
     - `is_fraction_target`: annotations of the pod ask for a part of a GPU for this container.
     """
 
@@ -101,6 +105,7 @@ class Container(View):
         profile: Profile,
         layout: PodLayout,
         is_pod_spec: bool,
+        gpus_of_settings: Mapping[str, Any] = MappingProxyType({}),
         is_fraction_target: bool = False,
     ) -> None:
         self._variables_field = layout.variables_field if is_pod_spec else ""
@@ -110,6 +115,7 @@ class Container(View):
         self.role = role
         self.profile = profile
         self._gpu_field = layout.gpu_field if is_pod_spec else ""
+        self._gpus_of_settings = gpus_of_settings
         self._own_resources_field = layout.resources_field
         self.name = name_of_container(source, path)
         self.is_fraction_target = is_fraction_target
@@ -200,7 +206,9 @@ class Container(View):
         if not self._gpu_field:
             return as_object(self.raw.get(self._resources_field))
         gpu = as_object(self.raw.get(self._gpu_field))
-        return {"limits": {as_text(gpu.get("name")): gpu.get("quantity")}} if gpu else {}
+        own = {as_text(gpu.get("name")): gpu.get("quantity")} if gpu else {}
+        limits = {**self._gpus_of_settings, **own}
+        return {"limits": limits} if limits else {}
 
     @property
     def resources_path(self) -> Path:

@@ -3,7 +3,7 @@
 A field of the wrong type reads as empty. `workloads.discovery` reports it once, with its path.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -52,8 +52,8 @@ class Pod(SubjectView):
     - `stable_path`: the spec's path with names in place of list indices, for identities.
     """
 
-    # The labels of the object that makes the pod, or that it is; set by `workloads.discovery`.
-    owner_labels: Mapping[str, Any] = MappingProxyType({})
+    # The metadata of the object that makes the pod, or that it is; set by `workloads.discovery`.
+    owner_metadata: PodMetadata | None = None
     # The object whose field the pod, or its template, is in a custom resource; set by `pod_search`.
     holder: Mapping[str, Any] = MappingProxyType({})
     # The `spec` of the object that the pod is, or is in; set by `workloads.discovery`.
@@ -102,6 +102,11 @@ class Pod(SubjectView):
         return pod
 
     @property
+    def owner_labels(self) -> Mapping[str, Any]:
+        """The labels of the object that makes the pod, or that it is."""
+        return self.owner_metadata.labels if self.owner_metadata else {}
+
+    @property
     def whole_path(self) -> Path:
         """The path of the object that has all of the pod: of a service of Dynamo, the service."""
         return self.path[:-1] if self.layout.is_service else self.path
@@ -129,6 +134,21 @@ class Pod(SubjectView):
                 containers.append(self._container(raw, path, role, is_target=is_target))
         return tuple(containers)
 
+    def _gpus_of_settings(self) -> Iterator[tuple[str, Any]]:
+        """The GPU resources, with their amounts, that Spark's settings ask for.
+
+        Spark writes them into the pods of the role that a key names, as which the spec is called
+        (`buildResourcesQuantities`, `buildExecutorResourcesQuantities`).
+        """
+        field = self.layout.settings_field
+        settings = as_object(self.holder.get(field)) if field else {}
+        start, end = f"spark.{self.path[-1]}.resource.", ".amount"
+        for key, amount in settings.items():
+            if key.startswith(start) and key.endswith(end):
+                vendor = as_text(settings.get(f"{key.removesuffix(end)}.vendor"))
+                name = key.removeprefix(start).removesuffix(end)
+                yield f"{vendor}/{name}" if vendor else name, amount
+
     def _container(
         self, raw: Mapping[str, Any], path: Path, role: Role, *, is_target: bool
     ) -> Container:
@@ -139,6 +159,7 @@ class Pod(SubjectView):
             profile=self.profile,
             layout=self.layout,
             is_pod_spec=raw is self.spec,
+            gpus_of_settings=dict(self._gpus_of_settings()) if raw is self.spec else {},
             is_fraction_target=is_target,
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rules.base.json_values import as_object
 from rules.base.traits import (
     CLAIM_OBJECT,
     DEVICE_CLASS,
@@ -20,9 +21,11 @@ from rules.base.traits import (
     KNOWN_QUOTAS,
     KNOWN_SHARE_POOLS,
     NODE_AGENT,
+    POD_RESOURCES,
     PROFILE_ENFORCED_LABELS,
     PROFILE_SCHEDULERS,
     QUOTA,
+    RAY_GPUS,
 )
 from rules.gpu.devices import Device, devices
 from rules.inventory.inventory import (
@@ -33,6 +36,7 @@ from rules.inventory.inventory import (
     LocalQueue,
     MigConfiguration,
     NodeSurvey,
+    Queue,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceQuota,
@@ -48,6 +52,8 @@ from rules.relevance.containers import container_traits
 from rules.relevance.pods import metadata_traits, spec_traits
 from rules.workloads.pod_search import Subject
 
+RAY_OPTIONS_FIELD, RAY_GPUS_OPTION = "rayStartParams", "num-gpus"
+"""The options of `ray start` beside the template of a group of KubeRay, and that of its GPUs."""
 _ROLE_TRAITS = {"init": INIT_CONTAINER, "app": 0, "ephemeral": EPHEMERAL_CONTAINER}
 _TRAITS_BY_CONTAINER_LIST = tuple(
     (field, _ROLE_TRAITS[role]) for (field,), role in POD_SPEC.container_lists
@@ -75,6 +81,10 @@ def traits_of(subject: Subject) -> int:
 @once_per_view
 def _traits_of_pod(pod: Pod) -> int:
     traits = spec_traits(pod.spec) | _traits_of_metadata(pod.metadata_view)
+    if RAY_GPUS_OPTION in as_object(pod.holder.get(RAY_OPTIONS_FIELD)):
+        traits |= RAY_GPUS
+    if pod.layout.is_service:
+        traits |= POD_RESOURCES
     for container in pod.containers:
         traits |= traits_of_container(container)
     return traits
@@ -135,6 +145,7 @@ _TRAITS_OF_RECORDS: Mapping[type, int] = {
     LocalQueue: KNOWN_QUEUES,
     MigConfiguration: KNOWN_CONFIG_MAPS,
     NodeSurvey: KNOWN_NODES,
+    Queue: KNOWN_QUEUES,
     ResourceClaim: KNOWN_CLAIMS,
     ResourceClaimTemplate: KNOWN_CLAIMS,
     ResourceQuota: KNOWN_QUOTAS,

@@ -22,7 +22,7 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, DEVICE_PLUGIN_CONFIG, QUOTA
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
-from rules.objects.pod import Pod
+from rules.objects.pod import Pod, PodMetadata
 from rules.profile.profile import Profile
 from rules.workloads.field_types import type_errors
 from rules.workloads.files_in_objects import is_values, plugin_configurations
@@ -92,12 +92,13 @@ def find_subjects(
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
             yield from _plugin_configuration(raw, base, owner, profile)
-        labels = _labels_of_maker(raw, kind if is_built_in else "")
+        of_maker = _metadata_of_maker(raw, base, kind if is_built_in else "")
+        metadata = PodMetadata(*of_maker, profile)
         spec = as_object(raw.get("spec"))
         has_owner = bool(as_object(raw.get("metadata")).get("ownerReferences"))
         for subject in found:
             if isinstance(subject, Pod):
-                subject.owner_labels, subject.owner_spec = labels, spec
+                subject.owner_metadata, subject.owner_spec = metadata, spec
                 subject.is_made_by_owner = has_owner
             yield subject
 
@@ -121,11 +122,14 @@ def _plugin_configuration(
         yield KubernetesObject(owner, profile, raw, base, kind_trait=DEVICE_PLUGIN_CONFIG)
 
 
-def _labels_of_maker(raw: Mapping[str, Any], built_in: str) -> Mapping[str, Any]:
-    """The labels of the object that makes the pods: of a CronJob, those of its Jobs."""
+def _metadata_of_maker(
+    raw: Mapping[str, Any], base: Path, built_in: str
+) -> tuple[Mapping[str, Any], Path]:
+    """The metadata of the object that makes the pods, with its path: of a CronJob, of its Jobs."""
     if built_in == "CronJob":
         raw = as_object(as_object(raw.get("spec")).get("jobTemplate"))
-    return as_object(as_object(raw.get("metadata")).get("labels"))
+        base = (*base, "spec", "jobTemplate")
+    return as_object(raw.get("metadata")), (*base, "metadata")
 
 
 def _holds_no_subject(kind: str, group: str) -> bool:

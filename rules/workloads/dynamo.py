@@ -80,9 +80,11 @@ def _amount_path_in_service(service: Mapping[str, Any], path: list[str | int]) -
         return tuple(path)
     field, name = str(path[0]), path[1]
     item = as_object(as_object(service.get("resources")).get(field))
+    if name in item:
+        return field, name
     if name == (as_text(item.get("gpuType")) or _DEFAULT_RESOURCE):
         return field, "gpu"
-    return (field, name) if name in item else (field, "custom", name)
+    return field, "custom", name
 
 
 def _existing_part_of_path(service: Mapping[str, Any], place: Path) -> Path:

@@ -129,6 +129,7 @@ _SPARK = PodLayout(
     metadata_in_spec=True,
     is_whole=False,
     gpu_field="gpu",
+    settings_field="sparkConf",
     variables_field="envVars",
 )
 _SPARK_PODS = ((("driver",), _SPARK), (("executor",), _SPARK))

@@ -272,6 +272,8 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     ("", "ConfigMap"): ObjectKind(KUBELET_CONFIG, {"data": {}}, name="kubelet-config"),
     # NVIDIA/gpu-operator config/crd/bases/nvidia.com_clusterpolicies.yaml
     ("nvidia.com", "ClusterPolicy"): ObjectKind(GPU_OPERATOR, _OPERATOR),
+    # NVIDIA/gpu-operator api/nvidia/v1alpha1/nvidiadriver_types.go
+    ("nvidia.com", "NVIDIADriver"): ObjectKind(GPU_OPERATOR, {"spec": {"nodeSelector": {}}}),
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): ObjectKind(
         WEBHOOK_CONFIGURATION, _WEBHOOKS
     ),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_objects, as_text, find_value, pointer
@@ -254,10 +255,7 @@ class PodSearch:
         path = holder.path if layout.metadata_in_spec else (*holder.path, "metadata")
         outer = as_object(holder.parent.value) if holder.parent is not None else {}
         spec = (node.value, node.path)
-        for subject in self._checked_pod(spec, (metadata, path), node.stable_path, layout):
-            if isinstance(subject, Pod):
-                subject.holder = outer
-            yield subject
+        yield from self._checked_pod(spec, (metadata, path), node.stable_path, layout, outer)
 
     def _checked_pod(
         self,
@@ -265,6 +263,7 @@ class PodSearch:
         metadata: tuple[Any, Path],
         stable_path: str,
         layout: PodLayout,
+        holder: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[SearchResult]:
         if not types.conforms_to_types(spec[0], types.compiled_field_types(layout)):
             yield from self._new_malformed_fields(spec[0], types.field_types_of(layout), spec[1])
@@ -278,6 +277,7 @@ class PodSearch:
             stable_path=stable_path,
             layout=layout,
         )
+        pod.holder = holder
         # A step of a workflow may be no pod.
         if layout is POD_SPEC or pod.containers or (layout.metadata_in_spec and pod.annotations):
             yield pod

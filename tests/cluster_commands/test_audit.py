@@ -369,10 +369,15 @@ def marked_node(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": {"ack.node.gpu.schedule": "cGPU"}}}
 
 
+def flavor_of_mps_nodes(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"nodeLabels": {"nvidia.com/mps.capable": "yes"}}}
+
+
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 WITH_FACTS: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     "Node": ("/api/v1/nodes", marked_node, "unknown-node-mode"),
     "ClusterQueue": (f"{KUEUE}/clusterqueues", cluster_queue, "queue-fraction"),
+    "ResourceFlavor": (f"{KUEUE}/resourceflavors", flavor_of_mps_nodes, "unknown-node-mode"),
 }
 
 

@@ -19,6 +19,9 @@ about pods: (dict "root" $ "verbs" (list "list")). The verbs are those for what 
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses, devicetaintrules]
   verbs: [list]
+- apiGroups: [scheduling.volcano.sh]
+  resources: [queues]
+  verbs: [list]
 - apiGroups: [scheduling.alibabacloud.com]
   resources: [resourcepolicies]
   verbs: {{ toJson .verbs }}

@@ -45,7 +45,7 @@ References
 
 from typing import NamedTuple
 
-from rules.base.json_values import as_objects, as_text, display
+from rules.base.json_values import as_text, display
 from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, KNOWN_QUEUES
 from rules.gpu.claims import (
     CLAIMS_FIELD,
@@ -55,9 +55,8 @@ from rules.gpu.claims import (
     used_claims,
 )
 from rules.gpu.devices import path_of_first_request, requested_resources
-from rules.gpu.quotas import queue_name
-from rules.inventory.inventory import ClusterQueue, Inventory, LocalQueue
-from rules.profile.platforms.accounting_marks import ADMISSION_GATE
+from rules.gpu.quotas import cluster_queue_of
+from rules.inventory.inventory import ClusterQueue, Inventory
 from rules.profile.profile import Profile
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -73,25 +72,24 @@ class _UnknownResources(NamedTuple):
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each GPU resource of the pod that its queue does not cover."""
-    name = queue_name(pod)
-    local = context.inventory.find(LocalQueue, name, pod.object.namespace) if name else None
-    queue = context.inventory.find(ClusterQueue, local.cluster_queue) if local else None
-    if local is None or queue is None or (pod.exists and not _waits_for_admission(pod)):
+    known = cluster_queue_of(pod, context.inventory)
+    if known is None:
         return
+    name, target, queue = known
     # A queue can have very many, and is asked for every pod.
-    unknown = context.inventory.compute_once(_unknown_resources, (local.cluster_queue, pod.profile))
+    unknown = context.inventory.compute_once(_unknown_resources, (target, pod.profile))
     for resource in requested_resources(pod):
         if not _may_cover(queue, resource, unknown, pod.profile):
             yield Finding(
                 path=path_of_first_request(pod, resource),
                 key=f"queue.{resource}",
-                message=f"the ClusterQueue {display(local.cluster_queue)} behind the queue "
+                message=f"the ClusterQueue {display(target)} behind the queue "
                 f"{display(name)} has no quota of {resource}: Kueue admits no workload that "
                 "asks for it",
                 help=f"ask for what the queue covers, or add {resource} to the ClusterQueue",
             )
     if all(map(_is_non_device_resource, queue.resources)):
-        yield from _findings_of_uncounted_claims(pod, context, local.cluster_queue)
+        yield from _findings_of_uncounted_claims(pod, context, target)
 
 
 def _findings_of_uncounted_claims(pod: Pod, context: Context, queue: str) -> Findings:
@@ -116,13 +114,6 @@ def _findings_of_uncounted_claims(pod: Pod, context: Context, queue: str) -> Fin
 
 def _is_non_device_resource(resource: str) -> bool:
     return resource in _NON_DEVICE_RESOURCES or resource.startswith("hugepages-")
-
-
-def _waits_for_admission(pod: Pod) -> bool:
-    return any(
-        gate.get("name") == ADMISSION_GATE
-        for _, gate in as_objects(pod.spec.get("schedulingGates"))
-    )
 
 
 def _may_cover(

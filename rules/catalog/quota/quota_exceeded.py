@@ -1,4 +1,4 @@
-"""A pod asks for more GPUs than a quota of its namespace allows.
+"""A pod asks for more GPUs than a quota of its namespace, or its queue, allows.
 
 What it does
 ------------
@@ -6,33 +6,55 @@ Compares what a pod counts for, by the requests of all its containers, with the 
 `requests.<GPU resource>` of the ResourceQuotas of its namespace, if they are among the manifests of
 the same run. Quotas with scopes are not compared, because they do not count every pod.
 
+Compares also what a Job of Volcano, or a pod of its scheduler with the annotation
+`scheduling.volcano.sh/queue-name`, asks for with the `capability` of its Queue. Of a Job these are
+the fewest GPUs with which it starts: those of `minAvailable` pods that ask for least. Queues above
+it are not compared. `gpuward audit` knows the quotas and queues of the cluster.
+
 Why it matters
 --------------
 No pod beyond the quota is ever created, also if no other pod runs. A Deployment or a Job is created
-without an error, and waits for pods that never come: only its events say why.
+without an error, and waits for pods that never come: only its events say why. A Job above the
+capability of its queue stays Pending for ever.
 
 References
 ----------
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/#resource-quota-for-extended-resources
 - Kubernetes, `pkg/quota/v1/evaluator/core/pods.go`
+- https://volcano.sh/en/docs/queue_resource_management/
+- volcano-sh/volcano, `docs/design/min-avaiable-member-resource.md`,
+  `pkg/controllers/job/job_controller_actions.go` (`calcPGMinResources`)
 """
 
-from rules.base.json_values import display
-from rules.base.traits import GPU_RESOURCE, KNOWN_QUOTAS
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.quantity import Quantity, parse
+from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES, KNOWN_QUOTAS
 from rules.gpu.devices import effective_requests, path_of_first_request
 from rules.gpu.quotas import smallest_quota
-from rules.inventory.inventory import ResourceQuota
+from rules.inventory.inventory import Inventory, Queue, ResourceQuota
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
+_VOLCANO_JOB = ("batch.volcano.sh", "Job")
+_VOLCANO_SCHEDULER = "volcano"
+_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield each GPU resource of which the smallest quota has not enough for the pod."""
-    quotas = context.inventory.all_in(ResourceQuota, pod.object.namespace)
-    if not quotas or pod.layout is not POD_SPEC or pod.exists:
+    """Yield each GPU resource of which a quota, or the queue, has not enough for the pod."""
+    if pod.layout is POD_SPEC and not pod.exists:
+        yield from _findings_of_quotas(pod, context.inventory)
+        yield from _findings_of_queue(pod, context.inventory)
+
+
+def _findings_of_quotas(pod: Pod, inventory: Inventory) -> Findings:
+    if not inventory.all_in(ResourceQuota, pod.object.namespace):
         return
     for resource, wanted in effective_requests(pod).items():
-        limit = smallest_quota(context.inventory, pod.object.namespace, resource)
+        limit = smallest_quota(inventory, pod.object.namespace, resource)
         if limit is None or wanted <= limit.value:
             continue
         yield Finding(
@@ -46,6 +68,69 @@ def check(pod: Pod, context: Context) -> Findings:
         )
 
 
+def _findings_of_queue(pod: Pod, inventory: Inventory) -> Findings:
+    """Yield each GPU resource of which the queue of Volcano never has enough."""
+    is_job = (pod.object.group, pod.object.kind) == _VOLCANO_JOB
+    name = as_text(pod.owner_spec.get("queue")) if is_job else ""
+    if not is_job and pod.scheduler == _VOLCANO_SCHEDULER:
+        name = as_text(pod.annotations.get(_QUEUE_ANNOTATION))
+    queue = inventory.find(Queue, name) if name else None
+    for resource, of_pod in effective_requests(pod).items() if queue else ():
+        limit = parse(queue.capability.get(resource, "")) if queue else None
+        wanted = _gpus_of_job(pod.owner_spec, resource) if is_job else of_pod
+        if not isinstance(limit, Quantity) or wanted <= limit.value:
+            continue
+        who = "the Job starts with no fewer than" if is_job else "the pod asks for"
+        yield Finding(
+            path=path_of_first_request(pod, resource),
+            key=f"queue.{resource}",
+            message=f"{who} {wanted} {resource}, and the capability of the queue {display(name)} "
+            f"is {limit.value}: Volcano never starts it",
+            help="ask for less, or raise the capability of the queue",
+        )
+
+
+def _gpus_of_job(job: Mapping[str, Any], resource: str) -> int:
+    """The fewest devices with which a Job of Volcano starts: those of its pods with the fewest."""
+    tasks = [task for _, task in as_objects(job.get("tasks"))]
+    replicas = [_count(task, "replicas") for task in tasks]
+    each = [_gpus_of_task(task, resource) for task in tasks]
+    if not _count(job, "minAvailable"):
+        least = [
+            _count(task, "minAvailable") or count
+            for task, count in zip(tasks, replicas, strict=True)
+        ]
+        return sum(count * gpus for count, gpus in zip(least, each, strict=True))
+    left, total = _count(job, "minAvailable"), 0
+    for gpus, count in sorted(zip(each, replicas, strict=True)):
+        started = min(left, count)
+        left, total = left - started, total + started * gpus
+    return total
+
+
+def _count(raw: Mapping[str, Any], field: str) -> int:
+    value = raw.get(field)
+    return value if type(value) is int and value > 0 else 0
+
+
+def _gpus_of_task(task: Mapping[str, Any], resource: str) -> int:
+    spec = as_object(as_object(task.get("template")).get("spec"))
+    return sum(_amounts(spec, resource))
+
+
+def _amounts(spec: Mapping[str, Any], resource: str) -> Iterator[int]:
+    for _, container in as_objects(spec.get("containers")):
+        resources = as_object(container.get("resources"))
+        limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
+        amount = parse(limits.get(resource, requests.get(resource, 0)))
+        if isinstance(amount, Quantity):
+            yield amount.value
+
+
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE, KNOWN_QUOTAS), needs_resources=True
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_RESOURCE, KNOWN_QUOTAS | KNOWN_QUEUES),
+    needs_resources=True,
 )

@@ -6,7 +6,9 @@ Finds GPU resources in a pod's own `resources`, in its `overhead`, and in the `r
 ephemeral container. CPU and memory are fine in the pod's own `resources`.
 
 In files it also finds those in fields that a container does not have: `resources.limit`, a resource
-directly under `resources`, and `limits` beside `resources`.
+directly under `resources`, and `limits` beside `resources`. In the services of a
+DynamoGraphDeployment (v1alpha1) these are resources by their names in `limits` and `requests`,
+where the operator reads `gpu`, and others below `custom`.
 
 Why it matters
 --------------
@@ -25,13 +27,15 @@ References
 - https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
 - https://kubernetes.io/docs/concepts/workloads/pods/ephemeral-containers/
 - Kubernetes, `pkg/apis/core/validation/validation.go`
+- ai-dynamo/dynamo, `deploy/operator/api/v1alpha1` (`ResourceItem`)
 """
 
 from rules.base.json_values import as_object, display, rename
-from rules.base.traits import EPHEMERAL_CONTAINER, POD_RESOURCES
+from rules.base.traits import EPHEMERAL_CONTAINER, NVIDIA_CARD, POD_RESOURCES
 from rules.gpu.devices import devices, misplaced_resources
 from rules.objects.pod import is_pod_spec
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
+from rules.workloads.dynamo import MAIN_CONTAINER_FIELD, POD_FIELD
 
 ADVICE = "write the GPU under resources.limits of the container that uses it"
 CORRECT_FIELDS = {"resources.limit": "limits", "resources.request": "requests"}
@@ -66,10 +70,29 @@ def check(pod: Pod, _context: Context) -> Findings:
                 help=advice,
                 api_refuses=True,
             )
+    if pod.layout.is_service:
+        yield from _findings_in_service(pod)
     if is_pod_spec(pod):
         for container in pod.containers:
             if container.role != "ephemeral":
                 yield from _findings_in_unknown_fields(container)
+
+
+def _findings_in_service(pod: Pod) -> Findings:
+    """Yield each GPU resource that a service of Dynamo names where its operator does not look."""
+    main = as_object(as_object(pod.holder.get(POD_FIELD)).get(MAIN_CONTAINER_FIELD))
+    resources = {} if main.get("resources") else as_object(pod.holder.get("resources"))
+    for field in ("limits", "requests"):
+        for name in as_object(resources.get(field)):
+            if pod.profile.resource(name):
+                right = "gpu" if name == NVIDIA_CARD else f"custom.{name}"
+                yield Finding(
+                    path=(*pod.path, MAIN_CONTAINER_FIELD, "resources", field, name),
+                    key=f"resources.{field}.{name}",
+                    message=f"the service asks for {display(name)} in resources.{field}, where "
+                    "Dynamo's operator does not read it: its pods get no GPU",
+                    help=f"write it as resources.{field}.{right}",
+                )
 
 
 def _findings_in_unknown_fields(container: Container) -> Findings:

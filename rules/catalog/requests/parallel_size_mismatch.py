@@ -15,8 +15,12 @@ another number of whole GPUs:
 - `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate;
   `nprocPerNode` of a PyTorchJob and `numProcPerNode` of a TrainJob, from which they are set. Their
   processes may use several GPUs each, so only more processes than GPUs are reported;
-- `rayStartParams.num-gpus` of KubeRay, and `parallelism.tensor` of KServe's LLMInferenceService
-  whose pods do not work together.
+- `--gpus` and `--num-gpus` of a Python program, of which only more than the GPUs are reported;
+- `rayStartParams.num-gpus` of KubeRay, also where the pod asks for no GPU at all, and
+  `parallelism.tensor` of KServe's LLMInferenceService whose pods do not work together.
+
+A shell's `$NAME` and `${NAME}` stand for the variables of the container that have a literal value,
+unless the script may set them.
 
 It says nothing where the number is not certain: beside options for several machines, Ray or data
 parallelism, in scripts that start several programs, with `CUDA_VISIBLE_DEVICES`, for values that
@@ -55,10 +59,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text, display
-from rules.base.traits import GPU_RESOURCE
+from rules.base.traits import GPU_RESOURCE, RAY_GPUS
 from rules.gpu.commands import commands_of
-from rules.gpu.devices import request_of, whole_gpus
+from rules.gpu.devices import pod_requests_gpu, request_of, whole_gpus
 from rules.gpu.launchers import ParallelSize, parallel_size
+from rules.relevance.traits import RAY_GPUS_OPTION, RAY_OPTIONS_FIELD
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # A device of Inferentia2 and Trainium1 has two cores, one of Trainium2 eight.
@@ -127,12 +132,12 @@ def _process_count(pod: Pod, holder: Mapping[str, Any], path: Path) -> StatedSiz
 
 
 def _ray_size(pod: Pod, place: Path) -> StatedSize | None:
-    value = as_object(pod.holder.get("rayStartParams")).get("num-gpus")
+    value = as_object(pod.holder.get(RAY_OPTIONS_FIELD)).get(RAY_GPUS_OPTION)
     gpus = _positive_number(value)
     containers = [each for each in pod.containers if each.role == "app"]
     if not gpus or not containers:  # a head with `num-gpus: "0"` takes no work
         return None
-    path = (*place, "rayStartParams", "num-gpus")
+    path = (*place, RAY_OPTIONS_FIELD, RAY_GPUS_OPTION)
     return StatedSize("Ray", f"num-gpus: {gpus}", path, containers[0], gpus, gpus)
 
 
@@ -174,8 +179,13 @@ def check(pod: Pod, _context: Context) -> Findings:
         if size.gpus > gpus or size.launcher.uses_all_gpus:
             yield _finding(container, size, gpus)
     stated = stated_size(pod)
-    if stated is not None:
+    if stated is not None and (pod_requests_gpu(pod) or not _asks_for_unknown_device(pod)):
         yield from _findings_of_stated_size(stated)
+
+
+def _asks_for_unknown_device(pod: Pod) -> bool:
+    """Return whether the pod asks for an extended resource, which may stand for GPUs."""
+    return any("/" in name for container in pod.containers for name in container.limits)
 
 
 def _may_span_pods(pod: Pod) -> bool:
@@ -190,6 +200,7 @@ def _findings_of_stated_size(stated: StatedSize) -> Findings:
     if gpus is None or stated.min_gpus <= gpus <= stated.max_gpus:
         return
     name = request_of(stated.container).first_name
+    asked = f"{gpus} of {display(name)}" if name else "none"
     used, consequence = stated.max_gpus, "the rest stays idle"
     if gpus < stated.min_gpus:
         used = stated.min_gpus
@@ -198,7 +209,7 @@ def _findings_of_stated_size(stated: StatedSize) -> Findings:
         path=stated.path,
         key="parallel-size.stated",
         message=f"{stated.framework} is told to use {_gpus_words(used)} ({stated.text}), and "
-        f"{stated.container} asks for {gpus} of {display(name)}: {consequence}",
+        f"{stated.container} asks for {asked}: {consequence}",
         container=stated.container,
         help="write the same number in both",
     )
@@ -231,5 +242,5 @@ def _gpus_words(number: int) -> str:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE,), needs_resources=True
+    check, action=Action.WARN, since="0.1", needs=(GPU_RESOURCE | RAY_GPUS,), needs_resources=True
 )

@@ -9,7 +9,8 @@ plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a
 vendor, by `memory` for `mem` (`nvidia.com/gpumemory`), or by one letter in the vendor's domain
 (`nvidi.com/gpu`); these last only give a warning, and so do labels of nodes
 (`nvidia.com/gpu.memory`) and profiles of MIG that no card has, by their compute slices
-(`nvidia.com/mig-9g.10gb`) or their memory (`nvidia.com/mig-4g.5gb`). All other names are ignored.
+(`nvidia.com/mig-9g.10gb`) or their memory (`nvidia.com/mig-4g.5gb`). The name in `gpu.name` of a
+SparkApplication counts, too. All other names are ignored.
 
 Why it matters
 --------------
@@ -36,7 +37,7 @@ References
 
 from collections import Counter
 
-from rules.base.json_values import display
+from rules.base.json_values import as_object, as_text, display
 from rules.base.traits import OTHER_GPU_RESOURCE, UNKNOWN_RESOURCE
 from rules.gpu.amounts import api_refuses_amounts
 from rules.gpu.resource_names import fault_of_name, misspelt_resources, renaming_fix
@@ -47,6 +48,9 @@ CONSEQUENCE = ": the pod waits for a node that has it"
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
+    if pod.layout.gpu_field:
+        yield from _findings_of_gpu_field(pod)
+        return
     for container in pod.containers:
         names = (*container.limits, *container.requests)
         yield from _findings_of_names_without_resource(pod, container)
@@ -72,6 +76,29 @@ def check(pod: Pod, _context: Context) -> Findings:
                 action=Action.DENY if meant.is_known else Action.WARN,
                 api_refuses=refused,
             )
+
+
+def _findings_of_gpu_field(pod: Pod) -> Findings:
+    """Yield the name in the field of the pod that holds a GPU resource in place of limits."""
+    field = pod.layout.gpu_field
+    name = as_text(as_object(pod.spec.get(field)).get("name"))
+    meant, fault = misspelt_resources((name,), pod.profile).get(name), fault_of_name(name)
+    if meant:
+        why, advice = (
+            f"which is {meant.kind} {display(meant.right_name)}",
+            f"write {meant.right_name}",
+        )
+    elif fault:
+        why, advice = f"and {fault.reason}", fault.advice
+    else:
+        return
+    yield Finding(
+        path=(*pod.path, field, "name"),
+        key=f"{field}.{name}",
+        message=f"the {pod.path[-1]} asks for {display(name)}, {why}{_consequence(pod)}",
+        help=advice,
+        action=Action.DENY if meant and meant.is_known else Action.WARN,
+    )
 
 
 def _findings_of_names_without_resource(pod: Pod, container: Container) -> Findings:
@@ -100,5 +127,4 @@ RULE = define_rule(
     since="0.1",
     # The patterns of profiles know misspelt profiles of MIG too.
     needs=(UNKNOWN_RESOURCE | OTHER_GPU_RESOURCE,),
-    needs_resources=True,
 )

@@ -4,7 +4,9 @@ What it does
 ------------
 Finds pods with `schedulerName: kai-scheduler` that have `kai.scheduler/queue` as an annotation and
 not as a label, or that have the former label `runai/queue` alone, unless the workload that makes
-them has the label. Pods without any are for the default queue.
+them has the label. An annotation of that workload counts like one of the pod. Pods without any are
+for the default queue. Of RayJobs, RayClusters and RayServices the key alone shows that they are for
+KAI: KubeRay writes the name of the scheduler into their pods.
 
 Finds also a ResourceClaim for GPUs that such a pod names, if the claim does not have the label of
 the pod's queue. The linter knows the claims in the manifests of the same run, and `gpuward audit`
@@ -23,13 +25,15 @@ References
 ----------
 - https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs/quickstart
 - https://github.com/kai-scheduler/KAI-Scheduler/pull/932
+- https://docs.ray.io/en/latest/cluster/kubernetes/k8s-ecosystem/kai-scheduler.html
+- ray-project/kuberay, `ray-operator/controllers/ray/batchscheduler/kai-scheduler`
 - kai-scheduler/KAI-Scheduler, `docs/migrationguides/v0.6.0/README.md`,
   `pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go`,
   `pkg/scheduler/plugins/dynamicresources/dynamicresources.go`
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import CUSTOM_SCHEDULER, GPU
+from rules.base.traits import GPU
 from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, declared_claims
 from rules.gpu.devices import pod_requests_gpu
 from rules.inventory.inventory import KAI_QUEUE_LABEL, ResourceClaim
@@ -38,6 +42,7 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 # Before KAI was a project of its own.
 _FORMER_QUEUE_LABEL = "runai/queue"
 _SCHEDULER = "kai-scheduler"
+_RAY_GROUP = "ray.io"
 # In the names of the device classes that KAI takes for those of GPUs.
 _GPU_WORD = "gpu"
 _DEFAULT_QUEUE = "default-queue"
@@ -51,27 +56,38 @@ ADVICE = f"write the label {KAI_QUEUE_LABEL}"
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield the pod if KAI does not learn its queue, and each claim of another queue."""
-    if pod.scheduler != _SCHEDULER or not pod.is_complete or not pod_requests_gpu(pod):
+    is_placed_by_kuberay = pod.object.group == _RAY_GROUP and not pod.spec.get("schedulerName")
+    if pod.scheduler != _SCHEDULER and not is_placed_by_kuberay:
         return
-    yield from _findings_of_claims(pod, context)
-    labels = {**pod.labels, **pod.owner_labels}
-    if KAI_QUEUE_LABEL in labels:
+    if not pod.is_complete or not pod_requests_gpu(pod):
         return
-    if KAI_QUEUE_LABEL in pod.annotations:
-        yield Finding(
-            path=(*pod.metadata_path, "annotations", KAI_QUEUE_LABEL),
-            key=f"annotations.{KAI_QUEUE_LABEL}",
-            message=FAULT,
-            help=ADVICE,
-        )
-    elif _FORMER_QUEUE_LABEL in labels:
-        own = (*pod.metadata_path, "labels", _FORMER_QUEUE_LABEL)
-        yield Finding(
-            path=own if _FORMER_QUEUE_LABEL in pod.labels else pod.path,
-            key=f"labels.{_FORMER_QUEUE_LABEL}",
-            message=FORMER_FAULT,
-            help=f"{ADVICE}: {as_text(labels[_FORMER_QUEUE_LABEL])}",
-        )
+    if not is_placed_by_kuberay:
+        yield from _findings_of_claims(pod, context)
+    if KAI_QUEUE_LABEL not in {**pod.labels, **pod.owner_labels}:
+        yield from _findings_of_key(pod)
+
+
+def _findings_of_key(pod: Pod) -> Findings:
+    """Yield the key by which the pod, or what makes it, names its queue in vain."""
+    holders = [pod.metadata_view, *([pod.owner_metadata] if pod.owner_metadata else [])]
+    for metadata in holders:
+        if KAI_QUEUE_LABEL in metadata.annotations:
+            yield Finding(
+                path=(*metadata.path, "annotations", KAI_QUEUE_LABEL),
+                key=f"annotations.{KAI_QUEUE_LABEL}",
+                message=FAULT,
+                help=ADVICE,
+            )
+            return
+    for metadata in holders:
+        if _FORMER_QUEUE_LABEL in metadata.labels:
+            yield Finding(
+                path=(*metadata.path, "labels", _FORMER_QUEUE_LABEL),
+                key=f"labels.{_FORMER_QUEUE_LABEL}",
+                message=FORMER_FAULT,
+                help=f"{ADVICE}: {as_text(metadata.labels[_FORMER_QUEUE_LABEL])}",
+            )
+            return
 
 
 def _findings_of_claims(pod: Pod, context: Context) -> Findings:
@@ -96,4 +112,4 @@ def _findings_of_claims(pod: Pod, context: Context) -> Findings:
             )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CUSTOM_SCHEDULER, GPU))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU,))

@@ -1,0 +1,120 @@
+"""A workload of a Kueue queue tolerates none of the nodes on which the queue has GPUs.
+
+What it does
+------------
+Follows the label `kueue.x-k8s.io/queue-name` of a workload to its ClusterQueue and to the
+ResourceFlavors of which the workload can get the GPUs that its pods ask for. Finds pod templates
+that do not tolerate the `nodeTaints` of any of these flavors. Tolerations that a flavor itself adds
+count, and so does every flavor that is not known: then nothing is reported. The linter knows the
+queues and flavors in the manifests of the same run, and `gpuward audit` those of the cluster. At
+admission nothing is said.
+
+Not reported: taints with the effect `PreferNoSchedule`, which Kueue ignores; pods in a cluster that
+Kueue does not hold back; and taints of the profile where Kueue queues the pods themselves, as those
+of a Deployment: tolerations that are added to Pods come in time there.
+
+Why it matters
+--------------
+Kueue compares the taints with the template of a job's pods, before there are any. What adds
+tolerations to Pods, as gpuward, other webhooks and clouds do, comes too late: the workload is never
+admitted, with `untolerated taint` in its status, although GPUs are free.
+
+Fix safety
+----------
+The fix adds the toleration to the template. It is made by default for a taint of the profile, as
+that of `toleration-default`, which this rule replaces there; for any other taint, and for a choice
+between several flavors, only if the policy says `fix: true`.
+
+References
+----------
+- https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
+- https://kueue.sigs.k8s.io/docs/tasks/run/deployment/
+- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go` (`checkFlavorForPodSets`)
+"""
+
+from rules.base.json_values import append, display
+from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
+from rules.gpu.devices import requested_resources
+from rules.gpu.quotas import cluster_queue_of
+from rules.inventory.inventory import Inventory, ResourceFlavor
+from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.placement.tolerations import display_taint, is_tolerated, tolerates, toleration_for
+from rules.profile.platforms.accounting_marks import QUEUE_LABEL
+from rules.profile.profile import Taint
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
+
+_IGNORED_EFFECT = "PreferNoSchedule"
+# Kueue queues the pods of these, each when it has been created.
+_KINDS_QUEUED_AS_PODS = frozenset({"Pod", "Deployment", "StatefulSet"})
+
+
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield the first taint of the flavors, if all flavors of a resource have one."""
+    known = cluster_queue_of(pod, context.inventory)
+    if known is None or not pod.is_complete:
+        return
+    reported: set[Taint] = set()
+    for resource in requested_resources(pod):
+        flavors = known.queue.flavors.get(resource, ())
+        taints = [_untolerated_taint(pod, flavor, context.inventory) for flavor in flavors]
+        untolerated = [taint for taint in taints if taint is not None]
+        if not untolerated or len(untolerated) < len(flavors) or untolerated[0] in reported:
+            continue
+        reported.add(untolerated[0])
+        more = f" nor those of {len(flavors) - 1} more" if len(flavors) > 1 else ""
+        words = f"{display_taint(untolerated[0])} of the flavor {display(flavors[0])}{more}"
+        yield _finding(pod, untolerated, words, f"{display(known.target)}, which has {resource}")
+
+
+def _finding(pod: Pod, taints: list[Taint], words: str, queue: str) -> Finding:
+    right, path = toleration_for(taints[0]), (*pod.path, "tolerations")
+    lines = ", ".join(f"{key}: {value}" for key, value in right.items())
+    of_profile = _taint_of_profile(pod, taints[0])
+    return Finding(
+        path=path,
+        key=f"tolerations.{display_taint(of_profile or taints[0])}",
+        message=f"the pod template does not tolerate the taint {words} of the ClusterQueue {queue} "
+        "nowhere else: Kueue never admits the workload",
+        help=f"add {{{lines}}} to the tolerations of the template, or to those of the flavor",
+        fix=Fix(
+            f"tolerate {display_taint(taints[0])}",
+            (append(path, right),),
+            safe=of_profile is not None and len(taints) == 1,
+        ),
+    )
+
+
+def _untolerated_taint(pod: Pod, name: str, inventory: Inventory) -> Taint | None:
+    """The first taint that keeps the pod from the flavor of this name; None if none is known."""
+    flavor = inventory.find(ResourceFlavor, name)
+    for key, value, effect in flavor.taints if flavor else ():
+        taint = Taint((), key, value, effect)
+        if effect == _IGNORED_EFFECT or is_tolerated(pod, taint):
+            continue
+        if _is_queued_as_pod(pod) and _taint_of_profile(pod, taint) is not None:
+            continue
+        if flavor and not any(tolerates(toleration, taint) for toleration in flavor.tolerations):
+            return taint
+    return None
+
+
+def _taint_of_profile(pod: Pod, taint: Taint) -> Taint | None:
+    """The taint of the profile that `taint` is, whatever its value."""
+    same = (t for t in pod.profile.taints if (t.key, t.effect) == (taint.key, taint.effect))
+    return next(same, None)
+
+
+def _is_queued_as_pod(pod: Pod) -> bool:
+    is_built_in = pod.object.group in BUILT_IN_GROUPS
+    by_kind = is_built_in and pod.object.kind in _KINDS_QUEUED_AS_PODS
+    return by_kind or QUEUE_LABEL not in pod.owner_labels
+
+
+RULE = define_rule(
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_RESOURCE, KNOWN_QUEUES),
+    needs_resources=True,
+    supersedes=("toleration-default",),
+)
