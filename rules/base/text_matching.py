@@ -70,9 +70,10 @@ def has_few_typos(slips: int, one: str, other: str) -> bool:
 
     A mistake is to insert, remove or change a letter, or to exchange two neighbours.
     """
-    if abs(len(one) - len(other)) > slips:
+    length, other_length = len(one), len(other)
+    if not -slips <= length - other_length <= slips:
         return False
-    same, end = 0, min(len(one), len(other))
+    same, end = 0, length if length < other_length else other_length
     while same < end and one[same] == other[same]:
         same += 1
     if same == end:  # one begins with the other
