@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -24,6 +25,7 @@ from lint.remarks import (
     exception_remarks,
     key_and_comment_remarks,
     misplaced_comment_remarks,
+    misplaced_field_remarks,
     unread_remarks,
     values_remarks,
 )
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
+# One of them is in every file that `manifests_of_other_programs` reads.
+_MAY_BE_OF_OTHER_PROGRAM = re.compile(r"k8s|openshift_raw|podSpec|pod_spec").search
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} ConfigMaps, each in a text of another one"
 )
@@ -259,6 +263,7 @@ class Linter:
             self._evaluate_documents(current)
             if not source.is_embedded:
                 self._report_values(current)
+                self._evaluate_files_of_other_programs(current)
         except Exception as error:  # a bug of ours must not hide the results of other files
             if isinstance(error, OSError) and is_end_of_output(error):
                 raise
@@ -302,6 +307,17 @@ class Linter:
                 self._evaluate_file(File(source), current.uses_values, outer=current)
             else:
                 self._report_unread(source.name, source.lines[0], 1, _TOO_DEEP_MESSAGE)
+
+    def _evaluate_files_of_other_programs(self, current: _CurrentFile) -> None:
+        """Evaluate the objects that Ansible and other programs make of a file."""
+        if current.file.source.is_rendering or not _MAY_BE_OF_OTHER_PROGRAM(
+            current.file.source.text
+        ):
+            return
+        from sources.embedded_manifests import manifests_of_other_programs  # noqa: PLC0415  # likewise
+
+        for source in manifests_of_other_programs(current.file):
+            self._evaluate_file(File(source), outer=current)
 
     def _checks_all_comments(self, source: Source) -> bool:
         """Return whether comments of `source` outside of its objects are for nothing.
@@ -359,6 +375,7 @@ class Linter:
         results.not_evaluated += inputs_with_failed_rules(file, document, result)
         comments = item.comments if self.wanted_rules is None else Suppressions([])
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
+        results.remarks += misplaced_field_remarks(file, document, result)
         results.remarks += component_remarks(file, document, result)
         results.remarks += unread_remarks(file, document, result, policy.rules.profile)
 

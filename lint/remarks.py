@@ -12,7 +12,7 @@ from lint.suppressions import Suppressions, comments_in_no_object
 from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from policies.policy import Policy
 from reports.results import Remark, Results
-from rules.base.json_values import Path, as_object, as_text, display
+from rules.base.json_values import Path, as_object, as_text, display, find_value
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
 from rules.profile.context import Context
@@ -65,6 +65,23 @@ def unread_remarks(
     )
     fields = gpu_fields_outside_pods(document.value, profile, result.pod_paths)
     yield from _remarks_about_fields(file, document, fields, why)
+
+
+def misplaced_field_remarks(
+    file: File, document: Document, result: EvaluationResult
+) -> Iterator[Remark]:
+    """Yield a remark about each pod whose own security context has a field of containers."""
+    field = ("securityContext", "privileged")
+    message = (
+        "privileged is no field of a pod's own securityContext: kubectl refuses it, and for other "
+        "clients no container is privileged; write it in the securityContext of a container, or "
+        "remove it"
+    )
+    for path in result.pod_paths:
+        spec = find_value(document.value, path)
+        if "containers" in as_object(spec) and find_value(spec, field) is True:
+            span = file.span_of_path(document, (*path, *field))
+            yield Remark("warning", file.source.name, span.line, span.column, message)
 
 
 def values_remarks(

@@ -1,4 +1,4 @@
-"""Manifests in other texts: blocks of Markdown, here-documents of scripts, and ConfigMaps.
+"""Manifests in other texts: Markdown, scripts, ConfigMaps, and files of other programs.
 
 Every function is linear in its input.
 """
@@ -6,16 +6,16 @@ Every function is linear in its input.
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from kubeyaml import Document, YamlError, read, split
-from rules.base.json_values import Path, as_object, as_text
+from kubeyaml import Chunk, Document, YamlError, read, split
+from rules.base.json_values import Path, as_object, as_objects, as_text
 from rules.objects.object_ref import group_of
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.object_kinds import object_kind_of
-from sources.manifests import MAX_DOCUMENTS, File
+from sources.manifests import MAX_DOCUMENTS, File, is_kubernetes
 from sources.sources import Source, SourcePart, declares_object
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
@@ -209,3 +209,104 @@ def _on_one_line(text: str) -> str:
         return text
     listed: dict[str, Any] = {"apiVersion": "v1", "kind": "List", "items": documents}
     return json.dumps(listed)
+
+
+# Files of other programs: the modules of Ansible's collections that apply an object, and the fields
+# that hold it (https://docs.ansible.com/ansible/latest/collections/kubernetes/core/).
+_ANSIBLE_MODULES = frozenset(
+    {
+        *(f"{name}.k8s" for name in ("kubernetes.core", "community.kubernetes", "community.okd")),
+        *("redhat.openshift.k8s", "k8s", "k8s_raw", "openshift_raw"),
+    }
+)
+_ANSIBLE_FIELDS = ("definition", "resource_definition")
+# Armada's jobs have the specs of pods: armadaproject/armada pkg/api/submit.proto.
+_ARMADA_SPECS = ("podSpec", "podSpecs")
+# Determined makes a pod of a part of one (https://docs.determined.ai, "Customize a Pod").
+_DETERMINED_FIELD = ("environment", "pod_spec")
+_MAY_HAVE_OBJECT = re.compile(
+    r"^[ \t-]*(?:[\w.]{1,40}\.)?(?:k8s|k8s_raw|openshift_raw|podSpecs?|pod_spec)[ \t]*:",
+    re.MULTILINE,
+).search
+
+
+def manifests_of_other_programs(file: File) -> Iterator[Source]:
+    """The objects that Ansible, Armada and Determined make of `file`, which is no manifest."""
+    text = file.source.text
+    if not _MAY_HAVE_OBJECT(text):
+        return
+    for chunk in islice(split(text), MAX_DOCUMENTS):
+        try:
+            document = read(chunk)
+        except YamlError:
+            continue  # `File.manifests` yields it as one that could not be parsed
+        if document is None or is_kubernetes(document.value):
+            continue
+        found = (*_objects_of_ansible(document.value), *_objects_of_jobs(document.value))
+        for path, made in found:
+            yield _lines_of_object(file, document, path, made) or _on_line_of(
+                file, document, path, json.dumps(made)
+            )
+
+
+def _objects_of_ansible(value: Any) -> Iterator[tuple[Path, Any]]:
+    """Each object that a task of Ansible applies, with its path."""
+    waiting: list[tuple[Any, Path]] = [(value, ())]
+    seen: set[int] = set()  # aliases could repeat a value thousands of times
+    while waiting:
+        held, path = waiting.pop()
+        if not isinstance(held, dict | list) or id(held) in seen:
+            continue
+        seen.add(id(held))
+        pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
+        for key, inner in pairs:
+            if key in _ANSIBLE_MODULES and as_object(inner).get("state") != "absent":
+                yield from _objects_of_task(as_object(inner), (*path, key))
+        waiting += [(inner, (*path, key)) for key, inner in pairs][::-1]
+
+
+def _objects_of_task(task: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
+    for field in _ANSIBLE_FIELDS:
+        given = task.get(field)
+        if is_kubernetes(given):
+            yield (*path, field), given
+        for index, each in as_objects(given):
+            if is_kubernetes(each):
+                yield (*path, field, index), each
+
+
+def _objects_of_jobs(value: Any) -> Iterator[tuple[Path, Any]]:
+    """Each pod of Armada's jobs, and the part of a pod of Determined's experiment."""
+    raw = as_object(value)
+    for index, job in as_objects(raw.get("jobs")) if "queue" in raw else ():
+        for field in _ARMADA_SPECS:
+            given = job.get(field)
+            specs = [((), given)] if isinstance(given, dict) else as_objects(given)
+            for place, spec in specs:
+                steps = (place,) if isinstance(place, int) else ()
+                metadata = {key: job[key] for key in ("labels", "annotations") if key in job}
+                metadata["name"] = as_text(raw.get("jobSetId"))
+                if "namespace" in job:
+                    metadata["namespace"] = job["namespace"]
+                pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+                yield ("jobs", index, field, *steps), pod
+    outer, inner = _DETERMINED_FIELD
+    part = as_object(as_object(raw.get(outer)).get(inner))
+    if part:
+        made = {"apiVersion": "determined.ai/v1", "kind": "Experiment", "spec": {inner: part}}
+        yield _DETERMINED_FIELD, {**made, "metadata": {"name": as_text(raw.get("name"))}}
+
+
+def _lines_of_object(file: File, document: Document, path: Path, made: Any) -> Source | None:
+    """The object at `path` in its own lines; None if it is not alone in them."""
+    text, (place, _) = file.source.text, document.place.nearest(path)
+    start = text.rfind("\n", 0, place.start) + 1
+    lines = text[start : place.end]
+    try:
+        found = None if text[start : place.start].strip() else read(Chunk(lines))
+    except YamlError:
+        return None
+    if found is None or found.value != made:
+        return None
+    part = SourcePart(line_offset=file.position(place.start)[0] - 1)
+    return _as_embedded(file.source, lines, part)

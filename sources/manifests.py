@@ -209,7 +209,7 @@ class File:
                 if not _is_other_json(chunk.text):
                     yield self._unparsed(chunk, error)
                 continue
-            if document is not None and _is_kubernetes(document.value):
+            if document is not None and is_kubernetes(document.value):
                 yield document
 
     def _unparsed(self, chunk: Chunk, error: YamlError) -> UnparsedDocument:
@@ -239,7 +239,7 @@ class File:
                 document = read(chunk)
             except YamlError:
                 continue  # `manifests` yields it as one that could not be parsed
-            if document is not None and not _is_kubernetes(document.value):
+            if document is not None and not is_kubernetes(document.value):
                 yield document
 
     def span_of_path(self, document: Document, path: Path) -> Span:
@@ -260,8 +260,12 @@ def _join_surrogates(pair: re.Match[str]) -> str:
     return character
 
 
+# Rancher Fleet and helmfile have values of charts in their own files.
+_FILES_WITH_VALUES = ("values", "fleet.yaml", "helmfile")
+
+
 def _is_values_file(name: str) -> bool:
-    return "values" in os.path.basename(name)
+    return any(word in os.path.basename(name) for word in _FILES_WITH_VALUES)
 
 
 def _is_other_json(text: str) -> bool:
@@ -278,7 +282,8 @@ def _is_other_json(text: str) -> bool:
     return isinstance(value, dict) and "kind" not in value
 
 
-def _is_kubernetes(value: Any) -> bool:
+def is_kubernetes(value: Any) -> bool:
+    """Return whether the value of a document is an object of Kubernetes."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("kind"), str)

@@ -43,7 +43,7 @@ BUILT_IN_WORKLOADS = {
 }
 CUSTOM_WORKLOADS = {
     "apps.kruise.io": ("clonesets", "statefulsets"),
-    "apps.nvidia.com": ("nimpipelines", "nimservices"),
+    "apps.nvidia.com": ("nimcaches", "nimpipelines", "nimservices"),
     "argoproj.io": ("cronworkflows", "rollouts", "workflows", "workflowtemplates"),
     "batch.volcano.sh": ("jobs",),
     "jobset.x-k8s.io": ("jobsets",),
@@ -58,6 +58,7 @@ CUSTOM_WORKLOADS = {
     "serving.knative.dev": ("services",),
     "serving.kserve.io": ("inferenceservices", "llminferenceservices", "servingruntimes"),
     "serving.kubeflow.org": ("inferenceservices",),
+    "slinky.slurm.net": ("nodesets",),
     "sparkoperator.k8s.io": ("scheduledsparkapplications", "sparkapplications"),
     "tekton.dev": ("pipelineruns", "pipelines", "taskruns", "tasks"),
     "trainer.kubeflow.org": ("trainingruntimes", "trainjobs"),

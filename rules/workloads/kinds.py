@@ -200,6 +200,20 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
     ("apps.kruise.io", "SidecarSet"): ((("spec", "patchPodMetadata", "*"), _ARGO_METADATA),),
     ("kubeflow.org", "PodDefault"): ((("spec",), _CONTAINER),),
     ("apps.nvidia.com", "NIMService"): ((("spec",), _CONTAINER),),
+    # Of its job these are the variables, the runtime class and the nodes.
+    ("apps.nvidia.com", "NIMCache"): ((("spec",), _CONTAINER),),
+    # SlinkyProject/slurm-operator api/v1alpha1: the operator adds the containers to the template.
+    ("slinky.slurm.net", "NodeSet"): (
+        (
+            ("spec",),
+            PodLayout(container_lists=(), single_containers=("slurmd", "logfile"), is_whole=False),
+        ),
+    ),
+    # An experiment of Determined, as `sources.embedded_manifests` makes it: the container that
+    # asks for GPUs is its own.
+    ("determined.ai", "Experiment"): (
+        (("spec", "pod_spec", "spec"), PodLayout(is_whole=False, is_part=True)),
+    ),
     # NVIDIA/k8s-nim-operator config/samples/nim/pipelines: a service has the spec of a NIMService.
     ("apps.nvidia.com", "NIMPipeline"): ((("spec", "services", "*", "spec"), _CONTAINER),),
     ("nvidia.com", "DynamoGraphDeployment"): ((("spec", "services", "*"), _DYNAMO_SERVICE),),

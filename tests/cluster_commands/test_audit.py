@@ -485,6 +485,50 @@ def test_the_queues_of_a_cluster_are_known_if_it_has_kueue(
     assert (report["not_evaluated"], report["remarks"]) == ([], [])
 
 
+@pytest.mark.parametrize(("taint", "rules"), [("vision", ["untolerated-flavor"]), ("", [])])
+def test_the_flavors_and_volcano_queues_of_a_cluster_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], taint: str, rules: list[str]
+) -> None:
+    taints = [{"key": "team", "value": taint, "effect": "NoSchedule"}] if taint else []
+    flavor = {"metadata": {"name": "a10"}, "spec": {"nodeTaints": taints}}
+    group = {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": "a10"}]}
+    queue = {"metadata": {"name": "research"}, "spec": {"resourceGroups": [group]}}
+    local = {"metadata": {"name": "team", "namespace": "ml"}, "spec": {"clusterQueue": "research"}}
+    resources = {"limits": {"nvidia.com/gpu": 2}}
+    container = {"name": "c", "image": "example.com/c:1", "resources": resources}
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    gated = {
+        "metadata": {"name": "p", "namespace": "ml", "labels": labels},
+        "spec": {
+            "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+            "containers": [container],
+        },
+    }
+    task = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
+    job = {
+        "metadata": {"name": "train", "namespace": "ml"},
+        "spec": {"queue": "small", "tasks": [task]},
+    }
+    small = {"metadata": {"name": "small"}, "spec": {"capability": {"nvidia.com/gpu": 3}}}
+    volcano = "/apis/scheduling.volcano.sh/v1beta1/queues"
+    listed = {
+        "/api/v1/pods": Listed(1, lambda _: gated),
+        f"{KUEUE}/clusterqueues": Listed(1, lambda _: queue, "ClusterQueue"),
+        f"{KUEUE}/localqueues": Listed(1, lambda _: local, "LocalQueue"),
+        f"{KUEUE}/resourceflavors": Listed(
+            1, lambda _: flavor, "ResourceFlavor", is_namespaced=False
+        ),
+        volcano: Listed(1, lambda _: small, "Queue", is_namespaced=False),
+        "/apis/batch.volcano.sh/v1alpha1/jobs": Listed(1, lambda _: job, "Job"),
+    }
+    with paged_server(listed) as served:
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
+    report = json.loads(capsys.readouterr().out)
+    found = [f["rule"] for f in report["findings"]]
+    assert found == ["quota-exceeded", *rules]
+    assert report["not_evaluated"] == []
+
+
 QUEUE_KINDS = {"ClusterQueue": "clusterqueues", "Cohort": "cohorts"}
 
 

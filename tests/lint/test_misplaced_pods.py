@@ -131,3 +131,18 @@ def test_a_field_beside_the_spec_is_not_evaluated(
     assert f"{kind} x: /{field} is not where a {kind} has it: write it as /spec/{field}" in done.out
     done = command("-", stdin=json.dumps({**head, "spec": {field: value}}))
     assert "is not where" not in done.out
+
+
+@pytest.mark.parametrize(("value", "count"), [("true", 1), ("false", 0)])
+def test_a_pod_that_is_privileged_as_a_whole_is_named(
+    command: LintCommand, value: str, count: int
+) -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ml}\nspec:\n"
+        f"  securityContext:\n    privileged: {value}\n"
+        "  containers: [{name: main, image: example.com/main:1}]\n"
+    )
+    command.write("pod.yaml", pod)
+    remarks = command.json("pod.yaml").report["remarks"]
+    assert [remark["line"] for remark in remarks] == [6] * count
+    assert all("privileged is no field of a pod's own" in r["message"] for r in remarks)

@@ -110,8 +110,8 @@ def test_every_known_kind_with_pods_is_registered() -> None:
     built_in = {name for names in BUILT_IN_WORKLOADS.values() for name in names}
     assert built_in == {f"{kind.lower()}s" for kind in POD_TEMPLATE_PATHS if kind != "Pod"}
     # Cluster-scoped kinds belong to no namespace and so have no mode. A PodDefault is a patch of
-    # pods that are created later.
+    # pods that are created later. An experiment of Determined is no object of a cluster.
     unregistered = {"ClusterWorkflowTemplate", "ClusterTask", "ClusterServingRuntime"}
-    unregistered |= {"PodDefault", "SidecarSet"}
+    unregistered |= {"PodDefault", "SidecarSet", "Experiment"}
     for group, kind in CUSTOM_POD_LAYOUTS:
         assert kind in unregistered or f"{kind.lower()}s" in CUSTOM_WORKLOADS[group]
