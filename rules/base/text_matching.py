@@ -73,7 +73,9 @@ def has_few_typos(slips: int, one: str, other: str) -> bool:
     length, other_length = len(one), len(other)
     if not -slips <= length - other_length <= slips:
         return False
-    same, end = 0, length if length < other_length else other_length
+    # Called too often for a call of min.
+    end = length if length < other_length else other_length  # noqa: FURB136
+    same = 0
     while same < end and one[same] == other[same]:
         same += 1
     if same == end:  # one begins with the other
