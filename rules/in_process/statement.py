@@ -15,7 +15,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from rules.in_process.expression import Expression, Value, choose, construct, dyn, let, name
+from rules.in_process.expression import (
+    OBJECT,
+    Expression,
+    Value,
+    choose,
+    construct,
+    dyn,
+    let,
+    name,
+)
 
 Subject: TypeAlias = Literal[
     "pod",
@@ -40,6 +49,24 @@ DEVICE_LIST: Final = name("l")
 COMPLETED: Final = name("x")
 KEY: Final = name("a")
 AT: Final = name("at")
+
+
+class EvidenceInCel(NamedTuple):
+    """The twin of `rules.placement.gpu_nodes.Evidence`."""
+
+    pod: Expression
+    devices: Expression
+    is_certain: Expression
+    is_there: Expression
+
+
+EVIDENCE: Final = EvidenceInCel(
+    pod=OBJECT.evidence[0],
+    devices=OBJECT.evidence[1],
+    is_certain=OBJECT.evidence[2] == "certain",
+    is_there=OBJECT.evidence.size() > 0,
+)
+"""What the pod has to do with GPUs; nothing else of it may be read unless it `is_there`."""
 
 SUB_PATHS = "a subPathExpr that refers to a variable counts as the whole volume"
 """A limit of the statements about volumes."""

@@ -24,17 +24,13 @@ UNSETTLED = frozenset(rule.name for rule in CATALOG) - SETTLED
 # rule what its module, its page or the public manifests must have, or use a second process.
 _ABOUT_THE_CATALOG = (
     *("tests/rules/test_catalog", "tests/rules/test_fix_safety", "tests/rules/test_invariants"),
-    *("tests/rules/test_malformed", "tests/rules/test_messages", "tests/rules/test_object"),
-    *(
-        "tests/rules/test_platform_agents",
-        "tests/rules/test_views_after_edits",
-        "tests/rules/test_robust",
-    ),
-    *("tests/rules/test_update_cases", "tests/policies/test_effective"),
-    *("tests/policies/test_policy.py", "tests/lint/test_corpus", "tests/lint/test_examples"),
-    *("tests/webhook/test_decision", "tests/webhook/test_replica", "tests/webhook/test_evaluator"),
-    *("tests/cluster/test_match", "tests/cluster/test_in_process"),
-    *("tests/cluster/test_patches", "tests/release/test_doc"),
+    *("tests/rules/test_makers", "tests/rules/test_malformed", "tests/rules/test_messages"),
+    *("tests/rules/test_object", "tests/rules/test_platform_agents", "tests/rules/test_robust"),
+    *("tests/rules/test_update_cases", "tests/rules/test_views_after_edits"),
+    *("tests/policies/test_effective", "tests/policies/test_policy.py"),
+    *("tests/lint/test_corpus", "tests/lint/test_examples", "tests/webhook/test_decision"),
+    *("tests/webhook/test_replica", "tests/webhook/test_evaluator"),
+    *("tests/cluster/test_match", "tests/cluster/test_in_process", "tests/cluster/test_patches"),
 )
 
 

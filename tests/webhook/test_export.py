@@ -26,6 +26,7 @@ from webhook.in_process.statements import (
     reason_against,
     reason_against_fix,
 )
+from webhook.match_conditions import condition
 from webhook.registration import RegistrationOptions
 
 ABOUT_PODS = [a for a in default_policy().rule_set().rules if a.rule.subject is Pod]
@@ -82,6 +83,51 @@ def test_expressions_call_functions_that_there_are() -> None:
     }
     called = {name for text in texts for name in re.findall(r"(\w+)\(", unquoted(text))}
     assert called - FUNCTIONS == set()
+
+
+def test_expressions_name_members_that_containers_and_variables_have() -> None:
+    """`c` is a container and `v` one of its variables wherever they have a member."""
+    policy, options = default_policy(), ExportOptions()
+    made = [*policy_objects(policy, options), *fix_objects(policy, options)]
+    listed = [variable for each in made for variable in each["spec"].get("variables", ())]
+    variables = {variable["name"]: variable["expression"] for variable in listed}
+    of_containers = members(variables["containers"])
+    of_variables = members(variables["withVariables"]) - of_containers | {"name"}
+    found = " ".join(unquoted(variable["expression"]) for variable in listed)
+    assert {*re.findall(r"\bc\.(\w+)\b(?!\()", found)} <= of_containers
+    assert {*re.findall(r"\bv\.(\w+)\b(?!\()", found)} <= of_variables
+
+
+def members(text: str) -> set[str]:
+    """The members of the records that `text` makes, in which each value is `dyn`."""
+    return {*re.findall(r'"(\w+)": dyn\(', text)}
+
+
+def test_expressions_name_variables_that_there_are() -> None:
+    """A policy has no variable that it does not define, as an API server would refuse it."""
+    policy, options = default_policy(), ExportOptions()
+    for made in (*policy_objects(policy, options), *fix_objects(policy, options)):
+        defined: set[str] = set()
+        for variable in made["spec"].get("variables", ()):
+            named = {*re.findall(r"(?<![.\w])variables\.(\w+)", unquoted(variable["expression"]))}
+            assert named <= defined, variable["name"]
+            defined.add(variable["name"])
+
+
+def test_no_exported_rule_is_about_every_gpu_pod() -> None:
+    """API servers evaluate a policy for each pod that may concern one of its rules.
+
+    The rules about Kueue's marks have a policy of their own, which concerns updates.
+    """
+    policy = default_policy()
+    costly = [
+        rule.name
+        for rule in exported_rules(policy.rule_set())
+        # The resources that do not concern it are those of pods without GPUs alone.
+        if '["cpu", "ephemeral-storage", "memory"]'
+        in condition([rule.active.rule], [policy.profile])
+    ]
+    assert costly == ["left-queue"]
 
 
 def unquoted(text: str) -> str:

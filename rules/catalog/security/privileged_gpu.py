@@ -62,7 +62,7 @@ from rules.in_process.expression import (
     not_,
     text,
 )
-from rules.in_process.statement import CONTAINER, Statement
+from rules.in_process.statement import CONTAINER, EVIDENCE, Statement
 from rules.objects.container import is_host_process
 from rules.placement.gpu_nodes import GPU_WORD, Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
@@ -153,15 +153,12 @@ def _host_process_finding(container: Container | None, pod: Pod, evidence: Evide
 
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    pod, devices, certainty = OBJECT.evidence[0], OBJECT.evidence[1], OBJECT.evidence[2]
-    has_evidence = OBJECT.evidence.size() > 0
-    is_certain = certainty == "certain"
-    place = choose((is_certain, OF_THE_NODE), otherwise=OF_ITS_NODE)
-    where = text(f"{pod}: {_effect(devices, place)}")
-    action = choose((is_certain, "deny"), otherwise="warn")
+    place = choose((EVIDENCE.is_certain, OF_THE_NODE), otherwise=OF_ITS_NODE)
+    where = text(f"{EVIDENCE.pod}: {_effect(EVIDENCE.devices, place)}")
+    action = choose((EVIDENCE.is_certain, "deny"), otherwise="warn")
     advice = choose(
         (is_node_debugger_in_cel(), NODE_DEBUGGER_ADVICE),
-        (devices == GPU_WORD, RDMA_ADVICE),
+        (EVIDENCE.devices == GPU_WORD, RDMA_ADVICE),
         otherwise=ADVICE,
     )
     is_privileged = get(CONTAINER.raw, "securityContext.privileged", False)
@@ -172,7 +169,7 @@ def in_process() -> tuple[Statement, ...]:
     return (
         Statement(
             "container",
-            all_of(is_privileged, has_evidence),
+            all_of(is_privileged, EVIDENCE.is_there),
             text(_message(CONTAINER.text, where)),
             advice,
             action=action,
@@ -180,14 +177,14 @@ def in_process() -> tuple[Statement, ...]:
         ),
         Statement(
             "container",
-            all_of(not_(is_privileged), is_windows(CONTAINER.raw), has_evidence),
+            all_of(not_(is_privileged), is_windows(CONTAINER.raw), EVIDENCE.is_there),
             text(_host_process_message(f"{CONTAINER.text} is", where)),
             WINDOWS_ADVICE,
             action=action,
         ),
         Statement(
             "pod",
-            all_of(is_windows(OBJECT.spec), has_evidence),
+            all_of(is_windows(OBJECT.spec), EVIDENCE.is_there),
             text(_host_process_message(EACH_CONTAINER_IS, where)),
             WINDOWS_ADVICE,
             action=action,

@@ -62,6 +62,7 @@ References
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rules.base.json_values import remove
 from rules.base.traits import GPU_EVIDENCE, PRIVILEGED
@@ -81,7 +82,7 @@ from rules.in_process.expression import (
     not_,
     text,
 )
-from rules.in_process.statement import CONTAINER, Statement
+from rules.in_process.statement import CONTAINER, EVIDENCE, Statement
 from rules.placement.gpu_nodes import Evidence, excludes_nvidia, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -129,14 +130,53 @@ BPF, PERFMON = "BPF", "PERFMON"
 WORTH_THE_NODE = ADMINISTRATION_CAPABILITIES | KERNEL_CAPABILITIES | {FILE_CAPABILITY}
 _OTHERS = _OF_LINUX - _BASELINE - _FOR_GPU_PROGRAMS - {_FOR_OWN_NETWORK}
 ADDED_CAPABILITIES_PATH = ("securityContext", "capabilities", "add")
-TOOLKIT_EFFECT = "the container toolkit takes it for privileged and gives it any GPU that it names"
-KERNEL_EFFECT = "it can change the kernel of the node and use every "
-FILE_EFFECT = "it can read the files of the node and of other pods, such as their secrets"
-BPF_EFFECT = "with PERFMON it can read the memory of the node's kernel"
-PROCESS_EFFECT = "it can control every process of the node"
-MOUNT_EFFECT = "it can mount what belongs to the node, and so perhaps use every "
-NETWORK_EFFECT = "it can change the network of the node"
 NOUNS, AND = ("capability", "capabilities"), " and "
+
+
+class Effect(NamedTuple):
+    """What capabilities are good for, and what is done about it.
+
+    `beside` is a capability without which the others have no such effect. `is_by_toolkit` says that
+    they have it where NVIDIA's container toolkit is, and `names_devices` that the devices of the
+    node end the text.
+    """
+
+    capabilities: frozenset[str]
+    text: str
+    action: Action = Action.DENY
+    beside: str = ""
+    is_by_toolkit: bool = False
+    names_devices: bool = False
+
+
+# The strongest first.
+EFFECTS = (
+    Effect(
+        ADMINISTRATION_CAPABILITIES,
+        "the container toolkit takes it for privileged and gives it any GPU that it names",
+        is_by_toolkit=True,
+    ),
+    Effect(
+        KERNEL_CAPABILITIES | {"ALL"},
+        "it can change the kernel of the node and use every ",
+        names_devices=True,
+    ),
+    Effect(
+        frozenset({FILE_CAPABILITY}),
+        "it can read the files of the node and of other pods, such as their secrets",
+    ),
+    Effect(
+        frozenset({BPF}), "with PERFMON it can read the memory of the node's kernel", beside=PERFMON
+    ),
+    Effect(frozenset({_FOR_OWN_PROCESSES}), "it can control every process of the node"),
+    Effect(
+        frozenset({"SYS_ADMIN"}),
+        "it can mount what belongs to the node, and so perhaps use every ",
+        Action.WARN,
+        names_devices=True,
+    ),
+    Effect(frozenset({_FOR_OWN_NETWORK}), "it can change the network of the node", Action.WARN),
+)
 OTHER_EFFECT = "no program for GPUs is known to need that"
 
 
@@ -170,10 +210,11 @@ def _finding(
     names = {name for _, name in entries}
     capabilities = AND.join(sorted(names))
     noun = NOUNS[0] if len(names) == 1 else NOUNS[1]
-    has_perfmon = any(name == PERFMON for _, name in container.added_capabilities)
-    effect, action = _effect(
-        names, evidence.devices, has_toolkit=has_toolkit, has_perfmon=has_perfmon
-    )
+    added = {name for _, name in container.added_capabilities}
+    found = next((e for e in EFFECTS if _has(e, names, added, has_toolkit=has_toolkit)), None)
+    effect, action = (found.text, found.action) if found else (OTHER_EFFECT, Action.WARN)
+    if found and found.names_devices:
+        effect += evidence.devices
     add = (*container.path, *ADDED_CAPABILITIES_PATH)
     return Finding(
         path=(*add, entries[0][0]),
@@ -186,6 +227,13 @@ def _finding(
     )
 
 
+def _has(effect: Effect, names: set[str], added: set[str], *, has_toolkit: bool) -> bool:
+    """Return whether capabilities with `names`, of all that are `added`, have the effect."""
+    is_possible = has_toolkit or not effect.is_by_toolkit
+    is_complete = not effect.beside or effect.beside in added
+    return is_possible and is_complete and not names.isdisjoint(effect.capabilities)
+
+
 def _message(
     container: object, noun: object, capabilities: object, pod: object, effect: object
 ) -> str:
@@ -196,64 +244,35 @@ def _advice(capabilities: object) -> str:
     return f"remove {capabilities} from capabilities.add"
 
 
-def _effect(
-    names: set[str], devices: str, *, has_toolkit: bool, has_perfmon: bool
-) -> tuple[str, Action]:
-    """Return the effect of the strongest of the capabilities, and what is done about it."""
-    rows = (
-        (has_toolkit and ADMINISTRATION_CAPABILITIES & names, TOOLKIT_EFFECT, Action.DENY),
-        ({*KERNEL_CAPABILITIES, "ALL"} & names, f"{KERNEL_EFFECT}{devices}", Action.DENY),
-        (FILE_CAPABILITY in names, FILE_EFFECT, Action.DENY),
-        (BPF in names and has_perfmon, BPF_EFFECT, Action.DENY),
-        (_FOR_OWN_PROCESSES in names, PROCESS_EFFECT, Action.DENY),
-        ("SYS_ADMIN" in names, f"{MOUNT_EFFECT}{devices}", Action.WARN),
-        (_FOR_OWN_NETWORK in names, NETWORK_EFFECT, Action.WARN),
-        (True, OTHER_EFFECT, Action.WARN),
-    )
-    return next((effect, action) for holds, effect, action in rows if holds)
-
-
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    pod, devices, certainty = OBJECT.evidence[0], OBJECT.evidence[1], OBJECT.evidence[2]
     added = added_capabilities(CONTAINER.raw)
-    found = let(added, lambda added: POLICY.capabilities.filter(_is_fault(added)))
+    found = let(added, lambda every: POLICY.capabilities.filter(_is_fault(every)))
+    refused = [effect for effect in EFFECTS if effect.action is Action.DENY]
 
-    def has(names: Expression, *capabilities: str) -> Expression:
-        return names.exists(lambda n: is_in(n, sorted(capabilities)))
-
-    def refused(names: Expression) -> list[tuple[Value, Value]]:
-        """Those of `_effect` that are refused, each with its test."""
-        has_toolkit = not_(OBJECT.excludesNvidia)
-        return [
-            (all_of(has_toolkit, has(names, *ADMINISTRATION_CAPABILITIES)), TOOLKIT_EFFECT),
-            (has(names, *KERNEL_CAPABILITIES, "ALL"), text(f"{KERNEL_EFFECT}{devices}")),
-            (has(names, FILE_CAPABILITY), FILE_EFFECT),
-            (all_of(has(names, BPF), is_in(PERFMON, added)), BPF_EFFECT),
-            (has(names, _FOR_OWN_PROCESSES), PROCESS_EFFECT),
-        ]
+    def has(effect: Effect, names: Expression) -> Expression:
+        is_one = names.exists(lambda n: is_in(n, sorted(effect.capabilities)))
+        by_toolkit = [not_(OBJECT.excludesNvidia)] if effect.is_by_toolkit else []
+        beside = [is_in(effect.beside, added)] if effect.beside else []
+        return all_of(*by_toolkit, is_one, *beside)
 
     def message(names: Expression) -> Expression:
         effect = choose(
-            *refused(names),
-            (has(names, "SYS_ADMIN"), text(f"{MOUNT_EFFECT}{devices}")),
-            (has(names, _FOR_OWN_NETWORK), NETWORK_EFFECT),
-            otherwise=OTHER_EFFECT,
+            *((has(e, names), _text_in_cel(e)) for e in EFFECTS), otherwise=OTHER_EFFECT
         )
         noun = choose((names.size() == 1, NOUNS[0]), otherwise=NOUNS[1])
-        return text(_message(CONTAINER.text, noun, names.join(AND), pod, effect))
+        return text(_message(CONTAINER.text, noun, names.join(AND), EVIDENCE.pod, effect))
 
-    is_worth_the_node = expression([found]).exists(
-        lambda names: any_of(*(test for test, _ in refused(names)))
+    is_refused = expression([found]).exists(
+        lambda names: any_of(*(has(effect, names) for effect in refused))
     )
-    is_denied = all_of(certainty == "certain", is_worth_the_node)
     return (
         Statement(
             "container",
-            all_of(OBJECT.evidence.size() > 0, found.size() > 0),
+            all_of(EVIDENCE.is_there, found.size() > 0),
             let(found, message),
             text(_advice(found.join(AND))),
-            action=choose((is_denied, "deny"), otherwise="warn"),
+            action=choose((all_of(EVIDENCE.is_certain, is_refused), "deny"), otherwise="warn"),
             facts={
                 "capabilities": sorted(
                     {*WORTH_THE_NODE, *_OTHERS, _FOR_OWN_NETWORK, _FOR_OWN_PROCESSES}
@@ -262,6 +281,10 @@ def in_process() -> tuple[Statement, ...]:
             },
         ),
     )
+
+
+def _text_in_cel(effect: Effect) -> Value:
+    return text(f"{effect.text}{EVIDENCE.devices}") if effect.names_devices else effect.text
 
 
 def _is_fault(added: Expression) -> Callable[[Expression], Expression]:
