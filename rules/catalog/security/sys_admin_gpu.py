@@ -134,7 +134,7 @@ NOUNS, AND = ("capability", "capabilities"), " and "
 
 
 class Effect(NamedTuple):
-    """What capabilities are good for, and what is done about it.
+    """An effect of capabilities, and what is done about it.
 
     `beside` is a capability without which the others have no such effect. `is_by_toolkit` says that
     they have it where NVIDIA's container toolkit is, and `names_devices` that the devices of the
