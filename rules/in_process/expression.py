@@ -6,8 +6,9 @@
 
 `str` of an expression is its CEL. A value of Python beside an expression is a literal. A method of
 CEL is called as it is named; of `exists`, `filter`, `map` and the other macros the argument is a
-function, whose parameter is the name in CEL: `env.filter(lambda e: e.name == "A")`. What operators
-of Python cannot say is a function here, such as `all_of`, `is_in`, `choose`, `let` and `text`.
+function, whose parameter is the name in CEL: `env.filter(lambda e: e.name == "A")`. So no parameter
+may have the name of something else that the body names. What operators of Python cannot say is a
+function here, such as `all_of`, `is_in`, `choose`, `let` and `text`.
 
 Specification: https://github.com/google/cel-spec/blob/master/doc/langdef.md
 """
@@ -15,7 +16,7 @@ Specification: https://github.com/google/cel-spec/blob/master/doc/langdef.md
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 # How tightly operators bind, the loosest first.
 _CHOICE, _OR, _AND, _RELATION, _SUM, _NOT, _OPERAND = range(7)
@@ -43,10 +44,10 @@ class Expression:
         """Mark the expression in a message: `text` keeps it apart from the words around it."""
         return f"{_BEGIN}{_within(self, _SUM)}{_END}"
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> NoReturn:
         raise TypeError("only an API server knows the value: use all_of, any_of, not_ or choose")
 
-    def __iter__(self) -> "Expression":
+    def __iter__(self) -> NoReturn:
         raise TypeError("only an API server knows the elements: use map, filter, all or exists")
 
     def __getattr__(self, name: str) -> "Expression":

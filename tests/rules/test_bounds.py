@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from policies.loading import default_policy
 from rules.engine.bounds import (
     LARGE_OBJECT_BYTES,
     MAX_GPU_VARIABLES,
@@ -13,9 +14,12 @@ from rules.engine.bounds import (
     oversized_reason,
     steps_of,
 )
+from rules.engine.fixing import check
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
+from rules.profile.context import Context
 from rules.workloads.discovery import find_subjects
+from tests.testkit.cases import TODAY, inventory_of
 from tests.testkit.workload_table import PROFILE
 
 
@@ -138,3 +142,23 @@ def test_a_long_name_of_a_variable_is_too_much() -> None:
     containers = [{"env": [{"name": "x" * 4097}]}]
     manifest = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
     assert "of 4,097 characters" in oversized_reason(manifest, LARGE_OBJECT_BYTES + 1)
+
+
+def test_many_drivers_have_one_finding_each() -> None:
+    """Every two of them may select one node."""
+    drivers = [
+        {
+            "apiVersion": "nvidia.com/v1alpha1",
+            "kind": "NVIDIADriver",
+            "metadata": {"name": f"driver-{n}"},
+            "spec": {"nodeSelector": {f"pool-{n}": "yes"}},
+        }
+        for n in range(150)
+    ]
+    policy = default_policy()
+    rules = policy.rule_set().restricted_to(["overlapping-drivers"])
+    context = Context(TODAY, inventory=inventory_of(drivers, policy.profile))
+
+    found = [check(driver, rules, context).findings for driver in drivers]
+
+    assert {len(findings) for findings in found} == {1}

@@ -5,8 +5,9 @@ What it does
 Compares the `nodeSelector` of each NVIDIADriver of NVIDIA's operator with those of the others among
 the manifests of the same run. Finds two of which one selects every node of the other: without a
 `nodeSelector` it selects every node with a GPU. If only nodes with the labels of both would be
-selected twice, it is a note. One with `default: true` is for the nodes that are left, and overlaps
-none.
+selected twice, it is a note. Of several such NVIDIADrivers the surest is named, and of more than
+100 among the manifests the first 100 are compared. One with `default: true` is for the nodes that
+are left, and overlaps none.
 
 Why it matters
 --------------
@@ -22,6 +23,7 @@ References
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from rules.base.json_values import as_object, display
@@ -31,6 +33,8 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 _KIND = "NVIDIADriver"
 _FIELD = "nodeSelector"
+# Each is compared with so many others; a cluster has a few.
+_MAX_COMPARED = 100
 # The nodes of an NVIDIADriver without a selector have it, and so has every node with a GPU.
 _LABEL_OF_GPU_NODES = ("nvidia.com/gpu.present", "true")
 
@@ -41,20 +45,24 @@ def check(driver: KubernetesObject, context: Context) -> Findings:
     if driver.object.kind != _KIND or context.is_patch or spec.get("default") is True:
         return
     own = _labels(as_object(spec.get(_FIELD)))
-    for name, other in sorted(context.inventory.all_in(NVIDIADriver, None).items()):
+    others = islice(context.inventory.all_in(NVIDIADriver, None).items(), _MAX_COMPARED)
+    overlaps = []
+    for name, other in others:
         labels = _labels(other.node_selector)
-        if name == driver.object.name or other.is_default or not _may_be_on_one_node(own, labels):
-            continue
-        is_certain = own <= labels or labels <= own
-        shared = "nodes of this one" if is_certain else "nodes with the labels of both"
-        yield Finding(
-            path=(*driver.path, "spec", _FIELD),
-            key=f"{_FIELD}.{name}",
-            message=f"the NVIDIADriver {display(name)} selects {shared} as well: if there is "
-            "such a node, the operator reports a conflict and installs no driver by either",
-            help="select every node by one of them, for example by different values of one label",
-            action=Action.WARN if is_certain else Action.AUDIT,
-        )
+        if name != driver.object.name and not other.is_default and _may_be_on_one_node(own, labels):
+            overlaps.append((not (own <= labels or labels <= own), name))
+    if not overlaps:
+        return
+    is_unsure, name = min(overlaps)
+    shared = "nodes with the labels of both" if is_unsure else "nodes of this one"
+    yield Finding(
+        path=(*driver.path, "spec", _FIELD),
+        key=f"{_FIELD}.{name}",
+        message=f"the NVIDIADriver {display(name)} selects {shared} as well: if there is "
+        "such a node, the operator reports a conflict and installs no driver by either",
+        help="select every node by one of them, for example by different values of one label",
+        action=Action.AUDIT if is_unsure else Action.WARN,
+    )
 
 
 def _labels(selector: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
