@@ -102,7 +102,7 @@ def test_words_alone_are_a_literal(words: str) -> None:
     assert str(text(words)) == str(expression(words))
 
 
-@pytest.mark.parametrize("wrong", [lambda: x and y, lambda: not x, lambda: 1 if x == 1 else 2])
+@pytest.mark.parametrize("wrong", [lambda: bool(x), lambda: not x, lambda: 1 if x == 1 else 2])
 def test_an_expression_has_no_truth_in_python(wrong: Callable[[], Any]) -> None:
     with pytest.raises(TypeError, match="only an API server"):
         wrong()
