@@ -8,7 +8,7 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-node test-node-1.34 test-oldest
-.PHONY: oracle-devices oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
+.PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
 .PHONY: bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
 demo: .venv/.lint
@@ -78,6 +78,10 @@ control-plane: .venv/.dev
 # Compares `gpuward why` with kube-scheduler's own filters, about random clusters: some minutes.
 oracle-scheduler: .venv/.dev
 	@$(BIN)/python -m tests.testkit.scheduling $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
+
+# Applies what `gpuward why` says would change its answer, and asks these filters again.
+oracle-remedies: .venv/.dev
+	@$(BIN)/python -m tests.testkit.scheduling --remedies $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
 # Compares what `gpuward why` says of claims with kube-scheduler's device allocator: some minutes.
 oracle-devices: .venv/.dev

@@ -183,6 +183,11 @@ PERSISTENT_VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeC
 _STORAGE = "storage.k8s.io"
 STORAGE_CLASSES = Resource("storageclasses", "StorageClass", _STORAGE, is_namespaced=False)
 CSI_DRIVERS = Resource("csidrivers", "CSIDriver", _STORAGE, is_namespaced=False)
+CSI_NODES = Resource("csinodes", "CSINode", _STORAGE, is_namespaced=False)
+CSI_CAPACITIES = Resource("csistoragecapacities", "CSIStorageCapacity", _STORAGE)
+VOLUME_ATTACHMENTS = Resource(
+    "volumeattachments", "VolumeAttachment", _STORAGE, is_namespaced=False
+)
 RUNTIME_CLASSES = Resource("runtimeclasses", "RuntimeClass", "node.k8s.io", is_namespaced=False)
 CONFIG_MAPS = Resource("configmaps", "ConfigMap")
 QUOTAS = Resource("resourcequotas", "ResourceQuota")

@@ -178,15 +178,26 @@ def _waiting(answers: Sequence[Explanation]) -> Iterator[str]:
         yield from _wrapped(some(names), "  ")
         yield from _wrapped(verdict, "  - ")
         first = group[0]
-        remedies = [hurdle.remedy for hurdle in first.hurdles[:1]]
-        remedies += [remedy for each in first.groups[:1] for remedy in each.remedies]
-        for remedy in remedies[:1] if answer is not Answer.CAN else ():
+        for remedy in _remedies(first) if answer is not Answer.CAN else ():
             yield from _wrapped(remedy, "    -> ")
         if first.evicting:
             nodes = some(first.evicting)
             yield from _wrapped(f"pods of lower priority may be evicted from {nodes}", "    -> ")
         for unknown in first.unchecked if answer is Answer.NOT_KNOWN else ():
             yield from _wrapped(f"not known: {unknown}", "    -> ")
+
+
+def _remedies(found: Explanation) -> Iterator[str]:
+    """Yield the lines about what would change an answer: of nodes, the nearest."""
+    if found.hurdles:
+        yield found.hurdles[0].remedy
+        for hurdle in found.hurdles[1:]:
+            yield f"that alone would not do: {hurdle.what}"
+        return
+    for group in found.groups[:1]:
+        yield from group.remedies
+        for reason in group.further:
+            yield f"that alone would not do: {reason}"
 
 
 def _wrapped(line: str, indent: str) -> list[str]:

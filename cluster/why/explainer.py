@@ -14,7 +14,9 @@ from cluster.source.files import FileSource
 from cluster.source.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
+    CSI_CAPACITIES,
     CSI_DRIVERS,
+    CSI_NODES,
     DEVICE_CLASSES,
     LIMIT_RANGES,
     NAMESPACES,
@@ -27,6 +29,7 @@ from cluster.source.objects import (
     SLICES,
     STORAGE_CLASSES,
     TAINT_RULES,
+    VOLUME_ATTACHMENTS,
     MissingRightError,
     Object,
     Resource,
@@ -40,6 +43,7 @@ from cluster.why.explanation import (
     Explanation,
     Namespace,
     explain,
+    nominated_ahead,
     scheduler_message,
     uncounted_resources,
 )
@@ -50,7 +54,7 @@ from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.pod_devices import claims_in, is_claim
-from cluster.why.volumes import Known, KnownVolumes
+from cluster.why.volumes.known import Known, KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
@@ -101,6 +105,9 @@ class Explainer:
             lambda: self._known(PERSISTENT_VOLUMES),
             lambda: self._known(STORAGE_CLASSES),
             lambda: self._known(CSI_DRIVERS),
+            lambda: self._known(CSI_NODES),
+            self._attachments_of,
+            lambda: self._known(CSI_CAPACITIES),
         )
 
     def _add(self, pod: Object, counted: CountedPod | None) -> None:
@@ -147,7 +154,8 @@ class Explainer:
         home = self._namespace_of_new(pod)
         made = admit(pod, home.name, home.limit_ranges, self._classes.runtime).pod
         uncounted = uncounted_resources(made, self._nodes, {}, exists=False)
-        wanted = Wanted(made, uncounted, nodes=self._nodes, placed=self._placed)
+        ahead = nominated_ahead(made, self._placed, self._classes)
+        wanted = Wanted(made, uncounted, nodes=self._nodes, placed=self._placed, ahead=ahead)
         copies = self._copies(wanted, frozenset(found.fitting), count)
         placed = sum(copies.values())
         if not placed or as_object(made.get("spec")).get("resourceClaims"):
@@ -241,12 +249,30 @@ class Explainer:
         return {name_of(raw): labels_of(raw) for raw in self._snapshot.objects(NAMESPACES)}
 
     def _known(self, resource: Resource, namespace: str | None = None) -> Known:
-        """Return the objects of a resource by name; None if files have none.
+        """Return the objects of a resource by name; None if it is not known which there are.
 
-        Files need not have all that is in a cluster.
+        Files need not have all that is in a cluster, and an account may lack the right to list.
         """
         found = self._snapshot.by_name(resource, namespace)
-        return found if found or self._snapshot.source.is_complete else None
+        is_complete = self._snapshot.source.is_complete
+        if isinstance(self._snapshot.missing.get(resource), MissingRightError):
+            is_complete = False
+        return found if found or is_complete else None
+
+    def _attachments_of(self, node: str) -> Known:
+        by_node = self._attachments
+        return None if by_node is None else by_node.get(node, {})
+
+    @cached_property
+    def _attachments(self) -> Mapping[str, Mapping[str, Object]] | None:
+        known = self._known(VOLUME_ATTACHMENTS)
+        if known is None:
+            return None
+        by_node: dict[str, dict[str, Object]] = {}
+        for name, raw in known.items():
+            node = as_text(as_object(raw.get("spec")).get("nodeName"))
+            by_node.setdefault(node, {})[name] = raw
+        return by_node
 
 
 def read_workloads(file: str, namespace: str | None) -> list[Workload]:

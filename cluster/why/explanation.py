@@ -17,10 +17,11 @@ from cluster.why.filters import Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
 from cluster.why.hurdles import Hurdle, find_hurdles
 from cluster.why.nodes import Node
-from cluster.why.placed.pods import PlacedPods, host_ports, namespace_of
+from cluster.why.placed.pods import Nominated, PlacedPods, host_ports, namespace_of
 from cluster.why.placed.preemption import nodes_with_victims, priority_of
 from cluster.why.pod_devices import Claims, PodDevices
-from cluster.why.volumes import KnownVolumes, Volumes
+from cluster.why.volumes.known import KnownVolumes
+from cluster.why.volumes.pod_volumes import Volumes
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 
@@ -229,7 +230,8 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
     pod = admitted.pod
     other = _other_scheduler(pod)
     uncounted = uncounted_resources(pod, listed, class_by_resource, exists=exists)
-    wanted = Wanted(pod, uncounted, nodes=listed, placed=placed, volumes=volumes)
+    ahead = nominated_ahead(pod, placed, classes)
+    wanted = Wanted(pod, uncounted, nodes=listed, placed=placed, volumes=volumes, ahead=ahead)
     claims = namespace.claims
     devices = context.devices_of(class_by_resource)
     hurdles = [*admitted.hurdles]
@@ -294,14 +296,7 @@ def _unknown(
     elif wanted.pod_affinity.is_unsure:
         yield "the labels of namespaces, by which an affinity to pods selects them"
     yield from _counted_by_others(wanted, fitting)
-    pod, priority = context.admitted.pod, 0
-    if context.placed is not None and context.placed.nominated:
-        priority = priority_of(pod, context.classes.priority).value
-    name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
-    doubts = [
-        (*wanted.doubts(node), *devices.doubts(node), *wanted.kept(node, priority, name))
-        for node in fitting
-    ]
+    doubts = [(*wanted.doubts(node), *devices.doubts(node)) for node in fitting]
     if all(doubts):
         yield from dict.fromkeys(doubt for found in doubts for doubt in found)
 
@@ -323,6 +318,16 @@ def uncounted_resources(
     shared = frozenset[str]() if is_counted else COUNTED_BY_SCHEDULERS
     found = (name for node in nodes for name in node.rooms if name in shared)
     return frozenset((*found, *served))
+
+
+def nominated_ahead(
+    pod: Object, placed: PlacedPods | None, classes: Classes
+) -> Mapping[str, Sequence[Nominated]]:
+    """Return the pods that kube-scheduler has nominated for a node and that go before `pod`."""
+    if placed is None or not placed.nominated:
+        return {}
+    name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
+    return placed.ahead_of(priority_of(pod, classes.priority).value, name)
 
 
 def _unknown_to_kubelet(wanted: Wanted, nodes: Iterable[Node]) -> Iterator[str]:

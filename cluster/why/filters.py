@@ -19,10 +19,9 @@ from cluster.why.cards import CardRequest, asked_of_a_card
 from cluster.why.node_affinity import NodeAffinity
 from cluster.why.nodes import Node
 from cluster.why.placed.affinity import PodAffinity
-from cluster.why.placed.pods import PlacedPods, host_ports
+from cluster.why.placed.pods import Nominated, PlacedPods, host_ports
 from cluster.why.placed.topology_spread import TopologySpread
-from cluster.why.volumes import Volumes
-from reports.formats import some
+from cluster.why.volumes.pod_volumes import Volumes
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.profile import Taint
@@ -40,10 +39,12 @@ class Obstacle(NamedTuple):
     - `message`: what an event of kube-scheduler says.
     - `subject`: what it is about: a taint, a label, a port, or the name of a resource.
     - `pod`: the pod that is in the way, if there is one.
-    - `wanted`: what the node lacks of what `subject` needs.
+    - `wanted`: the label that the node lacks.
     - `asked`, `free`, `total`, `capacity`: of a resource, in units of 1e-9: what the pod asks for,
-      and what the node has left, offers, and would offer if all its devices were healthy.
+      and what the node has left (less than nothing if its pods take more than it has), offers, and
+      would offer if all its devices were healthy.
     - `is_expected`: the node's labels say that it has such devices.
+    - `kept_for`: the pods without a node for which kube-scheduler keeps room there.
     - `words`, `remedy`: the reason, what is against each device, and what would change it, where
       the code that finds it also knows the words.
 
@@ -60,6 +61,7 @@ class Obstacle(NamedTuple):
     is_expected: bool = False
     pod: str = ""
     wanted: str = ""
+    kept_for: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     remedy: str = ""
 
@@ -72,7 +74,8 @@ class Wanted:
 
     `uncounted` are resources that nodes need not offer, as another scheduler counts them, or a
     DeviceClass serves them. `nodes` are all of the cluster, `placed` the pods that have one of
-    them, if they are known, and `volumes` those of the pod.
+    them, if they are known, and `volumes` those of the pod. `ahead` are, by node, the pods without
+    a node for which kube-scheduler keeps room there before it asks for this one.
     """
 
     def __init__(
@@ -83,11 +86,13 @@ class Wanted:
         nodes: Sequence[Node] = (),
         placed: PlacedPods | None = None,
         volumes: Volumes | None = None,
+        ahead: Mapping[str, Sequence[Nominated]] | None = None,
     ) -> None:
         spec = as_object(pod.get("spec"))
         self.pod, self.spec = pod, spec
         self._uncounted, self._nodes = uncounted, nodes
         self._placed = placed or PlacedPods()
+        self._ahead = ahead or {}
         self._ports = [*host_ports(spec)]
         self._volumes = volumes if volumes and volumes.are_any else None
         self._of_a_card: dict[int, Mapping[str, CardRequest]] = {}
@@ -100,8 +105,36 @@ class Wanted:
         """Yield the obstacle of each filter that refuses `node`; nothing if none does.
 
         kube-scheduler stops at the first. What comes after it says whether it would be enough to
-        remove that.
+        remove that: also what the same filter would say next. It asks its filters first as if the
+        pods that it has nominated for a node were there.
         """
+        found: list[tuple[Obstacle, ...]] = []
+        if ahead := self._ahead.get(node.name):
+            names = tuple(one.name for one in ahead)
+            for obstacles in self._beside(ahead, node):
+                found.append(tuple(one._replace(kept_for=names) for one in obstacles))
+                yield found[-1]
+        said = {obstacles[0].message for obstacles in found}
+        yield from (one for one in self._obstacles(node) if one[0].message not in said)
+
+    def _beside(self, ahead: Sequence[Nominated], node: Node) -> Iterator[tuple[Obstacle, ...]]:
+        """Yield the obstacles of a node on which the pods of `ahead` run too."""
+        load = node.load
+        for one in ahead:
+            load = load.with_pods(one.requests, 1)
+        node = node._replace(load=load)
+        is_apart = self._volumes is None and not self._ports and all(o.is_apart for o in ahead)
+        if is_apart and not (self.topology_spread.can_refuse or self.pod_affinity.can_refuse):
+            yield from self._obstacles(node)
+            return
+        placed = self._placed.with_nominated(node.name, ahead)
+        volumes = self._volumes and self._volumes.beside(ahead, placed)
+        other = Wanted(self.pod, self._uncounted, nodes=self._nodes, placed=placed, volumes=volumes)
+        if not self.pod_affinity.can_refuse:  # then kube-scheduler does not ask this filter at all
+            other.pod_affinity = self.pod_affinity
+        yield from other.obstacles(node)
+
+    def _obstacles(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
         names = self._node_affinity.names
         if names is not None and node.name not in names:
             yield (Obstacle("NodeAffinity", _BY_NAME if names else _NO_NAME),)
@@ -110,9 +143,63 @@ class Wanted:
                 yield found
         if self._volumes is not None:
             yield from self._of_volumes(self._volumes, node)
-        for plugin in self._after_volumes:
+        if self.topology_spread.can_refuse:
+            yield from ((one,) for one in self._topology_spread(node))
+        if self.pod_affinity.can_refuse:
+            yield from ((one,) for one in self._pod_affinity(node))
+        for plugin in (self._shares, self._cards):
             if found := tuple(plugin(node)):
                 yield found
+
+    def obstacles_without(
+        self, removed: Sequence[Obstacle], node: Node
+    ) -> list[tuple[Obstacle, ...]] | None:
+        """Return the obstacles that are left once `removed`, those of a filter, are out of the way.
+
+        None if they are those that come after `removed` anyway. Topology spread counts the nodes
+        that a pod selects and tolerates, and that have the labels of all its constraints: what
+        changes one of these changes what it says.
+        """
+        if not self.topology_spread.can_refuse:
+            return None
+        spec, nodes = {**self.spec}, self._nodes
+        match removed[0].plugin:
+            case "TaintToleration":
+                well = node._replace(
+                    taints=tuple(t for t in node.taints if not is_of_kubernetes(t))
+                )
+                nodes = [well if one is node else one for one in nodes]
+                node = well
+                added = [
+                    {"key": t.key, "operator": "Exists", "effect": t.effect}
+                    for t in node.taints
+                    if not self._tolerates(t)
+                ]
+                spec["tolerations"] = [*self._tolerations, *added]
+            case "NodeAffinity":
+                affinity = {**as_object(spec.get("affinity"))}
+                affinity.pop("nodeAffinity", None)
+                spec.pop("nodeSelector", None)
+                spec["affinity"] = affinity
+            case "PodTopologySpread" if not removed[0].total:
+                key = "topologySpreadConstraints"
+                names = {one.subject for one in removed}
+                spec[key] = [
+                    one
+                    for _, one in as_objects(spec.get(key))
+                    if as_text(one.get("topologyKey")) not in names
+                ]
+            case _:
+                return None
+        other = Wanted(
+            {**self.pod, "spec": spec},
+            self._uncounted,
+            nodes=nodes,
+            placed=self._placed,
+            volumes=self._volumes,
+            ahead=self._ahead,
+        )
+        return [*other.obstacles(node)]
 
     @cached_property
     def _before_volumes(self) -> tuple[_Plugin, ...]:
@@ -121,20 +208,18 @@ class Wanted:
             plugins.append(self._host_ports)
         return (*plugins, self._resources)
 
-    @cached_property
-    def _after_volumes(self) -> tuple[_Plugin, ...]:
-        plugins: list[_Plugin] = []
-        if self.topology_spread.can_refuse:
-            plugins.append(self._topology_spread)
-        if self.pod_affinity.can_refuse:
-            plugins.append(self._pod_affinity)
-        return (*plugins, self._shares, self._cards)
-
     @staticmethod
     def _of_volumes(volumes: Volumes, node: Node) -> Iterator[tuple[Obstacle, ...]]:
         for found in volumes.obstacles(node):
             yield tuple(
-                Obstacle(one.plugin, one.message, one.subject, wanted=one.wanted, pod=one.pod)
+                Obstacle(
+                    one.plugin,
+                    one.message,
+                    one.subject,
+                    pod=one.pod,
+                    words=(one.words,),
+                    remedy=one.remedy,
+                )
                 for one in found
             )
 
@@ -161,6 +246,8 @@ class Wanted:
 
     def copies(self, node: Node) -> int:
         """Return how many such pods `node` has room for, whatever other nodes say."""
+        for one in self._ahead.get(node.name, ()):
+            node = node._replace(load=node.load.with_pods(one.requests, 1))
         room = [1] if self._ports or self.pod_affinity.is_one_per_node else []
         room += [whole(node.allocatable.get("pods", 0)) - node.load.pods]
         for name, asked in self.requests.items():
@@ -178,27 +265,10 @@ class Wanted:
             if room is not None and (not room.is_known or asked.most > room.free):
                 yield f"how much {resource} is free on one card"
 
-    def kept(self, node: Node, priority: int, name: str) -> Iterator[str]:
-        """Pods that may keep the pod `name` from `node`, which refuses it for no known reason.
-
-        kube-scheduler asks its filters with the pods that it has nominated for a node as well, if
-        their priority is not lower. Source: Kubernetes, `pkg/scheduler/framework/runtime/`
-        `framework.go`, addGENominatedPods.
-        """
-        others = [
-            one
-            for one in self._placed.nominated.get(node.name, ())
-            if one.priority >= priority and one.name != name
-        ]
-        load = node.load
-        for one in others:
-            load = load.with_pods(one.requests, 1)
-        is_apart = not (self._ports or self.topology_spread.can_refuse)
-        is_apart = is_apart and not self.pod_affinity.can_refuse
-        is_apart = is_apart and all(one.is_apart for one in others)
-        if others and not (is_apart and not any(self.obstacles(node._replace(load=load)))):
-            names = some([one.name for one in others])
-            yield f"whether {node.name} has room beside {names}, for which kube-scheduler keeps it"
+    @cached_property
+    def overhead(self) -> Mapping[str, int]:
+        """Return the part of the requests that is not of its containers."""
+        return {name: amount_of(one) for name, one in as_object(self.spec.get("overhead")).items()}
 
     @property
     def asks_of_a_card(self) -> bool:
@@ -242,10 +312,10 @@ class Wanted:
             yield Obstacle("NodeUnschedulable", "node(s) were unschedulable")
 
     def _taint(self, node: Node) -> Iterator[Obstacle]:
-        untolerated = next((t for t in node.taints if not self._tolerates(t)), None)
-        if untolerated is not None:
-            text = display_taint(untolerated._replace(value=untolerated.value or None))
-            yield Obstacle("TaintToleration", "node(s) had untolerated taint(s)", text)
+        for taint in node.taints:
+            if not self._tolerates(taint):
+                text = display_taint(taint._replace(value=taint.value or None))
+                yield Obstacle("TaintToleration", "node(s) had untolerated taint(s)", text)
 
     def _affinity(self, node: Node) -> Iterator[Obstacle]:
         if unmet := self._node_affinity.unmet(node):
@@ -253,34 +323,37 @@ class Wanted:
             yield Obstacle("NodeAffinity", message, unmet)
 
     def _host_ports(self, node: Node) -> Iterator[Obstacle]:
-        if taken := self._placed.taken(self._ports, node.name):
-            port, pod = taken
-            message = "node(s) didn't have free ports for the requested pod ports"
+        message = "node(s) didn't have free ports for the requested pod ports"
+        for port, pod in self._placed.taken(self._ports, node.name):
             yield Obstacle("NodePorts", message, f"{port.port}/{port.protocol}", pod=pod)
 
     def _topology_spread(self, node: Node) -> Iterator[Obstacle]:
-        if found := self.topology_spread.obstacle(node):
+        for found in self.topology_spread.obstacles(node):
             yield Obstacle(
                 "PodTopologySpread", found.message, found.topology_key, total=found.max_skew
             )
 
     def _pod_affinity(self, node: Node) -> Iterator[Obstacle]:
-        if found := self.pod_affinity.obstacle(node):
-            yield Obstacle("InterPodAffinity", found.message, found.topology, pod=found.pod)
+        for found in self.pod_affinity.obstacles(node):
+            is_lacking = found.topology not in node.labels
+            wanted = found.topology if is_lacking else ""
+            yield Obstacle(
+                "InterPodAffinity", found.message, found.topology, pod=found.pod, wanted=wanted
+            )
 
     def _resources(self, node: Node) -> Iterator[Obstacle]:
         plugin = "NodeResourcesFit"
         room = whole(node.allocatable.get("pods", 0)) - node.load.pods
         if room < 1:
             total = node.allocatable.get("pods", 0)
-            yield Obstacle(plugin, "Too many pods", "pods", NANO, 0, total)
+            yield Obstacle(plugin, "Too many pods", "pods", NANO, room * NANO, total)
         # GPUs first: what is beside them matters only where they are.
         for name, asked in sorted(self.requests.items(), key=lambda item: "/" not in item[0]):
             total = node.allocatable.get(name, 0)
             free = total - node.load.requests.get(name, 0)
             if asked > free and not self._is_uncounted(name, node):
                 capacity, is_expected = node.capacity.get(name, 0), _is_expected(node, name)
-                amounts = asked, max(free, 0), total, capacity
+                amounts = asked, free, total, capacity
                 yield Obstacle(plugin, f"Insufficient {name}", name, *amounts, is_expected)
 
     def _shares(self, node: Node) -> Iterator[Obstacle]:
@@ -304,6 +377,11 @@ class Wanted:
             room = node.rooms.get(resource)
             if room is not None and asked.least > room.free:
                 yield Obstacle("Card", "", resource, asked.least, room.free, room.total)
+
+
+def is_of_kubernetes(taint: Taint) -> bool:
+    """Return whether Kubernetes itself sets a taint, and removes it as soon as the node is well."""
+    return taint.key.startswith("node.kubernetes.io/")
 
 
 def _is_expected(node: Node, resource: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.gpus.tables import text
@@ -46,12 +46,12 @@ def _subject(obstacle: Obstacle) -> tuple[Any, ...]:
     How much is free differs from node to node, and does not tell groups apart.
     """
     if not obstacle.asked:
-        return (obstacle.subject,)
+        return (obstacle.subject, obstacle.kept_for)
     is_too_small = obstacle.asked > obstacle.total
     is_device = "/" in obstacle.subject
     # Nodes of one kind differ by some bytes of memory, and not by a device.
     sizes = (obstacle.total, obstacle.capacity, obstacle.is_expected) if is_device else ()
-    return (obstacle.subject, bool(obstacle.total), is_too_small, *sizes)
+    return (obstacle.subject, obstacle.kept_for, bool(obstacle.total), is_too_small, *sizes)
 
 
 Refusals: TypeAlias = Sequence[Sequence[Obstacle]]
@@ -59,30 +59,40 @@ Refusals: TypeAlias = Sequence[Sequence[Obstacle]]
 
 
 def _group(members: Sequence[tuple[Node, Refusals]], wanted: Wanted) -> NodeGroup:
-    node, refusals = members[0]
+    node, refusals = _nearest(members)
     first, *others = refusals
-    reasons, remedies = [], []
+    reasons = []
     for index, obstacle in enumerate(first):
         same = [found[0][index] for _, found in members]
         reasons += [_reason(obstacle, same), *_details(obstacle, node, members)]
-        remedies.append(_remedy(obstacle, same, members, wanted))
-    if lacking := [o for o in first if _is_lacking(o)]:
-        # Nothing else about such nodes would help.
-        reasons = [_reason(obstacle, [obstacle]) for obstacle in lacking]
-        remedies = [_offer(node, lacking[0])]
+    remedies = [_remedy(obstacle, first, node, wanted) for obstacle in first]
     further = [
         _reason(obstacle, [found[number][index] for _, found in members])
         for number, later in enumerate(others, 1)
         for index, obstacle in enumerate(later)
     ]
+    if kept_for := first[0].kept_for:
+        reasons.append(f"kube-scheduler keeps room there for {some(kept_for)}")
+    left = wanted.obstacles_without(first, node)
+    if left is not None:
+        further = [_reason(obstacle, [obstacle]) for later in left for obstacle in later]
+    if lacking := [o for o in first if _is_lacking(o)]:
+        reasons = [_reason(obstacle, [obstacle]) for obstacle in lacking]
+        remedies = [_offer(node, lacking[0])]
+        further = [_reason(o, [o]) for o in first if o not in lacking] + further
     return NodeGroup(
         node.model,
         tuple(sorted(node.name for node, _ in members)),
         tuple(reasons),
-        tuple(obstacle.message for obstacle in first),
+        tuple(dict.fromkeys(obstacle.message for obstacle in first)),
         tuple(dict.fromkeys(filter(None, remedies))),
         tuple(further),
     )
+
+
+def _nearest(members: Sequence[tuple[Node, Refusals]]) -> tuple[Node, Refusals]:
+    """The member that lacks least: the remedies are for one node, and not for several at once."""
+    return max(members, key=lambda member: [(one.total, one.free) for one in member[1][0]])
 
 
 def _details(obstacle: Obstacle, node: Node, members: Sequence[Any]) -> list[str]:
@@ -127,7 +137,7 @@ def _reason(obstacle: Obstacle, same: Sequence[Obstacle]) -> str:
             most = max(same, key=lambda one: one.total)
             is_too_small = most.asked > most.total
             reason = _shortage(most if is_too_small else max(same, key=lambda one: one.free))
-        case "DynamicResources":
+        case _ if obstacle.words:
             reason = obstacle.words[0]
         case "MPS":
             reason = (
@@ -149,7 +159,7 @@ def _shortage(best: Obstacle) -> str:
     name = best.subject
     if name == "pods":
         return f"no room for one more pod: at most {_whole(best.total)} run there"
-    asked, free, total = (amount_text(name, n) for n in (best.asked, best.free, best.total))
+    asked, free, total = (amount_text(name, n) for n in (best.asked, max(best.free, 0), best.total))
     if not best.total:
         missing = NOT_OFFERED
         if best.capacity:
@@ -165,16 +175,12 @@ def _shortage(best: Obstacle) -> str:
     return f"the pod asks for {asked} {name}, {missing}"
 
 
-def _remedy(
-    obstacle: Obstacle,
-    same: Sequence[Obstacle],
-    members: Sequence[tuple[Node, Refusals]],
-    wanted: Wanted,
-) -> str:
+def _remedy(obstacle: Obstacle, first: Sequence[Obstacle], node: Node, wanted: Wanted) -> str:
+    """Return what would remove one of the `first` obstacles of a node."""
     _, remedy = words_about_pods(obstacle)
     match obstacle.plugin:
         case "NodeUnschedulable":
-            remedy = f"if they may take pods again: kubectl uncordon {members[0][0].name}"
+            remedy = f"if they may take pods again: kubectl uncordon {node.name}"
         case "TaintToleration":
             remedy = f"add a toleration for {obstacle.subject}, if the pod may run there"
             if obstacle.subject.startswith("node.kubernetes.io/"):
@@ -182,39 +188,58 @@ def _remedy(
         case "NodeAffinity":
             remedy = "change nodeSelector or node affinity, or label nodes that should take it"
         case "NodeResourcesFit":
-            remedy = _remedy_of_shortage(obstacle, same, members, wanted)
-        case "DynamicResources":
-            remedy = obstacle.remedy
+            remedy = _remedy_of_shortage(obstacle, first, wanted)
         case "MPS":
             remedy = "ask for one share, or for nodes whose cards are whole"
         case "Card":
             remedy = "wait until that much is free on one card, or ask for less"
+        case _:
+            remedy = remedy or obstacle.remedy
     return remedy
 
 
-def _remedy_of_shortage(
-    obstacle: Obstacle,
-    same: Sequence[Obstacle],
-    members: Sequence[tuple[Node, Refusals]],
-    wanted: Wanted,
-) -> str:
-    name = obstacle.subject
-    most = max(one.total for one in same)
-    if most < obstacle.asked <= max(one.capacity for one in same):
-        return _LOOK_AT_PLUGIN
-    if name != "pods" and obstacle.asked > most:
-        return f"ask for at most {amount_text(name, most)} {name} in one pod, and use several pods"
-    free = max(one.free for one in same)
-    gpus = [key for key in wanted.requests if "/" in key]
-    short = {other.subject for _, found in members for other in found[0]}
-    if name in {"cpu", "memory"} and gpus and not short.intersection(gpus):
-        stranded = f"the {gpus[0]} there is free, and stranded by too little {name} beside it"
-        if free:
-            return f"ask for at most {amount_text(name, free)} {name}: {stranded}"
-        return f"move pods without GPUs elsewhere: {stranded}"
+def _remedy_of_shortage(obstacle: Obstacle, first: Sequence[Obstacle], wanted: Wanted) -> str:
+    name, total, free = obstacle.subject, obstacle.total, obstacle.free
     if name == "pods":
-        return "wait until a pod there ends"
-    return f"wait until {amount_text(name, obstacle.asked - free)} more {name} is released there"
+        count = -((free - obstacle.asked) // NANO)
+        return "wait until a pod there ends" if count == 1 else f"wait until {count} pods there end"
+    if total < obstacle.asked <= obstacle.capacity:
+        return _LOOK_AT_PLUGIN
+    # No container has that much: the RuntimeClass asks for it.
+    least = wanted.overhead.get(name, 0)
+    if obstacle.asked > total:
+        return _less_of(obstacle, least)
+    stranded = _stranded_gpu(name, first, wanted)
+    why = f": the {stranded} there is free, and stranded by too little {name} beside it"
+    if stranded and free > least:
+        return f"ask for at most {amount_text(name, free, ROUND_FLOOR)} {name}{why}"
+    missing = amount_text(name, obstacle.asked - free, ROUND_CEILING)
+    return f"wait until {missing} more {name} is released there{why if stranded else ''}"
+
+
+def _stranded_gpu(name: str, first: Sequence[Obstacle], wanted: Wanted) -> str:
+    """Return the requested device that is free where `name` is short; empty if none is."""
+    gpus = [key for key in wanted.requests if "/" in key]
+    is_beside = name in {"cpu", "memory"} and not any(other.subject in gpus for other in first)
+    return gpus[0] if gpus and is_beside else ""
+
+
+def _less_of(obstacle: Obstacle, least: int) -> str:
+    """Return the remedy for a pod that asks for more than a node has; empty if it needs `least`."""
+    name, total, free = obstacle.subject, obstacle.total, obstacle.free
+    if total <= least:
+        return ""
+    if free == total:
+        most = amount_text(name, total, ROUND_FLOOR)
+        return f"ask for at most {most} {name} in one pod, and use several pods"
+    if free > least:
+        most = amount_text(name, free, ROUND_FLOOR)
+        return f"ask for at most {most} {name} in one pod, which is free now, and use several pods"
+    most = amount_text(name, total, ROUND_FLOOR)
+    return (
+        f"ask for at most {most} {name} in one pod, use several pods, and wait until all of it is "
+        "released there"
+    )
 
 
 def _offer(node: Node, lacking: Obstacle) -> str:

@@ -77,7 +77,7 @@ def test_too_little_beside_free_cards_strands_them() -> None:
     stranded = "the nvidia.com/gpu there is free, and stranded by too little cpu beside it"
     assert remedies == (f"ask for at most 2 cpu: {stranded}",)
     _, remedies = only_group(explain(pod(2, cpu="4"), [node(taken={"cpu": 16})]))
-    assert remedies == (f"move pods without GPUs elsewhere: {stranded}",)
+    assert remedies == (f"wait until 4 more cpu is released there: {stranded}",)
 
 
 def test_nodes_of_another_device_say_what_to_ask_for() -> None:

@@ -1,4 +1,7 @@
-"""`gpuward why` says of each node what kube-scheduler's own filters say of it."""
+"""`gpuward why` says of each node what kube-scheduler's own filters say of it.
+
+What it says that would change that is tried, too.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,18 @@ from tests.testkit.control_plane.build import scheduler_filters
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.scheduling.filters import AT_ALL, ask_kube_scheduler, differences
 from tests.testkit.scheduling.random_clusters import random_scenario
+from tests.testkit.scheduling.remedies import after_all_remedies, broken_promises
 from tests.testkit.skipping import skip_missing
 
 # What the filters say; without one of them the scenarios would show less than they seem to.
 REASONS = {
     "Insufficient cpu",
+    "Insufficient example.com/nic",
     "Insufficient memory",
     "Insufficient nvidia.com/gpu",
     "Too many pods",
+    "csi.test CSI driver is not installed on the node",
+    "node(s) did not have enough free storage",
     "node(s) didn't have free ports for the requested pod ports",
     "node(s) didn't find available persistent volumes to bind",
     "node(s) didn't match PersistentVolume's node affinity",
@@ -29,6 +36,8 @@ REASONS = {
     "node(s) didn't match pod topology spread constraints (missing required label)",
     "node(s) didn't satisfy existing pods anti-affinity rules",
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    "node(s) exceed max volume count",
+    "node(s) had no available disk",
     "node(s) had no available volume zone",
     "node(s) had untolerated taint(s)",
     (
@@ -52,6 +61,27 @@ def program() -> Path:
 def test_both_give_each_node_the_same_reasons(program: Path, seed: int) -> None:
     random = Random(seed)  # noqa: S311  # not a secret
     assert [*differences(program, [random_scenario(random) for _ in range(200)])] == []
+
+
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_kube_scheduler_takes_a_pod_once_the_named_remedies_are_applied(
+    program: Path, seed: int
+) -> None:
+    random = Random(seed)  # noqa: S311  # the same
+    scenarios = [random_scenario(random) for _ in range(200)]
+    assert [*broken_promises(program, scenarios)] == []
+
+
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_remedies_lead_to_a_node_in_the_end(program: Path, seed: int) -> None:
+    """Where one remedy alone would not do, the next answer names the next."""
+    random = Random(seed)  # noqa: S311  # the same
+    scenarios = [random_scenario(random) for _ in range(200)]
+    ends = [after_all_remedies(scenario) for scenario in scenarios]
+    reached = [end for end in ends if end is not None]
+    assert len(reached) > 190
+    for end, refused in zip(reached, ask_kube_scheduler(program, reached), strict=True):
+        assert len(refused) < len(end.nodes)
 
 
 def test_the_scenarios_show_every_reason(program: Path) -> None:

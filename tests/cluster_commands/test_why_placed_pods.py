@@ -230,25 +230,37 @@ def nominated(priority: int, gpus: int = 8, **spec: Any) -> dict[str, Any]:
     return pod("first", {GPU: gpus}, status=status, priority=priority, **spec)
 
 
-def test_room_that_is_kept_for_another_pod_is_not_known(why: Asked) -> None:
+def test_room_that_is_kept_for_another_pod_is_none(why: Asked) -> None:
     """kube-scheduler has evicted others for it, and it starts as soon as they have ended."""
     asks = pod("p", {GPU: 4}, priority=5)
     status, out = why(host("a"), nominated(9), asks, name="p")
-    assert status == NOT_KNOWN
-    assert "whether a has room beside ml/first, for which kube-scheduler keeps it" in out
-    assert why(host("a"), nominated(5), asks, name="p")[0] == NOT_KNOWN
+    assert status == CANNOT
+    assert "the pod asks for 4 nvidia.com/gpu, and at most 0 of 8 are free on one node" in out
+    assert "kube-scheduler keeps room there for ml/first" in out
+    assert "wait until 4 more nvidia.com/gpu is released there" in out
+    assert why(host("a"), nominated(5), asks, name="p")[0] == CANNOT
     assert why(host("a"), nominated(4), asks, name="p")[0] == CAN  # it has to wait itself
     assert why(host("a"), nominated(9, gpus=4), asks, name="p")[0] == CAN  # room for both
     assert why(host("a"), host("b"), nominated(9), asks, name="p")[0] == CAN
     assert why(host("a"), nominated(9), name="first")[0] == CAN
-    keeps_away = nominated(9, gpus=1, containers=exporter())
-    with_port = pod("p", priority=5, containers=exporter())
-    assert why(host("a"), keeps_away, with_port, name="p")[0] == NOT_KNOWN
+    has_port = nominated(9, gpus=1, containers=exporter())
+    status, out = why(host("a"), has_port, pod("p", priority=5, containers=exporter()), name="p")
+    assert status == CANNOT
+    assert "the port 9400/TCP of the node is taken, as by ml/first" in out
+
+
+def test_new_pods_get_what_is_left_beside_nominated_ones(why: Asked) -> None:
+    status, out = why(host("a"), nominated(0, gpus=4), manifest=replicas(5))
+    assert status == CAN
+    containers = [{"name": "m", "image": "i", "resources": {"limits": {GPU: 2}}}]
+    status, out = why(host("a"), nominated(0, gpus=4), manifest=replicas(3, containers=containers))
+    assert status == CANNOT
+    assert "2 of its 3 pods have room" in out
 
 
 def test_a_list_tells_the_pod_for_which_room_is_kept_from_its_like(why: Asked) -> None:
     other = pod("p", {GPU: 8}, priority=9)
     status, out = why(host("a"), nominated(9), other)
-    assert status == NOT_KNOWN
+    assert status == CANNOT
     assert "1 pod, can: ml/first" in out
-    assert "1 pod, not known: ml/p" in out
+    assert "1 pod, cannot: ml/p" in out

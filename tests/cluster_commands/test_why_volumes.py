@@ -10,7 +10,17 @@ import pytest
 from tests.testkit.why_command import CAN, CANNOT, NOT_KNOWN, Asked, node, pod
 
 ZONE = "topology.kubernetes.io/zone"
-NODES = (node("a", labels={ZONE: "1"}), node("b", labels={ZONE: "2"}))
+
+
+def csi_node(name: str, count: int | None = None) -> dict[str, Any]:
+    """The drivers of a node, with how many volumes of the one driver it can have."""
+    driver = {"name": "csi.example.com", "nodeID": name, "allocatable": {"count": count}}
+    made = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}}
+    return {**made, "spec": {"drivers": [driver]}}
+
+
+PLAIN = (node("a", labels={ZONE: "1"}), node("b", labels={ZONE: "2"}))
+NODES = (*PLAIN, csi_node("a"), csi_node("b"))
 MOUNT = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
@@ -19,13 +29,18 @@ def why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
     return Asked(tmp_path, capsys)
 
 
-def claim(*, volume: str = "", **spec: Any) -> dict[str, Any]:
+def claim(*, volume: str = "", name: str = "data", **spec: Any) -> dict[str, Any]:
     bound = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "ml", "annotations": bound},
-        "spec": {"volumeName": volume, "storageClassName": "fast", **spec},
+        "metadata": {"name": name, "namespace": "ml", "annotations": bound},
+        "spec": {
+            "volumeName": volume,
+            "storageClassName": "fast",
+            "resources": {"requests": {"storage": "10Gi"}},
+            **spec,
+        },
     }
 
 
@@ -105,7 +120,8 @@ def test_a_claim_of_a_pod_that_waits_must_exist(why: Asked) -> None:
     [
         ([storage_class(), driver()], CAN, "2 nodes can take it"),
         ([storage_class(), driver(storageCapacity=True)], NOT_KNOWN, "whether there is space"),
-        ([storage_class()], NOT_KNOWN, "where a volume for the claim data can be"),
+        ([storage_class()], NOT_KNOWN, "whether there is space for a volume of the claim data"),
+        ([], NOT_KNOWN, "where a volume for the claim data can be"),
         (
             [storage_class(provisioner="kubernetes.io/no-provisioner"), driver()],
             NOT_KNOWN,
@@ -154,3 +170,188 @@ def test_a_claim_that_is_made_for_a_new_pod_is_read_from_its_template(why: Asked
     volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
     known = (*NODES, storage_class(), driver())
     assert why(*known, manifest=pod(volumes=volumes))[0] == CAN
+
+
+# How many volumes a node can have.
+
+FAST = (storage_class(), driver())
+
+
+def user(name: str, where: str, volume_claim: str) -> dict[str, Any]:
+    mounted = [{"name": "v", "persistentVolumeClaim": {"claimName": volume_claim}}]
+    return pod(name, nodeName=where, status={"phase": "Running"}, volumes=mounted)
+
+
+def attachment(where: str, name: str = "pv-9") -> dict[str, Any]:
+    spec = {"attacher": "csi.example.com", "nodeName": where}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": f"{where}-{name}"},
+        "spec": {**spec, "source": {"persistentVolumeName": name}},
+    }
+
+
+def csi_volume(name: str) -> dict[str, Any]:
+    made = volume(csi={"driver": "csi.example.com", "volumeHandle": name})
+    made["metadata"] = {"name": name}
+    return made
+
+
+def test_a_node_can_have_so_many_volumes(why: Asked) -> None:
+    others = [claim(name="other", volume="pv-2"), csi_volume("pv-2"), user("q", "a", "other")]
+    known = [*PLAIN[:1], *FAST, claim(), *others, attachment("b")]
+    status, out = why(*known, csi_node("a", 1), manifest=pod(volumes=MOUNT))
+    assert status == CANNOT
+    assert (
+        "it needs 1 volume of csi.example.com, of which 1 of at most 1 are attached to a node"
+        in out
+    )
+    assert "wait until 1 volume of csi.example.com is detached there, as pods with them end" in out
+    assert why(*known, csi_node("a", 2), manifest=pod(volumes=MOUNT))[0] == CAN
+    assert why(*known, csi_node("a"), manifest=pod(volumes=MOUNT))[0] == CAN
+
+
+def test_volumes_that_no_pod_has_are_attached_too(why: Asked) -> None:
+    known = [*PLAIN[:1], *FAST, claim(), csi_volume("pv-9"), attachment("a"), csi_node("a", 1)]
+    assert why(*known, manifest=pod(volumes=MOUNT))[0] == CANNOT
+
+
+def test_a_volume_that_several_pods_have_counts_once(why: Asked) -> None:
+    known = [*PLAIN[:1], *FAST, claim(volume="pv-2"), csi_volume("pv-2"), user("q", "a", "data")]
+    known += [csi_node("a", 1), attachment("b")]
+    assert why(*known, manifest=pod(volumes=MOUNT))[0] == CAN
+
+
+def test_without_limits_or_attachments_it_is_not_known_how_many_more_fit(why: Asked) -> None:
+    known = [*PLAIN, *FAST, claim()]
+    status, out = why(*known, manifest=pod(volumes=MOUNT))
+    assert status == NOT_KNOWN
+    assert "how many volumes of csi.example.com a node can have: its CSINode says it" in out
+    limited = [csi_node("a", 1), csi_node("b", 1)]
+    status, out = why(*known, *limited, manifest=pod(volumes=MOUNT))
+    assert status == NOT_KNOWN
+    assert "how many volumes of csi.example.com are attached: VolumeAttachments say it" in out
+    unread = [user("q", "a", "other"), user("r", "b", "other"), attachment("c")]
+    for one in unread[:2]:
+        one["metadata"]["namespace"] = "elsewhere"
+    status, out = why(*known, *limited, *unread, manifest=pod(volumes=MOUNT))
+    assert status == NOT_KNOWN
+    assert "how many volumes of csi.example.com the pods of a have" in out
+
+
+def test_a_driver_may_keep_pods_from_nodes_where_it_does_not_run(why: Asked) -> None:
+    known = [storage_class(), driver(preventPodSchedulingIfMissing=True), claim()]
+    without = csi_node("a")
+    without["spec"]["drivers"] = []
+    status, out = why(PLAIN[0], without, *known, manifest=pod(volumes=MOUNT))
+    assert status == CANNOT
+    assert "the driver csi.example.com of its volumes does not run there" in out
+    status, out = why(*PLAIN, without, csi_node("b"), *known, manifest=pod(volumes=MOUNT))
+    assert (status, "1 node can take it: b" in out) == (CAN, True)
+
+
+# Which volume a claim gets.
+
+
+def capacity(size: str, zone: str = "1") -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": f"capacity-{zone}", "namespace": "storage"},
+        "storageClassName": "fast",
+        "capacity": size,
+        "nodeTopology": {"matchLabels": {ZONE: zone}},
+    }
+
+
+def test_space_is_counted_where_a_driver_counts_it(why: Asked) -> None:
+    known = [*NODES, storage_class(), driver(storageCapacity=True), claim()]
+    status, out = why(*known, capacity("5Gi"), manifest=pod(volumes=MOUNT))
+    assert status == CANNOT
+    assert "csi.example.com has too little space there for the volume of its claim data" in out
+    status, out = why(*known, capacity("5Gi"), capacity("20Gi", "2"), manifest=pod(volumes=MOUNT))
+    assert (status, "1 node can take it: b" in out) == (CAN, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        ({}, True),
+        ({"capacity": {"storage": "5Gi"}}, False),
+        ({"volumeMode": "Block"}, False),
+        ({"accessModes": ["ReadWriteMany"]}, False),
+        ({"storageClassName": "slow"}, False),
+        ({"claimRef": {"name": "other", "namespace": "ml"}}, False),
+        ({"claimRef": {"name": "data", "namespace": "ml"}, "accessModes": []}, True),
+        ({"nodeAffinity": in_zone("3")}, False),
+    ],
+)
+def test_a_free_volume_must_suit_the_claim(why: Asked, spec: dict[str, Any], *, fits: bool) -> None:
+    there = volume(capacity={"storage": "10Gi"}, accessModes=["ReadWriteOnce"])
+    there["spec"] |= spec
+    there["status"] = {"phase": "Available"}
+    local = [storage_class(provisioner="kubernetes.io/no-provisioner"), driver()]
+    asked = claim(accessModes=["ReadWriteOnce"])
+    status, out = why(*NODES, *local, asked, there, manifest=pod(volumes=MOUNT))
+    assert status == (CAN if fits else CANNOT)
+    assert ("make a volume of the class fast for these nodes" in out) is not fits
+
+
+def test_a_node_that_was_chosen_for_a_volume_is_named(why: Asked) -> None:
+    chosen = claim()
+    chosen["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = "gone"
+    status, out = why(*NODES, *FAST, chosen, manifest=pod(volumes=MOUNT))
+    assert status == CANNOT
+    assert "kube-scheduler has chosen the node gone for the volume of its claim data" in out
+    assert "kubectl annotate pvc data volume.kubernetes.io/selected-node-" in out
+
+
+def test_a_volume_and_a_class_must_exist(why: Asked) -> None:
+    status, out = why(*NODES, claim(volume="pv-7"), volume(), manifest=pod(volumes=MOUNT))
+    assert status == CANNOT
+    assert "the volume pv-7 of the claim data does not exist" in out
+    other = storage_class()
+    other["metadata"] = {"name": "slow"}
+    assert why(*NODES, claim(), other, manifest=pod(volumes=MOUNT))[0] == CANNOT
+
+
+# Disks that a pod names itself.
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        ({"iscsi": {"iqn": "x"}}, {"iscsi": {"iqn": "x"}}, CANNOT),
+        ({"iscsi": {"iqn": "x"}}, {"iscsi": {"iqn": "y"}}, CAN),
+        (
+            {"iscsi": {"iqn": "x", "readOnly": True}},
+            {"iscsi": {"iqn": "x", "readOnly": True}},
+            CAN,
+        ),
+        (
+            {"rbd": {"image": "i", "monitors": ["m", "n"]}},
+            {"rbd": {"image": "i", "pool": "rbd", "monitors": ["n"]}},
+            CANNOT,
+        ),
+        (
+            {"rbd": {"image": "i", "monitors": ["m"]}},
+            {"rbd": {"image": "i", "monitors": ["n"]}},
+            CAN,
+        ),
+    ],
+)
+def test_a_disk_is_for_one_pod_of_a_node(
+    why: Asked, own: dict[str, Any], other: dict[str, Any], expected: int
+) -> None:
+    there = pod("q", nodeName="a", status={"phase": "Running"}, volumes=[{"name": "d", **other}])
+    status, out = why(PLAIN[0], there, manifest=pod(volumes=[{"name": "d", **own}]))
+    assert status == expected
+    assert ("is in use there, as by ml/q" in out) is (expected == CANNOT)
+
+
+def test_a_disk_of_an_older_kind_counts_as_a_volume_of_a_driver(why: Asked) -> None:
+    disk = {"name": "d", "gcePersistentDisk": {"pdName": "x"}}
+    status, out = why(PLAIN[0], manifest=pod(volumes=[disk]))
+    assert status == NOT_KNOWN
+    assert "how many volumes such as d a node can have" in out

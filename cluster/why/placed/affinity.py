@@ -81,8 +81,20 @@ class PodAffinity:
             if term in self._wanted or term.topology_key != _HOSTNAME
         )
 
-    def obstacle(self, node: Node) -> AffinityObstacle | None:
-        """Return why `node` is refused; None if it is not."""
+    def obstacles(self, node: Node) -> Iterator[AffinityObstacle]:
+        """Yield why `node` is refused: kube-scheduler names the first."""
+        if not_near := self._not_near(node):
+            yield not_near
+        for key in dict.fromkeys(term.topology_key for term in self._unwanted):
+            if pod := self._beside.get((key, node.labels.get(key, ""))):
+                yield AffinityObstacle(_BESIDE, key, pod)
+                break
+        for (key, value), pod in self._guarded.items():
+            if node.labels.get(key) == value:
+                yield AffinityObstacle(REFUSED_BY_PLACED_PODS, key, pod)
+                break
+
+    def _not_near(self, node: Node) -> AffinityObstacle | None:
         for term in self._wanted:
             if term.topology_key not in node.labels:
                 return AffinityObstacle(_NOT_NEAR, term.topology_key)
@@ -93,12 +105,6 @@ class PodAffinity:
         ]
         if far and (self._near or not self._is_first):
             return AffinityObstacle(_NOT_NEAR, far[0].topology_key)
-        for key in dict.fromkeys(term.topology_key for term in self._unwanted):
-            if pod := self._beside.get((key, node.labels.get(key, ""))):
-                return AffinityObstacle(_BESIDE, key, pod)
-        for (key, value), pod in self._guarded.items():
-            if node.labels.get(key) == value:
-                return AffinityObstacle(REFUSED_BY_PLACED_PODS, key, pod)
         return None
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.account import NodeLoad
 from cluster.accounting.pod_requests import Requests
+from cluster.why.placed.disks import Disk, disks_of
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
 from rules.base.json_values import as_object, as_objects, as_text
 
@@ -106,15 +107,19 @@ def namespace_of(pod: Mapping[str, Any]) -> str:
 
 
 class Nominated(NamedTuple):
-    """A pod without a node, for which kube-scheduler has evicted others from one.
-
-    `is_apart` says that it takes no ports and keeps no pods away.
-    """
+    """A pod without a node, for which kube-scheduler has evicted others from one."""
 
     name: str
     priority: int
     requests: Requests
-    is_apart: bool
+    pod: Mapping[str, Any]
+
+    @property
+    def is_apart(self) -> bool:
+        """Return whether it only takes amounts: no ports or volumes, and keeps no pods away."""
+        spec = as_object(self.pod.get("spec"))
+        guards = as_object(spec.get("affinity")).get("podAntiAffinity")
+        return not (guards or spec.get("volumes") or any(host_ports(spec)))
 
 
 Places: TypeAlias = dict[str, list[str]]
@@ -131,9 +136,11 @@ class PlacedPods:
     - `kinds`: where the pods of a kind are; `ending` are those that are deleted and still there.
     - `guarded`: the required terms of anti-affinity of pods, with where these pods are.
     - `ports`: by node, the ports that are taken, each with a pod that has it.
-    - `claims`: a pod that has a claim for a persistent volume, by namespace and name of the claim.
+    - `claims_at`: by node, the claims for persistent volumes that its pods have, as namespace and
+      name; `disks` are the disks that pods name themselves, each with its pod.
     - `by_priority`: by node, what its pods of each priority take.
     - `nominated`: by node, the pods without a node for which kube-scheduler keeps room there.
+    - `beside`: by node, the namespaces of those that are only nominated for it and count as there.
     - `namespace_labels`: returns the labels of a namespace; None if they are not known.
     """
 
@@ -143,9 +150,12 @@ class PlacedPods:
         self.ending: dict[PodKind, Places] = {}
         self.guarded: dict[str, tuple[tuple[AffinityTerm, ...], Places]] = {}
         self.ports: dict[str, dict[HostPort, str]] = {}
-        self.claims: dict[tuple[str, str], str] = {}
+        self.claims_at: dict[str, list[tuple[str, str]]] = {}
+        self.disks: dict[str, list[tuple[Disk, str]]] = {}
+        self._users: dict[tuple[str, str], list[str]] = {}
         self.by_priority: dict[str, dict[int, NodeLoad]] = {}
         self.nominated: dict[str, list[Nominated]] = {}
+        self.beside: dict[str, list[str]] = {}
 
     def add(self, pod: Mapping[str, Any], requests: Requests) -> None:
         """Count a pod that has a node, has not terminated, and takes `requests`."""
@@ -163,11 +173,20 @@ class PlacedPods:
         if not node:
             return
         value = spec.get("priority")
-        guards = as_object(as_object(spec.get("affinity")).get("podAntiAffinity"))
         name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
         priority = value if isinstance(value, int) else 0
-        is_apart = not guards and not any(host_ports(spec))
-        self.nominated.setdefault(node, []).append(Nominated(name, priority, requests, is_apart))
+        self.nominated.setdefault(node, []).append(Nominated(name, priority, requests, pod))
+
+    def ahead_of(self, priority: int, name: str) -> dict[str, list[Nominated]]:
+        """Return the nominated pods that take room before the pod `name`, by node.
+
+        Source: Kubernetes, `pkg/scheduler/framework/runtime/framework.go`, addGENominatedPods.
+        """
+        found: dict[str, list[Nominated]] = {}
+        for node, pods in self.nominated.items():
+            if ahead := [one for one in pods if one.priority >= priority and one.name != name]:
+                found[node] = ahead
+        return found
 
     def lower(self, node: str, priority: int) -> NodeLoad:
         """Return the amounts that pods of a lower priority take on `node`."""
@@ -183,9 +202,7 @@ class PlacedPods:
         kind = PodKind(namespace_of(pod), frozenset(labels_of(pod).items()))
         kinds = self.ending if metadata.get("deletionTimestamp") else self.kinds
         kinds.setdefault(kind, {}).setdefault(node, []).append(name)
-        for _, volume in as_objects(spec.get("volumes")):
-            if claim := as_object(volume.get("persistentVolumeClaim")):
-                self.claims[kind.namespace, as_text(claim.get("claimName"))] = name
+        self._add_volumes(pod, node, kind.namespace, name)
         for port in host_ports(spec):
             self.ports.setdefault(node, {}).setdefault(port, name)
         if affinity := as_object(as_object(spec.get("affinity")).get("podAntiAffinity")):
@@ -194,10 +211,41 @@ class PlacedPods:
                 self.guarded[key] = tuple(affinity_terms(pod, "podAntiAffinity")), {}
             self.guarded[key][1].setdefault(node, []).append(name)
 
+    def _add_volumes(self, pod: Mapping[str, Any], node: str, namespace: str, name: str) -> None:
+        spec = as_object(pod.get("spec"))
+        for _, volume in as_objects(spec.get("volumes")):
+            if claim := as_object(volume.get("persistentVolumeClaim")):
+                key = namespace, as_text(claim.get("claimName"))
+                self._users.setdefault(key, []).append(name)
+                self.claims_at.setdefault(node, []).append(key)
+            elif "ephemeral" in volume:
+                made = f"{name.rpartition('/')[2]}-{as_text(volume.get('name'))}"
+                self.claims_at.setdefault(node, []).append((namespace, made))
+        if disks := [(disk, name) for disk in disks_of(spec)]:
+            self.disks.setdefault(node, []).extend(disks)
+
+    def users_of(self, namespace: str, claim: str) -> tuple[str, ...]:
+        """Return the pods that have a claim for a persistent volume."""
+        return tuple(self._users.get((namespace, claim), ()))
+
     def with_copies(self, pod: Mapping[str, Any], copies: Mapping[str, int]) -> PlacedPods:
         """These pods, and of `pod` as many as `copies` says by node."""
+        name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
+        return self._with([(pod, node, name, count) for node, count in copies.items()])
+
+    def with_nominated(self, node: str, pods: Iterable[Nominated]) -> PlacedPods:
+        """These pods, and those that are nominated for `node`."""
+        listed = [*pods]
+        more = self._with([(one.pod, node, one.name, 1) for one in listed])
+        more.beside = {node: [namespace_of(one.pod) for one in listed]}
+        return more
+
+    def _with(self, added: Iterable[tuple[Mapping[str, Any], str, str, int]]) -> PlacedPods:
         more = PlacedPods(self.namespace_labels)
-        more.claims, more.nominated = {**self.claims}, self.nominated
+        more.nominated = self.nominated
+        more.claims_at = {node: [*claims] for node, claims in self.claims_at.items()}
+        more.disks = {node: [*disks] for node, disks in self.disks.items()}
+        more._users = {claim: [*pods] for claim, pods in self._users.items()}
         more.by_priority = self.by_priority  # they have the priority of `pod`, and evict no other
         more.kinds, more.ending = _copied(self.kinds), _copied(self.ending)
         more.guarded = {
@@ -205,19 +253,18 @@ class PlacedPods:
             for key, (terms, places) in self.guarded.items()
         }
         more.ports = {node: {**ports} for node, ports in self.ports.items()}
-        name = f"{namespace_of(pod)}/{as_text(as_object(pod.get('metadata')).get('name'))}"
-        for node, count in copies.items():
+        for pod, node, name, count in added:
             for _ in range(count):
                 more.add_at(pod, node, name)
         return more
 
-    def taken(self, ports: Iterable[HostPort], node: str) -> tuple[HostPort, str] | None:
-        """The first of `ports` that is not free on `node`, with the pod that has it."""
-        for port in ports:
+    def taken(self, ports: Iterable[HostPort], node: str) -> Iterator[tuple[HostPort, str]]:
+        """Yield those of `ports` that are not free on `node`, each with a pod that has it."""
+        for port in dict.fromkeys(ports):
             for other, name in self.ports.get(node, {}).items():
                 if port.collides(other):
-                    return port, name
-        return None
+                    yield port, name
+                    break
 
 
 def _copied(kinds: Mapping[PodKind, Places]) -> dict[PodKind, Places]:

@@ -81,17 +81,17 @@ class TopologySpread:
         """Return whether where one such pod is decides about the next."""
         return any(one.selector.matches(self._labels) for one in self._constraints)
 
-    def obstacle(self, node: Node) -> SpreadObstacle | None:
-        """Return why `node` is refused; None if it is not."""
+    def obstacles(self, node: Node) -> Iterator[SpreadObstacle]:
+        """Yield why `node` is refused: kube-scheduler names the first."""
         for one, counts in zip(self._constraints, self._counts, strict=True):
             value = node.labels.get(one.topology_key)
             if value is None:
-                return SpreadObstacle(_NO_LABEL, one.topology_key)
-            least = 0 if len(counts) < one.min_domains else min(counts.values())
+                yield SpreadObstacle(_NO_LABEL, one.topology_key)
+                continue
+            least = 0 if len(counts) < one.min_domains else min(counts.values(), default=0)
             own = one.selector.matches(self._labels)
             if counts.get(value, 0) + own - least > one.max_skew:
-                return SpreadObstacle(_EXCEEDED, one.topology_key, one.max_skew)
-        return None
+                yield SpreadObstacle(_EXCEEDED, one.topology_key, one.max_skew)
 
 
 def _constraints(pod: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[_Constraint]:
@@ -115,10 +115,14 @@ def _number(value: object) -> int:
 
 
 def _pods_by_node(selector: LabelSelector, placed: PlacedPods, namespace: str) -> Mapping[str, int]:
-    """Return how many pods of the namespace `selector` selects, by node."""
+    """Return how many pods of the namespace `selector` selects, by node.
+
+    An empty one selects no pod that is there, but those that are nominated: kube-scheduler adds
+    them by other code.
+    """
     found: dict[str, int] = {}
     if selector.is_empty:
-        return found
+        return {node: spaces.count(namespace) for node, spaces in placed.beside.items()}
     for kind, places in placed.kinds.items():
         if kind.namespace == namespace and selector.matches(dict(kind.labels)):
             for node, pods in places.items():

@@ -1,4 +1,4 @@
-"""Refusals because of placed pods and of volumes, in words for people."""
+"""Refusals because of placed pods, in words for people."""
 
 from __future__ import annotations
 
@@ -16,22 +16,16 @@ def words_about_pods(obstacle: Obstacle) -> tuple[str, str]:
             remedy = "leave hostPort out, or wait until a pod that has it ends"
         case "PodTopologySpread" if not obstacle.total:
             reason = f"a topology spread constraint counts by {label}, which the nodes lack"
-            remedy = f"give the nodes the label {label}, or change the constraint"
+            remedy = f"change the constraint, or give the nodes the label {label}"
         case "PodTopologySpread":
             reason = (
                 f"with one more pod there, the values of {label} would differ by more than "
                 f"{obstacle.total} pods"
             )
-            remedy = "make room where fewer of its pods are, or raise maxSkew"
-        case "VolumeRestrictions":
-            reason = f"only one pod at a time can have its claim {label}, and {other} has it"
-            remedy = "wait until that pod ends, or use a claim of its own"
-        case "VolumeBinding" | "VolumeZone" if obstacle.wanted:
-            reason = f"its volume {label} can only be used where {obstacle.wanted}"
-            remedy = "let it run where the volume is, or make a volume where it can run"
-        case "VolumeBinding":
-            reason = f"no volume is free for its claim {label}, and none can be made there"
-            remedy = "make a volume for these nodes, or use another storage class"
+            remedy = f"raise maxSkew for {label}, or make room where fewer of its pods are"
+        case "InterPodAffinity" if obstacle.wanted:
+            reason = f"its affinity to pods counts by {label}, which the nodes lack"
+            remedy = f"change the affinity, or give the nodes the label {label}"
         case "InterPodAffinity" if not other:
             reason = f"no pod that its affinity asks for is on a node with the same {label}"
             remedy = "change the affinity, or start a pod that it asks for"

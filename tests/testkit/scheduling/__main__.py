@@ -1,4 +1,7 @@
-"""Compares `gpuward why` with the filters of kube-scheduler: `make oracle-scheduler`."""
+"""Compares `gpuward why` with the filters of kube-scheduler: `make oracle-scheduler`.
+
+With --remedies it tries what `gpuward why` says would change its answer: `make oracle-remedies`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tests.testkit.control_plane.build import scheduler_filters
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.scheduling.filters import differences
 from tests.testkit.scheduling.random_clusters import random_scenario
+from tests.testkit.scheduling.remedies import broken_promises
 
 _BATCH = 1_000
 
@@ -20,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100_000, help="default: 100,000")
     parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser.add_argument("--remedies", action="store_true", help="try the remedies")
     options = parser.parse_args()
     try:
         program = scheduler_filters()
@@ -28,12 +33,14 @@ def main() -> int:
         return 2
     random = Random(options.seed)  # noqa: S311  # not a secret
     found = 0
+    compare = broken_promises if options.remedies else differences
     for done in range(0, options.cases, _BATCH):
         count = min(_BATCH, options.cases - done)
-        for different in differences(program, [random_scenario(random) for _ in range(count)]):
+        for different in compare(program, [random_scenario(random) for _ in range(count)]):
             found += 1
             sys.stdout.write(f"{json.dumps(different._asdict(), default=sorted)}\n")
-    sys.stdout.write(f"{options.cases:,} cases, {found:,} different answers\n")
+    what = "remedies that do not help" if options.remedies else "different answers"
+    sys.stdout.write(f"{options.cases:,} cases, {found:,} {what}\n")
     return 1 if found else 0
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.account import PodLedger, name_of
+from cluster.accounting.pod_requests import effective_requests
 from cluster.source.objects import Object
-from cluster.why.explanation import explain
+from cluster.why.explanation import Explanation, explain
 from cluster.why.nodes import read_node
 from cluster.why.placed.pods import PlacedPods
-from cluster.why.volumes import KnownVolumes
+from cluster.why.volumes.known import KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object
 from tests.testkit.scheduling.random_clusters import Scenario
@@ -66,14 +67,7 @@ def differences(program: Path, scenarios: Sequence[Scenario]) -> Iterator[Differ
 
 def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
     """Return why `gpuward why` refuses each node that it refuses, and what it does not know."""
-    namespaces = {name_of(one): as_object(one["metadata"]["labels"]) for one in scenario.namespaces}
-    ledger, placed = PodLedger(default_policy().profile, {}), PlacedPods(namespaces.get)
-    for pod in scenario.pods:
-        counted = ledger.add(pod)
-        assert counted is not None
-        placed.add(pod, counted.requests)
-    nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in scenario.nodes]
-    found = explain(scenario.pod, nodes, placed=placed, volumes=_volumes_of(scenario))
+    found = explain_scenario(scenario)
     refusals = {name: frozenset(group.messages) for group in found.groups for name in group.names}
     # Of what concerns all nodes, kube-scheduler only says the first.
     if found.hurdles and set(refusals.values()) != {_CONFLICT}:
@@ -81,13 +75,30 @@ def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
     return refusals, found.unchecked
 
 
+def explain_scenario(scenario: Scenario) -> Explanation:
+    """What `gpuward why` says of the pod."""
+    namespaces = {name_of(one): as_object(one["metadata"]["labels"]) for one in scenario.namespaces}
+    ledger, placed = PodLedger(default_policy().profile, {}), PlacedPods(namespaces.get)
+    for pod in scenario.pods:
+        counted = ledger.add(pod)
+        assert counted is not None
+        placed.add(pod, counted.requests)
+    for pod in scenario.nominated:
+        placed.nominate(pod, effective_requests(pod))
+    nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in scenario.nodes]
+    return explain(scenario.pod, nodes, placed=placed, volumes=_volumes_of(scenario))
+
+
 def _volumes_of(scenario: Scenario) -> KnownVolumes:
     def by_name(objects: Iterable[dict[str, Any]]) -> Mapping[str, Object]:
         return {name_of(raw): raw for raw in objects}
 
     return KnownVolumes(
-        lambda _: by_name(scenario.claims),
+        lambda home: by_name(c for c in scenario.claims if c["metadata"]["namespace"] == home),
         lambda: by_name(scenario.volumes),
         lambda: by_name(scenario.classes),
         lambda: by_name(scenario.drivers),
+        lambda: by_name(scenario.csi_nodes),
+        lambda node: by_name(a for a in scenario.attachments if a["spec"]["nodeName"] == node),
+        lambda: by_name(scenario.capacities),
     )

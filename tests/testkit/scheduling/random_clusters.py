@@ -5,11 +5,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple
 
-GPU = "nvidia.com/gpu"
+GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _NAMESPACES = ("ml", "web", "batch")
 _TAINTS = (GPU, "team", "node.kubernetes.io/not-ready")
-_FEATURES = ("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes")
+_FEATURES = (
+    *("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes", "disks"),
+    *("limits", "nominated"),
+)
 _CLASSES = ("made", "zoned", "local", "at-once")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -25,6 +28,10 @@ class Scenario(NamedTuple):
     volumes: list[dict[str, Any]]
     classes: list[dict[str, Any]]
     drivers: list[dict[str, Any]]
+    csi_nodes: list[dict[str, Any]]
+    attachments: list[dict[str, Any]]
+    capacities: list[dict[str, Any]]
+    nominated: list[dict[str, Any]]
 
 
 def random_scenario(random: Random) -> Scenario:
@@ -50,15 +57,22 @@ class _Scenarios:
         ]
         waiting = self._waiting()
         home = waiting["metadata"]["namespace"]
+        claims = [
+            self._claim(f"claim-{n}", namespace) for n in range(3) for namespace in _NAMESPACES
+        ]
         return Scenario(
             waiting,
             nodes,
             pods,
             namespaces,
-            [self._claim(f"claim-{n}", home) for n in range(3)],
-            [self._volume(f"volume-{n}") for n in range(3)],
+            claims,
+            [self._volume(n, home) for n in range(5)],
             [*map(self._storage_class, _CLASSES)],
-            [{"metadata": {"name": "csi.test"}, "spec": {}}],
+            [self._driver()],
+            [self._csi_node(name) for name in names if self._maybe(0.9)],
+            [self._attachment(n, names) for n in range(5) if self._has("limits", 0.5)],
+            [self._capacity(n) for n in range(3)],
+            [self._nominated(f"w{n}", names) for n in range(2) if self._has("nominated", 0.9)],
         )
 
     def _maybe(self, chance: float) -> bool:
@@ -81,12 +95,13 @@ class _Scenarios:
         }
         amounts = {
             "cpu": self._one("4", "8000m", "64"),
-            "memory": self._one("16Gi", "512Gi"),
+            "memory": self._one("16Gi", "512Gi", "32781460Ki"),
             "pods": self._one("2", "4", "110"),
             **({GPU: self._one("0", "1", "4", "8")} if self._maybe(0.8) else {}),
+            **({NIC: self._one("1", "4")} if self._maybe(0.8) else {}),
         }
         if "amounts" not in self._features:
-            amounts |= {"cpu": "200", "memory": "1Ti", "pods": "110", GPU: "64"}
+            amounts |= {"cpu": "200", "memory": "1Ti", "pods": "110", GPU: "64", NIC: "64"}
         taints = [
             self._some({"value": self._one("a", "b", "7")})
             | {"key": key, "effect": self._one("NoSchedule", "NoExecute", "PreferNoSchedule")}
@@ -107,9 +122,19 @@ class _Scenarios:
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return pod
 
+    def _nominated(self, name: str, nodes: list[str]) -> dict[str, Any]:
+        """A pod without a node for which kube-scheduler keeps room."""
+        pod = self._placed(name, nodes)
+        pod["metadata"].pop("deletionTimestamp", None)
+        pod["status"] = {"nominatedNodeName": pod["spec"].pop("nodeName")}
+        pod["spec"]["priority"] = self._one(0, 5)
+        return pod
+
     def _waiting(self) -> dict[str, Any]:
         pod = self._pod("p")
         spec = pod["spec"]
+        if self._maybe(0.5):
+            spec["priority"] = self._one(0, 3, 5)
         if self._has("node affinity", 0.3):
             spec["nodeSelector"] = self._some({_ZONE: "a", "model": "x"})
         affinity: dict[str, Any] = {}
@@ -134,12 +159,19 @@ class _Scenarios:
         if self._maybe(0.2):
             init = self._container("i")
             spec["initContainers"] = [init | self._some({"restartPolicy": "Always"})]
-        if self._has("volumes", 0.7 if name == "p" else 0.1):
+        if self._has("volumes", 0.7 if name == "p" else 0.3):
             spec["volumes"] = self._volumes_of_pod()
         if self._maybe(0.1):
             spec["overhead"] = {"cpu": "500m", "memory": "128Mi"}
+        if self._has("disks", 0.5):
+            disk = {"targetPortal": "10.0.0.1", "iqn": self._one("iqn.a", "iqn.b"), "lun": 0}
+            disk |= {"readOnly": self._maybe(0.5)}
+            image = {"image": self._one("a", "b"), "monitors": [self._one("m", "n")]}
+            image |= {"readOnly": self._maybe(0.5), **self._some({"pool": "rbd"})}
+            disks = [{"name": "d", **self._one({"iscsi": disk}, {"rbd": image})}]
+            spec["volumes"] = [*spec.get("volumes", []), *disks]
         metadata = {"name": name, "namespace": self._one(*_NAMESPACES), "labels": self._labels()}
-        return {"metadata": metadata, "spec": spec}
+        return {"metadata": {**metadata, "uid": name}, "spec": spec}
 
     def _volumes_of_pod(self) -> list[dict[str, Any]]:
         names = [f"claim-{self._random.randint(0, 2)}" for _ in range(self._random.randint(1, 2))]
@@ -152,12 +184,11 @@ class _Scenarios:
 
     def _claim(self, name: str, namespace: str) -> dict[str, Any]:
         annotations: dict[str, str] = {}
-        spec: dict[str, Any] = {"accessModes": [self._one("ReadWriteOnce", "ReadWriteMany")]}
-        if self._maybe(0.15):
-            spec["accessModes"] = ["ReadWriteOncePod"]
-        spec["resources"] = {"requests": {"storage": "1Gi"}}
-        if self._maybe(0.6):
-            spec["volumeName"] = f"volume-{self._random.randint(0, 2)}"
+        spec = self._asked_of_volume()
+        if self._maybe(0.5):
+            spec["volumeName"] = f"volume-{self._one(0, 1, 2, 2, 3, 4)}"
+            if self._maybe(0.02):
+                spec["volumeName"] = "missing"
             if self._maybe(0.95):
                 annotations["pv.kubernetes.io/bind-completed"] = "yes"
         elif self._maybe(0.2):
@@ -171,21 +202,77 @@ class _Scenarios:
         status = {"phase": "Lost"} if self._maybe(0.03) else {}
         return {"metadata": metadata, "spec": spec, "status": status}
 
-    def _volume(self, name: str) -> dict[str, Any]:
+    def _asked_of_volume(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"accessModes": [self._one("ReadWriteOnce", "ReadWriteMany")]}
+        if self._maybe(0.15):
+            spec["accessModes"] = ["ReadWriteOncePod"]
+        if self._maybe(0.95):
+            spec["resources"] = {"requests": {"storage": self._one("1Gi", "3Gi")}}
+        if self._maybe(0.1):
+            spec["selector"] = {"matchLabels": {"disk": "fast"}}
+        if self._maybe(0.05):
+            spec["volumeMode"] = "Block"
+        return spec
+
+    def _volume(self, number: int, namespace: str) -> dict[str, Any]:
+        """A volume that has another claim, or none; no two are of one size."""
+        name = f"volume-{number}"
         spec: dict[str, Any] = {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "1Gi"},
-            "claimRef": {"namespace": "elsewhere", "name": "other"},
-            "csi": {"driver": "csi.test", "volumeHandle": name},
-            "storageClassName": "made",
+            "accessModes": [self._one("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")],
+            "capacity": {"storage": f"{number + 1}Gi"},
+            "storageClassName": self._one("made", "local", "zoned"),
         }
-        if self._maybe(0.5):
+        if self._maybe(0.7):
+            spec["csi"] = {"driver": "csi.test", "volumeHandle": name}
+        else:
+            spec["nfs"] = {"server": "nfs.test", "path": f"/{name}"}
+        if self._maybe(0.3):
+            spec["claimRef"] = {"namespace": "elsewhere", "name": "other"}
+        elif number == 1 and self._maybe(0.5):  # of two such volumes, it is chance which is taken
+            own = self._some({"uid": "another"}) if self._maybe(0.3) else {}
+            spec["claimRef"] = {"namespace": namespace, "name": "claim-0", **own}
+        if self._maybe(0.4):
             terms = [self._node_term()]
             terms[0].pop("matchFields", None)
             if terms[0]:
                 spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        labels = {_ZONE: self._one("a", "b", "a__b")} if self._maybe(0.3) else {}
-        return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        labels = {_ZONE: self._one("a", "b", "a__b")} if self._maybe(0.2) else {}
+        labels |= self._some({"disk": "fast"})
+        metadata: dict[str, Any] = {"name": name, "labels": labels}
+        if self._maybe(0.05):
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        phase = "Available" if self._maybe(0.8) else "Released"
+        return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+    def _driver(self) -> dict[str, Any]:
+        chosen = {"storageCapacity": self._maybe(0.4)}
+        if self._has("limits", 0.4):
+            chosen["preventPodSchedulingIfMissing"] = True
+        return {"metadata": {"name": "csi.test"}, "spec": chosen}
+
+    def _csi_node(self, name: str) -> dict[str, Any]:
+        drivers: list[dict[str, Any]] = [{"name": "other.test", "nodeID": name}]
+        if self._maybe(0.8):
+            drivers.append({"name": "csi.test", "nodeID": name})
+            if self._has("limits", 0.8):
+                drivers[1]["allocatable"] = {"count": self._one(0, 1, 2, 3)}
+        return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+
+    def _attachment(self, number: int, nodes: list[str]) -> dict[str, Any]:
+        name = f"volume-{number}" if self._maybe(0.9) else "missing"
+        spec = {"attacher": "csi.test", "nodeName": self._one(*nodes)}
+        spec["source"] = {"persistentVolumeName": name}
+        return {"metadata": {"name": f"attachment-{number}"}, "spec": spec}
+
+    def _capacity(self, number: int) -> dict[str, Any]:
+        made: dict[str, Any] = {"metadata": {"name": f"capacity-{number}", "namespace": "storage"}}
+        made["storageClassName"] = self._one("made", "zoned")
+        made["capacity"] = self._one("1Gi", "10Gi")
+        if self._maybe(0.3):
+            made["maximumVolumeSize"] = "1Gi"
+        if self._maybe(0.9):
+            made["nodeTopology"] = self._one({}, {"matchLabels": {_ZONE: "a"}})
+        return made
 
     def _storage_class(self, name: str) -> dict[str, Any]:
         mode = "Immediate" if name == "at-once" else "WaitForFirstConsumer"
@@ -205,6 +292,8 @@ class _Scenarios:
             {"cpu": self._one("100m", "2", "30"), "memory": self._one("1Gi", "40Gi")}
         )
         limits = {GPU: self._one("1", "2", "4", "8")} if self._maybe(0.5) else {}
+        if self._maybe(0.1):
+            limits[NIC] = "1"
         container: dict[str, Any] = {
             "name": name,
             "resources": {"requests": {**amounts, **limits}, "limits": limits},
@@ -268,7 +357,7 @@ class _Scenarios:
         }
         if self._maybe(0.25):
             name = {"key": "metadata.name", "operator": self._one("In", "In", "NotIn")}
-            count = 2 if self._maybe(0.3) else 1
+            count = 2 if self._maybe(0.5) else 1
             term["matchFields"] = [
                 {**name, "values": [self._one("n0", "n1")]} for _ in range(count)
             ]

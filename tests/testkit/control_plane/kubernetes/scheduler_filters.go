@@ -1,8 +1,8 @@
 // Command scheduler-filters answers what kube-scheduler's own filter plugins say of a pod and each
 // node. It reads one case after the other as JSON from standard input: the pod, and the nodes, pods,
-// namespaces and volumes of the cluster. It writes an answer to each as a line of JSON: by the name of a
-// node, the plugin that refuses it and the reasons that the plugin gives. A node that takes the pod
-// is not there.
+// namespaces and volumes of the cluster; a pod without a node that names a nominated one is counted
+// there. It writes an answer to each as a line of JSON: by the name of a node, the plugin that refuses
+// it and the reasons that the plugin gives. A node that takes the pod is not there.
 package main
 
 import (
@@ -32,6 +32,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
@@ -45,6 +46,11 @@ type scenario struct {
 	Volumes    []*v1.PersistentVolume      `json:"volumes"`
 	Classes    []*storage.StorageClass     `json:"classes"`
 	Drivers    []*storage.CSIDriver        `json:"drivers"`
+
+	CSINodes    []*storage.CSINode            `json:"csi_nodes"`
+	Attachments []*storage.VolumeAttachment   `json:"attachments"`
+	Capacities  []*storage.CSIStorageCapacity `json:"capacities"`
+	Nominated   []*v1.Pod                     `json:"nominated"`
 }
 
 type refusal struct {
@@ -52,15 +58,36 @@ type refusal struct {
 	Reasons []string `json:"reasons"`
 }
 
-// The filters of the default profile, in its order, without limits of volumes and claims for devices.
+// The filters of the default profile, in its order, without claims for devices.
 var filters = []string{
 	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity,
-	names.NodePorts, names.NodeResourcesFit, names.VolumeRestrictions, names.VolumeBinding,
-	names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
+	names.NodePorts, names.NodeResourcesFit, names.VolumeRestrictions, names.NodeVolumeLimits,
+	names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
 }
 
 // listed is what plugins see of the pods and nodes.
 type listed struct{ fwk.SharedLister }
+
+// nominated is what the framework sees of pods for which it keeps room.
+type nominated struct {
+	fwk.PodNominator
+	byNode map[string][]fwk.PodInfo
+}
+
+func (n *nominated) NominatedPodsForNode(node string) []fwk.PodInfo { return n.byNode[node] }
+
+func (n *nominated) replace(pods []*v1.Pod) error {
+	n.byNode = map[string][]fwk.PodInfo{}
+	for _, pod := range pods {
+		info, err := framework.NewPodInfo(pod)
+		if err != nil {
+			return err
+		}
+		node := pod.Status.NominatedNodeName
+		n.byNode[node] = append(n.byNode[node], info)
+	}
+	return nil
+}
 
 func main() {
 	metrics.Register()
@@ -73,7 +100,8 @@ func answerAll(ctx context.Context, in io.Reader, out io.Writer) error {
 	cluster := &listed{cache.NewEmptySnapshot()}
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	filtering, err := newFramework(ctx, cluster, factory, client)
+	waiting := &nominated{}
+	filtering, err := newFramework(ctx, cluster, waiting, factory, client)
 	if err != nil {
 		return err
 	}
@@ -88,7 +116,7 @@ func answerAll(ctx context.Context, in io.Reader, out io.Writer) error {
 		}
 		setDefaults(one)
 		cluster.SharedLister = cache.NewSnapshot(one.Pods, one.Nodes)
-		if err := list(factory, one); err != nil {
+		if err := errors.Join(list(factory, one), waiting.replace(one.Nominated)); err != nil {
 			return err
 		}
 		found, err := answer(ctx, filtering, cluster, one)
@@ -114,6 +142,9 @@ func list(factory informers.SharedInformerFactory, one scenario) error {
 		replace(core.PersistentVolumes().Informer(), one.Volumes),
 		replace(storage.StorageClasses().Informer(), one.Classes),
 		replace(storage.CSIDrivers().Informer(), one.Drivers),
+		replace(storage.CSINodes().Informer(), one.CSINodes),
+		replace(storage.VolumeAttachments().Informer(), one.Attachments),
+		replace(storage.CSIStorageCapacities().Informer(), one.Capacities),
 	)
 }
 
@@ -125,12 +156,13 @@ func replace[T any](informer toolscache.SharedIndexInformer, objects []T) error 
 	return informer.GetIndexer().Replace(untyped, "")
 }
 
-func newFramework(ctx context.Context, cluster fwk.SharedLister, factory informers.SharedInformerFactory, client kubernetes.Interface) (framework.Framework, error) {
+func newFramework(ctx context.Context, cluster fwk.SharedLister, waiting fwk.PodNominator, factory informers.SharedInformerFactory, client kubernetes.Interface) (framework.Framework, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, err
 	}
 	profile := defaults.Profiles[0]
+	csi := nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())
 	needed := append([]string{names.PrioritySort, names.DefaultBinder}, filters...)
 	profile.Plugins.MultiPoint.Enabled = slices.DeleteFunc(
 		profile.Plugins.MultiPoint.Enabled,
@@ -141,6 +173,8 @@ func newFramework(ctx context.Context, cluster fwk.SharedLister, factory informe
 		runtime.WithClientSet(client),
 		runtime.WithInformerFactory(factory),
 		runtime.WithSnapshotSharedLister(cluster),
+		runtime.WithPodNominator(waiting),
+		runtime.WithSharedCSIManager(csi),
 		runtime.WithEventRecorder(&events.FakeRecorder{}),
 	)
 }
@@ -158,7 +192,8 @@ func answer(ctx context.Context, filtering framework.Framework, cluster fwk.Shar
 			if err != nil {
 				return nil, err
 			}
-			if found := filtering.RunFilterPlugins(ctx, state, one.Pod, info); !found.IsSuccess() {
+			found := filtering.RunFilterPluginsWithNominatedPods(ctx, state, one.Pod, info)
+			if !found.IsSuccess() {
 				refused[node.Name] = refusal{found.Plugin(), found.Reasons()}
 			}
 		} else if status.IsSuccess() {
@@ -172,7 +207,7 @@ func answer(ctx context.Context, filtering framework.Framework, cluster fwk.Shar
 
 // setDefaults gives the objects the defaults that an API server gives them.
 func setDefaults(one scenario) {
-	for _, pod := range append(one.Pods, one.Pod) {
+	for _, pod := range slices.Concat(one.Pods, one.Nominated, []*v1.Pod{one.Pod}) {
 		apicore.SetObjectDefaults_Pod(pod)
 	}
 	for _, node := range one.Nodes {

@@ -1,0 +1,210 @@
+"""How many volumes a node can have: kube-scheduler's filter NodeVolumeLimits.
+
+Source: Kubernetes, `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cluster.source.objects import Object
+from cluster.why.nodes import Node
+from cluster.why.placed.pods import PlacedPods
+from cluster.why.volumes.known import (
+    IN_TREE,
+    Claim,
+    KnownVolumes,
+    VolumeObstacle,
+    class_of,
+    object_of,
+)
+from rules.base.json_values import as_object, as_objects, as_text
+
+_PLUGIN = "NodeVolumeLimits"
+_TOO_MANY = "node(s) exceed max volume count"
+
+
+class _Volume(NamedTuple):
+    """A volume that a driver attaches; `handle` tells it from its others."""
+
+    driver: str
+    handle: str
+
+
+class _Attached(NamedTuple):
+    """The volumes of a node; `unknown` is how many more it may have.
+
+    kube-scheduler counts a volume that is attached, and that no pod there has, once more for a pod
+    that needs it.
+    """
+
+    of_pods: frozenset[_Volume]
+    others: frozenset[_Volume]
+    unknown: int
+
+    def count(self, driver: str) -> int:
+        """Return how many are of a driver."""
+        return sum(one.driver == driver for one in self.of_pods | self.others)
+
+
+class AttachedVolumes:
+    """The volumes of drivers that a pod needs attached to its node."""
+
+    def __init__(
+        self, claims: Iterable[Claim], namespace: str, known: KnownVolumes, placed: PlacedPods
+    ) -> None:
+        self._known, self._placed = known, placed
+        found = (self._volume(namespace, claim.name, claim.raw) for claim in claims)
+        self._needed = frozenset(one for one in found if one is not None)
+        self._drivers = Counter(one.driver for one in self._needed)
+
+    @property
+    def are_any(self) -> bool:
+        """Return whether nodes have to be asked because of them."""
+        return bool(self._needed)
+
+    def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
+        """Yield the drivers that `node` lacks, or that attach no more volumes to it."""
+        csi_nodes = self._known.csi_nodes()
+        if csi_nodes is None:
+            return
+        drivers = _drivers_of(csi_nodes.get(node.name))
+        if missing := [one for one in self._drivers if one not in drivers and self._must_run(one)]:
+            for driver in missing:
+                yield VolumeObstacle(
+                    _PLUGIN,
+                    f"{driver} CSI driver is not installed on the node",
+                    driver,
+                    f"the driver {driver} of its volumes does not run there",
+                    f"let {driver} run on these nodes",
+                )
+            return
+        for driver, needed in self._drivers.items():
+            limit = _limit(drivers.get(driver))
+            if limit is None or self._is_far_from(limit, node):
+                continue
+            attached = self._attached(node)
+            if attached is None:
+                continue
+            new = len(self._new_volumes(driver, attached))
+            there = attached.count(driver)
+            # A volume that is not known may be one of those that the pod needs.
+            if new > attached.unknown and there + new - attached.unknown > limit:
+                missing_room = there + new - limit
+                volumes = f"{missing_room} volume{'s'[missing_room == 1 :]}"
+                yield VolumeObstacle(
+                    _PLUGIN,
+                    _TOO_MANY,
+                    driver,
+                    f"it needs {needed} volume{'s'[needed == 1 :]} of {driver}, of which "
+                    f"{there} of at most {limit} are attached to a node",
+                    f"wait until {volumes} of {driver} {'is' if missing_room == 1 else 'are'} "
+                    "detached there, as pods with them end",
+                )
+
+    def doubts(self, node: Node) -> Iterator[str]:
+        """Yield the unknown facts about a node that is not refused."""
+        csi_nodes = self._known.csi_nodes()
+        if csi_nodes is None:
+            for driver in self._drivers:
+                yield f"how many volumes of {driver} a node can have: its CSINode says it"
+            return
+        drivers = _drivers_of(csi_nodes.get(node.name))
+        for driver in self._drivers:
+            limit = _limit(drivers.get(driver))
+            if limit is None or self._is_far_from(limit, node):
+                continue
+            attached = self._attached(node)
+            if attached is None:
+                yield f"how many volumes of {driver} are attached: VolumeAttachments say it"
+                continue
+            new = len(self._new_volumes(driver, attached))
+            there = attached.count(driver)
+            if new and there + new + attached.unknown > limit:
+                yield f"how many volumes of {driver} the pods of {node.name} have"
+
+    def _must_run(self, driver: str) -> bool:
+        """Return whether a driver keeps pods from nodes where it does not run."""
+        found = object_of(self._known.drivers(), driver) or {}
+        return as_object(found.get("spec")).get("preventPodSchedulingIfMissing") is True
+
+    def _new_volumes(self, driver: str, attached: _Attached) -> set[_Volume]:
+        return {one for one in self._needed - attached.of_pods if one.driver == driver}
+
+    def _is_far_from(self, limit: int, node: Node) -> bool:
+        """Return whether `node` has room whatever its volumes are, which are then not read."""
+        listed = self._known.attachments(node.name)
+        if listed is None:
+            return False
+        claims = len(self._placed.claims_at.get(node.name, ()))
+        return len(self._needed) + claims + len(listed) <= limit
+
+    def _attached(self, node: Node) -> _Attached | None:
+        """Return the volumes that `node` has; None if its VolumeAttachments are not known."""
+        listed = self._known.attachments(node.name)
+        if listed is None:
+            return None
+        of_pods, others, unknown = set(), set(), 0
+        for namespace, name in self._placed.claims_at.get(node.name, ()):
+            claims = self._known.claims(namespace)
+            raw = object_of(claims, name)
+            if raw is None:
+                unknown += claims is None
+                continue
+            volume = self._volume(namespace, name, raw)
+            if volume is not None:
+                of_pods.add(volume)
+            else:
+                unknown += self._may_be_attached(raw)
+        volumes = self._known.volumes()
+        for raw in listed.values():
+            spec = as_object(raw.get("spec"))
+            name = as_text(as_object(spec.get("source")).get("persistentVolumeName"))
+            volume_raw = object_of(volumes, name)
+            unknown += volumes is None
+            csi = as_object(as_object((volume_raw or {}).get("spec")).get("csi"))
+            if csi and (driver := as_text(spec.get("attacher"))):
+                others.add(_Volume(driver, as_text(csi.get("volumeHandle"))))
+        return _Attached(frozenset(of_pods), frozenset(others), unknown)
+
+    def _volume(self, namespace: str, name: str, raw: Object) -> _Volume | None:
+        """Return the volume of a claim; None if no driver attaches it, or it is not known."""
+        volumes, bound = (
+            self._known.volumes(),
+            as_text(as_object(raw.get("spec")).get("volumeName")),
+        )
+        if bound and volumes is None:
+            return None
+        volume = object_of(volumes, bound)
+        if volume is not None:
+            csi = as_object(as_object(volume.get("spec")).get("csi"))
+            driver, handle = as_text(csi.get("driver")), as_text(csi.get("volumeHandle"))
+            return _Volume(driver, handle) if driver and handle else None
+        found = object_of(self._known.classes(), class_of(raw)) or {}
+        driver = as_text(found.get("provisioner"))
+        if not driver or driver.startswith("kubernetes.io/"):
+            return None
+        return _Volume(driver, f"of the claim {namespace}/{name}")
+
+    def _may_be_attached(self, raw: Object) -> bool:
+        """Return whether a claim without a known volume may have one that a driver attaches."""
+        name = as_text(as_object(raw.get("spec")).get("volumeName"))
+        volumes, classes = self._known.volumes(), self._known.classes()
+        if name and volumes is None:
+            return True
+        volume = object_of(volumes, name)
+        if volume is not None:
+            return any(field in as_object(volume.get("spec")) for field in IN_TREE)
+        return classes is None and bool(class_of(raw))
+
+
+def _drivers_of(csi_node: Object | None) -> Mapping[str, Mapping[str, Any]]:
+    spec = as_object((csi_node or {}).get("spec"))
+    return {as_text(one.get("name")): one for _, one in as_objects(spec.get("drivers"))}
+
+
+def _limit(driver: Mapping[str, Any] | None) -> int | None:
+    count = as_object((driver or {}).get("allocatable")).get("count")
+    return count if isinstance(count, int) else None

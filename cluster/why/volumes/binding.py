@@ -1,0 +1,248 @@
+"""The volumes that claims without one can get on a node: kube-scheduler's filter VolumeBinding.
+
+Source: Kubernetes, `pkg/scheduler/framework/plugins/volumebinding/binder.go` and
+`staging/src/k8s.io/component-helpers/storage/volume/pv_helpers.go`, FindMatchingVolume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cluster.accounting.pod_requests import amount_of
+from cluster.source.objects import Object
+from cluster.why.node_affinity import NodeAffinity
+from cluster.why.nodes import Node
+from cluster.why.placed.label_selectors import LabelSelector, labels_of
+from cluster.why.volumes.known import (
+    Claim,
+    KnownVolumes,
+    VolumeObstacle,
+    annotations_of,
+    class_of,
+    object_of,
+    texts,
+)
+from rules.base.json_values import as_object, as_objects, as_text
+
+_SELECTED = "volume.kubernetes.io/selected-node"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_NONE_FREE = "node(s) didn't find available persistent volumes to bind"
+_NO_SPACE = "node(s) did not have enough free storage"
+_PLUGIN = "VolumeBinding"
+
+
+class FreeClaims:
+    """The claims of a pod in `namespace` that get their volumes where the pod runs."""
+
+    def __init__(self, claims: Sequence[Claim], namespace: str, known: KnownVolumes) -> None:
+        # The smallest first, so that it gets the smallest volume.
+        self._claims = sorted(claims, key=lambda claim: _size(claim.raw))
+        self._namespace, self._known = namespace, known
+
+    def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
+        """Yield the claims for which no volume is free, and none can be made at `node`.
+
+        kube-scheduler names the first.
+        """
+        if stuck := [claim for claim in self._claims if self._is_stuck(claim, node)]:
+            yield from (_chosen(claim, node) for claim in stuck)
+            again = [_not_selected(one) if one in stuck else one for one in self._claims]
+            yield from FreeClaims(again, self._namespace, self._known).obstacles(node)
+            return
+        for claim in self._without_volume(node):
+            found = object_of(self._known.classes(), claim.storage_class)
+            if found is None:
+                continue
+            if not _is_provisioned(found, node):
+                if self._known.volumes() is not None:
+                    yield _no_volume(claim)
+            elif self._has_space(claim, found, node) is False:
+                yield _no_space(claim, as_text(found.get("provisioner")))
+
+    def doubts(self, node: Node) -> Iterator[str]:
+        """Yield the unknown facts about a node that is not refused."""
+        for claim in self._without_volume(node):
+            found = object_of(self._known.classes(), claim.storage_class)
+            if found is None:
+                yield f"where a volume for the claim {claim.name} can be"
+            elif not _is_provisioned(found, node):
+                yield f"whether a free volume of the class {claim.storage_class} suits {claim.name}"
+            elif self._has_space(claim, found, node) is None:
+                yield f"whether there is space for a volume of the claim {claim.name}"
+
+    def _is_stuck(self, claim: Claim, node: Node) -> bool:
+        """Return whether a node was chosen for the volume of a claim, and it is not made at `node`.
+
+        Then no volume that is there already is looked at.
+        """
+        found = object_of(self._known.classes(), claim.storage_class)
+        if _selected(claim) == node.name:
+            return found is not None and not _is_provisioned(found, node)
+        return bool(_selected(claim))
+
+    def _without_volume(self, node: Node) -> list[Claim]:
+        """The claims for which no volume that is there suits `node`: one has to be made."""
+        selected = [claim for claim in self._claims if _selected(claim)]
+        unmatched = []
+        given: set[str] = set()
+        volumes = self._known.volumes() or {}
+        for claim in self._claims:
+            if claim not in selected:
+                found = self._matching(claim, volumes, given, node)
+                given.add(found)
+                if not found:
+                    unmatched.append(claim)
+        return [*selected, *unmatched]
+
+    def _matching(
+        self, claim: Claim, volumes: Mapping[str, Object], given: set[str], node: Node
+    ) -> str:
+        """Return the smallest volume that suits a claim at `node`; empty if there is none."""
+        best = None
+        for name, volume in volumes.items():
+            if name in given or class_of(volume) != claim.storage_class:
+                continue
+            is_its_own = self._is_its_own(volume, claim)
+            if is_its_own is None or not _has_what_is_asked(volume, claim):
+                continue
+            is_here = not unmet_affinity(volume, node)
+            if is_its_own:
+                return name if is_here else ""
+            if is_here and _is_available(volume, claim):
+                size = _size_of_volume(volume), name
+                best = size if best is None else min(best, size)
+        return best[1] if best else ""
+
+    def _is_its_own(self, volume: Object, claim: Claim) -> bool | None:
+        """Return whether a volume is meant for the claim; None if it is meant for another."""
+        of = as_object(as_object(volume.get("spec")).get("claimRef"))
+        if not of:
+            return False
+        uid = as_text(of.get("uid"))
+        own = as_text(as_object(claim.raw.get("metadata")).get("uid"))
+        is_same = as_text(of.get("name")) == claim.name and uid in {"", own}
+        return True if is_same and as_text(of.get("namespace")) == self._namespace else None
+
+    def _has_space(self, claim: Claim, found: Object, node: Node) -> bool | None:
+        """Return whether a driver has space for the volume of a claim; None if it is not known."""
+        drivers, size = self._known.drivers(), _size(claim.raw)
+        if not size:
+            return True
+        if drivers is None:
+            return None
+        driver = as_object(drivers.get(as_text(found.get("provisioner")), {}).get("spec"))
+        if driver.get("storageCapacity") is not True:
+            return True
+        capacities = self._known.capacities()
+        if capacities is None:
+            return None
+        return any(
+            one.get("storageClassName") == claim.storage_class
+            and _limit(one) >= size
+            and LabelSelector(one.get("nodeTopology")).matches(node.labels)
+            for one in capacities.values()
+        )
+
+
+def unmet_affinity(volume: Object, node: Node) -> str:
+    """What `node` lacks to use a volume, such as `zone=a`; empty if it can."""
+    required = as_object(as_object(volume.get("spec")).get("nodeAffinity")).get("required")
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    return NodeAffinity({"affinity": {"nodeAffinity": terms}}).unmet(node)
+
+
+def _selected(claim: Claim) -> str:
+    return annotations_of(claim.raw).get(_SELECTED, "")
+
+
+def _not_selected(claim: Claim) -> Claim:
+    metadata = as_object(claim.raw.get("metadata"))
+    annotations = {k: v for k, v in annotations_of(claim.raw).items() if k != _SELECTED}
+    return Claim(claim.name, {**claim.raw, "metadata": {**metadata, "annotations": annotations}})
+
+
+def _chosen(claim: Claim, node: Node) -> VolumeObstacle:
+    chosen = _selected(claim)
+    missing = ", where none can be made" if chosen == node.name else ""
+    return VolumeObstacle(
+        _PLUGIN,
+        _NONE_FREE,
+        claim.name,
+        f"kube-scheduler has chosen the node {chosen} for the volume of its claim {claim.name}"
+        f"{missing}",
+        f"wait for the volume, or choose again: kubectl annotate pvc {claim.name} {_SELECTED}-",
+    )
+
+
+def _no_volume(claim: Claim) -> VolumeObstacle:
+    return VolumeObstacle(
+        _PLUGIN,
+        _NONE_FREE,
+        claim.name,
+        f"no volume is free for its claim {claim.name}, and none can be made there",
+        f"make a volume of the class {claim.storage_class} for these nodes, or use another storage "
+        "class",
+    )
+
+
+def _no_space(claim: Claim, driver: str) -> VolumeObstacle:
+    return VolumeObstacle(
+        _PLUGIN,
+        _NO_SPACE,
+        claim.name,
+        f"{driver} has too little space there for the volume of its claim {claim.name}",
+        f"make space for the claim {claim.name}, or let it ask for less",
+    )
+
+
+def _is_provisioned(storage_class: Object, node: Node) -> bool:
+    """Return whether volumes of a class are made for nodes such as `node`."""
+    if storage_class.get("provisioner") in {None, "", _NO_PROVISIONER}:
+        return False
+    terms = [term for _, term in as_objects(storage_class.get("allowedTopologies"))]
+    return not terms or any(_allows(term, node) for term in terms)
+
+
+def _allows(term: Mapping[str, Any], node: Node) -> bool:
+    expressions = [one for _, one in as_objects(term.get("matchLabelExpressions"))]
+    return bool(expressions) and all(
+        node.labels.get(as_text(one.get("key"))) in texts(one.get("values")) for one in expressions
+    )
+
+
+def _has_what_is_asked(volume: Object, claim: Claim) -> bool:
+    """Return whether a volume is large enough for a claim, of its kind, and not being deleted."""
+    spec, asked = as_object(volume.get("spec")), claim.spec
+    return (
+        _size_of_volume(volume) >= _size(claim.raw)
+        and (spec.get("volumeMode") or "Filesystem") == (asked.get("volumeMode") or "Filesystem")
+        and as_text(spec.get("volumeAttributesClassName"))
+        == as_text(asked.get("volumeAttributesClassName"))
+        and not as_object(volume.get("metadata")).get("deletionTimestamp")
+    )
+
+
+def _is_available(volume: Object, claim: Claim) -> bool:
+    """Return whether a volume that is meant for no claim suits this one."""
+    selector = claim.spec.get("selector")
+    modes = texts(as_object(volume.get("spec")).get("accessModes"))
+    return (
+        as_object(volume.get("status")).get("phase") == "Available"
+        and (selector is None or LabelSelector(selector).matches(labels_of(volume)))
+        and all(mode in modes for mode in texts(claim.spec.get("accessModes")))
+    )
+
+
+def _size(claim: Object) -> int:
+    asked = as_object(as_object(claim.get("spec")).get("resources")).get("requests")
+    return amount_of(as_object(asked).get("storage"))
+
+
+def _size_of_volume(volume: Object) -> int:
+    return amount_of(as_object(as_object(volume.get("spec")).get("capacity")).get("storage"))
+
+
+def _limit(capacity: Object) -> int:
+    most = capacity.get("maximumVolumeSize")
+    return amount_of(capacity.get("capacity") if most is None else most)

@@ -1,0 +1,259 @@
+"""The persistent volumes and disks of a pod, and the nodes that can use them.
+
+It covers kube-scheduler's filters VolumeRestrictions, NodeVolumeLimits, VolumeBinding and
+VolumeZone. Source: Kubernetes, `pkg/scheduler/framework/plugins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cluster.source.objects import Object
+from cluster.why.hurdles import Hurdle
+from cluster.why.nodes import Node
+from cluster.why.placed.disks import disks_of
+from cluster.why.placed.label_selectors import labels_of
+from cluster.why.placed.pods import Nominated, PlacedPods, namespace_of
+from cluster.why.volumes.attached import AttachedVolumes
+from cluster.why.volumes.binding import FreeClaims, unmet_affinity
+from cluster.why.volumes.known import (
+    IN_TREE,
+    Claim,
+    KnownVolumes,
+    VolumeObstacle,
+    annotations_of,
+    claims_of,
+    object_of,
+    texts,
+)
+from reports.formats import some
+from rules.base.json_values import as_object, as_objects, as_text
+
+_BOUND = "pv.kubernetes.io/bind-completed"
+_ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+_STABLE = {_ZONES[0]: _ZONES[1], _REGIONS[0]: _REGIONS[1]}
+_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+_CONFLICT = "node(s) had no available disk"
+_FAR = "node(s) didn't match PersistentVolume's node affinity"
+_NO_ZONE = "node(s) had no available volume zone"
+
+
+class Volumes:
+    """The claims and disks of a pod, and what they say about nodes.
+
+    - `hurdles`: what keeps it from all nodes.
+    - `unknown`: what would have to be known for all nodes.
+    """
+
+    def __init__(
+        self, pod: Mapping[str, Any], known: KnownVolumes, placed: PlacedPods, *, exists: bool
+    ) -> None:
+        self._made_of = pod, known, exists
+        self._known, self._placed = known, placed
+        self.hurdles: list[Hurdle] = []
+        self.unknown: list[str] = []
+        self._exclusive: list[tuple[str, tuple[str, ...]]] = []
+        self._bound: list[tuple[str, Object]] = []
+        spec = as_object(pod.get("spec"))
+        self._disks = [*disks_of(spec)]
+        free: list[Claim] = []
+        claims: list[Claim] = []
+        namespace = namespace_of(pod)
+        for name, template in claims_of(pod):
+            raw = self._find_claim(namespace, name, template, exists=exists)
+            if raw is None:
+                continue
+            claim = Claim(name, raw)
+            claims.append(claim)
+            if template is None and "ReadWriteOncePod" in texts(claim.spec.get("accessModes")):
+                self._exclusive.append((name, placed.users_of(namespace, name)))
+            if self._is_free(claim):
+                free.append(claim)
+        self._free = FreeClaims(free, namespace, known)
+        self._attached = AttachedVolumes(claims, namespace, known, placed)
+        self._are_any_free = bool(free)
+        self.unknown += _unknown_limits(spec)
+
+    @property
+    def are_any(self) -> bool:
+        """Return whether nodes have to be asked because of them."""
+        own = self._exclusive or self._bound or self._disks or self._are_any_free
+        return bool(own) or self._attached.are_any
+
+    @property
+    def is_for_one_pod(self) -> bool:
+        """Return whether only one pod at a time can have them."""
+        return bool(self._exclusive)
+
+    def beside(self, ahead: Iterable[Nominated], placed: PlacedPods) -> Volumes:
+        """Return the volumes beside pods that are nominated, and counted in `placed`.
+
+        kube-scheduler looks for their claims, by name alone, only if the pod names disks itself.
+        """
+        pod, known, exists = self._made_of
+        made = Volumes(pod, known, placed, exists=exists)
+        made._exclusive = self._exclusive
+        if self._disks:
+            names = [(one.name, [name for name, _ in claims_of(one.pod)]) for one in ahead]
+            made._exclusive = [
+                (claim, (*users, *(name for name, claims in names if claim in claims)))
+                for claim, users in self._exclusive
+            ]
+        return made
+
+    def obstacles(self, node: Node) -> Iterator[tuple[VolumeObstacle, ...]]:
+        """Yield the obstacles of each filter that refuses `node`.
+
+        kube-scheduler names the first, and those with it that it finds at once.
+        """
+        if found := tuple(self._of_disks(node)):
+            yield found
+        if found := tuple(map(_in_use, (one for one in self._exclusive if one[1]))):
+            yield found
+        yield from ((one,) for one in self._attached.obstacles(node))
+        unbound = [*self._free.obstacles(node)]
+        if found := (*self._far(node), *unbound[:1]):
+            yield found
+        yield from ((one,) for one in unbound[1:])
+        if found := tuple(self._in_other_zones(node)):
+            yield found
+
+    def doubts(self, node: Node) -> Iterator[str]:
+        """Yield the unknown facts about a node that takes the pod."""
+        yield from self._attached.doubts(node)
+        yield from self._free.doubts(node)
+
+    def _find_claim(
+        self, namespace: str, name: str, template: Object | None, *, exists: bool
+    ) -> Object | None:
+        known = self._known.claims(namespace)
+        found = object_of(known, name)
+        if found is None and template is not None and not exists:
+            return {"spec": template}
+        if found is None and (known is None or not exists):
+            self.unknown.append(f"where the volume of its claim {name} is")
+        elif found is None:
+            self._refuse(
+                f"the PersistentVolumeClaim {name} does not exist",
+                "create it, or correct its name in the pod",
+            )
+        return found
+
+    def _is_free(self, claim: Claim) -> bool:
+        """Return whether a claim gets its volume where its pod runs.
+
+        It says what is in the way of one that does not, and keeps the volume of one that has it.
+        """
+        name, raw = claim
+        status, volume = as_object(raw.get("status")), as_text(claim.spec.get("volumeName"))
+        if status.get("phase") == "Lost":
+            self._refuse(f"the claim {name} has lost its volume {volume}", "make a new claim")
+        elif as_object(raw.get("metadata")).get("deletionTimestamp"):
+            self._refuse(f"the claim {name} is being deleted", "make a new claim")
+        elif volume and _BOUND in annotations_of(raw):
+            self._bind(name, volume)
+        elif volume or not self._waits_for_a_pod(claim):
+            self._refuse(
+                f"the claim {name} has no volume yet, and does not wait for a pod to get one",
+                "look at the claim: what provisions volumes of its storage class says why",
+            )
+        else:
+            return True
+        return False
+
+    def _bind(self, claim: str, volume: str) -> None:
+        volumes = self._known.volumes()
+        found = object_of(volumes, volume)
+        if found is None and volumes is not None:
+            what = f"the volume {volume} of the claim {claim} does not exist"
+            self._refuse(what, "make a new claim")
+        elif found is None or any(field in as_object(found.get("spec")) for field in IN_TREE):
+            # Their volumes are those of CSI drivers by now, which name zones by other labels.
+            self.unknown.append(f"where the volume {volume} is")
+        else:
+            self._bound.append((volume, found))
+
+    def _refuse(self, what: str, remedy: str) -> None:
+        self.hurdles.append(Hurdle(what, remedy))
+
+    def _waits_for_a_pod(self, claim: Claim) -> bool:
+        """Return whether its volume is made where its pod is; also if that is not known."""
+        if not claim.storage_class:
+            return False
+        classes = self._known.classes()
+        found = object_of(classes, claim.storage_class)
+        if found is None:
+            return classes is None
+        return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+    def _of_disks(self, node: Node) -> Iterator[VolumeObstacle]:
+        for disk in self._disks:
+            for other, pod in self._placed.disks.get(node.name, ()):
+                if disk.collides(other):
+                    yield VolumeObstacle(
+                        "VolumeRestrictions",
+                        _CONFLICT,
+                        disk.name,
+                        f"the disk {disk.name} is in use there, as by {pod}",
+                        f"wait until the pods there that use the disk {disk.name} end",
+                        pod,
+                    )
+                    break
+
+    def _far(self, node: Node) -> Iterator[VolumeObstacle]:
+        for name, volume in self._bound:
+            if unmet := unmet_affinity(volume, node):
+                yield _elsewhere("VolumeBinding", _FAR, name, unmet)
+
+    def _in_other_zones(self, node: Node) -> Iterator[VolumeObstacle]:
+        for name, volume in self._bound:
+            if wanted := _other_zone(volume, node):
+                yield _elsewhere("VolumeZone", _NO_ZONE, name, wanted)
+
+
+def _unknown_limits(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Disks without a claim that count as volumes of a driver."""
+    for _, volume in as_objects(spec.get("volumes")):
+        for kind in IN_TREE:
+            if as_object(volume.get(kind)):
+                yield f"how many volumes such as {as_text(volume.get('name'))} a node can have"
+
+
+def _in_use(exclusive: tuple[str, tuple[str, ...]]) -> VolumeObstacle:
+    name, pods = exclusive
+    return VolumeObstacle(
+        "VolumeRestrictions",
+        _IN_USE,
+        name,
+        f"only one pod at a time can have its claim {name}, and {some(pods)} has it",
+        f"wait until {some(pods)} ends, or use a claim of its own",
+        pods[0],
+    )
+
+
+def _elsewhere(plugin: str, message: str, name: str, wanted: str) -> VolumeObstacle:
+    return VolumeObstacle(
+        plugin,
+        message,
+        name,
+        f"its volume {name} can only be used where {wanted}",
+        "let it run where the volume is, or make a volume where it can run",
+    )
+
+
+def _other_zone(volume: Object, node: Node) -> str:
+    """The label by which a volume is in another zone or region than `node`; empty if it is not."""
+    if not any(key in node.labels for key in (*_ZONES, *_REGIONS)):
+        return ""
+    labels = labels_of(volume)
+    for key in (*_ZONES, *_REGIONS):
+        if key in labels:
+            own = node.labels.get(key, node.labels.get(_STABLE.get(key, key)))
+            if own not in labels[key].split("__"):
+                return f"{key}={labels[key]}"
+    return ""
