@@ -194,6 +194,15 @@ QUOTAS = Resource("resourcequotas", "ResourceQuota")
 LIMIT_RANGES = Resource("limitranges", "LimitRange")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
+JOBS = Resource("jobs", "Job", "batch")
+_KUEUE = "kueue.x-k8s.io"
+# Kueue 0.14 has v1beta2, and releases before it the other.
+_KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+KUEUE_WORKLOADS = Resource("workloads", "Workload", _KUEUE, _KUEUE_VERSIONS)
+LOCAL_QUEUES = Resource("localqueues", "LocalQueue", _KUEUE, _KUEUE_VERSIONS)
+RESOURCE_FLAVORS = Resource(
+    "resourceflavors", "ResourceFlavor", _KUEUE, _KUEUE_VERSIONS, is_namespaced=False
+)
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")
 NETWORK_POLICIES = Resource("networkpolicies", "NetworkPolicy", "networking.k8s.io")
 SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount")

@@ -39,7 +39,12 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("pod", metavar="POD", nargs="?", help="the name of a pod")
+    made.add_argument(
+        "pod",
+        metavar="POD",
+        nargs="?",
+        help="the name of a pod, or of what makes pods: train, job/train, jobset/train",
+    )
     made.add_argument(
         "--manifest",
         metavar="FILE",
@@ -61,13 +66,14 @@ def main(arguments: list[str]) -> int:
     reduce_garbage_collection()
     try:
         snapshot = Snapshot(open_source(options), default_policy().profile)
-        name = options.pod.removeprefix("pod/") if options.pod else ""
+        name = _asked_name(options.pod or "")
         explainer = Explainer(snapshot, namespace=options.namespace, name=name)
+        is_list = not options.pod and not options.manifest
         if options.manifest:
             workloads = read_workloads(options.manifest, options.namespace)
             answers = [*map(explainer.explain_workload, workloads)]
         elif name:
-            answers = [explainer.explain(_only(explainer.named, name, options.namespace))]
+            answers, is_list = _explain_named(explainer, name, options.namespace)
         else:
             answers = [*explainer.explain_pending()]
     except SourceError as error:
@@ -75,7 +81,6 @@ def main(arguments: list[str]) -> int:
         return 2
     for line in snapshot.missing_rights:
         write_error("gpuward why", line)
-    is_list = not options.pod and not options.manifest
     if options.output != "text":
         documents = [*map(to_document, answers)]
         is_one = len(documents) == 1 and not is_list
@@ -90,17 +95,45 @@ def main(arguments: list[str]) -> int:
     return 1 if Answer.CANNOT in found else 3 if Answer.NOT_KNOWN in found else 0
 
 
+def _asked_name(text: str) -> str:
+    """Return what is asked for as NAME or KIND/NAME, with the kind as objects spell it."""
+    kind, slash, name = text.rpartition("/")
+    kind = kind.lower().partition(".")[0]
+    kind = {"po": "pod"}.get(kind, kind.removesuffix("s"))
+    return f"{kind}{slash}{name}"
+
+
+def _explain_named(
+    explainer: Explainer, name: str, namespace: str | None
+) -> tuple[list[Explanation], bool]:
+    """Return the answers about a pod or the pods of an object, and whether they are a list.
+
+    Raises SourceError if there is none, or several namespaces have one.
+    """
+    if explainer.named or name.startswith("pod/"):
+        pod = _only(explainer.named, name.removeprefix("pod/"), namespace)
+        return [explainer.explain(pod)], False
+    if explainer.owned:
+        return explainer.explain_owned(), bool(explainer.waiting_owned)
+    if found := explainer.explain_held():
+        return found, False
+    raise SourceError(f"there is no pod {name!r}{_where(namespace)}")
+
+
 def _only(found: Sequence[Object], name: str, namespace: str | None) -> Object:
     """Return the only pod with this name. Raises SourceError."""
     if not found:
-        where = f" in namespace {namespace}" if namespace else ""
-        raise SourceError(f"there is no pod {name!r}{where}")
+        raise SourceError(f"there is no pod {name!r}{_where(namespace)}")
     if len(found) > 1:
         homes = [as_text(as_object(raw.get("metadata")).get("namespace")) for raw in found]
         raise SourceError(
             f"several namespaces have a pod {name!r}: give one of {some(homes)} by -n"
         )
     return found[0]
+
+
+def _where(namespace: str | None) -> str:
+    return f" in namespace {namespace}" if namespace else ""
 
 
 def lines(found: Explanation) -> Iterator[str]:
@@ -113,7 +146,7 @@ def lines(found: Explanation) -> Iterator[str]:
     if found.placed is not None:
         may = "may have" if found.unchecked else "have"
         yield f"{found.placed:,} of its {found.wanted:,} pods {may} room."
-        if found.answer is Answer.CANNOT:
+        if found.answer is Answer.CANNOT and found.placed != found.wanted:
             verdict = f"The next: {found.verdict}"
     yield from _wrapped(verdict, "")
     for hurdle in found.hurdles:

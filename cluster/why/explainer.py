@@ -18,19 +18,24 @@ from cluster.source.objects import (
     CSI_DRIVERS,
     CSI_NODES,
     DEVICE_CLASSES,
+    JOBS,
+    KUEUE_WORKLOADS,
     LIMIT_RANGES,
+    LOCAL_QUEUES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PRIORITY_CLASSES,
     QUOTAS,
+    RESOURCE_FLAVORS,
     RUNTIME_CLASSES,
     SLICES,
     STORAGE_CLASSES,
     TAINT_RULES,
     VOLUME_ATTACHMENTS,
     MissingRightError,
+    NotServedError,
     Object,
     Resource,
     SourceError,
@@ -48,6 +53,8 @@ from cluster.why.explanation import (
     uncounted_resources,
 )
 from cluster.why.filters import Wanted
+from cluster.why.hurdles import Hurdle
+from cluster.why.kueue import Kueue, is_called, is_held_by_kueue
 from cluster.why.nodes import Node, read_node
 from cluster.why.placed.affinity import label_marks
 from cluster.why.placed.label_selectors import labels_of
@@ -56,8 +63,10 @@ from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.pod_devices import claims_in, is_claim
 from cluster.why.volumes.known import Known, KnownVolumes
 from policies.loading import default_policy
+from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.placement.node_labels import GPU_COUNT
+from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.platforms.records import parse_version
 from rules.workloads.future_pods import future_pods, has_final_pods
 
@@ -72,25 +81,30 @@ _LOOKED_AT = (
 class Workload(NamedTuple):
     """Pods that do not exist yet: how many run at the same time; None if that is not known.
 
-    `beside` are the claims and templates of claims of the same file.
+    `beside` are the claims and templates of claims of the same file; `queue` is that of Kueue, in
+    which the workload has to wait.
     """
 
     pod: Object
     pods: int | None
     beside: tuple[Object, ...] = ()
+    queue: str = ""
 
 
 class Explainer:
     """Explains pods by the nodes of a cluster, what their pods take, and what else counts for them.
 
-    With `namespace`, only pods of that one are explained. `named` are the pods with the `name`.
+    With `namespace`, only pods of that one are explained. `named` are the pods with the `name`, and
+    `owned` those of an object that is called so, of any kind or of one in lower case: `job/train`.
     Raises SourceError if nodes or pods cannot be listed.
     """
 
     def __init__(self, snapshot: Snapshot, *, namespace: str | None = None, name: str = "") -> None:
-        self._snapshot, self._namespace, self._name = snapshot, namespace, name
+        self._snapshot, self._namespace = snapshot, namespace
+        self._kind, _, self._name = name.rpartition("/")
         self._waiting: list[Object] = []
         self.named: list[Object] = []
+        self.owned: list[Object] = []
         self._placed = PlacedPods(self._labels_of_namespace)
         snapshot.objects(NODES)
         if isinstance(error := snapshot.missing.get(NODES), MissingRightError):
@@ -116,8 +130,11 @@ class Explainer:
         elif counted is not None:
             self._waiting.append(pod)
             self._placed.nominate(pod, counted.requests)
-        if self._name and name_of(pod) == self._name and self._is_asked_for(pod):
-            self.named.append(pod)
+        if self._name and self._is_asked_for(pod):
+            if name_of(pod) == self._name and self._kind in {"", "pod"}:
+                self.named.append(pod)
+            elif counted is not None and _is_owned(pod, self._kind, self._name):
+                self.owned.append(pod)
 
     def _is_asked_for(self, pod: Object) -> bool:
         return self._namespace is None or _namespace_in(pod) in {self._namespace, ""}
@@ -128,12 +145,26 @@ class Explainer:
 
     def explain_pending(self) -> Iterator[Explanation]:
         """Return why each pod that waits for a node does so, in the order of the list."""
+        return self._explain_each(filter(self._is_asked_for, self._waiting))
+
+    @property
+    def waiting_owned(self) -> list[Object]:
+        """Return those of `owned` that wait for a node."""
+        return [pod for pod in self.owned if not as_object(pod.get("spec")).get("nodeName")]
+
+    def explain_owned(self) -> list[Explanation]:
+        """Return why the pods of an object wait; if none does, where they are."""
+        _only_one_namespace(self.owned, self._name)
+        return [*self._explain_each(self.waiting_owned or self.owned)]
+
+    def _explain_each(self, pods: Iterable[Object]) -> Iterator[Explanation]:
         known: dict[str, Explanation] = {}
-        for pod in self._waiting:
-            if not self._is_asked_for(pod):
-                continue
+        for pod in pods:
             metadata = as_object(pod.get("metadata"))
             key = _key(pod, self._placed)
+            key += as_text(as_object(pod.get("spec")).get("nodeName"))
+            if is_held_by_kueue(pod):
+                key += repr(self._kueue.hurdles_of_pod(pod))
             found = known.get(key)
             if found is None:
                 scope = self._namespace
@@ -145,9 +176,54 @@ class Explainer:
                 since=as_text(metadata.get("creationTimestamp")),
             )
 
+    def explain_held(self) -> list[Explanation]:
+        """Return why there are no pods of the object that is asked for: Kueue, or a Job, says it.
+
+        Empty if neither does. Raises SourceError if several namespaces have one.
+        """
+        kind, name, home = self._kind, self._name, self._namespace
+        waiting = self._kueue.workloads_of(kind, name, home)
+        if not waiting and kind in {"", "job"}:
+            jobs = [raw for raw in self._snapshot.objects(JOBS, home) if name_of(raw) == name]
+            _only_one_namespace(jobs, name)
+            return [self._explain_job(job) for job in jobs]
+        _only_one_namespace(waiting, name)
+        found = []
+        for raw in waiting:
+            for pods in self._kueue.pod_sets(raw):
+                one = self.explain_workload(Workload(pods.pod, pods.pods))
+                hurdles = (*self._kueue.hurdles(raw), *one.hurdles)
+                found.append(one._replace(hurdles=hurdles))
+        return found
+
+    def _explain_job(self, job: Object) -> Explanation:
+        """Return why a Job has no pods; whether Kueue knows it is not asked here."""
+        (pod,) = future_pods(job, default_policy().profile, self._namespace)
+        spec = as_object(job.get("spec"))
+        found = self.explain_workload(Workload({**as_object(pod.manifest)}, _count("Job", spec)))
+        if spec.get("suspend") is True:
+            name = name_of(job)
+            remedy = f'resume it: kubectl patch job {name} -p \'{{"spec":{{"suspend":false}}}}\''
+            if queue := labels_of(job).get(QUEUE_LABEL):
+                remedy = f"it waits in the queue {queue} of Kueue, which has no Workload of it"
+                if not self._kueue.is_known:
+                    remedy = (
+                        f"it waits in the queue {queue} of Kueue, whose Workload is not known here"
+                    )
+            hurdle = Hurdle(f"the Job {name} is suspended: it has no pods", remedy)
+            found = found._replace(hurdles=(hurdle, *found.hurdles))
+        return found
+
     def explain_workload(self, workload: Workload) -> Explanation:
         """Return why the first of the pods cannot run, or the first without room beside others."""
-        pod, count, beside = workload
+        found = self._explain_workload(workload)
+        if workload.queue and self._has_kueue:
+            doubt = f"whether Kueue admits it from the queue {workload.queue}"
+            found = found._replace(unchecked=(*found.unchecked, doubt))
+        return found
+
+    def _explain_workload(self, workload: Workload) -> Explanation:
+        pod, count, beside, _ = workload
         found = self._explain(pod, exists=False, beside=beside)
         if count is None or count == 1 or not found.fitting or found.node:
             return found._replace(wanted=count)
@@ -211,6 +287,8 @@ class Explainer:
             claims = {**made.made}
             claims |= {name_of(raw): raw for raw in known if _namespace_in(raw) in {home, ""}}
         namespace = Namespace() if exists else self._namespace_of_new(pod)
+        if exists and is_held_by_kueue(pod):
+            namespace = namespace._replace(kueue=tuple(self._kueue.hurdles_of_pod(pod)))
         return explain(
             pod,
             self._nodes if nodes is None else nodes,
@@ -240,6 +318,27 @@ class Explainer:
         claims, slices, rules = map(self._snapshot.objects, (CLAIMS, SLICES, TAINT_RULES))
         version = parse_version(self._snapshot.source.server_version())
         return DeviceAllocator(slices, classes, claims, rules, version=version)
+
+    @cached_property
+    def _kueue(self) -> Kueue:
+        workloads: list[Object] | None = self._snapshot.objects(KUEUE_WORKLOADS, self._namespace)
+        if not workloads and KUEUE_WORKLOADS in self._snapshot.missing:
+            workloads = None
+        if not workloads:
+            return Kueue(workloads, {}, {}, self._nodes)
+        queues = self._snapshot.objects(LOCAL_QUEUES, self._namespace)
+        return Kueue(
+            workloads,
+            self._snapshot.by_name(RESOURCE_FLAVORS),
+            {(_namespace_in(raw), name_of(raw)): raw for raw in queues},
+            self._nodes,
+        )
+
+    @property
+    def _has_kueue(self) -> bool:
+        """Return whether Kueue is there, or may be."""
+        self._snapshot.objects(LOCAL_QUEUES, self._namespace)
+        return not isinstance(self._snapshot.missing.get(LOCAL_QUEUES), NotServedError)
 
     def _labels_of_namespace(self, namespace: str) -> Mapping[str, str] | None:
         return self._namespace_labels.get(namespace)
@@ -286,17 +385,30 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
     for raw in FileSource([file], sys.stdin.buffer).list_all({}, None, _raise):
         kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
         if (kind, group) == ("Pod", ""):
-            found.append(Workload(raw, 1))
+            found.append(Workload(raw, 1, queue=labels_of(raw).get(QUEUE_LABEL, "")))
         elif is_claim(raw):
             beside.append(raw)
         elif has_final_pods(kind, group):
             made = future_pods(raw, profile, namespace)
             pods = [{**as_object(pod.manifest)} for pod in made]
             count = _count(kind, as_object(raw.get("spec"))) if len(pods) == 1 else None
-            found += (Workload(pod, count) for pod in pods)
+            queue = labels_of(raw).get(QUEUE_LABEL, "")
+            found += (Workload(pod, count, queue=queue) for pod in pods)
     if not found:
         raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
     return [workload._replace(beside=tuple(beside)) for workload in found]
+
+
+def _is_owned(pod: Object, kind: str, name: str) -> bool:
+    owners = as_objects(as_object(pod.get("metadata")).get("ownerReferences"))
+    return any(is_called(owner, kind, name) for _, owner in owners)
+
+
+def _only_one_namespace(found: Iterable[Object], name: str) -> None:
+    """Raise SourceError if objects are in several namespaces."""
+    homes = sorted({_namespace_in(raw) for raw in found})
+    if len(homes) > 1:
+        raise SourceError(f"several namespaces have {name!r}: give one of {some(homes)} by -n")
 
 
 def _raise(error: SourceError) -> None:

@@ -146,6 +146,7 @@ class Namespace(NamedTuple):
     - `claims`, `templates`: claims and templates of claims by name; None if they are not known.
     - `quotas`, `limit_ranges`: what the API server looks at as it creates a pod.
     - `name`: where a pod is created that names no namespace itself.
+    - `kueue`: why Kueue holds the pod back.
     """
 
     claims: Mapping[str, Object] | None = None
@@ -153,6 +154,7 @@ class Namespace(NamedTuple):
     limit_ranges: tuple[Object, ...] = ()
     name: str = ""
     templates: Mapping[str, Object] | None = None
+    kueue: tuple[Hurdle, ...] = ()
 
 
 def _no_classes() -> Mapping[str, Object]:
@@ -235,7 +237,8 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
     claims = namespace.claims
     devices = context.devices_of(class_by_resource)
     hurdles = [*admitted.hurdles]
-    hurdles += find_hurdles(pod, wanted.requests, claims, () if exists else namespace.quotas)
+    quotas = () if exists else namespace.quotas
+    hurdles += find_hurdles(pod, wanted.requests, claims, quotas, namespace.kueue)
     if not wanted.node_name:
         hurdles += [*volumes.hurdles, *devices.hurdles]
     else:

@@ -21,13 +21,21 @@ class Hurdle(NamedTuple):
     remedy: str
 
 
+KUEUE_GATES = "kueue.x-k8s.io/"
+"""The beginning of the scheduling gates by which Kueue holds pods back."""
+
+
 def find_hurdles(
-    pod: Object, requests: Requests, claims: Mapping[str, Object] | None, quotas: Iterable[Object]
+    pod: Object,
+    requests: Requests,
+    claims: Mapping[str, Object] | None,
+    quotas: Iterable[Object],
+    kueue: Iterable[Hurdle] = (),
 ) -> Iterator[Hurdle]:
     """Yield the hurdles of a pod that asks for `requests`, before nodes are looked at.
 
     `claims` are those of the namespace by name, None if they are not known; `quotas` those that
-    count for the pod.
+    count for the pod. `kueue` says why Kueue holds the pod back, if it is known.
     """
     spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
     node_name = as_text(spec.get("nodeName"))
@@ -35,6 +43,9 @@ def find_hurdles(
         yield _failed(status, node_name)
         return
     gates = [as_text(gate.get("name")) for _, gate in as_objects(spec.get("schedulingGates"))]
+    if said := [*kueue]:
+        yield from said
+        gates = [name for name in gates if not name.startswith(KUEUE_GATES)]
     if gates:
         names = some(gates)
         yield Hurdle(

@@ -114,12 +114,26 @@ PODS_BY_NAME: dict[str, dict[str, Any]] = {
             }
         ],
     },
-    "gated": {
-        "containers": limits(1),
+    "no-free-volume": {
+        "containers": limits(0),
         "tolerations": OURS,
-        "schedulingGates": [{"name": "gpuward.test/gate"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "why-local"}}],
+    },
+    "too-many-volumes": {
+        "containers": limits(0),
+        "tolerations": OURS,
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "why-csi"}}],
+    },
+    **{
+        name: {
+            "containers": limits(1),
+            "tolerations": OURS,
+            "schedulingGates": [{"name": gate}],
+        }
+        for name, gate in (("gated", "gpuward.test/gate"), ("queued", "kueue.x-k8s.io/admission"))
     },
 }
+PROVISIONERS = {"why-local": "kubernetes.io/no-provisioner", "why-csi": "csi.gpuward.test"}
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +149,21 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
             node["spec"]["unschedulable"] = name == "why-b-1"
             plane.create("/api/v1/nodes", node)
             names.append(name)
+            driver = {"name": "csi.gpuward.test", "nodeID": name, "allocatable": {"count": 0}}
+            csi_node = {"metadata": {"name": name}, "spec": {"drivers": [driver]}}
+            plane.create("/apis/storage.k8s.io/v1/csinodes", csi_node)
+    for name, provisioner in PROVISIONERS.items():
+        made = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        plane.create("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": name}, **made})
+        claim = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": name,
+        }
+        plane.create(
+            f"/api/v1/namespaces/{home}/persistentvolumeclaims",
+            {"metadata": {"name": name}, "spec": claim},
+        )
     path = f"/api/v1/namespaces/{home}/pods"
     for number, name in enumerate(names[:-1]):
         # Each leaves two cards, and no CPU on some nodes.
@@ -158,6 +187,9 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
     for name in names:
         answer = plane.request("DELETE", f"/api/v1/nodes/{name}")
         assert answer.status == HTTPStatus.OK
+        plane.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{name}")
+    for name in PROVISIONERS:
+        plane.request("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
 
 
 def has_node(plane: ControlPlane, path: str) -> bool:
@@ -182,7 +214,7 @@ def said(plane: ControlPlane, namespace: str, name: str) -> str:
     return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
 
 
-@pytest.mark.parametrize("name", [name for name in PODS_BY_NAME if name != "gated"])
+@pytest.mark.parametrize("name", [name for name in PODS_BY_NAME if name not in {"gated", "queued"}])
 def test_the_sums_are_those_of_the_scheduler(
     plane: ControlPlane, namespace: str, name: str
 ) -> None:
@@ -212,6 +244,19 @@ def test_a_gate_is_what_the_scheduler_says(plane: ControlPlane, namespace: str) 
     assert found.verdict == "it waits for the scheduling gates gpuward.test/gate"
     eventually(lambda: "gates" in said(plane, namespace, "gated"))
     assert found.fitting
+
+
+def test_a_gate_of_kueue_is_no_error_where_kueue_is_not(
+    plane: ControlPlane, namespace: str
+) -> None:
+    source = ApiServerSource(Connection.like_kubectl(str(plane.kubeconfig)))
+    pod = source.get(PODS, namespace, "queued")
+    assert pod is not None
+    snapshot = Snapshot(source, PROFILE)
+    found = Explainer(snapshot).explain(pod)
+    assert found.verdict == "it waits for the scheduling gates kueue.x-k8s.io/admission"
+    assert "the Workload that says why is not known here" in found.hurdles[0].remedy
+    assert snapshot.missing_rights == ()
 
 
 def test_pods_of_lower_priority_may_go(plane: ControlPlane) -> None:

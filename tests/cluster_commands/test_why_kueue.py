@@ -1,0 +1,209 @@
+"""The answers of `gpuward why` about jobs and pods that Kueue holds back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testkit.why_command import CAN, CANNOT, GPU, NOT_KNOWN, WRONG_USAGE, Asked, node, pod
+
+NODES = (node("a-1", labels={"pool": "a100"}), node("l-1", labels={"pool": "l4"}))
+UNUSED = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in "
+    "flavor a100, 2 more needed"
+)
+
+
+@pytest.fixture
+def why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
+    return Asked(tmp_path, capsys)
+
+
+def owner(kind: str = "Job", name: str = "train", uid: str = "u1") -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def condition(kind: str, status: str, message: str = "") -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": "Pending", "message": message}
+
+
+def workload(
+    *conditions: dict[str, Any],
+    of: dict[str, Any] | None = None,
+    gpus: int = 4,
+    count: int = 1,
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    container = {"name": "main", "image": "i", "resources": {"limits": {GPU: str(gpus)}}}
+    template = {"spec": {"containers": [container]}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": "job-train", "namespace": "ml", "ownerReferences": [of or owner()]},
+        "spec": {
+            "queueName": "research",
+            "podSets": [{"name": "main", "count": count, "template": template}],
+            **(spec or {}),
+        },
+        "status": {"conditions": [*conditions], **(status or {})},
+    }
+
+
+def flavor(name: str = "a100", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": name},
+        "spec": {"nodeLabels": {"pool": name}, **spec},
+    }
+
+
+QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "LocalQueue",
+    "metadata": {"name": "research", "namespace": "ml"},
+    "spec": {"clusterQueue": "gpus"},
+}
+
+
+def job(*, suspend: bool = True, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    container = {"name": "main", "image": "i", "resources": {"limits": {GPU: "4"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "labels": labels or {}},
+        "spec": {
+            "suspend": suspend,
+            "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
+        },
+    }
+
+
+def gated(**metadata: Any) -> dict[str, Any]:
+    gates = [{"name": "kueue.x-k8s.io/admission"}]
+    own = {"name": "p", "namespace": "ml", "uid": "p", **metadata}
+    return pod("p", {GPU: 4}, metadata=own, schedulingGates=gates)
+
+
+@pytest.mark.parametrize("name", ["job/train", "train", "jobs.batch/train", "workload/job-train"])
+def test_a_suspended_job_says_what_kueue_says(why: Asked, name: str) -> None:
+    waiting = workload(condition("QuotaReserved", "False", UNUSED))
+    status, out = why(*NODES, job(), waiting, flavor(), QUEUE, name=name)
+    assert status == CANNOT
+    assert f"Kueue has not admitted its Workload job-train: {UNUSED}" in out
+    assert "(the flavor a100 is a-1)" in out
+    assert (
+        "wait until 2 nvidia.com/gpu of the flavor a100 is given back, or raise the quota of the "
+        "ClusterQueue gpus" in out
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        (
+            "untolerated taint {gpu true NoSchedule <nil>} in flavor a100",
+            "to the template of the job, or to the flavor a100",
+        ),
+        (
+            "insufficient quota for nvidia.com/gpu in flavor a100, previously considered podsets",
+            "ask for less nvidia.com/gpu, or raise the quota of the flavor a100 in its queue",
+        ),
+        ("LocalQueue research doesn't exist", "create the LocalQueue research, or correct"),
+        ("ClusterQueue gpus is inactive", "kubectl describe clusterqueue gpus"),
+        ("", "kubectl describe workload job-train -n ml"),
+    ],
+)
+def test_what_kueue_says_has_a_remedy(why: Asked, message: str, remedy: str) -> None:
+    waiting = workload(condition("QuotaReserved", "False", message))
+    status, out = why(*NODES, waiting, name="job/train")
+    assert status == CANNOT
+    assert remedy in out
+
+
+def test_a_deactivated_workload_and_an_admission_check_are_named(why: Asked) -> None:
+    evicted = condition("Evicted", "True", "exceeded the maximum number of re-queues")
+    off = workload(evicted, spec={"active": False})
+    status, out = why(*NODES, off, name="job/train")
+    assert status == CANNOT
+    assert "Kueue's Workload job-train is deactivated: exceeded the maximum number" in out
+    checks = [{"name": "prov", "state": "Pending", "message": "no capacity yet"}]
+    reserved = workload(condition("QuotaReserved", "True"), status={"admissionChecks": checks})
+    status, out = why(*NODES, reserved, name="job/train")
+    assert status == CANNOT
+    assert "the admission check prov is Pending: no capacity yet" in out
+
+
+def test_the_pods_of_an_assigned_flavor_are_asked_about_on_its_nodes(why: Asked) -> None:
+    assigned = {"podSetAssignments": [{"name": "main", "flavors": {GPU: "a100"}}]}
+    reserved = workload(
+        condition("QuotaReserved", "True"), status={"admission": assigned}, gpus=8, count=2
+    )
+    status, out = why(*NODES, reserved, flavor(), name="job/train")
+    assert status == CANNOT
+    assert "1 of its 2 pods have room" in out
+    assert "the pod selects pool=a100" in out
+
+
+def test_a_pod_behind_a_gate_of_kueue_says_why(why: Asked) -> None:
+    waiting = workload(condition("QuotaReserved", "False", UNUSED), of=owner("Pod", "p", uid="p"))
+    status, out = why(*NODES, waiting, gated(), name="p")
+    assert status == CANNOT
+    assert "2 more needed" in out
+    assert "scheduling gates" not in out
+    status, out = why(*NODES, waiting, gated())
+    assert "1 pod, cannot: ml/p" in out
+    assert "2 more needed" in out
+
+
+def test_a_workload_that_is_not_there_is_no_error(why: Asked) -> None:
+    status, out = why(*NODES, gated(), name="p")
+    assert status == CANNOT
+    assert "it waits for the scheduling gates kueue.x-k8s.io/admission" in out
+    assert "the Workload that says why is not known here" in out
+    other = workload(of=owner("Pod", "q", uid="q"))
+    status, out = why(*NODES, other, gated(), name="p")
+    assert "Kueue has made no Workload of it" in out
+    done = workload(condition("Admitted", "True"), of=owner("Pod", "p", uid="p"))
+    status, out = why(*NODES, done, gated(), name="p")
+    assert "Kueue has admitted its Workload job-train" in out
+
+
+def test_a_suspended_job_without_a_workload_is_named(why: Asked) -> None:
+    status, out = why(*NODES, job(), name="job/train")
+    assert status == CANNOT
+    assert "the Job train is suspended: it has no pods" in out
+    queued = job(labels={"kueue.x-k8s.io/queue-name": "research"})
+    status, out = why(*NODES, queued, name="job/train")
+    assert "it waits in the queue research of Kueue, whose Workload is not known here" in out
+    assert why(*NODES, job(suspend=False), name="job/train")[0] == CAN
+
+
+def test_the_pods_of_a_job_are_asked_about_once_there_are_some(why: Asked) -> None:
+    own = {"namespace": "ml", "ownerReferences": [owner()]}
+    waiting = [pod(n, {GPU: 9}, metadata={**own, "name": n, "uid": n}) for n in ("p1", "p2")]
+    running = pod("p3", metadata={**own, "name": "p3", "uid": "p3"}, nodeName="a-1")
+    done = workload(condition("Admitted", "True"))
+    status, out = why(*NODES, job(suspend=False), done, *waiting, running, name="job/train")
+    assert status == CANNOT
+    assert "2 pods, cannot: ml/p1, ml/p2" in out
+    status, out = why(*NODES, job(suspend=False), done, running, name="job/train")
+    assert (status, "it has the node a-1" in out.lower()) == (CAN, True)
+
+
+def test_the_same_name_in_two_namespaces_is_asked_about_by_one(why: Asked) -> None:
+    other = workload()
+    other["metadata"] = {**other["metadata"], "namespace": "web"}
+    assert why(*NODES, workload(), other, name="job/train")[0] == WRONG_USAGE
+    assert why(*NODES, name="job/train")[0] == WRONG_USAGE
+
+
+def test_a_new_job_with_a_queue_must_be_admitted(why: Asked) -> None:
+    queued = job(labels={"kueue.x-k8s.io/queue-name": "research"})
+    status, out = why(*NODES, manifest=queued)
+    assert status == NOT_KNOWN
+    assert "whether Kueue admits it from the queue research" in out
+    assert why(*NODES, manifest=job())[0] == CAN
