@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -14,8 +15,12 @@ from cluster.source.objects import (
     SourceError,
 )
 from cluster.source.registered import is_own
-from policies.loading import POLICY_FILE
+from policies.controller_files import EXCEPTIONS_FILE, parse_exceptions
+from policies.gpu_exceptions import acceptances
+from policies.loading import POLICY_FILE, PolicyError, load_policy
+from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.engine.rule_set import PolicyException
 
 _EXPECTATION, _OBJECTS = "expected.yaml", "objects.txt"
 
@@ -106,6 +111,35 @@ def policy_text(config_map: Object) -> str | None:
     """The policy in the ConfigMap of a release; None if it has none."""
     text = as_object(config_map.get("data")).get(POLICY_FILE)
     return text if isinstance(text, str) else None
+
+
+def policy_of(source: ObjectReader, home: Home) -> Policy | None:
+    """The policy of a release; None if it cannot be read or used."""
+    try:
+        config_map = source.get(CONFIG_MAPS, home.namespace, home.policy_name)
+        text = policy_text(config_map) if config_map else None
+        return None if text is None else load_policy(text.encode(errors="replace"), POLICY_FILE)
+    except (SourceError, PolicyError):
+        return None
+
+
+def exceptions_of(
+    source: ObjectReader, home: Home, policy: Policy
+) -> tuple[PolicyException, ...] | None:
+    """The GpuExceptions that the webhook applies beside `policy`; None if they cannot be read."""
+    if not policy.gpu_exception_limits:
+        return ()
+    try:
+        config_map = source.get(CONFIG_MAPS, home.namespace, home.exceptions_name)
+    except SourceError:
+        return None
+    text = as_text(as_object(as_object(config_map).get("data")).get(EXCEPTIONS_FILE))
+    try:
+        objects = parse_exceptions(text.encode(errors="replace")).objects
+    except ValueError:
+        return ()  # the webhook applies none either
+    found = acceptances(objects, policy, datetime.datetime.now(datetime.UTC).date())
+    return tuple(made.exception for _, made in found if made.exception is not None)
 
 
 def describe(resource: Resource, home: Home, name: str) -> str:

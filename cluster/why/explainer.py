@@ -56,6 +56,7 @@ from cluster.why.filters import Wanted
 from cluster.why.hurdles import Hurdle
 from cluster.why.kueue import Kueue, is_called, is_held_by_kueue
 from cluster.why.nodes import Node, read_node
+from cluster.why.own_webhook import OwnWebhook
 from cluster.why.placed.affinity import label_marks
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
@@ -114,6 +115,7 @@ class Explainer:
         self._classes = Classes(
             lambda: snapshot.by_name(RUNTIME_CLASSES), lambda: snapshot.by_name(PRIORITY_CLASSES)
         )
+        self._webhook = OwnWebhook(snapshot)
         self._volumes = KnownVolumes(
             lambda namespace: self._known(PERSISTENT_VOLUME_CLAIMS, namespace),
             lambda: self._known(PERSISTENT_VOLUMES),
@@ -216,7 +218,16 @@ class Explainer:
 
     def explain_workload(self, workload: Workload) -> Explanation:
         """Return why the first of the pods cannot run, or the first without room beside others."""
-        found = self._explain_workload(workload)
+        home = self._namespace_of_new(workload.pod)
+        admitted = admit(workload.pod, home.name, home.limit_ranges, self._classes.runtime).pod
+        reviewed = self._webhook.review(workload.pod, admitted, home.name)
+        found = self._explain_workload(workload._replace(pod=reviewed.pod))
+        found = found._replace(
+            hurdles=(*reviewed.hurdles, *found.hurdles),
+            defaults=(*found.defaults, *reviewed.changes),
+            unchecked=(*found.unchecked, *filter(None, (reviewed.unknown,))),
+            is_unfinished=bool(reviewed.unknown),
+        )
         if workload.queue and self._has_kueue:
             doubt = f"whether Kueue admits it from the queue {workload.queue}"
             found = found._replace(unchecked=(*found.unchecked, doubt))

@@ -53,6 +53,7 @@ class Explanation(NamedTuple):
     - `evicting`: the nodes from which kube-scheduler may evict pods of lower priority for it.
     - `scheduler`: what kube-scheduler has said last, if the pod has it.
     - `unchecked`: what may keep nodes from it as well, and is not known here.
+    - `is_unfinished`: webhooks change it in a way that is not known, so that nothing is sure.
     """
 
     namespace: str
@@ -73,6 +74,7 @@ class Explanation(NamedTuple):
     placed: int | None = None
     since: str = ""
     evicting: tuple[str, ...] = ()
+    is_unfinished: bool = False
 
     @property
     def answer(self) -> Answer:
@@ -81,7 +83,7 @@ class Explanation(NamedTuple):
             return Answer.CANNOT
         if self.is_bound:
             return Answer.CAN
-        if self.other_scheduler:
+        if self.other_scheduler or self.is_unfinished:
             return Answer.NOT_KNOWN
         if not self.fitting:
             return Answer.NOT_KNOWN if self.evicting else Answer.CANNOT
@@ -118,6 +120,8 @@ class Explanation(NamedTuple):
         if self.other_scheduler:
             who = f"the scheduler {self.other_scheduler} decides about it"
             return f"{who}; by what is known here {self._nodes_verdict}"
+        if self.is_unfinished:
+            return f"by what is known here {self._nodes_verdict}"
         return self._nodes_verdict
 
     @property

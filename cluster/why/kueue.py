@@ -1,4 +1,4 @@
-"""What Kueue says of a job or a pod that it holds back, by the Workload that it makes of it.
+"""The reasons why Kueue holds a job or a pod back, by the Workload that it makes of it.
 
 Source: kubernetes-sigs/kueue, `apis/kueue/v1beta2/workload_types.go`, `pkg/controller/core/`
 `workload_controller.go` and `pkg/scheduler/flavorassigner/flavorassigner.go`.
@@ -101,7 +101,7 @@ class Kueue:
         ]
 
     def hurdles(self, workload: Object) -> Iterator[Hurdle]:
-        """Yield what keeps Kueue from admitting a Workload; nothing if it is admitted or ended."""
+        """Yield the reasons why Kueue has not admitted a Workload; nothing if it has, or it ended."""
         conditions = _conditions(workload)
         name = _name_of(workload)
         if _is_true(conditions, "Finished") or is_admitted(workload):

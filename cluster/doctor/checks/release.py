@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 
 from cluster.doctor.facts import DoctorFacts, by_name, name_of, own_configurations
@@ -26,14 +25,12 @@ from cluster.source.objects import (
     Resource,
     SourceError,
 )
-from cluster.source.release import Home, describe, policy_text
+from cluster.source.release import Home, describe, exceptions_of, policy_of, policy_text
 from cluster.webhooks.comparison import ExpectationError, differences, parse_expectation
-from policies.controller_files import EXCEPTIONS_FILE, parse_exceptions
-from policies.gpu_exceptions import acceptances
 from policies.loading import POLICY_FILE, PolicyError, load_policy
 from policies.policy import Policy
 from reports.formats import many
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object
 from rules.engine.rule_set import PolicyException
 
 _REGISTRATION, _POLICY, _RELEASE = "registration", "policy", "release"
@@ -138,31 +135,14 @@ def policy_in_force(facts: DoctorFacts) -> Policy | None:
     """That of the release; without one, that of the command. None if it cannot be read or used."""
     if facts.release is None:
         return facts.policy
-    home = facts.release.home
-    try:
-        config_map = facts.get(CONFIG_MAPS, home.namespace, home.policy_name)
-        text = policy_text(config_map) if config_map else None
-        return None if text is None else load_policy(text.encode(errors="replace"), POLICY_FILE)
-    except (SourceError, PolicyError):
-        return None  # the check of the policy says why
+    return policy_of(facts.snapshot.source, facts.release.home)
 
 
 def accepted_exceptions(facts: DoctorFacts, policy: Policy) -> tuple[PolicyException, ...] | None:
     """The GpuExceptions that the webhook applies beside `policy`; None if they cannot be read."""
-    if facts.release is None or not policy.gpu_exception_limits:
+    if facts.release is None:
         return ()
-    home = facts.release.home
-    try:
-        config_map = facts.get(CONFIG_MAPS, home.namespace, home.exceptions_name)
-    except SourceError:
-        return None
-    text = as_text(as_object(as_object(config_map).get("data")).get(EXCEPTIONS_FILE))
-    try:
-        objects = parse_exceptions(text.encode(errors="replace")).objects
-    except ValueError:
-        return ()  # the webhook applies none either
-    found = acceptances(objects, policy, datetime.datetime.now(datetime.UTC).date())
-    return tuple(made.exception for _, made in found if made.exception is not None)
+    return exceptions_of(facts.snapshot.source, facts.release.home, policy)
 
 
 def check_release(facts: DoctorFacts) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""How many volumes a node can have: kube-scheduler's filter NodeVolumeLimits.
+"""The number of volumes that a node can have: kube-scheduler's filter NodeVolumeLimits.
 
 Source: Kubernetes, `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`.
 """

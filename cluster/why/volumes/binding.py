@@ -36,8 +36,7 @@ class FreeClaims:
     """The claims of a pod in `namespace` that get their volumes where the pod runs."""
 
     def __init__(self, claims: Sequence[Claim], namespace: str, known: KnownVolumes) -> None:
-        # The smallest first, so that it gets the smallest volume.
-        self._claims = sorted(claims, key=lambda claim: _size(claim.raw))
+        self._claims = [*claims]
         self._namespace, self._known = namespace, known
 
     def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
@@ -45,20 +44,34 @@ class FreeClaims:
 
         kube-scheduler names the first.
         """
-        if stuck := [claim for claim in self._claims if self._is_stuck(claim, node)]:
-            yield from (_chosen(claim, node) for claim in stuck)
-            again = [_not_selected(one) if one in stuck else one for one in self._claims]
-            yield from FreeClaims(again, self._namespace, self._known).obstacles(node)
+        elsewhere = [one for one in self._claims if _selected(one) not in {"", node.name}]
+        if elsewhere:
+            yield from (_chosen(claim, node) for claim in elsewhere)
+            yield from self._choosing_again(elsewhere).obstacles(node)
             return
+        stuck = []
         for claim in self._without_volume(node):
             found = object_of(self._known.classes(), claim.storage_class)
             if found is None:
                 continue
-            if not _is_provisioned(found, node):
-                if self._known.volumes() is not None:
-                    yield _no_volume(claim)
-            elif self._has_space(claim, found, node) is False:
-                yield _no_space(claim, as_text(found.get("provisioner")))
+            if _is_provisioned(found, node):
+                if self._has_space(claim, found, node) is False:
+                    yield _no_space(claim, as_text(found.get("provisioner")))
+            elif _selected(claim):
+                # No volume that is there already is looked at.
+                stuck.append(claim)
+                yield _chosen(claim, node)
+            elif self._known.volumes() is not None:
+                yield _no_volume(claim)
+        if stuck:
+            names = {claim.name for claim in stuck}
+            found_again = self._choosing_again(stuck).obstacles(node)
+            yield from (one for one in found_again if one.subject in names)
+
+    def _choosing_again(self, stuck: Sequence[Claim]) -> FreeClaims:
+        """Return the claims as they are once no node is chosen for those that are stuck."""
+        again = [_not_selected(one) if one in stuck else one for one in self._claims]
+        return FreeClaims(again, self._namespace, self._known)
 
     def doubts(self, node: Node) -> Iterator[str]:
         """Yield the unknown facts about a node that is not refused."""
@@ -71,28 +84,19 @@ class FreeClaims:
             elif self._has_space(claim, found, node) is None:
                 yield f"whether there is space for a volume of the claim {claim.name}"
 
-    def _is_stuck(self, claim: Claim, node: Node) -> bool:
-        """Return whether a node was chosen for the volume of a claim, and it is not made at `node`.
-
-        Then no volume that is there already is looked at.
-        """
-        found = object_of(self._known.classes(), claim.storage_class)
-        if _selected(claim) == node.name:
-            return found is not None and not _is_provisioned(found, node)
-        return bool(_selected(claim))
-
     def _without_volume(self, node: Node) -> list[Claim]:
         """The claims for which no volume that is there suits `node`: one has to be made."""
         selected = [claim for claim in self._claims if _selected(claim)]
+        others = (claim for claim in self._claims if not _selected(claim))
         unmatched = []
         given: set[str] = set()
         volumes = self._known.volumes() or {}
-        for claim in self._claims:
-            if claim not in selected:
-                found = self._matching(claim, volumes, given, node)
-                given.add(found)
-                if not found:
-                    unmatched.append(claim)
+        # The smallest first, so that it gets the smallest volume.
+        for claim in sorted(others, key=lambda one: _size(one.raw)):
+            found = self._matching(claim, volumes, given, node)
+            given.add(found)
+            if not found:
+                unmatched.append(claim)
         return [*selected, *unmatched]
 
     def _matching(
@@ -146,7 +150,7 @@ class FreeClaims:
 
 
 def unmet_affinity(volume: Object, node: Node) -> str:
-    """What `node` lacks to use a volume, such as `zone=a`; empty if it can."""
+    """Return the label that `node` lacks to use a volume, such as `zone=a`; empty if it can."""
     required = as_object(as_object(volume.get("spec")).get("nodeAffinity")).get("required")
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": required}
     return NodeAffinity({"affinity": {"nodeAffinity": terms}}).unmet(node)

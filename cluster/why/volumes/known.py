@@ -1,4 +1,4 @@
-"""What is known of the volumes of a cluster, and the words of volumes and claims."""
+"""The facts that are known of the volumes of a cluster, and the fields of volumes and claims."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Claim(NamedTuple):
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What it asks for."""
+        """Return the volume that it asks for."""
         return as_object(self.raw.get("spec"))
 
     @property
