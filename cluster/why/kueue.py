@@ -101,7 +101,7 @@ class Kueue:
         ]
 
     def hurdles(self, workload: Object) -> Iterator[Hurdle]:
-        """Yield the reasons why Kueue has not admitted a Workload; nothing if it has, or it ended."""
+        """Yield why Kueue has not admitted a Workload; nothing if it has, or if it has ended."""
         conditions = _conditions(workload)
         name = _name_of(workload)
         if _is_true(conditions, "Finished") or is_admitted(workload):
