@@ -116,6 +116,7 @@ class Explainer:
             lambda: snapshot.by_name(RUNTIME_CLASSES), lambda: snapshot.by_name(PRIORITY_CLASSES)
         )
         self._webhook = OwnWebhook(snapshot)
+        self._known_objects: dict[tuple[Resource, str | None], Known] = {}
         self._volumes = KnownVolumes(
             lambda namespace: self._known(PERSISTENT_VOLUME_CLAIMS, namespace),
             lambda: self._known(PERSISTENT_VOLUMES),
@@ -363,11 +364,14 @@ class Explainer:
 
         Files need not have all that is in a cluster, and an account may lack the right to list.
         """
-        found = self._snapshot.by_name(resource, namespace)
-        is_complete = self._snapshot.source.is_complete
-        if isinstance(self._snapshot.missing.get(resource), MissingRightError):
-            is_complete = False
-        return found if found or is_complete else None
+        scope = resource, namespace
+        if scope not in self._known_objects:
+            found = self._snapshot.by_name(resource, namespace)
+            is_complete = self._snapshot.source.is_complete
+            if isinstance(self._snapshot.missing.get(resource), MissingRightError):
+                is_complete = False
+            self._known_objects[scope] = found if found or is_complete else None
+        return self._known_objects[scope]
 
     def _attachments_of(self, node: str) -> Known:
         by_node = self._attachments

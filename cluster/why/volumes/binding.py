@@ -38,6 +38,7 @@ class FreeClaims:
     def __init__(self, claims: Sequence[Claim], namespace: str, known: KnownVolumes) -> None:
         self._claims = [*claims]
         self._namespace, self._known = namespace, known
+        self._candidates: dict[str, list[tuple[str, Object, bool]]] = {}
 
     def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
         """Yield the claims for which no volume is free, and none can be made at `node`.
@@ -90,33 +91,39 @@ class FreeClaims:
         others = (claim for claim in self._claims if not _selected(claim))
         unmatched = []
         given: set[str] = set()
-        volumes = self._known.volumes() or {}
         # The smallest first, so that it gets the smallest volume.
         for claim in sorted(others, key=lambda one: _size(one.raw)):
-            found = self._matching(claim, volumes, given, node)
+            found = self._matching(claim, given, node)
             given.add(found)
             if not found:
                 unmatched.append(claim)
         return [*selected, *unmatched]
 
-    def _matching(
-        self, claim: Claim, volumes: Mapping[str, Object], given: set[str], node: Node
-    ) -> str:
+    def _matching(self, claim: Claim, given: set[str], node: Node) -> str:
         """Return the smallest volume that suits a claim at `node`; empty if there is none."""
         best = None
-        for name, volume in volumes.items():
-            if name in given or class_of(volume) != claim.storage_class:
-                continue
-            is_its_own = self._is_its_own(volume, claim)
-            if is_its_own is None or not _has_what_is_asked(volume, claim):
+        for name, volume, is_its_own in self._candidates_of(claim):
+            if name in given:
                 continue
             is_here = not unmet_affinity(volume, node)
             if is_its_own:
                 return name if is_here else ""
-            if is_here and _is_available(volume, claim):
+            if is_here:
                 size = _size_of_volume(volume), name
                 best = size if best is None else min(best, size)
         return best[1] if best else ""
+
+    def _candidates_of(self, claim: Claim) -> list[tuple[str, Object, bool]]:
+        """Return the volumes that suit a claim, wherever they are, and whether they are its own."""
+        if claim.name not in self._candidates:
+            found = []
+            for name, volume in (self._known.volumes() or {}).items():
+                if class_of(volume) == claim.storage_class and _has_what_is_asked(volume, claim):
+                    is_its_own = self._is_its_own(volume, claim)
+                    if is_its_own or (is_its_own is False and _is_available(volume, claim)):
+                        found.append((name, volume, is_its_own))
+            self._candidates[claim.name] = found
+        return self._candidates[claim.name]
 
     def _is_its_own(self, volume: Object, claim: Claim) -> bool | None:
         """Return whether a volume is meant for the claim; None if it is meant for another."""
