@@ -116,9 +116,10 @@ class Explainer:
             lambda: snapshot.by_name(RUNTIME_CLASSES), lambda: snapshot.by_name(PRIORITY_CLASSES)
         )
         self._webhook = OwnWebhook(snapshot)
+        self._homes_of_claims: set[str] = set()
         self._known_objects: dict[tuple[Resource, str | None], Known] = {}
         self._volumes = KnownVolumes(
-            lambda namespace: self._known(PERSISTENT_VOLUME_CLAIMS, namespace),
+            self._claims_in,
             lambda: self._known(PERSISTENT_VOLUMES),
             lambda: self._known(STORAGE_CLASSES),
             lambda: self._known(CSI_DRIVERS),
@@ -372,6 +373,25 @@ class Explainer:
                 is_complete = False
             self._known_objects[scope] = found if found or is_complete else None
         return self._known_objects[scope]
+
+    def _claims_in(self, namespace: str) -> Known:
+        """Return the claims for volumes of a namespace: of the second one on, all are listed."""
+        self._homes_of_claims.add(namespace)
+        if len(self._homes_of_claims) == 1 or self._all_claims is None:
+            return self._known(PERSISTENT_VOLUME_CLAIMS, namespace)
+        found = self._all_claims.get(namespace, {})
+        return found if found or self._snapshot.source.is_complete else None
+
+    @cached_property
+    def _all_claims(self) -> Mapping[str, Mapping[str, Object]] | None:
+        """Return the claims for volumes by namespace; None if not all may be listed."""
+        found = self._snapshot.objects(PERSISTENT_VOLUME_CLAIMS)
+        if not found:
+            return None
+        by_home: dict[str, dict[str, Object]] = {}
+        for raw in found:
+            by_home.setdefault(_namespace_in(raw), {})[name_of(raw)] = raw
+        return by_home
 
     def _attachments_of(self, node: str) -> Known:
         by_node = self._attachments

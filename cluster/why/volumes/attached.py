@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from cluster.source.objects import Object
 from cluster.why.nodes import Node
@@ -49,6 +50,10 @@ class _Attached(NamedTuple):
         return sum(one.driver == driver for one in self.of_pods | self.others)
 
 
+_BY_NODE: WeakKeyDictionary[PlacedPods, dict[str, _Attached | None]] = WeakKeyDictionary()
+"""The volumes of nodes, by name, on which pods are placed."""
+
+
 class AttachedVolumes:
     """The volumes of drivers that a pod needs attached to its node."""
 
@@ -56,6 +61,8 @@ class AttachedVolumes:
         self, claims: Iterable[Claim], namespace: str, known: KnownVolumes, placed: PlacedPods
     ) -> None:
         self._known, self._placed = known, placed
+        # Of all pods that are asked about, the nodes have the same volumes.
+        self._by_node = _BY_NODE.setdefault(placed, {})
         found = (self._volume(namespace, claim.name, claim.raw) for claim in claims)
         self._needed = frozenset(one for one in found if one is not None)
         self._drivers = Counter(one.driver for one in self._needed)
@@ -143,9 +150,13 @@ class AttachedVolumes:
 
     def _attached(self, node: Node) -> _Attached | None:
         """Return the volumes that `node` has; None if its VolumeAttachments are not known."""
-        listed = self._known.attachments(node.name)
-        if listed is None:
-            return None
+        if node.name not in self._by_node:
+            listed = self._known.attachments(node.name)
+            found = None if listed is None else self._count(node, listed)
+            self._by_node[node.name] = found
+        return self._by_node[node.name]
+
+    def _count(self, node: Node, listed: Mapping[str, Object]) -> _Attached:
         of_pods, others, unknown = set(), set(), 0
         for namespace, name in self._placed.claims_at.get(node.name, ()):
             claims = self._known.claims(namespace)
