@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -62,25 +62,31 @@ def cluster(plane: ControlPlane, running: dict[str, Controller]) -> Iterator[Con
 
 
 @pytest.fixture(scope="module", params=["webhook", "policies"])
-def guarded(request: pytest.FixtureRequest, cluster: ControlPlane) -> str:
-    """A namespace in mode deny: of the webhook, or of the policies that gpuward exports."""
+def new_namespace(request: pytest.FixtureRequest, cluster: ControlPlane) -> Callable[[], str]:
+    """Makes namespaces in mode deny: of the webhook, or of the policies that gpuward exports."""
     if request.param == "webhook":
         request.getfixturevalue("server")
-        namespace = cluster.namespace({MODE_LABEL: "deny"})
-    else:
-        exports = Exports(cluster)
-        options = ExportOptions()
-        namespace = exports.add(default_policy(), options, fix_objects, policy_objects)
-        eventually(lambda: is_enforced(cluster, namespace), what="the policies act")
-    apply(cluster, namespace, local_queue("gpus"))
-    apply(cluster, namespace, training_runtime())
-    return namespace
+        return lambda: cluster.namespace({MODE_LABEL: "deny"})
+    exports = Exports(cluster)
+    first = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
+    eventually(lambda: is_enforced(cluster, first), what="the policies act")
+    return lambda: exports.namespace_like(first)
+
+
+@pytest.fixture
+def guarded(cluster: ControlPlane, new_namespace: Callable[[], str]) -> Iterator[str]:
+    """A namespace in mode deny, with a queue."""
+    yield from _prepared(cluster, new_namespace())
 
 
 @pytest.fixture
 def unguarded(cluster: ControlPlane) -> Iterator[str]:
-    """A namespace in which gpuward does nothing."""
-    namespace = cluster.namespace()
+    """A namespace in which gpuward does nothing, with the same queue."""
+    yield from _prepared(cluster, cluster.namespace())
+
+
+def _prepared(cluster: ControlPlane, namespace: str) -> Iterator[str]:
+    apply(cluster, namespace, local_queue("gpus"))
     apply(cluster, namespace, training_runtime())
     yield namespace
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
@@ -161,10 +167,9 @@ def test_a_refusal_reaches_the_user(
 
     def is_told() -> bool:
         said = events(cluster, guarded)
-        assert any("gpuward [visible-devices-env]" in text for text in said), said
+        assert any("[visible-devices-env]" in text for text in said), said
         return True
 
     eventually(is_told, what="an event has the refusal")
     assert not gpu_pods(list_pods(cluster, guarded))
     remove(cluster, guarded, example)
-    cluster.kubectl("delete", "events", "--all", "-n", guarded)

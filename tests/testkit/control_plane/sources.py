@@ -187,24 +187,28 @@ ARGO_CD = Source(
 FLUX = Source("flux", {"flux": "."})
 
 CONTROLLERS = HERE.parent / "controllers"
-_KUEUE = "sigs.k8s.io/kueue"
+_KUEUE, _TRAINER = "sigs.k8s.io/kueue", "github.com/kubeflow/trainer/v2"
 KUEUE = Source(
     "kueue",
-    {"kueue": f"{_KUEUE}/cmd/kueue"},
+    {
+        "kueue": f"{_KUEUE}/cmd/kueue",
+        "trainer": f"{_TRAINER}/cmd/trainer-controller-manager",
+    },
     duration="five to eight minutes",
     home=CONTROLLERS,
-    folders=(CopiedFolder("kueue", _KUEUE, "config"),),
+    folders=(
+        CopiedFolder("kueue", _KUEUE, "config"),
+        CopiedFolder("trainer", _TRAINER, "manifests"),
+    ),
 )
 _JOBSET, _LWS = "sigs.k8s.io/jobset", "sigs.k8s.io/lws"
 _KUBERAY = "github.com/ray-project/kuberay/ray-operator"
-_TRAINER = "github.com/kubeflow/trainer/v2"
 WORKLOAD_CONTROLLERS = Source(
     "workload-controllers",
     {
         "jobset": _JOBSET,
         "lws": f"{_LWS}/cmd",
         "kuberay": _KUBERAY,
-        "trainer": f"{_TRAINER}/cmd/trainer-controller-manager",
     },
     duration="five to eight minutes",
     home=CONTROLLERS,
@@ -213,6 +217,5 @@ WORKLOAD_CONTROLLERS = Source(
         CopiedFolder("jobset", _JOBSET, "config"),
         CopiedFolder("lws", _LWS, "config"),
         CopiedFolder("kuberay", _KUBERAY, "config"),
-        CopiedFolder("trainer", _TRAINER, "manifests"),
     ),
 )
