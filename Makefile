@@ -7,7 +7,7 @@ BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
-.PHONY: test-commands test-node test-node-1.34 test-oldest
+.PHONY: test-commands test-controllers test-node test-node-1.34 test-oldest
 .PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
 .PHONY: bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
@@ -20,7 +20,7 @@ test-fast: .venv/.dev
 	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 \
 		-m 'not control_plane and not slow' $(PYTEST)
 
-# All tests: those at a control plane in four parts, and all others, of which two run at once, the
+# All tests but those beside other controllers: those at a control plane in four parts, and all others, of which two run at once, the
 # longest first; then those on a node.
 test: .venv/.dev control-plane
 	@$(MAKE) --no-print-directory --jobs=2 \
@@ -51,7 +51,8 @@ test-chart: .venv/.dev
 
 # The commands, and what else uses a control plane.
 test-commands: .venv/.dev
-	@$(AT_CONTROL_PLANE) --ignore=tests/cluster --ignore=tests/chart $(PYTEST) || test $$? -eq 5
+	@$(AT_CONTROL_PLANE) --ignore=tests/cluster --ignore=tests/chart --ignore=tests/controllers \
+		$(PYTEST) || test $$? -eq 5
 
 # With the coverage of the rules, which these tests alone must reach.
 test-others: .venv/.dev
@@ -69,7 +70,12 @@ test-node-1.34: .venv/.dev
 
 # The tests that need a control plane, on the oldest Kubernetes that is supported.
 test-oldest: .venv/.dev
-	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m 'control_plane and not real_node' $(PYTEST)
+	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m 'control_plane and not real_node' \
+		--ignore=tests/controllers $(PYTEST)
+
+# Beside the real Kueue, JobSet, LeaderWorkerSet, KubeRay and Trainer, which are built once.
+test-controllers: .venv/.dev control-plane
+	@$(BIN)/python -m pytest -q tests/controllers $(PYTEST)
 
 # Builds the control plane for tests, once; a later call returns immediately.
 control-plane: .venv/.dev

@@ -24,6 +24,7 @@ from cluster.source.objects import (
     MissingRightError,
     NotServedError,
     ObjectSource,
+    ResourceNames,
     SourceError,
 )
 from policies.controller_files import (
@@ -45,6 +46,10 @@ from terminal import CommandParser, write_error
 
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
+QUEUES: ResourceNames = {
+    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors"),
+    "scheduling.volcano.sh": ("queues",),
+}
 
 
 class Scope(NamedTuple):
@@ -52,11 +57,13 @@ class Scope(NamedTuple):
 
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
+    - `queues`: know the queues of Kueue and Volcano, and the flavors of Kueue.
     """
 
     config_maps: bool = False
     nodes: bool = False
     node_names: bool = False
+    queues: bool = False
 
 
 def list_inventory(
@@ -91,8 +98,17 @@ def list_inventory(
         except MissingRightError as error:
             unknown.append(resource)
             on_error(error)
+    if scope.queues:
+        for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
+            add_objects(builder, raw, None)
     # What a device class stands for is no resource of a node, so all of them must be known too.
     builder.nodes.has_all = scope.nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
+    _report_bounds(builder, on_error)
+    return builder.inventory()
+
+
+def _report_bounds(builder: InventoryBuilder, on_error: Callable[[SourceError], object]) -> None:
+    """Give to `on_error` what an inventory has no room for."""
     if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     if builder.nodes.is_full:
@@ -101,7 +117,19 @@ def list_inventory(
     if builder.gpu_nodes.is_full:
         why = "there are more GPU nodes than an inventory holds the names of"
         on_error(SourceError(f"{why}: privileged pods that name one of the others are not refused"))
-    return builder.inventory()
+
+
+def _unless_cut_short(
+    on_error: Callable[[SourceError], object],
+) -> Callable[[SourceError], None]:
+    """Return what gives a missing right to `on_error`, and raises any other error."""
+
+    def handle(error: SourceError) -> None:
+        if not isinstance(error, MissingRightError):
+            raise error
+        on_error(error)
+
+    return handle
 
 
 def _add_node(builder: InventoryBuilder, raw: Object, scope: Scope) -> None:
@@ -284,6 +312,11 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="list also the Nodes, and keep the names of those that have GPUs",
     )
+    run.add_argument(
+        "--read-queues",
+        action="store_true",
+        help="list also the queues of Kueue and Volcano, and the ResourceFlavors of Kueue",
+    )
     add_service_options(run, 60.0, "lists")
     return parser
 
@@ -309,7 +342,12 @@ def _run(options: argparse.Namespace) -> int:
                 for name in options.config_maps
             ],
             lambda: policy.load().profile,
-            Scope(options.read_config_maps, options.read_nodes, options.read_node_names),
+            Scope(
+                config_maps=options.read_config_maps,
+                nodes=options.read_nodes,
+                node_names=options.read_node_names,
+                queues=options.read_queues,
+            ),
         )
         return ControlLoop((controller,), options.interval)
 

@@ -25,6 +25,7 @@ from rules.objects.kubernetes_objects import (
     KubernetesObject,
     Quota,
 )
+from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.profile.platforms.accounting_marks import ADMISSION_GATE, QUEUE_LABEL
 from rules.profile.profile import Profile
@@ -136,6 +137,20 @@ def queue_name(pod: Pod) -> str:
     """The name of the LocalQueue by which Kueue queues the pod or its workload; empty if none."""
     of_owner = None if pod.object.kind in _UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
     return as_text(of_owner or pod.labels.get(QUEUE_LABEL))
+
+
+# Kueue queues the pods of these, each when it has been created.
+_KINDS_QUEUED_AS_PODS = frozenset({"Pod", "Deployment", "StatefulSet"})
+
+
+def is_queued_by_template(pod: Pod) -> bool:
+    """Return whether Kueue compares its flavors with the template, when there is no pod yet.
+
+    What is added to Pods when they are created then comes too late for it.
+    """
+    is_built_in = pod.object.group in BUILT_IN_GROUPS
+    is_queued_as_pod = is_built_in and pod.object.kind in _KINDS_QUEUED_AS_PODS
+    return not is_queued_as_pod and QUEUE_LABEL in pod.owner_labels
 
 
 class ClusterQueueOfPod(NamedTuple):

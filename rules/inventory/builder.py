@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
 from rules.inventory.collectors import GpuNodeCollector, NodeCollector, ShareCollector
 from rules.inventory.inventory import (
@@ -236,14 +237,32 @@ def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> Runtime
 
 
 def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> ClusterQueue:
-    groups = [g for _, g in as_objects(as_object(raw.get("spec")).get("resourceGroups"))]
+    spec = as_object(raw.get("spec"))
+    may_borrow = bool(spec.get("cohortName") or spec.get("cohort"))
     flavors = {
-        as_text(name): tuple(as_text(each.get("name")) for _, each in as_objects(g.get("flavors")))
-        for g in groups
-        if isinstance(listed := g.get("coveredResources"), list)
+        as_text(name): tuple(
+            as_text(flavor.get("name"))
+            for _, flavor in as_objects(group.get("flavors"))
+            if not _is_without(flavor, as_text(name), may_borrow=may_borrow)
+        )
+        for _, group in as_objects(spec.get("resourceGroups"))
+        if isinstance(listed := group.get("coveredResources"), list)
         for name in listed
     }
     return ClusterQueue(frozenset(flavors), flavors)
+
+
+def _is_without(flavor: Mapping[str, Any], resource: str, *, may_borrow: bool) -> bool:
+    """Return whether a queue has none of the resource in the flavor, and can borrow none."""
+    for _, quota in as_objects(flavor.get("resources")):
+        if quota.get("name") == resource:
+            # Without a limit a queue of a cohort may borrow what the others do not use.
+            borrowed = quota.get("borrowingLimit", "any") if may_borrow else 0
+            return all(
+                isinstance(amount := parse(given), Quantity) and not amount.thousandths
+                for given in (quota.get("nominalQuota", "unknown"), borrowed)
+            )
+    return False
 
 
 def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueue:

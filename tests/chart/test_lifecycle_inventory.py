@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = merge_values(
             "configMaps": True,
             "nodes": True,
             "nodeNames": True,
+            "queues": True,
         },
         "doctor": {"enabled": True},
     },

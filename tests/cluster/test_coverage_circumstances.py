@@ -255,12 +255,12 @@ def made_up_owner(environment: Environment) -> Response:
     return create(environment.plane, environment.namespace, manifest, dry_run=True)
 
 
-def forged_role(environment: Environment) -> Response:
+def forged_role(environment: Environment, value: str = "cpu", **spec: Any) -> Response:
     """A pod of a group of Kueue that says itself which other pods it is like."""
-    annotations = {"kueue.x-k8s.io/role-hash": "cpu", "kueue.x-k8s.io/pod-group-total-count": "2"}
+    annotations = {"kueue.x-k8s.io/role-hash": value, "kueue.x-k8s.io/pod-group-total-count": "2"}
     labels = {"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/pod-group-name": "g"}
     metadata = {**GPU_POD["metadata"], "annotations": annotations, "labels": labels}
-    manifest = {**GPU_POD, "metadata": metadata}
+    manifest = {**GPU_POD, "metadata": metadata, "spec": {**GPU_POD["spec"], **spec}}
     return create(environment.plane, environment.namespace, manifest, dry_run=True)
 
 
@@ -312,6 +312,9 @@ ATTEMPTS: dict[str, Callable[[Environment], Response]] = {
     ),
     "made-up-owner": made_up_owner,
     "forged-role": forged_role,
+    "forged-role-and-gate": lambda e: forged_role(
+        e, "0a1b2c3d", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]
+    ),
     "quota-scope": scoped_quota,
     "priority-gpu": lambda e: of_highest_priority(e, GPU_POD),
     "priority-gpu-node": lambda e: of_highest_priority(

@@ -5,14 +5,21 @@ from __future__ import annotations
 import copy
 import datetime
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from structlog.testing import capture_logs
 
 from cluster.api.errors import ConflictError
 from cluster.controllers.inventory import RENEW_SECONDS, InventoryController, Scope
-from cluster.source.objects import MissingRightError, NotServedError, Object, Resource, SourceError
+from cluster.source.objects import (
+    MissingRightError,
+    NotServedError,
+    Object,
+    Resource,
+    ResourceNames,
+    SourceError,
+)
 from policies.controller_files import CheckedInventory, inventory_file_name, parse_inventory
 from policies.loading import default_policy
 from rules.inventory.inventory import (
@@ -20,10 +27,12 @@ from rules.inventory.inventory import (
     ConfigMap,
     DeviceClass,
     GpuNodes,
+    LocalQueue,
     NodeGroup,
     NodeSurvey,
     ResourceClaim,
     ResourceClaimTemplate,
+    ResourceFlavor,
     RuntimeClass,
 )
 
@@ -79,8 +88,18 @@ class FakeCluster:
         if error is SourceError:
             raise SourceError("broken off")
 
-    def list_all(self, *_: Any) -> Iterator[Object]:
-        raise NotImplementedError  # the controller lists one resource after the other
+    def list_all(
+        self,
+        names: ResourceNames,
+        namespace: str | None,
+        on_error: Callable[[SourceError], object],
+    ) -> Iterator[Object]:
+        for group, listed in names.items():
+            for name in listed:
+                try:
+                    yield from self.list(Resource(name, "", group), namespace)
+                except SourceError as error:
+                    on_error(error)
 
     def written(self) -> CheckedInventory:
         """Return what the webhook would read."""
@@ -127,6 +146,48 @@ def test_config_maps_and_nodes_are_read_only_if_asked_for() -> None:
     with capture_logs() as logs:
         cluster.controller.reconcile()
     assert not logs
+    assert len(cluster.written().inventory) == 1
+
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+LOCAL_QUEUE = {
+    "apiVersion": KUEUE,
+    "kind": "LocalQueue",
+    "metadata": {"namespace": "team", "name": "gpus"},
+    "spec": {"clusterQueue": "shared"},
+}
+FLAVOR = {
+    "apiVersion": KUEUE,
+    "kind": "ResourceFlavor",
+    "metadata": {"name": "a100"},
+    "spec": {"nodeTaints": [{"key": "a", "effect": "NoSchedule"}]},
+}
+
+
+def test_queues_and_flavors_are_known_if_asked_for() -> None:
+    for scope, expected in ((Scope(queues=True), LocalQueue("shared")), (Scope(), None)):
+        cluster = FakeCluster(scope)
+        cluster.objects |= {"localqueues": [LOCAL_QUEUE], "resourceflavors": [FLAVOR]}
+        cluster.controller.reconcile()
+        inventory = cluster.written().inventory
+        assert inventory.find(LocalQueue, "gpus", "team") == expected
+        flavor = inventory.find(ResourceFlavor, "a100")
+        assert (flavor is not None) == scope.queues
+
+
+def test_queues_that_may_not_be_listed_are_left_out_and_half_a_list_is_not_used() -> None:
+    cluster = FakeCluster(Scope(queues=True))
+    cluster.objects |= {"localqueues": [LOCAL_QUEUE], "resourceflavors": [FLAVOR]}
+    cluster.missing["resourceflavors"] = MissingRightError
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    assert "the right to list resourceflavors.kueue.x-k8s.io" in str(logs)
+    assert len(cluster.written().inventory) == 1
+    cluster.objects["localqueues"] = []
+    cluster.missing["localqueues"] = SourceError
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    assert "broken off" in str(logs)
     assert len(cluster.written().inventory) == 1
 
 

@@ -14,7 +14,14 @@ from rules.base.traits import GPU
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.finding import Action, Finding
-from rules.inventory.inventory import EMPTY_INVENTORY
+from rules.inventory.inventory import (
+    EMPTY_INVENTORY,
+    ClusterQueue,
+    FlavorTaint,
+    Inventory,
+    LocalQueue,
+    ResourceFlavor,
+)
 from rules.rule import indexed_rule
 from tests.testkit.admission.reviews import (
     Admission,
@@ -410,6 +417,77 @@ def test_a_policy_that_fixes_workloads_does_not_fix_custom_resources() -> None:
     assert not Admission("workloads: fix\n").mutate(job).operations
 
 
+QUEUED = {"kueue.x-k8s.io/queue-name": "gpus"}
+GPU_TEMPLATE = {"spec": pod(container(**gpus(limits=1)))["spec"]}
+
+
+def workload(api_version: str, kind: str, spec: Any, **labels: str) -> dict[str, Any]:
+    metadata = {"name": "train", "labels": labels}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+QUEUED_BY_TEMPLATE = {
+    "Job": workload("batch/v1", "Job", {"template": GPU_TEMPLATE}, **QUEUED),
+    "JobSet": workload(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": GPU_TEMPLATE}}}]},
+        **QUEUED,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", QUEUED_BY_TEMPLATE)
+def test_a_policy_that_fixes_workloads_adds_the_toleration_that_kueue_compares(kind: str) -> None:
+    """Kueue compares the template with its flavors before any Pod can be fixed."""
+    fixing, new = Admission("workloads: fix\n"), QUEUED_BY_TEMPLATE[kind]
+    answer = fixing.mutate(new)
+    [added] = answer.operations
+    assert added["path"].endswith("/template/spec/tolerations")
+    assert [toleration["key"] for toleration in added["value"]] == ["nvidia.com/gpu"]
+    assert any("[toleration-default] fixed" in warning for warning in answer.warnings)
+    fixed = patched(new, answer.operations)
+    assert not fixing.mutate(fixed).operations
+    # A template that is stored already may be immutable.
+    assert not fixing.mutate(new, new | {"spec": {**new["spec"], "suspend": True}}).operations
+    assert not ADMISSION.mutate(new).operations
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        workload("batch/v1", "Job", {"template": GPU_TEMPLATE}),
+        workload("apps/v1", "Deployment", {"template": GPU_TEMPLATE}, **QUEUED),
+        workload("kubeflow.org/v1", "MPIJob", {"mpiReplicaSpecs": {"Worker": GPU_TEMPLATE}}),
+    ],
+    ids=["without a queue", "queued by its pods", "pods are not as the template"],
+)
+def test_it_adds_none_to_other_templates(new: Any) -> None:
+    assert not Admission("workloads: fix\n").mutate(new).operations
+
+
+def test_a_workload_that_its_queue_never_admits_is_warned_about() -> None:
+    """With the queues in the inventory: `clusterInventory.queues`."""
+    taint = FlavorTaint("example.com/team", "vision", "NoSchedule")
+    known = Inventory(
+        {
+            LocalQueue: {"team-vision": {"gpus": LocalQueue("shared")}},
+            ClusterQueue: {
+                "": {"shared": ClusterQueue(frozenset(), {"nvidia.com/gpu": ("a100",)})}
+            },
+            ResourceFlavor: {"": {"a100": ResourceFlavor((taint,), ())}},
+        }
+    )
+    admission = Admission(inventory=known)
+    answer = admission.mutate(QUEUED_BY_TEMPLATE["Job"])
+    told = [warning for warning in answer.warnings if "[untolerated-flavor]" in warning]
+    assert "does not tolerate the taint example.com/team=vision:NoSchedule" in told[0]
+    assert not answer.operations
+    fixed = Admission("workloads: fix\nrules: {untolerated-flavor: {fix: true}}\n", inventory=known)
+    added = fixed.mutate(QUEUED_BY_TEMPLATE["Job"]).operations
+    assert "example.com/team" in str(added)
+
+
 def quota(**hard: str) -> dict[str, Any]:
     keys = {f"{prefix}.nvidia.com/gpu": amount for prefix, amount in hard.items()}
     metadata = {"name": "q"}
@@ -663,8 +741,8 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
     original_init = Decider.__init__
 
-    def init(self: Decider, policy: Any) -> None:
-        original_init(self, policy)
+    def init(self: Decider, *given: Any) -> None:
+        original_init(self, *given)
         rules = tuple(
             active._replace(rule=active.rule._replace(check=explode))
             if active.rule.name == "visible-devices-env"

@@ -3,14 +3,14 @@
 A decision follows from the policy, the request, the mode and the date alone. Pods are fixed and
 refused. Quotas and LimitRanges are evaluated as they are. Workloads, from which controllers make
 pods, cause warnings, because their owners keep them elsewhere, such as in Git. A policy may ask for
-more: to add the one fix without which the API server refuses them, or to refuse those whose pods
-will be refused.
+more: to make the fixes without which the API server refuses them or Kueue never admits them, or to
+refuse those whose pods will be refused.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from policies.policy import Policy
 from rules.base.json_values import Json, Operation
@@ -19,9 +19,12 @@ from rules.engine.evaluation import RuleFailure
 from rules.engine.fixing import fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
+from rules.gpu.quotas import is_queued_by_template
 from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.objects.pod import Pod
 from rules.rule import load_module
+from rules.workloads.discovery import find_subjects
 from rules.workloads.future_pods import future_pods, has_final_pods
 from webhook.admission.decision import (
     API_REFUSED,
@@ -55,8 +58,10 @@ from webhook.admission.request import (
 )
 from webhook.admission.review import AdmissionReview
 
-# The one fix that a policy may allow in workloads: without it the API server refuses them.
+# The fixes that a policy may allow in workloads: without the first the API server refuses them, and
+# without the others Kueue, which compares templates with its flavors, never admits them.
 RULE_FIXED_IN_TEMPLATES = "request-only"
+RULES_FIXED_FOR_QUEUES = ("toleration-default", "untolerated-flavor")
 PODS_REFUSED_PREFIX = "its pods will be refused: "
 PODS_WOULD_BE_REFUSED_PREFIX = "its pods would be refused in mode deny: "
 
@@ -67,6 +72,7 @@ class WorkloadDecider:
     def __init__(self, policy: Policy, rules: RuleSet) -> None:
         self._rules = rules
         self._template_rules = rules.restricted_to([RULE_FIXED_IN_TEMPLATES])
+        self._queue_rules = rules.restricted_to(RULES_FIXED_FOR_QUEUES)
         self._fixes = policy.workloads == "fix"
         self._refuses = policy.workloads == "deny"
 
@@ -78,11 +84,11 @@ class WorkloadDecider:
         """
         fixed: list[Finding] = []
         operations: list[Operation] = []
-        if self._fixes and request.review.group in BUILT_IN_GROUPS:
-            result = fix(request.object, self._template_rules, request.context, steps=request.steps)
-            fixed = result.fixed
+        for rules in self._fixing_rules(request):
+            result = fix(request.object, rules, request.context, steps=request.steps)
+            fixed += result.fixed
             if request.mode is Action.DENY:
-                operations = result.operations
+                operations += result.operations
                 request = request._replace(object=result.manifest)
         remaining = evaluate_request(request, self._rules)
         refused = self._refused_in_pods(request, remaining.findings) if remaining.findings else []
@@ -94,6 +100,22 @@ class WorkloadDecider:
         if denied and request.mode is Action.DENY:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
+
+    def _fixing_rules(self, request: AdmissionRequest) -> Iterator[RuleSet]:
+        """Yield the rules whose fixes are made in the workload."""
+        if self._fixes and request.review.group in BUILT_IN_GROUPS:
+            yield self._template_rules
+        if self._fixes and request.old is None and self._is_queued_by_template(request):
+            yield self._queue_rules
+
+    def _is_queued_by_template(self, request: AdmissionRequest) -> bool:
+        """Return whether Kueue queues the workload by its template, which its pods will have."""
+        review, profile = request.review, self._rules.profile
+        return has_final_pods(review.kind, review.group) and any(
+            is_queued_by_template(subject)
+            for subject in find_subjects(request.object, profile, review.namespace)
+            if isinstance(subject, Pod)
+        )
 
     def _warning_prefix(self, request: AdmissionRequest) -> str:
         """Return what will happen because of a finding for which pods will be refused."""

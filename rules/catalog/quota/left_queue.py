@@ -14,8 +14,11 @@ Finds, at admission, updates of a pod that requests a GPU by which Kueue loses i
 Kueue's controller makes such updates, as a service account of its own namespace. So this holds for
 all users but those that begin with `system:`, and for service accounts of the pod's own namespace.
 
-Finds also a new pod with `kueue.x-k8s.io/role-hash`, if its user is none of these. Kueue counts the
-pods of a group with the same value as copies of the first one, which may ask for less.
+Finds also a new pod with a `kueue.x-k8s.io/role-hash` that Kueue has not written, if its user is
+none of these. Kueue counts the pods of a group with the same value as copies of the first one,
+which may ask for less. Its webhook writes a hash of eight digits into each pod that it holds back,
+and keeps a value that is there. So a value of another form is found, and any value while Kueue's
+gate is missing. A user who writes such a hash and the gate as well is not found.
 
 A pod that is being deleted may lose its finalizers: it goes when its containers have ended.
 
@@ -24,6 +27,10 @@ Why it matters
 Kueue counts a pod from its marks. A user who may patch pods can remove the gate of a queued pod,
 and it runs at once. Without the label `kueue.x-k8s.io/managed` Kueue no longer looks at it: it runs
 beside those that the queue has admitted, on GPUs that Kueue takes for free.
+
+Fix safety
+----------
+The fix removes the annotation from a new pod, and Kueue then works out its own.
 
 Options
 -------
@@ -38,10 +45,11 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, as_text, display, remove
 from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
 from rules.gpu.components import SYSTEM_USER_PREFIX, is_controller
@@ -72,7 +80,7 @@ from rules.profile.platforms.accounting_marks import (
     USERS_KEYS,
     is_mark,
 )
-from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 KEY_FAULT = "is Kueue's, which counts by it the pod's GPUs"
 JOB_LABEL_FAULT = (
@@ -93,6 +101,7 @@ ROLE_FAULT = (
     f"the annotation {display(ROLE_ANNOTATION)} is Kueue's, which counts pods with the same value "
     "as copies of the first"
 )
+_HASH = "[0-9a-f]{8}"
 UPDATE_ADVICE = (
     "leave it to Kueue; delete the pod to give up its place. The option `controllers` names who "
     "may change it"
@@ -109,8 +118,20 @@ def check(pod: Pod, context: Context) -> Findings:
     if context.old_metadata is not None:
         yield from _findings_of_update(pod, context.old_metadata, context.old_spec or {})
     elif context.operation != "UPDATE" and not pod.exists and ROLE_ANNOTATION in pod.annotations:
+        if ADMISSION_GATE in _gates(pod.spec) and _is_hash(pod.annotations[ROLE_ANNOTATION]):
+            return
         path = (*pod.metadata_path, "annotations", ROLE_ANNOTATION)
-        yield Finding(path=path, key=ROLE_ANNOTATION, message=ROLE_FAULT, help=CREATE_ADVICE)
+        yield Finding(
+            path=path,
+            key=ROLE_ANNOTATION,
+            message=ROLE_FAULT,
+            help=CREATE_ADVICE,
+            fix=Fix("remove the annotation", (remove(path),), safe=True),
+        )
+
+
+def _is_hash(value: object) -> bool:
+    return re.fullmatch(_HASH, as_text(value)) is not None
 
 
 def _may_change_marks(context: Context, pod: Pod) -> bool:
@@ -190,14 +211,16 @@ def in_process() -> tuple[Statement, ...]:
         REQUEST.kind.kind == "Pod", not_(_may_change_marks_in_cel()), OBJECT.requestsGpu
     )
     is_update = all_of(POLICY.isUpdate, is_of_pod)
+    is_kueues = all_of(_is_held(), string(OBJECT.annotations[KEY]).matches(f"^{_HASH}$"))
     return (
         *_key_statements(is_update),
         *_pod_statements(is_update),
         Statement(
             "annotation",
-            all_of(not_(POLICY.isUpdate), KEY == ROLE_ANNOTATION, is_of_pod),
+            all_of(not_(POLICY.isUpdate), KEY == ROLE_ANNOTATION, is_of_pod, not_(is_kueues)),
             ROLE_FAULT,
             CREATE_ADVICE,
+            words=_words(),
         ),
     )
 
@@ -214,6 +237,10 @@ def _may_change_marks_in_cel() -> Expression:
 
 def _is_mark_in_cel(key: Expression) -> Expression:
     return all_of(key.startsWith(KUEUE_PREFIX), not_(is_in(key, sorted(USERS_KEYS))))
+
+
+def _is_held() -> Expression:
+    return OBJECT.kueueGates.exists(lambda n: n == ADMISSION_GATE)
 
 
 def _words() -> dict[str, Value]:
@@ -236,7 +263,7 @@ def _words() -> dict[str, Value]:
 def _key_statements(is_update: Expression) -> Iterator[Statement]:
     labels, old_labels = OBJECT.kueueLabels, POLICY.oldKueueLabels
     is_mark_of_kueue = _is_mark_in_cel(KEY)
-    is_held = all_of(labels[KEY] != "", OBJECT.kueueGates.exists(lambda n: n == ADMISSION_GATE))
+    is_held = all_of(labels[KEY] != "", _is_held())
     is_choice_of_queue = all_of(
         KEY == QUEUE_LABEL, is_in(KEY, labels), any_of(not_(is_in(KEY, old_labels)), is_held)
     )

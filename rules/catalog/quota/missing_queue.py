@@ -5,8 +5,8 @@ What it does
 Looks at workloads whose pods request GPUs in namespaces with LocalQueues of Kueue. Finds a label
 `kueue.x-k8s.io/queue-name` with the name of no LocalQueue there, and kinds of batch workloads that
 Kueue manages (Job, JobSet, PyTorchJob, RayJob, TrainJob and the like) without the label. The linter
-knows the LocalQueues in the manifests of the same run, and `gpuward audit` those of the cluster. At
-admission nothing is said.
+knows the LocalQueues in the manifests of the same run, `gpuward audit` those of the cluster, and so
+does the webhook with `clusterInventory.queues`.
 
 Of a CronJob the label of `jobTemplate` counts, and the label of a pod template where its workload
 has none, as for `queue-without-resource`.

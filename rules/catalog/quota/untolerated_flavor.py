@@ -6,8 +6,8 @@ Follows the label `kueue.x-k8s.io/queue-name` of a workload to its ClusterQueue 
 ResourceFlavors of which the workload can get the GPUs that its pods ask for. Finds pod templates
 that do not tolerate the `nodeTaints` of any of these flavors. Tolerations that a flavor itself adds
 count, and so does every flavor that is not known: then nothing is reported. The linter knows the
-queues and flavors in the manifests of the same run, and `gpuward audit` those of the cluster. At
-admission nothing is said.
+queues and flavors in the manifests of the same run, and `gpuward audit` those of the cluster. The
+webhook knows them with `clusterInventory.queues`.
 
 Not reported: taints with the effect `PreferNoSchedule`, which Kueue ignores; pods in a cluster that
 Kueue does not hold back; and taints of the profile where Kueue queues the pods themselves, as those
@@ -23,7 +23,8 @@ Fix safety
 ----------
 The fix adds the toleration to the template. It is made by default for a taint of the profile, as
 that of `toleration-default`, which this rule replaces there; for any other taint, and for a choice
-between several flavors, only if the policy says `fix: true`.
+between several flavors, only if the policy says `fix: true`. The webhook changes templates only
+with `workloads: fix`, when a workload is created.
 
 References
 ----------
@@ -35,17 +36,13 @@ References
 from rules.base.json_values import append, display
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
 from rules.gpu.devices import requested_resources
-from rules.gpu.quotas import cluster_queue_of
+from rules.gpu.quotas import cluster_queue_of, is_queued_by_template
 from rules.inventory.inventory import Inventory, ResourceFlavor
-from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.placement.tolerations import display_taint, is_tolerated, tolerates, toleration_for
-from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.profile import Taint
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 _IGNORED_EFFECT = "PreferNoSchedule"
-# Kueue queues the pods of these, each when it has been created.
-_KINDS_QUEUED_AS_PODS = frozenset({"Pod", "Deployment", "StatefulSet"})
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -91,7 +88,7 @@ def _untolerated_taint(pod: Pod, name: str, inventory: Inventory) -> Taint | Non
         taint = Taint((), key, value, effect)
         if effect == _IGNORED_EFFECT or is_tolerated(pod, taint):
             continue
-        if _is_queued_as_pod(pod) and _taint_of_profile(pod, taint) is not None:
+        if not is_queued_by_template(pod) and _taint_of_profile(pod, taint) is not None:
             continue
         if flavor and not any(tolerates(toleration, taint) for toleration in flavor.tolerations):
             return taint
@@ -102,12 +99,6 @@ def _taint_of_profile(pod: Pod, taint: Taint) -> Taint | None:
     """The taint of the profile that `taint` is, whatever its value."""
     same = (t for t in pod.profile.taints if (t.key, t.effect) == (taint.key, taint.effect))
     return next(same, None)
-
-
-def _is_queued_as_pod(pod: Pod) -> bool:
-    is_built_in = pod.object.group in BUILT_IN_GROUPS
-    by_kind = is_built_in and pod.object.kind in _KINDS_QUEUED_AS_PODS
-    return by_kind or QUEUE_LABEL not in pod.owner_labels
 
 
 RULE = define_rule(

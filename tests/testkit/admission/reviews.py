@@ -8,6 +8,7 @@ from typing import Any
 
 from policies.loading import load_policy
 from rules.finding import Action
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from tests.testkit.cases import TODAY
 from webhook.admission.answer import encode
 from webhook.admission.decider import Decider
@@ -74,11 +75,16 @@ def response(request: AdmissionReview, answer: Decision) -> dict[str, Any]:
 
 
 class Admission:
-    """Decides by one policy, given as the keys of a policy file."""
+    """Decides by one policy, given as the keys of a policy file; `inventory` is what it knows."""
 
-    def __init__(self, policy: str = "", mode: Action = Action.DENY) -> None:
+    def __init__(
+        self,
+        policy: str = "",
+        mode: Action = Action.DENY,
+        inventory: Inventory = EMPTY_INVENTORY,
+    ) -> None:
         text = f"apiVersion: gpuward.io/v1\nkind: Policy\n{policy}"
-        self.decider = Decider(load_policy(text, "policy"))
+        self.decider = Decider(load_policy(text, "policy"), inventory)
         self.mode = mode
 
     def mutate(self, new: Any, old: Any = None, **circumstances: Any) -> Decision:

@@ -28,12 +28,16 @@ from tests.testkit.control_plane.sources import (
     HELM,
     KREW,
     KUBERNETES,
+    KUEUE,
     REPORT_KINDS,
     SCHEDULER_FILTERS,
+    WORKLOAD_CONTROLLERS,
     Source,
     kubernetes,
 )
 from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
+
+MANIFESTS = "manifests"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,13 @@ class Programs:
     def settings(self) -> list[Path]:
         """The settings of Argo CD, as it installs them; empty without Argo CD."""
         return sorted(file for folder in self.folders for file in folder.glob("settings/*.yaml"))
+
+    def manifests(self, name: str) -> Path:
+        """The folder with the manifests of another project, as its Go module has them."""
+        for folder in self.folders:
+            if (folder / MANIFESTS / name).is_dir():
+                return folder / MANIFESTS / name
+        raise BuildError(f"the manifests of {name} are not in {', '.join(map(str, self.folders))}")
 
     @property
     def version(self) -> str:
@@ -120,6 +131,11 @@ def flux() -> Path:
     return _programs(FLUX)["flux"]
 
 
+def controllers() -> Programs:
+    """The controllers of GPU workloads that are tested beside gpuward, and their `manifests`."""
+    return build_programs(KUEUE, WORKLOAD_CONTROLLERS)
+
+
 def _programs(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -143,7 +159,8 @@ def _build(go: str, source: Source) -> Path:
     flags += [f"-ldflags={_linker_flags(source)}"] if source.packages else []
     flags += source.flags
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
-    recipe = repr((flags, source.packages, source.copied, platform))
+    copied = (source.copied, source.folders) if source.folders else source.copied
+    recipe = repr((flags, source.packages, copied, platform))
     own = sorted(file.name for file in source.folder.glob("*.go"))
     files = ["go.mod", "go.sum", *(own if "." in source.packages.values() else [])]
     texts = [(source.folder / name).read_text(encoding="utf-8") for name in files]
@@ -175,12 +192,23 @@ def _announce(source: Source, target: Path) -> None:
 def _copy_files(go: str, source: Source, folder: Path) -> None:
     """Copy files of other Go modules into the folder of the programs."""
     for copied in source.copied:
-        run([go, "mod", "download", copied.module], source.folder)
-        home = run([go, "list", "-m", "-f={{.Dir}}", copied.module], source.folder)
+        home = _module_folder(go, source, copied.module)
         (folder / copied.folder).mkdir(exist_ok=True)
         for file in copied.files:
-            origin = Path(home.strip()) / file
-            shutil.copyfile(origin, folder / copied.folder / origin.name)
+            shutil.copyfile(home / file, folder / copied.folder / Path(file).name)
+    for tree in source.folders:
+        home = _module_folder(go, source, tree.module)
+        # File by file, as the folders of Go's cache of modules must not be written to.
+        origin = home / tree.origin
+        for source_file in filter(Path.is_file, origin.rglob("*")):
+            target = folder / MANIFESTS / tree.folder / source_file.relative_to(origin)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source_file, target)
+
+
+def _module_folder(go: str, source: Source, module: str) -> Path:
+    run([go, "mod", "download", module], source.folder)
+    return Path(run([go, "list", "-m", "-f={{.Dir}}", module], source.folder).strip())
 
 
 def _linker_flags(source: Source) -> str:

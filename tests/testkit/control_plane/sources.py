@@ -23,6 +23,14 @@ class Copied(NamedTuple):
     files: tuple[str, ...]
 
 
+class CopiedFolder(NamedTuple):
+    """A folder of a required Go module, which is copied to `folder` beside the programs."""
+
+    folder: str
+    module: str
+    origin: str
+
+
 class Source(NamedTuple):
     """A Go module: its programs by name and import path, and copied files.
 
@@ -41,6 +49,7 @@ class Source(NamedTuple):
     """The folder that has the folder of its go.mod."""
     module: str = ""
     """The name of the folder of its go.mod, if it is not `name`."""
+    folders: tuple[CopiedFolder, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -176,3 +185,37 @@ ARGO_CD = Source(
     duration="four to five minutes",
 )
 FLUX = Source("flux", {"flux": "."})
+
+CONTROLLERS = HERE.parent / "controllers"
+_KUEUE, _TRAINER = "sigs.k8s.io/kueue", "github.com/kubeflow/trainer/v2"
+KUEUE = Source(
+    "kueue",
+    {
+        "kueue": f"{_KUEUE}/cmd/kueue",
+        "trainer": f"{_TRAINER}/cmd/trainer-controller-manager",
+    },
+    duration="five to eight minutes",
+    home=CONTROLLERS,
+    folders=(
+        CopiedFolder("kueue", _KUEUE, "config"),
+        CopiedFolder("trainer", _TRAINER, "manifests"),
+    ),
+)
+_JOBSET, _LWS = "sigs.k8s.io/jobset", "sigs.k8s.io/lws"
+_KUBERAY = "github.com/ray-project/kuberay/ray-operator"
+WORKLOAD_CONTROLLERS = Source(
+    "workload-controllers",
+    {
+        "jobset": _JOBSET,
+        "lws": f"{_LWS}/cmd",
+        "kuberay": _KUBERAY,
+    },
+    duration="five to eight minutes",
+    home=CONTROLLERS,
+    module="workloads",
+    folders=(
+        CopiedFolder("jobset", _JOBSET, "config"),
+        CopiedFolder("lws", _LWS, "config"),
+        CopiedFolder("kuberay", _KUBERAY, "config"),
+    ),
+)

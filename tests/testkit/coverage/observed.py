@@ -18,6 +18,7 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.coverage.table import NOT_STOPPED, Bypass
 from tests.testkit.paths import ROOT
 from tests.testkit.settled_rules import SETTLED
+from webhook.admission.enforcement import FIXED_ANNOTATION
 
 # These rules add scheduling defaults to GPU pods and stop no bypass.
 PLACEMENT_RULES = frozenset({"toleration-default", "affinity-default", "scheduler-name"})
@@ -79,10 +80,14 @@ def admission_outcome(
 
 
 def response_outcome(response: Response) -> str:
-    """The outcome of a response to an object in which gpuward fixes nothing."""
+    """The outcome of a response: `fixed` if the object says that a reported rule fixed it."""
     if response.status >= HTTP_REFUSED:
         return "refused"
-    return "announced" if _reported_rules(response) else NOT_STOPPED
+    reported = _reported_rules(response)
+    annotations = response.body["metadata"].get("annotations", {})
+    if reported.intersection(annotations.get(FIXED_ANNOTATION, "").split(",")):
+        return "fixed"
+    return "announced" if reported else NOT_STOPPED
 
 
 def _reported_rules(response: Response) -> set[str]:

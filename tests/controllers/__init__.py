@@ -1,0 +1,1 @@
+"""gpuward beside the real controllers of GPU workloads, on a real control plane."""

@@ -1,0 +1,249 @@
+"""Runs a controller of another project with a control plane, as its own manifests install it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from tests.testkit.admission.server_process import folder_of
+from tests.testkit.control_plane.build import Programs
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import Processes, eventually, free_port, is_free
+
+HOST = "127.0.0.1"
+# The program runs beside the cluster, so that nothing runs its pods, or serves its Services.
+NOT_APPLIED = ("APIService", "Deployment", "NetworkPolicy", "Service")
+WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+# Where controllers look by default, in the folder for temporary files.
+CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
+
+
+@dataclass(frozen=True)
+class Locations:
+    """Where a controller listens, and finds the certificate of its webhook.
+
+    The webhook listens at the address of its Service, and the rest at ports of HOST.
+    """
+
+    certificates: Path
+    webhook_host: str
+    webhook_port: int
+    metrics: int = field(default_factory=free_port)
+    health: int = field(default_factory=free_port)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a controller is installed and started.
+
+    `folders` are the kustomizations among its manifests. Objects without a namespace get
+    `namespace`. `arguments` returns the arguments of its program, and `settings` what to change in
+    its file of settings; without settings it has no such file. `service` is the Service of its
+    webhook, if it has one. With `own_certificate`, the program makes its
+    certificate, in this Secret.
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    namespace: str
+    arguments: Callable[[Locations], list[str]] = lambda _: []
+    settings: Callable[[Locations], dict[str, Any]] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    service: str = ""
+    own_certificate: str = ""
+
+
+class Controller:
+    """Installs a controller, and runs its program with its own account while its context is open.
+
+    Its kinds, roles and webhooks stay in the cluster afterwards.
+    """
+
+    def __init__(
+        self, recipe: Recipe, plane: ControlPlane, programs: Programs, folder: Path
+    ) -> None:
+        self.recipe = recipe
+        self.account = ""
+        self._plane = plane
+        self._program = programs[recipe.name]
+        self._manifests = programs.manifests(recipe.name)
+        self._folder = folder
+        self._processes = Processes(folder)
+
+    @property
+    def user(self) -> str:
+        """The name of its account, as audit events have it."""
+        return f"system:serviceaccount:{self.recipe.namespace}:{self.account}"
+
+    def log(self) -> str:
+        """The output of the program."""
+        return self._processes.log(self.recipe.name).read_text(encoding="utf-8", errors="replace")
+
+    def check(self) -> None:
+        """Raise ProcessError if the program has ended."""
+        self._processes.check()
+
+    def __enter__(self) -> Self:
+        self._apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home}}])
+        at = self._locations()
+        installed = [self._placed(each, at) for each in self._rendered()]
+        applied = [each for each in installed if each["kind"] not in NOT_APPLIED]
+        self._apply(applied)
+        self._wait_for_kinds(applied)
+        self._start(installed, at)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._processes.stop()
+
+    @property
+    def _home(self) -> str:
+        return self.recipe.namespace
+
+    def _locations(self) -> Locations:
+        host, port = HOST, free_port()
+        if self.recipe.service:
+            host = self._plane.expose(self.recipe.service, self._home, port)
+        return Locations(self._folder / CERTIFICATES, host, port)
+
+    def _rendered(self) -> list[Any]:
+        found = []
+        for folder in self.recipe.folders:
+            text = self._plane.kubectl("kustomize", str(self._manifests / folder)).stdout
+            found += [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
+        return found
+
+    def _placed(self, given: Any, at: Locations) -> Any:
+        """An object in the controller's namespace, with webhooks at the program's port."""
+        placed = _with_namespace(given, self._home)
+        for client_config in _webhook_clients(placed):
+            own = {"name": self.recipe.service, "namespace": self._home, "port": at.webhook_port}
+            client_config["service"] |= own
+            if not self.recipe.own_certificate:
+                bundle = base64.b64encode(self._plane.authority.bundle)
+                client_config["caBundle"] = bundle.decode()
+        return placed
+
+    def _apply(self, objects: list[Any]) -> None:
+        items = json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})
+        if objects:
+            apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+            self._plane.kubectl(*apply, input=items)
+
+    def _wait_for_kinds(self, objects: list[Any]) -> None:
+        kinds = [
+            f"crd/{each['metadata']['name']}"
+            for each in objects
+            if each["kind"] == "CustomResourceDefinition"
+        ]
+        wait = ("wait", "--for=condition=Established", "--timeout=60s", *kinds)
+        eventually(lambda: self._plane.kubectl(*wait), what=f"the kinds of {self.recipe.name}")
+
+    def _start(self, installed: list[Any], at: Locations) -> None:
+        [deployment] = [each for each in installed if each["kind"] == "Deployment"]
+        self.account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+        token = self._plane.token(self.account, self._home)
+        if self.recipe.service and not self.recipe.own_certificate:
+            host = f"{self.recipe.service}.{self._home}.svc"
+            pair = self._plane.authority.issue(self.recipe.name, hosts=[host])
+            folder_of(pair, at.certificates)
+        command = [str(self._program), *self.recipe.arguments(at)]
+        if self.recipe.settings:
+            command.append(f"--config={self._settings_file(installed, at)}")
+        environment = {
+            "PATH": os.defpath,
+            "HOME": str(self._folder),
+            "TMPDIR": str(self._folder),
+            "KUBECONFIG": str(self._plane.kubeconfig_for(token)),
+            "POD_NAMESPACE": self._home,
+            **self.recipe.variables,
+        }
+        self._processes.start(self.recipe.name, command, environment)
+        if self.recipe.own_certificate:
+            self._mount_secret(at.certificates)
+        awaited = {(HOST, at.health)}
+        if self.recipe.service:
+            awaited.add((at.webhook_host, at.webhook_port))
+
+        def listens() -> bool:
+            self._processes.check()
+            return not any(is_free(*address) for address in awaited)
+
+        eventually(listens, what=f"{self.recipe.name} listens")
+
+    def _mount_secret(self, folder: Path) -> None:
+        """Write the Secret into its folder once it has a certificate, as the kubelet does."""
+
+        def get_data() -> dict[str, str]:
+            self._processes.check()
+            get = ("get", f"secret/{self.recipe.own_certificate}", "-n", self._home, "-o", "json")
+            found: dict[str, str] = json.loads(self._plane.kubectl(*get).stdout).get("data", {})
+            return found
+
+        data = eventually(get_data, what=f"{self.recipe.name} makes its certificate")
+        folder.mkdir(parents=True)
+        for name, content in data.items():
+            (folder / name).write_bytes(base64.b64decode(content))
+
+    def _settings_file(self, installed: list[Any], at: Locations) -> Path:
+        [settings] = [
+            text
+            for each in installed
+            if each["kind"] == "ConfigMap"
+            for name, text in each["data"].items()
+            if name == "controller_manager_config.yaml"
+        ]
+        assert self.recipe.settings
+        merged = _merged(yaml.safe_load(settings), self.recipe.settings(at))
+        file = self._folder / "settings.json"
+        file.write_text(json.dumps(merged), encoding="utf-8")
+        return file
+
+
+def _webhook_clients(given: Any) -> list[dict[str, Any]]:
+    """The `clientConfig` of each webhook in a configuration or a definition of a kind."""
+    if given["kind"] in WEBHOOKS:
+        return [entry["clientConfig"] for entry in given["webhooks"]]
+    conversion = given.get("spec", {}).get("conversion", {})
+    found = conversion.get("webhook", {}).get("clientConfig")
+    return [found] if found else []
+
+
+CLUSTER_WIDE = (
+    *WEBHOOKS,
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ClusterTrainingRuntime",
+    "CustomResourceDefinition",
+    "Namespace",
+)
+
+
+def _with_namespace(given: Any, namespace: str) -> Any:
+    metadata = given["metadata"]
+    if given["kind"] not in CLUSTER_WIDE and metadata.get("namespace") in (None, "system"):
+        given["metadata"] = {**metadata, "namespace": namespace}
+    for subject in given.get("subjects", []):
+        if subject.get("namespace", "system") == "system":
+            subject["namespace"] = namespace
+    return given
+
+
+def _merged(given: Any, changes: Any) -> Any:
+    """`given` with the keys of `changes`, also those of maps in it."""
+    if not isinstance(given, dict) or not isinstance(changes, dict):
+        return changes
+    return {**given, **{key: _merged(given.get(key), value) for key, value in changes.items()}}

@@ -1,0 +1,40 @@
+"""Fixtures of the tests with controllers of GPU workloads: a pytest plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.testkit.control_plane.build import Programs, controllers
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.controllers.controller import Controller
+from tests.testkit.controllers.recipes import JOBSET, KUBERAY, KUEUE, LWS, TRAINER
+from tests.testkit.skipping import skip_missing
+
+
+@pytest.fixture(scope="session")
+def controller_programs() -> Programs:
+    """The programs; skips the test if they cannot be built."""
+    try:
+        return controllers()
+    except BuildError as error:
+        skip_missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def running(
+    plane: ControlPlane,
+    controller_programs: Programs,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, Controller]]:
+    """All controllers by name. Kueue is the last: it asks at its start which kinds there are."""
+    with ExitStack() as stack:
+        yield {
+            recipe.name: stack.enter_context(
+                Controller(recipe, plane, controller_programs, tmp_path_factory.mktemp(recipe.name))
+            )
+            for recipe in (JOBSET, LWS, KUBERAY, TRAINER, KUEUE)
+        }

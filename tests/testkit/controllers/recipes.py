@@ -1,0 +1,74 @@
+"""How each controller of GPU workloads is installed and started for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.testkit.controllers.controller import HOST, Locations, Recipe
+
+
+def _settings(at: Locations) -> dict[str, Any]:
+    """The settings that Kueue, JobSet and LeaderWorkerSet have in common."""
+    return {
+        "health": {"healthProbeBindAddress": f"{HOST}:{at.health}"},
+        "metrics": {"bindAddress": f"{HOST}:{at.metrics}"},
+        "webhook": {"host": at.webhook_host, "port": at.webhook_port},
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+    }
+
+
+def _settings_with_folder(at: Locations) -> dict[str, Any]:
+    """The same for those whose default folder of certificates is fixed."""
+    common = _settings(at)
+    return {**common, "webhook": {**common["webhook"], "certDir": str(at.certificates)}}
+
+
+KUEUE = Recipe(
+    "kueue",
+    ("default",),
+    "kueue-system",
+    # Its API for pending workloads needs a Service that reaches the program.
+    arguments=lambda _: ["--feature-gates=VisibilityOnDemand=false", "--zap-log-level=2"],
+    # Without its own certificate it would look for one in a folder of /etc.
+    settings=lambda at: {**_settings_with_folder(at), "internalCertManagement": {"enable": True}},
+    service="kueue-webhook-service",
+    own_certificate="kueue-webhook-server-cert",
+)
+JOBSET = Recipe(
+    "jobset",
+    ("default",),
+    "jobset-system",
+    settings=_settings,
+    service="jobset-webhook-service",
+)
+LWS = Recipe(
+    "lws",
+    ("default",),
+    "lws-system",
+    settings=_settings_with_folder,
+    service="lws-webhook-service",
+)
+KUBERAY = Recipe(
+    "kuberay",
+    ("crd", "rbac", "manager"),
+    "ray-system",
+    arguments=lambda at: [
+        "--enable-leader-election=false",
+        f"--metrics-addr={HOST}:{at.metrics}",
+        f"--health-probe-bind-address={HOST}:{at.health}",
+    ],
+)
+TRAINER = Recipe(
+    "trainer",
+    ("base/crds", "base/rbac", "base/manager", "base/webhook"),
+    "kubeflow-system",
+    settings=lambda at: {
+        "health": {"healthProbeBindAddress": f"{HOST}:{at.health}"},
+        "metrics": {"bindAddress": f"{HOST}:{at.metrics}", "secureServing": False},
+        "webhook": {"host": at.webhook_host, "port": at.webhook_port},
+        "leaderElection": {"leaderElect": False},
+        "certManagement": {"enable": False},
+    },
+    service="kubeflow-trainer-controller-manager",
+)
