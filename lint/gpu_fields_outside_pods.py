@@ -81,6 +81,17 @@ def gpu_fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path,
     return ((path, name) for path, name, is_request in fields if not is_request)
 
 
+def gpu_settings(document: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+    """Yield the fields of `gpu_fields_in_values` but those whose text only mentions a variable.
+
+    Any file may mention one.
+    """
+    for path, name in gpu_fields_in_values(document, profile):
+        key = as_text(path[-1])
+        if _VISIBLE_DEVICES not in name or key == "name" or _VISIBLE_DEVICES in key:
+            yield path, name
+
+
 class _PodPaths:
     """The paths of all pods of a manifest."""
 

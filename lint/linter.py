@@ -26,6 +26,7 @@ from lint.remarks import (
     key_and_comment_remarks,
     misplaced_comment_remarks,
     misplaced_field_remarks,
+    other_file_remarks,
     unread_remarks,
     values_remarks,
 )
@@ -388,7 +389,9 @@ class Linter:
                     self.results.not_evaluated.append(item)
                 else:
                     self._report_findings(file, item, current.evaluator)
-        self.results.remarks += values_remarks(file, current.policy.rules.profile, uses_values)
+        profile = current.policy.rules.profile
+        self.results.remarks += values_remarks(file, profile, uses_values)
+        self.results.remarks += other_file_remarks(file, profile, uses_values)
 
     def _report_unread(self, name: str, line: int, column: int, why: str) -> None:
         self.results.not_evaluated.append(InputNotEvaluated(name, line, column, why))

@@ -26,6 +26,7 @@ from rules.placement.gpu_nodes import (
     LABELS_OF_EVERY_NODE,
     OTHER_ACCELERATORS,
     OTHER_GPU_MAKERS,
+    OTHER_MACHINE_PATTERN,
     SCHEDULE_ANYWAY,
 )
 from rules.profile.profile import Profile, Taint
@@ -159,8 +160,11 @@ def names_other_accelerator(
     name: Expression, words: Collection[str] = OTHER_ACCELERATORS
 ) -> Expression:
     """`names_other_accelerator` of `name`."""
-    found = name.lowerAscii().findAll("[a-z]+")
-    return found.exists(lambda word: is_in(word, sorted(words)))
+    lower = name.lowerAscii()
+    return any_of(
+        lower.findAll("[a-z]+").exists(lambda word: is_in(word, sorted(words))),
+        lower.matches(OTHER_MACHINE_PATTERN),
+    )
 
 
 def is_for_other_makers(profile: Profile) -> Expression:

@@ -239,7 +239,11 @@ GPU_WORD, ACCELERATOR_WORD = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 # Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU, and in
 # names of their runtime classes. No machine has these beside cards of NVIDIA.
-OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
+OTHER_ACCELERATORS = frozenset(
+    {"tpu", "hightpu", "neuron", "inferentia", "trainium", "gaudi", "habana", "npu", "ascend"}
+)
+# The same in types and families of machines: AWS's inf2.xlarge, trn1 and dl1.24xlarge.
+OTHER_MACHINE_PATTERN = "(^|[^a-z])(inf|trn|dl)[0-9]"
 # The same for GPUs of other makers, which a machine may have beside cards of NVIDIA.
 OTHER_GPU_MAKERS = frozenset({"amd", "intel"})
 # Variables that drivers and runtimes read: NVIDIA's, then those of others (ray-project/ray
@@ -380,7 +384,10 @@ def excludes_nvidia(pod: Pod) -> bool:
 
 def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> bool:
     """Return whether a node label or runtime class is one of the accelerators that `words` name."""
-    return not set(words).isdisjoint(re.findall("[a-z]+", name.lower()))
+    name = name.lower()
+    if not set(words).isdisjoint(re.findall("[a-z]+", name)):
+        return True
+    return re.search(OTHER_MACHINE_PATTERN, name) is not None
 
 
 def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
