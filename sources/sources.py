@@ -135,6 +135,7 @@ _TEMPLATE_ENDING_REASON = (
 _TEMPLATE_OF_VALUES_REASON = (
     "a template that tells of GPUs, and of no object of Kubernetes: lint what is made of it"
 )
+_HELMFILE_REASON = "a template of a helmfile: lint what `helmfile template` prints"
 _PLACEHOLDER_PATTERN = r"(?m)^[^#\n]*\{[{%]"
 
 
@@ -337,6 +338,8 @@ def _refused_template(
     """
     text = content.decode(errors="replace")
     is_manifest = declares_object(text) and not _is_of_another_program(text)
+    if not is_manifest and _is_helmfile(name):
+        return SkippedSource(name, _HELMFILE_REASON)
     if not is_manifest and not _tells_of_gpus(text):
         return SkippedSource(name, "")
     if _is_chart_template(name, tree):
@@ -344,6 +347,11 @@ def _refused_template(
     if not is_manifest:
         return SkippedSource(name, _TEMPLATE_OF_VALUES_REASON)
     return UnreadableSource(name, _TEMPLATE_ENDING_REASON)
+
+
+def _is_helmfile(name: str) -> bool:
+    folder, base = os.path.split(name)
+    return base.startswith("helmfile.") or os.path.basename(folder) == "helmfile.d"
 
 
 def _is_of_another_program(text: str) -> bool:
