@@ -270,6 +270,7 @@ _ANSIBLE_MODULES = frozenset(
 _ANSIBLE_FIELDS = ("definition", "resource_definition")
 # Those that name files with objects.
 _ANSIBLE_FILE_FIELDS = ("src", "template")
+_SETTINGS_ON_ONE_LINE = re.compile(r"\b(?:src|template|definition|resource_definition)=").search
 # Armada's jobs have the specs of pods: armadaproject/armada pkg/api/submit.proto.
 _ARMADA_SPECS = ("podSpec", "podSpecs")
 # Determined makes a pod of a part of one (https://docs.determined.ai, "Customize a Pod").
@@ -329,7 +330,7 @@ def _objects_of_ansible(value: Any) -> Iterator[tuple[Path, Any]]:
         pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
         for key, inner in pairs:
             if key in _ANSIBLE_MODULES and as_object(inner).get("state") != "absent":
-                if isinstance(inner, str):  # settings on one line
+                if isinstance(inner, str) and _SETTINGS_ON_ONE_LINE(inner):
                     yield (*path, key), inner
                 yield from _objects_of_task(as_object(inner), (*path, key))
         waiting += [(inner, (*path, key)) for key, inner in pairs][::-1]

@@ -116,6 +116,11 @@ def test_what_ansible_applies_from_elsewhere_is_named(command: LintCommand, task
     assert done.status == 0
 
 
+def test_a_version_of_kubernetes_is_no_task_of_ansible(command: LintCommand) -> None:
+    command.write(".github/workflows/ci.yaml", "jobs: {a: {matrix: [{k8s: v1.36.2}]}}\n")
+    assert "Ansible" not in command(".").out
+
+
 @pytest.mark.parametrize("name", ["helmfile.yaml.gotmpl", "helmfile.d/a.yaml.gotmpl"])
 def test_a_template_of_a_helmfile_is_named(command: LintCommand, name: str) -> None:
     command.write(name, "releases:\n  - name: {{ .Values.name }}\n")
