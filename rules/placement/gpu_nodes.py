@@ -394,8 +394,9 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     """Return whether all GPUs that `pod` requests or selects are those of other makers than NVIDIA.
 
     NVIDIA's variables mean nothing to them. Their machines may have cards of NVIDIA as well, in
-    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known. A new
-    pod that names its node may be on any.
+    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known, or if
+    the images of all containers that use claims are for such devices. A new pod that names its node
+    may be on any.
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return False
@@ -407,9 +408,16 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     if vendors:
         nvidia = pod.profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
         return nvidia is None or vendors.isdisjoint(nvidia.vendors)
+    claiming = [container for container in pod.containers if container.claims]
+    if claiming and all(_is_image_of_other_maker(container.image) for container in claiming):
+        return True
     others = OTHER_ACCELERATORS | OTHER_GPU_MAKERS
     runtime = as_text(pod.spec.get("runtimeClassName")) if uses_gpu_runtime(pod) else ""
     return any(names_other_accelerator(name, others) for name in (gpu_node_label(pod), runtime))
+
+
+def _is_image_of_other_maker(image: str) -> bool:
+    return maker_of_image(image) not in (None, NVIDIA)
 
 
 def _variable_evidence(variable: str) -> Evidence:
