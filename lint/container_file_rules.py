@@ -48,7 +48,7 @@ def evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None
     """Add to the linter's results what is found in `files`."""
     for file in files:
         policy = linter.use_policy_of(file.name)
-        source = file.read()
+        source = file.read_as_it_is()
         if isinstance(source, Source):
             linter.results.file_names.append(file.name)
             linter.results.container_files += 1

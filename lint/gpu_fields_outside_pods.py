@@ -77,8 +77,20 @@ def gpu_fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path,
 
     Requests in values are as they should be.
     """
-    fields, _ = _gpu_fields(as_object(values), (), profile, _PodPaths(()))
+    raw = values if isinstance(values, list) else as_object(values)
+    fields, _ = _gpu_fields(raw, (), profile, _PodPaths(()))
     return ((path, name) for path, name, is_request in fields if not is_request)
+
+
+def gpu_settings(document: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+    """Yield the fields of `gpu_fields_in_values` but those whose text only mentions a variable.
+
+    Any file may mention one.
+    """
+    for path, name in gpu_fields_in_values(document, profile):
+        key = as_text(path[-1])
+        if _VISIBLE_DEVICES not in name or key == "name" or _VISIBLE_DEVICES in key:
+            yield path, name
 
 
 class _PodPaths:
@@ -100,9 +112,9 @@ class _PodPaths:
 
 
 def _gpu_fields(
-    raw: Mapping[str, Any], base: Path, profile: Profile, pods: _PodPaths
+    raw: Mapping[str, Any] | list[Any], base: Path, profile: Profile, pods: _PodPaths
 ) -> tuple[list[tuple[Path, str, bool]], bool]:
-    """The fields that tell of GPUs in the object `raw` at `base`, and whether it has pods.
+    """The fields that tell of GPUs in the object or list `raw` at `base`, and whether it has pods.
 
     Of each field the path, the name, and whether it is a request. Nothing inside of pods counts.
     """

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kubeyaml import Document
 from lint.evaluation import (
     DocumentResult,
     EvaluatedDocument,
@@ -26,6 +25,7 @@ from lint.remarks import (
     key_and_comment_remarks,
     misplaced_comment_remarks,
     misplaced_field_remarks,
+    other_file_remarks,
     unread_remarks,
     values_remarks,
 )
@@ -50,6 +50,7 @@ from sources.sources import (
     KUSTOMIZATION_FILES,
     Input,
     InputFile,
+    SkippedSource,
     Source,
     StandardInput,
     UnreadableSource,
@@ -64,7 +65,7 @@ _MAX_DEPTH = 4
 # One of them is in every file that `manifests_of_other_programs` reads.
 _MAY_BE_OF_OTHER_PROGRAM = re.compile(r"k8s|openshift_raw|podSpec|pod_spec").search
 _TOO_DEEP_MESSAGE = (
-    f"a manifest in more than {_MAX_DEPTH} ConfigMaps, each in a text of another one"
+    f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
 RULE_NAMES = frozenset(RULE_BY_NAME)
 _ONLY_REPORT = FixTask()
@@ -283,7 +284,7 @@ class Linter:
                 self.results.not_evaluated.append(item)
             else:
                 self._report(file, item, current)
-                self._evaluate_texts(file, item.document, current)
+                self._evaluate_texts(file, item, current)
                 starts = (comment.start for comment in item.comments.comments)
                 current.comment_lines.update(file.position(start)[0] for start in starts)
                 if self._fixes.preview and not source.is_embedded:
@@ -295,14 +296,19 @@ class Linter:
             lines = current.comment_lines
             self.results.remarks += misplaced_comment_remarks(current.file, lines)
 
-    def _evaluate_texts(self, file: File, document: Document, current: _CurrentFile) -> None:
-        """Evaluate the manifests in the texts of ConfigMaps and Secrets in a document."""
+    def _evaluate_texts(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
+        """Evaluate the manifests in texts of ConfigMaps and Secrets, and in commands of pods."""
+        document, pods = item.document, item.result.pod_paths
         objects = (raw for raw, _ in flatten_lists(as_object(document.value), ()))
-        if not any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects):
+        has_texts = any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects)
+        has_commands = pods and "<<" in file.source.text
+        if not (has_texts or has_commands):
             return
-        from sources.embedded_manifests import manifests_in_object  # noqa: PLC0415  # few files need it
+        from sources.embedded_manifests import manifests_in_commands, manifests_in_object  # noqa: PLC0415  # few files need it
 
-        for source in manifests_in_object(file, document):
+        in_object = manifests_in_object(file, document) if has_texts else ()
+        in_commands = manifests_in_commands(file, document, pods) if has_commands else ()
+        for source in chain(in_object, in_commands):
             if current.depth < _MAX_DEPTH:
                 self._evaluate_file(File(source), current.uses_values, outer=current)
             else:
@@ -317,7 +323,10 @@ class Linter:
         from sources.embedded_manifests import manifests_of_other_programs  # noqa: PLC0415  # likewise
 
         for source in manifests_of_other_programs(current.file):
-            self._evaluate_file(File(source), outer=current)
+            if isinstance(source, SkippedSource):
+                self.results.skipped.append(source)
+            else:
+                self._evaluate_file(File(source), outer=current)
 
     def _checks_all_comments(self, source: Source) -> bool:
         """Return whether comments of `source` outside of its objects are for nothing.
@@ -388,7 +397,9 @@ class Linter:
                     self.results.not_evaluated.append(item)
                 else:
                     self._report_findings(file, item, current.evaluator)
-        self.results.remarks += values_remarks(file, current.policy.rules.profile, uses_values)
+        profile = current.policy.rules.profile
+        self.results.remarks += values_remarks(file, profile, uses_values)
+        self.results.remarks += other_file_remarks(file, profile, uses_values)
 
     def _report_unread(self, name: str, line: int, column: int, why: str) -> None:
         self.results.not_evaluated.append(InputNotEvaluated(name, line, column, why))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
-from lint.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods
+from lint.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods, gpu_settings
 from lint.suppressions import Suppressions, comments_in_no_object
 from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from policies.policy import Policy
@@ -100,6 +101,33 @@ def values_remarks(
         yield from _remarks_about_fields(
             file, document, gpu_fields_in_values(document.value, profile), why
         )
+
+
+# One of them is in every file that `other_file_remarks` reads.
+_MAY_TELL_OF_GPUS = re.compile(r"_VISIBLE_|runtimeClassName|/dev/|cdi|nri\.io").search
+_SERVICES_FIELD = "services"
+
+
+def other_file_remarks(
+    file: File, profile: Profile, uses_values: Callable[[str], bool] | None
+) -> Iterator[Remark]:
+    """Yield remarks about fields that tell of GPUs in a file that is no manifest.
+
+    It may have the values of a chart under another name, or settings of another program. Files of
+    docker compose and of CI systems are read with `--also`.
+    """
+    name, is_read = file.source.name, file.source.is_rendering or file.has_values
+    if is_read or (uses_values and uses_values(name)) or not _MAY_TELL_OF_GPUS(file.source.text):
+        return
+    from sources.container_files import container_file_kind  # noqa: PLC0415  # few files need it
+
+    if container_file_kind(name):
+        return
+    why = "in a file that is no manifest: lint what is made of it, as charts by --render --values"
+    for document in file.other_documents():
+        if _SERVICES_FIELD not in as_object(document.value):
+            fields = gpu_settings(document.value, profile)
+            yield from _remarks_about_fields(file, document, fields, why)
 
 
 def _remarks_about_fields(

@@ -24,7 +24,7 @@ from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 from sources.paths import Exclusion, FilePlaces, is_tool_folder, walk
-from sources.sources import InputFile, UsageError
+from sources.sources import TEMPLATE_ENDINGS, InputFile, UsageError
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
     "dockerfile",
@@ -32,12 +32,14 @@ DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
     "shell",
     "markdown",
 )
+_TEMPLATE_PATTERN = rf"(\.({TEMPLATE_ENDINGS}))?"
 _FILE_NAME_PATTERN_BY_KIND = {
     DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
-    COMPOSE: re.compile(r"(.+[.-])?compose([.-].+)?\.ya?ml"),
+    COMPOSE: re.compile(rf"(.+[.-])?compose([.-].+)?\.ya?ml{_TEMPLATE_PATTERN}"),
     SHELL: re.compile(
-        r".+\.(sh|bash|zsh|ksh|mk)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
-        r"|(azure|bitbucket)-pipelines\.ya?ml|cloudbuild\.ya?ml|\.(gitlab-ci|travis|drone)\.ya?ml"
+        r"(.+\.(sh|bash|zsh|ksh|mk|service)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
+        r"|(azure|bitbucket)-pipelines\.ya?ml|cloudbuild\.ya?ml|\.(gitlab-ci|travis|drone)\.ya?ml)"
+        + _TEMPLATE_PATTERN
     ),
     MARKDOWN: re.compile(r".+\.(md|mdx|markdown)"),
 }

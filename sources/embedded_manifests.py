@@ -1,4 +1,4 @@
-"""Manifests in other texts: Markdown, scripts, ConfigMaps, and files of other programs.
+"""Manifests in other texts: Markdown, scripts, ConfigMaps, commands, and other programs' files.
 
 Every function is linear in its input.
 """
@@ -6,17 +6,17 @@ Every function is linear in its input.
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
 from kubeyaml import Chunk, Document, YamlError, read, split
-from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.base.json_values import Path, as_object, as_objects, as_text, display, find_value
 from rules.objects.object_ref import group_of
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.object_kinds import object_kind_of
 from sources.manifests import MAX_DOCUMENTS, File, is_kubernetes
-from sources.sources import Source, SourcePart, declares_object
+from sources.sources import SkippedSource, Source, SourcePart, declares_object
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
@@ -156,6 +156,54 @@ def manifests_in_object(file: File, document: Document) -> Iterator[Source]:
                     yield _on_line_of(file, document, (*base, "data", key), text)
 
 
+def manifests_in_commands(
+    file: File, document: Document, pod_paths: Iterable[Path]
+) -> Iterator[Source]:
+    """The manifests in here-documents of the commands of the pods at `pod_paths` in a document.
+
+    A pod that runs kubectl creates objects from these.
+    """
+    seen: set[str] = set()
+    for base in pod_paths:
+        for path, text in _texts_below(find_value(document.value, base)):
+            if "<<" in text and text not in seen and declares_object(text):
+                seen.add(text)
+                yield from _manifests_in_command(file, document, (*base, *path), text)
+
+
+def _texts_below(value: Any) -> Iterator[tuple[Path, str]]:
+    """Each text in `value`, with its path."""
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    seen: set[int] = set()  # aliases could repeat a value thousands of times
+    while waiting:
+        path, held = waiting.pop()
+        if isinstance(held, str):
+            yield path, held
+        elif isinstance(held, dict | list) and id(held) not in seen:
+            seen.add(id(held))
+            pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
+            waiting += [((*path, key), inner) for key, inner in pairs][::-1]
+
+
+def _manifests_in_command(
+    file: File, document: Document, path: Path, text: str
+) -> Iterator[Source]:
+    span = file.span_of_path(document, path)
+    lines = file.source.text[span.start : span.end].splitlines(keepends=True)
+    if lines and lines[0].startswith("|"):
+        for heredoc in _heredocs(lines[1:]):
+            for block in _documents_in_lines(heredoc.lines):
+                inner = "".join(block.lines)
+                if declares_object(inner):
+                    part = SourcePart(line_offset=span.line + heredoc.first_line + block.first_line)
+                    yield _as_embedded(file.source, inner, part)
+    else:  # quoted or folded
+        for heredoc in _heredocs(text.splitlines(keepends=True)):
+            inner = "".join(heredoc.lines)
+            if declares_object(inner):
+                yield _on_line_of(file, document, path, inner)
+
+
 def _decoded(text: str) -> str:
     """The text that `text` is in base64; empty if it is not."""
     try:
@@ -220,6 +268,9 @@ _ANSIBLE_MODULES = frozenset(
     }
 )
 _ANSIBLE_FIELDS = ("definition", "resource_definition")
+# Those that name files with objects.
+_ANSIBLE_FILE_FIELDS = ("src", "template")
+_SETTINGS_ON_ONE_LINE = re.compile(r"\b(?:src|template|definition|resource_definition)=").search
 # Armada's jobs have the specs of pods: armadaproject/armada pkg/api/submit.proto.
 _ARMADA_SPECS = ("podSpec", "podSpecs")
 # Determined makes a pod of a part of one (https://docs.determined.ai, "Customize a Pod").
@@ -230,8 +281,11 @@ _MAY_HAVE_OBJECT = re.compile(
 ).search
 
 
-def manifests_of_other_programs(file: File) -> Iterator[Source]:
-    """The objects that Ansible, Armada and Determined make of `file`, which is no manifest."""
+def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
+    """The objects that Ansible, Armada and Determined make of `file`, which is no manifest.
+
+    And what a task of Ansible applies that is not in the file.
+    """
     text = file.source.text
     if not _MAY_HAVE_OBJECT(text):
         return
@@ -244,13 +298,28 @@ def manifests_of_other_programs(file: File) -> Iterator[Source]:
             continue
         found = (*_objects_of_ansible(document.value), *_objects_of_jobs(document.value))
         for path, made in found:
+            if isinstance(made, str):
+                yield from _manifests_in_task(file, document, path, made)
+                continue
             yield _lines_of_object(file, document, path, made) or _on_line_of(
                 file, document, path, json.dumps(made)
             )
 
 
+def _manifests_in_task(
+    file: File, document: Document, path: Path, text: str
+) -> Iterator[Source | SkippedSource]:
+    """The manifests in the text at `path` of a task of Ansible, or what the text stands for."""
+    if path[-1] not in _ANSIBLE_FILE_FIELDS and declares_object(text):
+        yield from _manifests_in_text(file, document, path, text)
+    else:
+        line = file.span_of_path(document, path).line
+        why = f"line {line}: a task of Ansible applies {display(text)}, which is not in this file"
+        yield SkippedSource(file.source.name, f"{why}: lint what it stands for")
+
+
 def _objects_of_ansible(value: Any) -> Iterator[tuple[Path, Any]]:
-    """Each object that a task of Ansible applies, with its path."""
+    """Each object that a task of Ansible applies, or the text that stands for it, with its path."""
     waiting: list[tuple[Any, Path]] = [(value, ())]
     seen: set[int] = set()  # aliases could repeat a value thousands of times
     while waiting:
@@ -261,18 +330,30 @@ def _objects_of_ansible(value: Any) -> Iterator[tuple[Path, Any]]:
         pairs = list(held.items() if isinstance(held, dict) else enumerate(held))
         for key, inner in pairs:
             if key in _ANSIBLE_MODULES and as_object(inner).get("state") != "absent":
+                if isinstance(inner, str) and _SETTINGS_ON_ONE_LINE(inner):
+                    yield (*path, key), inner
                 yield from _objects_of_task(as_object(inner), (*path, key))
         waiting += [(inner, (*path, key)) for key, inner in pairs][::-1]
 
 
 def _objects_of_task(task: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
-    for field in _ANSIBLE_FIELDS:
+    for field in (*_ANSIBLE_FIELDS, *_ANSIBLE_FILE_FIELDS):
         given = task.get(field)
-        if is_kubernetes(given):
+        if is_kubernetes(given) or (given and isinstance(given, str)):
             yield (*path, field), given
+        elif field in _ANSIBLE_FILE_FIELDS:  # several templates, or one with its settings
+            yield from (((*path, field), each) for each in _texts(given))
         for index, each in as_objects(given):
             if is_kubernetes(each):
                 yield (*path, field, index), each
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in the name of a template, its settings, or a list of such."""
+    for each in value if isinstance(value, list) else [value]:
+        text = as_text(each) or as_text(as_object(each).get("path"))
+        if text:
+            yield text
 
 
 def _objects_of_jobs(value: Any) -> Iterator[tuple[Path, Any]]:

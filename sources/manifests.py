@@ -230,10 +230,18 @@ class File:
             may_be_object=isinstance(error, LimitError) or _MAY_BE_OBJECT(chunk.text) is not None,
         )
 
+    @property
+    def has_values(self) -> bool:
+        """Return whether the file has a chart's values, by its name or that of its folder."""
+        return not self.source.is_rendering and _is_values_file(self.source.name)
+
     def values(self) -> Iterator[Document]:
-        """The documents of a file that has a chart's values, by its name; of others none."""
-        if self.source.is_rendering or not _is_values_file(self.source.name):
-            return
+        """The documents of a file that has a chart's values; of others none."""
+        if self.has_values:
+            yield from self.other_documents()
+
+    def other_documents(self) -> Iterator[Document]:
+        """The documents that are no objects of Kubernetes."""
         for chunk in islice(split(self.source.text), MAX_DOCUMENTS):
             try:
                 document = read(chunk)
@@ -262,10 +270,13 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 # Rancher Fleet and helmfile have values of charts in their own files.
 _FILES_WITH_VALUES = ("values", "fleet.yaml", "helmfile")
+_FOLDER_WITH_VALUES = "values"
 
 
 def _is_values_file(name: str) -> bool:
-    return any(word in os.path.basename(name) for word in _FILES_WITH_VALUES)
+    folder, base = os.path.split(name)
+    is_in_folder = os.path.basename(folder) == _FOLDER_WITH_VALUES
+    return is_in_folder or any(word in base for word in _FILES_WITH_VALUES)
 
 
 def _is_other_json(text: str) -> bool:

@@ -95,18 +95,32 @@ LARGE_BYTES = 4 << 20
 MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
 KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # What tools put behind the name of a file that they fill in: Go, Jinja, ERB, Terraform, chezmoi …
-_TEMPLATE_ENDINGS = (
+TEMPLATE_ENDINGS = (
     r"tmpl|tpl|tftpl|template|templ|gotmpl|gotemplate|j2|jinja2?|erb|mustache|hbs|handlebars|in"
 )
 # With `README.md.gotmpl` and `nginx.conf.j2`, something else is made than manifests.
 _IS_TEMPLATE_NAME = re.compile(
-    rf"(?:[^.]*|.+\.(?:ya?ml|json))\.(?:{_TEMPLATE_ENDINGS})", re.IGNORECASE
+    rf"(?:[^.]*|.+\.(?:ya?ml|json))\.(?:{TEMPLATE_ENDINGS})", re.IGNORECASE
 ).fullmatch
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
 _API_VERSION_PATTERN = re.compile(r"^[ \t>]*(?:- )?[\"']?apiVersion[\"']?[ \t]*:", re.MULTILINE)
 _KIND_PATTERN = re.compile(r"^[ \t>]*(?:- )?[\"']?kind[\"']?[ \t]*:", re.MULTILINE)
+# Keys of a template's outermost lines, with values that it does not fill in.
+_OUTER_API_PATTERN = re.compile(
+    r"^[\"']?apiVersion[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
+)
+_OUTER_KIND_PATTERN = re.compile(r"^[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
+_CORE_VERSION_PATTERN = re.compile(r"v\d\w*").fullmatch
+_KUBECONFIG_KIND = "Config"
+# What a template of a chart's values says of GPUs.
+_GPU_SETTING_PATTERN = re.compile(
+    r"^[ \t-]*(?:name:[ \t]*)?[\"']?NVIDIA_VISIBLE_DEVICES\b"
+    r"|^[ \t]*runtimeClassName:[ \t]*[\"']?nvidia",
+    re.MULTILINE,
+)
+_PRIVILEGED_PATTERN = re.compile(r"^[ \t]*privileged:[ \t]*true\b", re.MULTILINE)
 # The names of the format that git-lfs reads: today's, and two older ones.
 _LFS_POINTERS = (
     "version https://git-lfs.github.com/spec/",
@@ -118,6 +132,10 @@ TEMPLATE_REASON = "a chart's template: lint the chart with --render"
 _TEMPLATE_ENDING_REASON = (
     "a template of a manifest: lint what it renders to, or name the file to lint it as it is"
 )
+_TEMPLATE_OF_VALUES_REASON = (
+    "a template that tells of GPUs, and of no object of Kubernetes: lint what is made of it"
+)
+_HELMFILE_REASON = "a template of a helmfile: lint what `helmfile template` prints"
 _PLACEHOLDER_PATTERN = r"(?m)^[^#\n]*\{[{%]"
 
 
@@ -207,10 +225,19 @@ class InputFile(NamedTuple):
 
     def read(self) -> Source | SkippedSource | UnreadableSource:
         """The text of the file."""
+        content = self._content()
+        return self.to_source(content) if isinstance(content, bytes) else content
+
+    def read_as_it_is(self) -> Source | UnreadableSource:
+        """The text of a file that is no manifest, also if it is a template."""
+        content = self._content()
+        return _decode(self.name, content) if isinstance(content, bytes) else content
+
+    def _content(self) -> bytes | UnreadableSource:
         if (refused := self.refusal()) is not None:
             return refused
         try:
-            return self.to_source(DISK.read(self.name, MAX_BYTES + 1))
+            return DISK.read(self.name, MAX_BYTES + 1)
         except OSError as error:
             return UnreadableSource(self.name, (error.strerror or str(error)).lower())
 
@@ -307,13 +334,41 @@ def _refused_template(
 ) -> SkippedSource | UnreadableSource:
     """Return the file `name`, a template, with the reason why it is not evaluated.
 
-    It is skipped without a reason if it is a template of no manifest.
+    It is skipped without a reason if it is a template of no manifest and tells of no GPU.
     """
-    if not declares_object(content.decode(errors="replace")):
+    text = content.decode(errors="replace")
+    is_manifest = declares_object(text) and not _is_of_another_program(text)
+    if not is_manifest and _is_helmfile(name):
+        return SkippedSource(name, _HELMFILE_REASON)
+    if not is_manifest and not _tells_of_gpus(text):
         return SkippedSource(name, "")
     if _is_chart_template(name, tree):
         return SkippedSource(name, TEMPLATE_REASON, needs_rendering=True)
+    if not is_manifest:
+        return SkippedSource(name, _TEMPLATE_OF_VALUES_REASON)
     return UnreadableSource(name, _TEMPLATE_ENDING_REASON)
+
+
+def _is_helmfile(name: str) -> bool:
+    folder, base = os.path.split(name)
+    return base.startswith("helmfile.") or os.path.basename(folder) == "helmfile.d"
+
+
+def _is_of_another_program(text: str) -> bool:
+    """Return whether the outermost objects of a template are a kubeconfig, or none of Kubernetes.
+
+    Talos and others have an apiVersion and a kind too. Of the core group there is v1 alone.
+    """
+    versions = set(_OUTER_API_PATTERN.findall(text))
+    if versions == {"v1"}:
+        return set(_OUTER_KIND_PATTERN.findall(text)) == {_KUBECONFIG_KIND}
+    return bool(versions) and all(v != "v1" and _CORE_VERSION_PATTERN(v) for v in versions)
+
+
+def _tells_of_gpus(text: str) -> bool:
+    """Return whether a template sets what gives a container GPUs."""
+    is_privileged = _PRIVILEGED_PATTERN.search(text) and "gpu" in text.lower()
+    return bool(is_privileged or _GPU_SETTING_PATTERN.search(text))
 
 
 def _decode(name: str, content: bytes) -> Source | UnreadableSource:

@@ -117,7 +117,7 @@ def _with_policy(
     if isinstance(subject, Pod):
         is_partial = subject.is_partial
         if subject.is_daemon and active.rule.family in ISOLATION_FAMILIES:
-            advice = advice_for_agents(subject, context)
+            advice = advice_for_agents(finding, active.rule.name, subject, context)
             finding = finding._replace(help=finding.help + advice)
         if subject.layout.is_part:
             finding = finding._replace(fix=None)

@@ -98,9 +98,12 @@ FOR_AGENTS = (
     "; for an agent of the platform, list its service account under components in a profile of the "
     "policy"
 )
+# A longer one says too little in an advice.
+_MAX_NAMED_IMAGES = 2
+_MAX_IMAGE_CHARACTERS = 120
 
 
-def advice_for_agents(pod: Pod, context: Context) -> str:
+def advice_for_agents(finding: Finding, rule: str, pod: Pod, context: Context) -> str:
     """Return what else to do if a DaemonSet makes `pod`, which may be an agent; otherwise empty.
 
     A pod in a file may match a component of the profile in all but the namespace. Helm and kubectl
@@ -112,7 +115,34 @@ def advice_for_agents(pod: Pod, context: Context) -> str:
         _is_component(c, pod, context) for c in pod.profile.components
     ):
         return "; for an agent of the platform, name its namespace by -n NAMESPACE"
-    return FOR_AGENTS
+    exception = _exception_for(finding, rule, pod)
+    return f"{FOR_AGENTS}, or write the exception {exception}" if exception else FOR_AGENTS
+
+
+def _exception_for(finding: Finding, rule: str, pod: Pod) -> str:
+    """The exception of a policy that accepts `finding` for this agent alone; empty without one."""
+    named = finding.containers or ((finding.container,) if finding.container else pod.containers)
+    images = list(dict.fromkeys(_every_version(container.image) for container in named))
+    account, namespace = pod.service_account, pod.object.namespace or ""
+    is_plain = all(re.fullmatch(r"[a-z0-9.-]+", name) for name in (account, namespace))
+    if not is_plain or len(images) > _MAX_NAMED_IMAGES or "" in images:
+        return ""
+    pattern = ", ".join(display(image, 2 * _MAX_IMAGE_CHARACTERS) for image in images)
+    pattern = f"[{pattern}]" if len(images) > 1 else pattern
+    return (
+        f"{{rules: [{rule}], match: {{namespace: {namespace}, serviceAccount: {account}, "
+        f"image: {pattern}}}}}"
+    )
+
+
+def _every_version(image: str) -> str:
+    """A pattern of `image` with any tag or digest; empty if a pattern cannot name it well."""
+    folder, slash, last = image.partition("@")[0].rpartition("/")
+    name, colon, _ = last.partition(":")
+    version = ":*" if colon else "@*" if "@" in image else ""
+    pattern = f"{folder}{slash}{name}{version}"
+    is_plain = re.fullmatch(r"[\w./:@*-]+", pattern) and "*" not in f"{folder}{name}"
+    return pattern if is_plain and len(pattern) < _MAX_IMAGE_CHARACTERS else ""
 
 
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:

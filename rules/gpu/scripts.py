@@ -156,7 +156,12 @@ _WRAPPER_PROGRAMS = frozenset(
     | {"timeout", "tini", "dumb-init", "unshare", "time"}
 )
 _STARTING_VERBS = frozenset({"run", "create"})
-_CONTAINER_TOOL_PATTERN = r"(?<![\w.-])(?:(?:nvidia-)?docker|podman|nerdctl|ctr)(?=[ \t])"
+_TOOL_NAME_PATTERN = r"(?:(?:nvidia-)?docker|podman|nerdctl|ctr)"
+# A name in quotes, which may be escaped for another shell, may have its path in them.
+_CONTAINER_TOOL_PATTERN = (
+    rf"(?<![\w.-])(?:{_TOOL_NAME_PATTERN}"
+    rf"|(\\?[\"'])(?:[^\s\"'\\]{{0,200}}/)?{_TOOL_NAME_PATTERN}\1)(?=[ \t])"
+)
 # Before the verb: options of the tools themselves that take a word
 _TOOL_OPTIONS_WITH_VALUE = frozenset(
     {"-n", "--namespace", "-a", "--address", "-H", "--host", "-c", "--context", "--config"}
@@ -216,6 +221,7 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
 
     The first of them is the tool, or a program that starts it, such as `chroot` or `sudo`.
     """
+    words = [_without_quotes(word) for word in words]
     first = _index_of_tool(words)
     tool = _program_name(words[first]) if words else ""
     position = first + 1
@@ -240,10 +246,13 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
         if not equals and not _is_flag(word):
             value = words[position] if position < len(words) else ""
             position += 1
-        # Quotes that are escaped for another shell stay in a word.
-        value = value.replace("\\", "").replace('"', "").replace("'", "")
         if option := _gpu_or_variable_option(command, name, value, index):
             yield option
+
+
+def _without_quotes(word: str) -> str:
+    """`word` without quotes that are escaped for another shell, which stay in a word."""
+    return word.replace("\\", "").replace('"', "").replace("'", "")
 
 
 def _index_of_tool(words: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ from rules.in_process.expression import (
     not_,
     string,
 )
+from rules.in_process.images import is_image_of_other_maker
 from rules.in_process.patterns import regex_of, stem_of
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import (
@@ -26,6 +27,7 @@ from rules.placement.gpu_nodes import (
     LABELS_OF_EVERY_NODE,
     OTHER_ACCELERATORS,
     OTHER_GPU_MAKERS,
+    OTHER_MACHINE_PATTERN,
     SCHEDULE_ANYWAY,
 )
 from rules.profile.profile import Profile, Taint
@@ -159,8 +161,11 @@ def names_other_accelerator(
     name: Expression, words: Collection[str] = OTHER_ACCELERATORS
 ) -> Expression:
     """`names_other_accelerator` of `name`."""
-    found = name.lowerAscii().findAll("[a-z]+")
-    return found.exists(lambda word: is_in(word, sorted(words)))
+    lower = name.lowerAscii()
+    return any_of(
+        lower.findAll("[a-z]+").exists(lambda word: is_in(word, sorted(words))),
+        lower.matches(OTHER_MACHINE_PATTERN),
+    )
 
 
 def is_for_other_makers(profile: Profile) -> Expression:
@@ -181,8 +186,13 @@ def is_for_other_makers(profile: Profile) -> Expression:
         names_other_accelerator(OBJECT.nodeLabel, others),
         names_other_accelerator(runtime, others),
     )
+    uses_claims = OBJECT.containers.exists(lambda c: c.hasClaims)
+    has_images = OBJECT.containers.all(
+        lambda c: any_of(not_(c.hasClaims), is_image_of_other_maker(c))
+    )
+    is_told = any_of(all_of(uses_claims, has_images), is_named)
     return all_of(
         _is_scheduled(),
         OBJECT.fractionTarget == "",
-        choose((requesting.size() > 0, is_foreign), otherwise=is_named),
+        choose((requesting.size() > 0, is_foreign), otherwise=is_told),
     )

@@ -239,7 +239,11 @@ GPU_WORD, ACCELERATOR_WORD = "GPU", "accelerator"
 GPU_MAKERS = ("nvidia", "amd")
 # Words in labels of nodes that have Google's TPUs, AWS's Neuron devices, Gaudi or an NPU, and in
 # names of their runtime classes. No machine has these beside cards of NVIDIA.
-OTHER_ACCELERATORS = frozenset({"tpu", "neuron", "gaudi", "habana", "npu", "ascend"})
+OTHER_ACCELERATORS = frozenset(
+    {"tpu", "hightpu", "neuron", "inferentia", "trainium", "gaudi", "habana", "npu", "ascend"}
+)
+# The same in types and families of machines: AWS's inf2.xlarge, trn1 and dl1.24xlarge.
+OTHER_MACHINE_PATTERN = "(^|[^a-z])(inf|trn|dl)[0-9]"
 # The same for GPUs of other makers, which a machine may have beside cards of NVIDIA.
 OTHER_GPU_MAKERS = frozenset({"amd", "intel"})
 # Variables that drivers and runtimes read: NVIDIA's, then those of others (ray-project/ray
@@ -380,15 +384,19 @@ def excludes_nvidia(pod: Pod) -> bool:
 
 def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> bool:
     """Return whether a node label or runtime class is one of the accelerators that `words` name."""
-    return not set(words).isdisjoint(re.findall("[a-z]+", name.lower()))
+    name = name.lower()
+    if not set(words).isdisjoint(re.findall("[a-z]+", name)):
+        return True
+    return re.search(OTHER_MACHINE_PATTERN, name) is not None
 
 
 def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     """Return whether all GPUs that `pod` requests or selects are those of other makers than NVIDIA.
 
     NVIDIA's variables mean nothing to them. Their machines may have cards of NVIDIA as well, in
-    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known. A new
-    pod that names its node may be on any.
+    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known, or if
+    the images of all containers that use claims are for such devices. A new pod that names its node
+    may be on any.
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return False
@@ -400,9 +408,16 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     if vendors:
         nvidia = pod.profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
         return nvidia is None or vendors.isdisjoint(nvidia.vendors)
+    claiming = [container for container in pod.containers if container.claims]
+    if claiming and all(_is_image_of_other_maker(container.image) for container in claiming):
+        return True
     others = OTHER_ACCELERATORS | OTHER_GPU_MAKERS
     runtime = as_text(pod.spec.get("runtimeClassName")) if uses_gpu_runtime(pod) else ""
     return any(names_other_accelerator(name, others) for name in (gpu_node_label(pod), runtime))
+
+
+def _is_image_of_other_maker(image: str) -> bool:
+    return maker_of_image(image) not in (None, NVIDIA)
 
 
 def _variable_evidence(variable: str) -> Evidence:

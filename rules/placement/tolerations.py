@@ -10,13 +10,14 @@ from typing import Any
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
 from rules.base.text_matching import has_few_typos, has_placeholder, matches_any
-from rules.finding import Finding, Findings
+from rules.finding import Action, Finding, Findings
 from rules.gpu.components import words_of_maker
 from rules.gpu.devices import requested_resources
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Taint
 
+_GPU_WORDS = frozenset({"gpu", "accelerator"})
 _SEPARATORS_PATTERN = r"[^a-z0-9]+"
 _INTEGER_PATTERN = r"[+-]?[0-9]{1,19}"
 
@@ -69,6 +70,8 @@ def findings_of_untolerated_taints(
     """Each taint of the GPU nodes of a maker that an agent of these nodes does not tolerate.
 
     `words` name the maker; without any, there is none. `agent` and `effect` are for the messages.
+    It is a note for an agent that tolerates another taint of GPUs whose key is no vendor's: that
+    may be the one of its nodes, which the profile does not know.
     """
     for pod in workload.pods if words else ():
         for taint in dict.fromkeys(pod.profile.taints):
@@ -81,7 +84,19 @@ def findings_of_untolerated_taints(
                 message=f"the {agent} does not tolerate the taint {display_taint(taint)} of GPU "
                 f"nodes, so {effect}",
                 help=f"add a toleration: key {taint.key}, operator Exists, effect {taint.effect}",
+                action=Action.AUDIT if _tolerates_other_gpu_taint(pod, taint) else Action.DENY,
             )
+
+
+def _tolerates_other_gpu_taint(pod: Pod, taint: Taint) -> bool:
+    """Return whether a toleration of `pod` names GPUs by a user's key, not by `taint` misspelt."""
+    if misspelt_toleration(pod, taint) is not None:
+        return False
+    for _, own in pod.tolerations:
+        key, value = as_text(own.get("key")), as_text(own.get("value"))
+        if "/" not in key and not _GPU_WORDS.isdisjoint(words_of_key(f"{key} {value}")):
+            return True
+    return False
 
 
 def untolerated_taints(pod: Pod, taints: Iterable[Taint]) -> list[Taint]:

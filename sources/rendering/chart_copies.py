@@ -35,10 +35,13 @@ _MAX_COPY_BYTES = 64 * 1024 * 1024
 
 
 def missing_dependencies(message: str) -> tuple[str, ...]:
-    """The charts that helm misses according to its error message."""
+    """The charts that helm misses according to its error message.
+
+    It says the name of a chart once for each alias.
+    """
     found = _MISSING_PATTERN.search(message)
-    names = found[1].split(",") if found else []
-    return tuple(name for each in names if _NAME_PATTERN.fullmatch(name := each.strip()))
+    names = dict.fromkeys(found[1].replace(" ", "").split(",")) if found else {}
+    return tuple(name for name in names if _NAME_PATTERN.fullmatch(name))
 
 
 @contextmanager

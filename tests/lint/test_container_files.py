@@ -106,6 +106,10 @@ def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> N
             [("warning", 2, 12), ("warning", 3, 12)],
         ),
         (f'docker run -e "A=1\n2" --gpus all a; echo "{ALL}"\n', [("warning", 2, 4)]),
+        ('"docker" run --gpus all a\n', [("warning", 1, 14)]),
+        ("'/usr/bin/docker' run --gpus all a\n", [("warning", 1, 23)]),
+        ('bash -c "\\"docker\\" run --gpus all a"\n', [("warning", 1, 25)]),
+        ('"docker compose" run --gpus all a\n', []),
         ("docker run image --gpus all\n", []),
         ("docker run --name --gpus image\n", []),
         ("docker build --gpus all .\n", []),
@@ -119,6 +123,35 @@ def test_scripts(command: LintCommand, text: str, places: list[tuple[str, int, i
     done = lint(command, "hack/run.sh", text)
     assert found(done) == places
     assert {f["rule"] for f in done.report["findings"]} <= {"run-gpu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rules"),
+    [
+        (
+            "exporter.service",
+            "[Service]\nExecStart=-/usr/bin/docker run --gpus all a\n",
+            ["run-gpu"],
+        ),
+        ("exporter.service.j2", "ExecStart=docker run --gpus all --name %n {{ a }}\n", ["run-gpu"]),
+        ("run.sh.tmpl", "docker run --gpus {{ .Count }} a\n", ["run-gpu"]),
+        ("Dockerfile.template", f"FROM $BASE\nENV {ALL}\n", ["image-visible-devices"]),
+        ("compose.yaml.j2", "services:\n  a:\n    gpus: all\n", ["compose-gpu"]),
+    ],
+)
+def test_units_and_templates_are_read(
+    command: LintCommand, name: str, text: str, rules: list[str]
+) -> None:
+    done = lint(command, name, text)
+    assert ([f["rule"] for f in done.report["findings"]], done.status) == (rules, 0)
+
+
+def test_a_template_that_cannot_be_read_is_named(command: LintCommand) -> None:
+    done = lint(command, "compose.yaml.j2", "services:\n{% if gpu %}\n  a: {}\n")
+    (failed,) = done.report["not_evaluated"]
+    assert failed["file"].endswith("compose.yaml.j2")
+    assert failed["message"]
+    assert done.status == 3
 
 
 def test_files_of_ci_systems(command: LintCommand) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kubeyaml import Chunk, read
 from tests.testkit.lint_command import LintCommand, Outcome
 
 POD = """\
@@ -129,7 +130,7 @@ def test_texts_in_texts_are_read_to_a_depth_and_refused_beyond(command: LintComm
     assert command("-", stdin=json.dumps(nested(4))).status == 0
     done = command("-", stdin=json.dumps(nested(5)))
     assert done.status == 3
-    assert "not evaluated: <stdin>:1:1: a manifest in more than 4 ConfigMaps" in done.out
+    assert "not evaluated: <stdin>:1:1: a manifest in more than 4 texts" in done.out
 
 
 def test_a_text_that_aliases_repeat_is_evaluated_once(command: LintCommand) -> None:
@@ -137,3 +138,55 @@ def test_a_text_that_aliases_repeat_is_evaluated_once(command: LintCommand) -> N
     text = f"{HEAD}data:\n  pod.yaml: &x |\n{indented(POD)}{aliases}"
     command.write("a.yaml", text)
     assert len(found(command.run("lint", "--isolated", "--output=json", "a.yaml"))) == 1
+
+
+APPLIER = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: applier, namespace: ml}
+spec:
+  containers:
+    - name: kubectl
+      image: example.com/kubectl:1
+      command: [sh, -c]
+      args:
+        - |
+          cat <<EOF | kubectl apply -f -
+          apiVersion: v1
+          kind: ConfigMap
+          metadata: {name: settings}
+          ---
+          apiVersion: v1
+          kind: Pod
+          metadata: {name: $NAME}
+          spec:
+            containers:
+              - name: main
+                image: example.com/app:1
+                env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]
+          EOF
+          kubectl wait pod
+"""
+
+
+def test_a_manifest_in_the_command_of_a_pod_is_linted(command: LintCommand) -> None:
+    file = command.write("applier.yaml", APPLIER)
+    done = command.json("applier.yaml")
+    (finding,) = [f for f in done.report["findings"] if f["level"] == "error"]
+    assert (finding["rule"], finding["line"]) == ("visible-devices-env", 23)
+    assert done.status == 1
+    command.run("fix", "--unsafe-fixes", "applier.yaml")
+    assert file.read_text() == APPLIER
+
+
+def test_a_manifest_in_a_quoted_command_is_linted(command: LintCommand) -> None:
+    document = read(Chunk(APPLIER))
+    assert document is not None
+    done = command.json("-", stdin=json.dumps(document.value))
+    assert "visible-devices-env" in done.found
+
+
+def test_what_no_here_document_holds_is_no_manifest(command: LintCommand) -> None:
+    text = APPLIER.replace("<<EOF | kubectl apply -f -", "a.yaml << 1")
+    command.write("applier.yaml", text.replace("          EOF\n", ""))
+    assert command("applier.yaml").status == 0

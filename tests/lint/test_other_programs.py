@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.testkit.lint_command import LintCommand, Outcome
@@ -57,6 +59,74 @@ def test_definitions_of_a_list_and_on_one_line_are_linted(command: LintCommand) 
     )
     command.write("tasks.yml", f"- k8s:\n    resource_definition:\n      - {pod}\n      - {pod}\n")
     assert [line for _, line, _ in found(command.json("."))] == [3, 4]
+
+
+TEXT_POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: train, namespace: ml}
+spec:
+  containers:
+    - name: main
+      image: example.com/train:1
+      resources: {limits: {nvidia.com/gpu: 0.5}}
+"""
+
+
+def indented(text: str, width: int) -> str:
+    return "".join(f"{' ' * width}{line}" for line in text.splitlines(keepends=True))
+
+
+def test_a_definition_in_a_text_is_linted(command: LintCommand) -> None:
+    task = "- k8s:\n    definition: |\n" + indented(TEXT_POD + "---\n" + TEXT_POD, 6)
+    command.write("tasks.yml", task)
+    done = command.json(".")
+    assert [(rule, line) for rule, line, _ in found(done)] == [
+        ("fractional-gpu", 10),
+        ("fractional-gpu", 19),
+    ]
+    quoted = f"- k8s:\n    definition: {json.dumps(TEXT_POD)}\n"
+    command.write("tasks.yml", quoted)
+    assert [line for _, line, _ in found(command.json("."))] == [2]
+
+
+def test_a_definition_in_a_text_that_is_no_yaml_is_a_warning(command: LintCommand) -> None:
+    text = TEXT_POD.replace("train,", "{{ name }},")
+    command.write("tasks.yml", "- k8s:\n    definition: |\n" + indented(text, 6))
+    done = command(".")
+    assert "warning: tasks.yml:5:" in done.out
+    assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "k8s: {definition: \"{{ lookup('template', 'a.j2') | from_yaml }}\"}",
+        "kubernetes.core.k8s: {src: files/a.yaml}",
+        "kubernetes.core.k8s: {template: a.yaml.j2}",
+        "kubernetes.core.k8s: {template: [{path: a.yaml.j2}]}",
+        "k8s: state=present src=a.yaml",
+    ],
+)
+def test_what_ansible_applies_from_elsewhere_is_named(command: LintCommand, task: str) -> None:
+    command.write("tasks.yml", f"- name: apply\n  {task}\n")
+    done = command(".")
+    assert "skipped: tasks.yml: line 2: a task of Ansible applies" in done.out
+    assert "a.yaml" in done.out or "a.j2" in done.out
+    assert done.status == 0
+
+
+def test_a_version_of_kubernetes_is_no_task_of_ansible(command: LintCommand) -> None:
+    command.write(".github/workflows/ci.yaml", "jobs: {a: {matrix: [{k8s: v1.36.2}]}}\n")
+    assert "Ansible" not in command(".").out
+
+
+@pytest.mark.parametrize("name", ["helmfile.yaml.gotmpl", "helmfile.d/a.yaml.gotmpl"])
+def test_a_template_of_a_helmfile_is_named(command: LintCommand, name: str) -> None:
+    command.write(name, "releases:\n  - name: {{ .Values.name }}\n")
+    done = command(".")
+    assert f"skipped: {name}: a template of a helmfile" in done.out
+    assert done.status == 0
 
 
 def test_jobs_of_armada_are_linted(command: LintCommand) -> None:

@@ -538,6 +538,10 @@ def test_dependencies_that_are_switched_on_must_be_there(helm: LintCommand) -> N
     )
     helm.write("chart/Chart.yaml", CHART + MISSING % "")
     assert "missing in charts/: metrics" in not_evaluated(helm.json("--render", "chart"))
+    # A chart may be there under several aliases.
+    entry = (MISSING % ", alias: other").splitlines()[1]
+    helm.write("chart/Chart.yaml", CHART + MISSING % "" + entry + "\n")
+    assert "missing in charts/: metrics; `helm" in not_evaluated(helm.json("--render", "chart"))
 
 
 def test_no_line_says_to_render_what_is_rendered(helm: LintCommand) -> None:

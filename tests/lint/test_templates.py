@@ -145,6 +145,14 @@ def test_a_named_file_that_is_no_yaml_is_not_evaluated(command: LintCommand) -> 
     assert command("-", stdin=JINJA_WITHOUT_OBJECT).status == 3
 
 
+# A configuration of a machine, with a file of Kubernetes in a text.
+TALOS = """\
+apiVersion: {api}
+kind: KubeAuditPolicyConfig
+configuration:
+  apiVersion: audit.k8s.io/v1
+  kind: Policy
+"""
 TEMPLATE_ENDINGS = ["pod.yaml.tmpl", "pod.yml.j2", "pod.json.tpl", "pod.gotmpl", "POD.YAML.J2"]
 
 
@@ -166,8 +174,10 @@ def test_a_template_by_its_ending_is_not_evaluated_unless_it_is_named(
         ("README.md.gotmpl", f"```yaml\n{POD}```\n"),
         ("nginx.conf.j2", POD),
         ("broken.yaml.tmpl", "\udcff"),
+        ("talos.yaml.j2", TALOS.replace("{api}", "v1alpha1")),
+        ("kubeconfig.tpl", "apiVersion: v1\nkind: Config\ncurrent-context: {{ cluster }}\n"),
     ],
-    ids=["no object", "Markdown", "a configuration", "no text"],
+    ids=["no object", "Markdown", "a configuration", "no text", "Talos", "kubeconfig"],
 )
 def test_a_template_of_something_else_is_not_mentioned(
     command: LintCommand, name: str, text: str
@@ -175,6 +185,32 @@ def test_a_template_of_something_else_is_not_mentioned(
     command.folder.joinpath(name).write_bytes(text.encode(errors="surrogateescape"))
     done = command(".")
     assert (done.status, name in done.out) == (0, False)
+
+
+@pytest.mark.parametrize("api", ["v1", "{{ api }}", "example.com/v1"])
+def test_a_template_that_may_be_of_kubernetes_is_not_evaluated(
+    command: LintCommand, api: str
+) -> None:
+    command.write("deploy/pod.yaml.j2", TALOS.replace("{api}", api))
+    assert command("deploy").status == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("values.yaml.gotmpl", "env:\n  NVIDIA_VISIBLE_DEVICES: all\n"),
+        ("serving.tpl", "env:\n  - name: NVIDIA_VISIBLE_DEVICES\n    value: {{ all }}\n"),
+        ("serving.yaml.j2", "pod:\n  runtimeClassName: nvidia\n"),
+        ("gpu.yaml.tftpl", "requestGPU: 1\nsecurityContext:\n  privileged: true\n"),
+    ],
+)
+def test_a_template_of_values_that_tells_of_gpus_is_named(
+    command: LintCommand, name: str, text: str
+) -> None:
+    command.write(name, text)
+    done = command(".")
+    assert f"skipped: {name}: a template that tells of GPUs" in done.out
+    assert done.status == 0
 
 
 def test_a_template_of_a_chart_by_its_ending_is_passed_over_and_named(command: LintCommand) -> None:

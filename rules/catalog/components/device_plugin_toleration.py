@@ -8,6 +8,9 @@ Of an image only the owner and the name count, the last two parts of its reposit
 a device plugin if it mounts `/var/lib/kubelet/device-plugins`, and its name or an image names a
 maker of accelerators.
 
+It is only a note (`audit`) if the pods tolerate another taint that names GPUs, by a key without a
+domain, such as `sku=gpu`: that may be the taint of these nodes, and the profile may be for others.
+
 Why it matters
 --------------
 The plugin does not run on the nodes with the taint, so these nodes offer no GPUs, and every GPU pod

@@ -7,6 +7,9 @@ states for the same maker, as `device-plugin-toleration` does for device plugins
 exporter if it mounts a path of the node, and its name, or one image, both has the word `exporter`
 and names a maker of accelerators: `dcgm-exporter`, `amd-device-metrics-exporter`.
 
+It is only a note (`audit`) if the pods tolerate another taint that names GPUs, by a key without a
+domain, such as `sku=gpu`: that may be the taint of these nodes, and the profile may be for others.
+
 Why it matters
 --------------
 The exporter does not run on the nodes with the taint. There is no event and no failed pod, only

@@ -82,7 +82,9 @@ def check(quota: Quota, _context: Context) -> Findings:
         # The API server requires whole numbers for these keys, though nothing counts them.
         amount = parse(quota.hard[key])
         refused = api_refuses_count(amount)
-        message += f", and its value is {invalid_count_reason(amount)}" if refused else ""
+        if refused:
+            value = display(quota.hard[key])
+            message += f"; its value is {value}, {invalid_count_reason(amount)}"
         yield Finding(
             path=path,
             key=f"hard.{key}",
