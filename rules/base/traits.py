@@ -74,6 +74,7 @@ PRIORITY_CLASS = 1 << 55
 KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their names
 OTHER_MAKER_IMAGE = 1 << 57  # an image for devices of another maker than NVIDIA
 RAY_GPUS = 1 << 58  # not of a Pod: what KubeRay makes a pod of says with how many GPUs Ray starts
+KAI_QUEUE = 1 << 59  # the KAI_QUEUE_LABEL, of the pod or of what makes it
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -111,6 +112,8 @@ LABEL_WORDS = ("tensor-fusion.ai/",)
 # does not count their GPUs (kai-scheduler/KAI-Scheduler pkg/scheduler/api/node_info/node_info.go,
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
+# By this label it knows the queue of a pod, or of a claim that several pods may use.
+KAI_QUEUE_LABEL = "kai.scheduler/queue"
 # Looked for in names of variables, in upper case only, and at their beginning.
 VARIABLE_WORDS = ("VISIBLE_", "NVIDIA", "CUDA", "GPU")
 VARIABLE_PREFIXES = ("HSA_OVERRIDE_", "ZE_AFFINITY_", "NEURON_RT_", "RBLN_DEVICES")

@@ -99,6 +99,7 @@ OPT_IN_FIXES = _import_rules(
     "quota.unknown_quota_resource",
     "quota.unknown_limit_range_resource",
     "quota.quota_inert_key",
+    "quota.queue_without_scheduler",
     "components.device_plugin_priority",
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""

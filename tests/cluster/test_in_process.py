@@ -121,7 +121,7 @@ def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namesp
         for item in api_server.request("GET", path).body["items"]
         if item["metadata"]["name"].startswith("in-process-1-")
     ]
-    assert len(stored) == 8, namespace
+    assert len(stored) == 9, namespace
     for item in stored:
         assert item["metadata"]["annotations"][DIGEST_ANNOTATION] == digest_of(item)
 

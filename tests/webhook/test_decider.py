@@ -95,6 +95,32 @@ def test_a_refusal_names_the_worst_fault_first(kind: str) -> None:
     assert 'container "b" sets NVIDIA_VISIBLE_DEVICES="all"' in first
 
 
+def with_metadata(made: Any, **metadata: Any) -> Any:
+    return {**made, "metadata": {**made["metadata"], **metadata}}
+
+
+KAI = Admission("profiles: [kai]")
+KAI_QUEUE = {"kai.scheduler/queue": "team-a"}
+
+
+def test_a_share_by_annotation_gets_the_scheduler_and_what_whole_gpus_get() -> None:
+    share = with_metadata(pod(container()), labels=KAI_QUEUE, annotations={"gpu-fraction": "0.5"})
+    fixed = patched(share, KAI.mutate(share).operations)
+    assert fixed["spec"]["schedulerName"] == "kai-scheduler"
+    assert [each["key"] for each in fixed["spec"]["tolerations"]] == ["nvidia.com/gpu"]
+    assert is_silent(KAI.validate(fixed))
+
+
+def test_whoever_makes_a_pod_or_a_workload_learns_that_it_passes_kais_queue() -> None:
+    whole = with_metadata(pod(GPU_CONTAINER), labels=KAI_QUEUE)
+    job = with_metadata(deployment(GPU_CONTAINER), labels=KAI_QUEUE)
+    fault = 'gpuward [queue-without-scheduler] the pod is of the queue "team-a" of KAI'
+    for answer in (KAI.validate(whole), KAI.mutate(job), ADMISSION.validate(whole)):
+        (warning,) = answer.warnings
+        assert answer.allowed
+        assert warning.startswith(fault)
+
+
 def test_a_single_finding_is_reported_on_one_line() -> None:
     answer = ADMISSION.validate(BYPASS_POD)
     assert answer.message.startswith('gpuward [visible-devices-env] container "main" sets ')
