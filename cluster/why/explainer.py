@@ -53,6 +53,7 @@ from cluster.why.pod_devices import claims_in, is_claim
 from cluster.why.volumes import Known, KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.platforms.records import parse_version
 from rules.workloads.future_pods import future_pods, has_final_pods
@@ -266,7 +267,8 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
         elif has_final_pods(kind, group):
             made = future_pods(raw, profile, namespace)
             pods = [{**as_object(pod.manifest)} for pod in made]
-            count = _count(kind, as_object(raw.get("spec"))) if len(pods) == 1 else None
+            is_counted = len(pods) == 1 and group in BUILT_IN_GROUPS
+            count = _count(kind, as_object(raw.get("spec"))) if is_counted else None
             found += (Workload(pod, count) for pod in pods)
     if not found:
         raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
