@@ -129,9 +129,7 @@ def check_requirements(facts: DoctorFacts) -> Iterator[Row]:
                 yield not_known(_REQUIREMENTS, subject, f"{thing} {why}", remedy, names=found)
 
 
-def _of_age(
-    facts: DoctorFacts, nodes: Iterable[tuple[Feature, Sequence[str]]]
-) -> Iterator[Row]:
+def _of_age(facts: DoctorFacts, nodes: Iterable[tuple[Feature, Sequence[str]]]) -> Iterator[Row]:
     """A row for each feature whose scheduler an old cluster got by hand, if at all.
 
     Kubernetes makes the namespace together with the cluster.

@@ -114,7 +114,9 @@ def _two(version: Version) -> tuple[int, ...]:
 
 _SCHEDULERS = "schedulers"
 _INSTALL_SCHEDULER = "install it, or correct schedulerName"
-_SEE_SCHEDULER = "see whether it runs outside of the cluster, as with a provider; or correct the name"
+_SEE_SCHEDULER = (
+    "see whether it runs outside of the cluster, as with a provider; or correct the name"
+)
 
 
 def check_schedulers(facts: DoctorFacts) -> Iterator[Row]:
