@@ -34,7 +34,7 @@ POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself, or odd ones 
 QUOTA = 1 << 20  # not a pod at all
 CLAIM_OBJECT = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
-GPU_PROGRAM = 1 << 23  # a sample image for GPUs, or a privileged container with their programs
+GPU_PROGRAM = 1 << 23  # a sample image, or a privileged container with programs or options for GPUs
 RESOURCE_CLAIMS_OF_POD = 1 << 24  # resourceClaims of the pod, which its containers may use
 NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
 OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
@@ -125,7 +125,11 @@ ORDINARY_VARIABLES = frozenset(
 LEGACY_VARIABLES = ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA")
 LD_PREFIX = "LD_"
 # Looked for in the commands of privileged containers, and in their images: the samples of ACK.
-PROGRAM_WORDS = ("nvidia-smi", "torchrun")
+PROGRAM_WORDS = ("nvidia-smi", "torchrun", "torch.distributed")
+# Parts of these, and of the options by which docker and its like give GPUs to containers. They are
+# few and short, because API servers look for them in every command of a privileged container: a
+# third one would cost the largest pods too much.
+COMMAND_WORDS = ("nvidia", "torch")
 SAMPLE_IMAGES = ("ai-samples/", "acs/tensorflow-")
 POD_FIELD_TRAITS: Mapping[str, int] = {
     "nodeSelector": NODE_CONSTRAINT | NODE_SELECTION,

@@ -52,7 +52,10 @@ EXPORTED = {rule.name for rule in exported_rules(RULES)}
 DIFFERENCES = {
     "mps-hostpath/by-variable",
     "device-hostpath/expanded-sub-path",
-    *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
+    *(
+        f"privileged-gpu/{name}"
+        for name in ("runs-nvidia-smi", "runs-torchrun", "runs-a-launcher", "sample-image")
+    ),
     *(f"privileged-gpu/{name}-runs-nvidia-smi" for name in ("hook", "probe")),
 }
 FORBIDDEN = 403
