@@ -153,6 +153,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.nodes.node_mode_without_resource", "a node has the label of a GPU mode, and does not offer the resources of this mode, or others too", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.NODE,)),
     indexed_rule("rules.catalog.nodes.node_share_totals", "what a node offers of its GPUs does not fit the number of its GPUs", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.NODE,)),
     indexed_rule("rules.catalog.hygiene.gpu_taint_missing", "a node with GPUs has no taint that keeps other pods off", subject=KubernetesObject, action=Action.OFF, since="0.1", needs=(traits.NODE | traits.NODE_POOL,)),
+    indexed_rule("rules.catalog.hygiene.toleration_without_gpu", "a pod that asks for no GPU tolerates the taint of GPU nodes", action=Action.OFF, since="0.1", needs=(traits.TOLERATION,)),
     indexed_rule("rules.catalog.nodes.cgpu_outside_ecs", "a node that is no ECS instance has a label that turns on cGPU", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.NODE,)),
     indexed_rule("rules.catalog.nodes.static_cpu_manager", "the kubelets of nodes that share GPUs pin CPUs statically", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.KUBELET_CONFIG | traits.NODE_POOL,)),
     indexed_rule("rules.catalog.hygiene.idle_gpu_holder", "a GPU container only sleeps", action=Action.OFF, since="0.1", needs=(traits.GPU_RESOURCE | traits.CLAIM_IN_CONTAINER,)),

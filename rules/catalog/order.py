@@ -198,6 +198,7 @@ REPORTS = _import_rules(
     "nodes.node_mode_without_resource",
     "nodes.node_share_totals",
     "hygiene.gpu_taint_missing",
+    "hygiene.toleration_without_gpu",
     "nodes.cgpu_outside_ecs",
     "nodes.static_cpu_manager",
     "hygiene.idle_gpu_holder",
