@@ -54,6 +54,7 @@ from cluster.doctor.checks.programs import (
     check_component_priority,
     check_container_toolkit,
     check_programs,
+    check_schedulers,
 )
 from cluster.doctor.checks.release import check_policy, check_registration, check_release
 from cluster.doctor.checks.webhooks import check_ca_bundles, check_webhook_order
@@ -235,6 +236,7 @@ def _cluster_rows(facts: DoctorFacts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_toolkit_settings(facts)
     yield from check_mig(facts)
     yield from check_programs(facts)
+    yield from check_schedulers(facts)
     yield from check_kubernetes_faults(facts)
     yield from check_by_catalog(facts)
     yield from check_requirements(facts)

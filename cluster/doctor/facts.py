@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.accounting.account import CountedPod
@@ -45,6 +45,7 @@ from cluster.source.release import Release, find_release
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.images import full_repository, image_name
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.platforms.programs import KUBE_SCHEDULER_IMAGE, program_of
 from rules.profile.platforms.records import Version, parse_version
@@ -64,6 +65,8 @@ LISTED = (
     *(MUTATING_POLICIES, MUTATING_BINDINGS, PRIORITY_CLASSES, TAINT_RULES),
 )
 """The resources that are listed, besides pods."""
+# In the names of the pods of every scheduler that profiles know, or of their containers or images.
+_SCHEDULER_WORD = "sched"
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")
 
 Request = Callable[[str], str]
@@ -97,6 +100,9 @@ class PodFacts:
     - `images`: the pods of each image that belongs to a GPU platform, or is a scheduler's or an
       autoscaler's, without pods that have terminated.
     - `schedulers`: those that these pods name.
+    - `waiting`: of these schedulers, but for the default one, the pods without a node.
+    - `placing`: those that have given a pod its node.
+    - `scheduler_words`: the names of pods that seem to run a scheduler, and of what is in them.
     - `failed`: the pods that asked for GPUs and have failed, and are still there.
     - `given`: the devices that running pods have, where their status says which.
     """
@@ -105,6 +111,9 @@ class PodFacts:
         self._profile = profile
         self.images: dict[str, list[str]] = {}
         self.schedulers: set[str] = set()
+        self.waiting: dict[str, list[str]] = {}
+        self.placing: set[str] = set()
+        self.scheduler_words: set[str] = set()
         self.failed: list[FailedPod] = []
         self.given: list[GivenDevice] = []
 
@@ -117,12 +126,16 @@ class PodFacts:
             self._add_failed(pod, subject)
             return
         spec = as_object(pod.get("spec"))
-        self.schedulers.add(as_text(spec.get("schedulerName")))
-        own = {
-            as_text(container.get("image"))
+        self._add_scheduler(spec, subject)
+        containers = [
+            container
             for field in ("initContainers", "containers")
             for _, container in as_objects(spec.get(field))
-        }
+        ]
+        own = {as_text(container.get("image")) for container in containers}
+        words = {name, *map(image_name, own), *(as_text(c.get("name")) for c in containers)}
+        if any(_SCHEDULER_WORD in word for word in words):
+            self.scheduler_words |= words | _named_schedulers(containers)
         for image in own:
             if (
                 image_name(image) == KUBE_SCHEDULER_IMAGE
@@ -135,6 +148,16 @@ class PodFacts:
             for one in device_statuses(pod)
         )
 
+    def _add_scheduler(self, spec: Mapping[str, Any], subject: str) -> None:
+        scheduler = as_text(spec.get("schedulerName"))
+        self.schedulers.add(scheduler)
+        if scheduler in {"", DEFAULT_SCHEDULER}:
+            return
+        if spec.get("nodeName"):
+            self.placing.add(scheduler)
+        else:
+            self.waiting.setdefault(scheduler, []).append(subject)
+
     def _add_failed(self, pod: Object, subject: str) -> None:
         status = as_object(pod.get("status"))
         if status.get("phase") != "Failed":
@@ -143,6 +166,19 @@ class PodFacts:
             owners = as_objects(as_object(pod.get("metadata")).get("ownerReferences"))
             is_owned = any(owner.get("controller") is True for _, owner in owners)
             self.failed.append(FailedPod(subject, as_text(status.get("reason")), is_owned))
+
+
+def _named_schedulers(containers: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the names that options such as `--scheduler-name=volcano` give to schedulers."""
+    found = set()
+    for container in containers:
+        for field in ("command", "args"):
+            words = container.get(field)
+            for word in words if isinstance(words, list) else ():
+                option, _, value = as_text(word).partition("=")
+                if _SCHEDULER_WORD in option and value:
+                    found.add(value)
+    return found
 
 
 class DoctorFacts(NamedTuple):

@@ -66,6 +66,7 @@ from cluster.why.volumes.known import Known, KnownVolumes
 from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.platforms.records import parse_version
@@ -426,7 +427,8 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
         elif has_final_pods(kind, group):
             made = future_pods(raw, profile, namespace)
             pods = [{**as_object(pod.manifest)} for pod in made]
-            count = _count(kind, as_object(raw.get("spec"))) if len(pods) == 1 else None
+            is_counted = len(pods) == 1 and group in BUILT_IN_GROUPS
+            count = _count(kind, as_object(raw.get("spec"))) if is_counted else None
             queue = labels_of(raw).get(QUEUE_LABEL, "")
             found += (Workload(pod, count, queue=queue) for pod in pods)
     if not found:

@@ -34,7 +34,7 @@ POD_RESOURCES = 1 << 19  # resources or overhead of the pod itself, or odd ones 
 QUOTA = 1 << 20  # not a pod at all
 CLAIM_OBJECT = 1 << 21  # no pod either, but a ResourceClaim or a template of one
 ENV_FROM = 1 << 22  # an envFrom without a prefix
-GPU_PROGRAM = 1 << 23  # a sample image for GPUs, or a privileged container with their programs
+GPU_PROGRAM = 1 << 23  # a sample image, or a privileged container with programs or options for GPUs
 RESOURCE_CLAIMS_OF_POD = 1 << 24  # resourceClaims of the pod, which its containers may use
 NODE_SELECTION = 1 << 25  # nodeSelector or required node affinity
 OTHER_GPU_RESOURCE = 1 << 26  # a GPU resource by another name than that of NVIDIA's cards
@@ -74,6 +74,7 @@ PRIORITY_CLASS = 1 << 55
 KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their names
 OTHER_MAKER_IMAGE = 1 << 57  # an image for devices of another maker than NVIDIA
 RAY_GPUS = 1 << 58  # not of a Pod: what KubeRay makes a pod of says with how many GPUs Ray starts
+KAI_QUEUE = 1 << 59  # the KAI_QUEUE_LABEL, of the pod or of what makes it
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -111,6 +112,8 @@ LABEL_WORDS = ("tensor-fusion.ai/",)
 # does not count their GPUs (kai-scheduler/KAI-Scheduler pkg/scheduler/api/node_info/node_info.go,
 # pkg/scheduler/conf/global_config.go).
 RESERVATION_LABEL = ("app", "kai-resource-reservation")
+# By this label it knows the queue of a pod, or of a claim that several pods may use.
+KAI_QUEUE_LABEL = "kai.scheduler/queue"
 # Looked for in names of variables, in upper case only, and at their beginning.
 VARIABLE_WORDS = ("VISIBLE_", "NVIDIA", "CUDA", "GPU")
 VARIABLE_PREFIXES = ("HSA_OVERRIDE_", "ZE_AFFINITY_", "NEURON_RT_", "RBLN_DEVICES")
@@ -122,7 +125,11 @@ ORDINARY_VARIABLES = frozenset(
 LEGACY_VARIABLES = ("CUDA_VERSION", "NVIDIA_REQUIRE_CUDA")
 LD_PREFIX = "LD_"
 # Looked for in the commands of privileged containers, and in their images: the samples of ACK.
-PROGRAM_WORDS = ("nvidia-smi", "torchrun")
+PROGRAM_WORDS = ("nvidia-smi", "torchrun", "torch.distributed")
+# Parts of these, and of the options by which docker and its like give GPUs to containers. They are
+# few and short, because API servers look for them in every command of a privileged container: a
+# third one would cost the largest pods too much.
+COMMAND_WORDS = ("nvidia", "torch")
 SAMPLE_IMAGES = ("ai-samples/", "acs/tensorflow-")
 POD_FIELD_TRAITS: Mapping[str, int] = {
     "nodeSelector": NODE_CONSTRAINT | NODE_SELECTION,

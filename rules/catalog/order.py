@@ -100,6 +100,7 @@ OPT_IN_FIXES = _import_rules(
     "quota.unknown_quota_resource",
     "quota.unknown_limit_range_resource",
     "quota.quota_inert_key",
+    "quota.queue_without_scheduler",
     "components.device_plugin_priority",
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""
@@ -197,6 +198,7 @@ REPORTS = _import_rules(
     "nodes.node_mode_without_resource",
     "nodes.node_share_totals",
     "hygiene.gpu_taint_missing",
+    "hygiene.toleration_without_gpu",
     "nodes.cgpu_outside_ecs",
     "nodes.static_cpu_manager",
     "hygiene.idle_gpu_holder",

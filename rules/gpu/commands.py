@@ -98,13 +98,16 @@ def _command_holders(raw: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str
                 yield path, found
 
 
-def gpu_program(raw: Mapping[str, Any]) -> str:
-    """The program for GPUs that the container `raw` names in what runs in it; empty if none."""
+def gpu_program(raw: Mapping[str, Any], words: Sequence[str] = PROGRAM_WORDS) -> str:
+    """The first of `words` that what runs in the container `raw` has; empty if it has none.
+
+    By default these are programs for GPUs.
+    """
     for _, holder in _command_holders(raw):
         for field in _COMMAND_FIELDS:
             listed = holder.get(field)
             for text in listed if isinstance(listed, list) else ():
-                for word in PROGRAM_WORDS:
+                for word in words:
                     if word in as_text(text):
                         return word
     return ""

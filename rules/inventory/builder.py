@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
+from rules.base.traits import KAI_QUEUE_LABEL
 from rules.inventory.collectors import GpuNodeCollector, NodeCollector, ShareCollector
 from rules.inventory.inventory import (
     ADMIN_ACCESS_LABELS,
-    KAI_QUEUE_LABEL,
     ClusterQueue,
     ConfigMap,
     DeviceClass,

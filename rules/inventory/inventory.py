@@ -230,10 +230,6 @@ class NVIDIADriver(NamedTuple):
     is_default: bool = False
 
 
-KAI_QUEUE_LABEL = "kai.scheduler/queue"
-"""The label by which KAI knows the queue of a pod, or of a claim that several pods may use."""
-
-
 class Queue(NamedTuple):
     """Volcano's Queue: the most that its jobs together may have of each resource."""
 

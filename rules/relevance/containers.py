@@ -14,6 +14,7 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import (
     ALIYUN_PREFIX,
     CLAIM_IN_CONTAINER,
+    COMMAND_WORDS,
     CUDA_IMAGE,
     DEVICE_LIST_FOLDER,
     DEVICE_LIST_MOUNT,
@@ -30,7 +31,6 @@ from rules.base.traits import (
     OTHER_MAKER_IMAGE,
     POD_RESOURCES,
     PRIVILEGED,
-    PROGRAM_WORDS,
     SAMPLE_IMAGES,
     SEVERAL_GPUS,
     SHARE,
@@ -260,7 +260,7 @@ def _privilege_traits(raw: Mapping[str, Any]) -> int:
         is_privileged = security.get("privileged") is True
         if is_privileged or added or is_host_process(raw):
             traits = PRIVILEGED
-        if is_privileged and gpu_program(raw):
+        if is_privileged and gpu_program(raw, COMMAND_WORDS):
             traits |= GPU_PROGRAM
     return traits
 
@@ -272,11 +272,11 @@ def _privileges(_scope: Scope) -> Iterator[str]:
 
 
 def _gpu_programs(_scope: Scope) -> Iterator[str]:
-    """Yield a test of whether the container is privileged and runs a program for GPUs.
+    """Yield a test of whether the container is privileged and its commands have something of GPUs.
 
     A sample image is one of the images.
     """
-    word = any_of((f"word.size() > {LONGEST['word']}", *contains("word", PROGRAM_WORDS)))
+    word = any_of((f"word.size() > {LONGEST['word']}", *contains("word", COMMAND_WORDS)))
     command = f"words.size() > {MOST['words']}\n|| words.exists(word, {word})"
     fields = ("command", "args", *(f"{'.?'.join(path)}.?command" for path in EXEC_PATHS))
     lists = ", ".join(f"container.?{field}.orValue([])" for field in fields)

@@ -19,6 +19,8 @@ from rules.base.traits import (
     GPUWARD_PREFIX,
     HOST_NAMESPACE,
     HOST_PATH,
+    KAI_QUEUE,
+    KAI_QUEUE_LABEL,
     KEY_WORDS,
     LABEL_WORDS,
     NATIVE_TAINT_PREFIX,
@@ -67,7 +69,9 @@ def metadata_traits(metadata: Mapping[str, Any], profile: Profile) -> int:
         for key in keys:
             traits |= key_traits(key)
     label, value = RESERVATION_LABEL
-    return traits | RESERVING_POD if labels.get(label) == value else traits
+    if labels.get(label) == value:
+        traits |= RESERVING_POD
+    return traits | KAI_QUEUE if KAI_QUEUE_LABEL in labels else traits
 
 
 def old_metadata_traits(metadata: Mapping[str, Any] | None) -> int:
@@ -213,6 +217,10 @@ def _reserving(_scope: Scope) -> Iterator[str]:
     yield f'object.metadata.?labels[?{label}].orValue("") == {value}'
 
 
+def _kai_queue(_scope: Scope) -> Iterator[str]:
+    yield f"{json.dumps(KAI_QUEUE_LABEL)} in object.metadata.?labels.orValue({{}})"
+
+
 def _ephemeral_containers(_scope: Scope) -> Iterator[str]:
     yield "object.spec.?ephemeralContainers.orValue([]).size() > 0"
 
@@ -230,5 +238,6 @@ TESTS_IN_POLICIES: TraitTests = (
     (PRIORITY_CLASS, _priority_class),
     (CUSTOM_SCHEDULER, _scheduler),
     (RESERVING_POD, _reserving),
+    (KAI_QUEUE, _kai_queue),
     (EPHEMERAL_CONTAINER, _ephemeral_containers),
 )

@@ -12,6 +12,8 @@ from rules.base.traits import (
     GPU_WORKLOAD,
     HOST_PATH,
     INIT_CONTAINER,
+    KAI_QUEUE,
+    KAI_QUEUE_LABEL,
     KNOWN_CLAIMS,
     KNOWN_CONFIG_MAPS,
     KNOWN_GPU_NODES,
@@ -83,6 +85,8 @@ def _traits_of_pod(pod: Pod) -> int:
     traits = spec_traits(pod.spec) | _traits_of_metadata(pod.metadata_view)
     if RAY_GPUS_OPTION in as_object(pod.holder.get(RAY_OPTIONS_FIELD)):
         traits |= RAY_GPUS
+    if KAI_QUEUE_LABEL in pod.owner_labels:
+        traits |= KAI_QUEUE
     if pod.layout.is_service:
         traits |= POD_RESOURCES
     for container in pod.containers:

@@ -8,7 +8,7 @@ parameters (Argo Workflows, Tekton), or hide GPUs that the template shows (the l
 MPIJob).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Json
@@ -18,12 +18,19 @@ from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
 
+# Volcano's Job gives its scheduler to pods whose template names none; its webhook writes this one
+# into a Job without any (pkg/webhooks/admission/jobs/mutate/mutate_job.go).
+_VOLCANO, _VOLCANO_SCHEDULER = "batch.volcano.sh", "volcano"
+_SCHEDULER_FIELD = "schedulerName"
+
 # Group -> kinds.
 # kubeflow/training-operator pkg/controller.v1/common/pod.go, createNewPod
 # ray-project/kuberay ray-operator/controllers/ray/common/pod.go, BuildPod
 # kubernetes-sigs/jobset pkg/controllers/jobset_controller.go, constructJob
 # kubernetes-sigs/lws pkg/controllers/leaderworkerset_controller.go and pod_controller.go
+# volcano-sh/volcano pkg/controllers/job/job_controller_util.go, createJobPod
 FINAL_KINDS = {
+    _VOLCANO: frozenset({"Job"}),
     "jobset.x-k8s.io": frozenset({"JobSet"}),
     "kubeflow.org": frozenset({"JAXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}),
     "leaderworkerset.x-k8s.io": frozenset({"LeaderWorkerSet"}),
@@ -66,4 +73,11 @@ def _manifest(template: Pod) -> dict[str, Any]:
         "namespace": owner.namespace,
         "ownerReferences": [reference],
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _spec(template)}
+
+
+def _spec(template: Pod) -> Mapping[str, Any]:
+    if template.object.group != _VOLCANO or template.spec.get(_SCHEDULER_FIELD):
+        return template.spec
+    scheduler = template.owner_spec.get(_SCHEDULER_FIELD) or _VOLCANO_SCHEDULER
+    return {**template.spec, _SCHEDULER_FIELD: scheduler}

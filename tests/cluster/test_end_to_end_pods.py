@@ -102,7 +102,8 @@ def test_an_explicit_variable_is_refused_with_the_rule_message(
     answer = create(plane, enforced_namespace, bypass_pod)
     assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
     message = answer.body["message"]
-    assert "gpuward found 2 faults" in message
+    assert "denied the request: gpuward [visible-devices-env] init container " in message
+    assert "; and 1 more fault:\n- [visible-devices-env] " in message
     assert 'init container "init" sets NVIDIA_VISIBLE_DEVICES="0" without asking' in message
     assert 'container "main" sets NVIDIA_VISIBLE_DEVICES="all" without asking' in message
     assert [(c["reason"], c["field"]) for c in answer.body["details"]["causes"]] == [

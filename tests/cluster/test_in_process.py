@@ -52,7 +52,10 @@ EXPORTED = {rule.name for rule in exported_rules(RULES)}
 DIFFERENCES = {
     "mps-hostpath/by-variable",
     "device-hostpath/expanded-sub-path",
-    *(f"privileged-gpu/{name}" for name in ("runs-nvidia-smi", "runs-torchrun", "sample-image")),
+    *(
+        f"privileged-gpu/{name}"
+        for name in ("runs-nvidia-smi", "runs-torchrun", "runs-a-launcher", "sample-image")
+    ),
     *(f"privileged-gpu/{name}-runs-nvidia-smi" for name in ("hook", "probe")),
 }
 FORBIDDEN = 403
@@ -121,7 +124,7 @@ def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namesp
         for item in api_server.request("GET", path).body["items"]
         if item["metadata"]["name"].startswith("in-process-1-")
     ]
-    assert len(stored) == 8, namespace
+    assert len(stored) == 9, namespace
     for item in stored:
         assert item["metadata"]["annotations"][DIGEST_ANNOTATION] == digest_of(item)
 

@@ -74,14 +74,58 @@ def test_a_refusal_lists_every_finding() -> None:
         pod(container("a", **variable("all")), container("b", **variable("0,1")))
     )
     assert not answer.allowed
-    assert answer.message.startswith("gpuward found 2 faults\n- [visible-devices-env] ")
-    assert 'container "a"' in answer.message
-    assert 'container "b"' in answer.message
+    first, second = answer.message.split("\n")
+    assert first.startswith('gpuward [visible-devices-env] container "a" ')
+    assert first.endswith("; and 1 more fault:")
+    assert second.startswith('- [visible-devices-env] container "b" ')
     assert [cause["field"] for cause in answer.causes] == [
         "spec.containers[0].env[0].value",
         "spec.containers[1].env[0].value",
     ]
     assert {cause["reason"] for cause in answer.causes} == {"visible-devices-env"}
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_a_refusal_names_the_worst_fault_first(kind: str) -> None:
+    admission = Admission("rules: {unknown-gpu-resource: {action: deny}}\nworkloads: deny\n")
+    misspelt = {"resources": {"limits": {"nvidia.com/gpus": 1}}}
+    containers = container("a", **misspelt), container("b", **variable("all"))
+    if kind == "Pod":
+        answer = admission.validate(pod(*containers))
+    else:
+        answer = admission.mutate(deployment(*containers))
+    assert not answer.allowed
+    reasons = [cause["reason"] for cause in answer.causes]
+    assert reasons == ["visible-devices-env", "unknown-gpu-resource"]
+    first = answer.message.split("\n")[0]
+    assert first.startswith("gpuward [visible-devices-env] ")
+    assert 'container "b" sets NVIDIA_VISIBLE_DEVICES="all"' in first
+
+
+def with_metadata(made: Any, **metadata: Any) -> Any:
+    return {**made, "metadata": {**made["metadata"], **metadata}}
+
+
+KAI = Admission("profiles: [kai]")
+KAI_QUEUE = {"kai.scheduler/queue": "team-a"}
+
+
+def test_a_share_by_annotation_gets_the_scheduler_and_what_whole_gpus_get() -> None:
+    share = with_metadata(pod(container()), labels=KAI_QUEUE, annotations={"gpu-fraction": "0.5"})
+    fixed = patched(share, KAI.mutate(share).operations)
+    assert fixed["spec"]["schedulerName"] == "kai-scheduler"
+    assert [each["key"] for each in fixed["spec"]["tolerations"]] == ["nvidia.com/gpu"]
+    assert is_silent(KAI.validate(fixed))
+
+
+def test_whoever_makes_a_pod_or_a_workload_learns_that_it_passes_kais_queue() -> None:
+    whole = with_metadata(pod(GPU_CONTAINER), labels=KAI_QUEUE)
+    job = with_metadata(deployment(GPU_CONTAINER), labels=KAI_QUEUE)
+    fault = 'gpuward [queue-without-scheduler] the pod is of the queue "team-a" of KAI'
+    for answer in (KAI.validate(whole), KAI.mutate(job), ADMISSION.validate(whole)):
+        (warning,) = answer.warnings
+        assert answer.allowed
+        assert warning.startswith(fault)
 
 
 def test_a_single_finding_is_reported_on_one_line() -> None:

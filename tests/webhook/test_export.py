@@ -141,7 +141,7 @@ def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
 
     captured = capsys.readouterr()
     objects = list(yaml.safe_load_all(captured.out))
-    assert len(objects) == 36
+    assert len(objects) == 40
     assert max(len(json.dumps(made)) for made in objects) < MAX_ANNOTATION_BYTES
     assert captured.err == ""
 
@@ -172,7 +172,7 @@ def test_a_policy_that_is_too_large_for_apply_says_how_to_apply_it(
     assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
     captured = capsys.readouterr()
     assert "kubectl apply --server-side" in captured.err
-    assert len(list(yaml.safe_load_all(captured.out))) == 36
+    assert len(list(yaml.safe_load_all(captured.out))) == 40
 
 
 def test_a_policy_that_no_api_server_accepts_is_refused(
@@ -217,7 +217,7 @@ def _match_conditions(profile: dict[str, object]) -> dict[str, str]:
 
 def test_the_match_conditions_are_of_pods_and_know_the_profiles_of_the_policy() -> None:
     found = _match_conditions({"alternativeVariables": ["OUR_CARDS"]})
-    assert len(found) == 8
+    assert len(found) == 9
     assert all(text.startswith('request.kind.kind != "Pod" || (') for text in found.values())
     for name in ("gpuward-bypass-deny", "gpuward-bypass-warn"):
         assert '"OUR_CARDS"' in found[name]
@@ -269,7 +269,7 @@ def test_explain_says_of_each_fix_whether_it_is_exported(
 def test_both_kinds_are_written_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vap", "map"]) == 0
     both = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert len(both) == 38
+    assert len(both) == 42
     assert main(["map"]) == 0
     fixes = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [made["kind"] for made in fixes] == [

@@ -174,16 +174,24 @@ def test_a_denial_lists_at_most_twenty_findings_and_counts_the_rest() -> None:
         [finding(f"m{number}") for number in range(25)], [RuleFailure("r", "secret")]
     )
     lines = message.split("\n")
-    assert lines[0] == "gpuward found 26 faults"
-    assert lines[1] == "- [some-rule] m0; do it"
+    assert lines[0] == "gpuward [some-rule] m0; do it; and 25 more faults:"
+    assert lines[1] == "- [some-rule] m1; do it"
     assert lines[-1] == "- and 6 more; `gpuward lint` shows everything"
-    assert len(lines) == 22
+    assert len(lines) == 21
     assert "secret" not in message
+
+
+def test_the_first_line_of_a_denial_keeps_the_number_of_other_faults() -> None:
+    first, second = denial_message([finding("ü" * 900), finding("m1")]).split("\n")
+    assert first.startswith("gpuward [some-rule] üüü")
+    assert first.endswith("…; and 1 more fault:")
+    assert len(first.encode()) <= 1000
+    assert second == "- [some-rule] m1; do it"
 
 
 def test_a_tenant_s_text_stays_on_its_line() -> None:
     message = denial_message([finding("a\n- [forged] b"), finding()])
-    assert message.count("\n") == 2
+    assert message.count("\n") == 1
 
 
 @pytest.mark.parametrize(

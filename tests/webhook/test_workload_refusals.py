@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from policies.loading import default_policy
 from rules.finding import Action
+from rules.workloads.future_pods import future_pods
 from tests.testkit.admission.reviews import Admission, container, deployment, gpus, pod, variable
 from webhook.admission.decision import IGNORED_DECISION
 
@@ -43,6 +45,11 @@ FINAL = [
         "leaderworkerset.x-k8s.io/v1",
         "LeaderWorkerSet",
         {"leaderWorkerTemplate": {"size": 4, "workerTemplate": template(BYPASS)}},
+    ),
+    custom_resource(
+        "batch.volcano.sh/v1alpha1",
+        "Job",
+        {"tasks": [{"name": "w", "replicas": 2, "template": template(BYPASS)}]},
     ),
     custom_resource("ray.io/v1", "RayCluster", CLUSTER),
     custom_resource("ray.io/v1", "RayJob", {"rayClusterSpec": CLUSTER}),
@@ -101,6 +108,29 @@ def test_a_custom_resource_whose_controller_keeps_the_template_is_refused(
     assert not DENY.mutate(manifest).allowed
     (line,) = Admission().mutate(manifest).warnings
     assert "[visible-devices-env] its pods will be refused: " in line
+
+
+def test_a_job_of_a_queue_is_refused_before_it_takes_quota() -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "research"}
+    spec = {"suspend": True, "template": template(BYPASS)}
+    job = {**custom_resource("batch/v1", "Job", spec), "metadata": {"name": "x", "labels": labels}}
+    assert not DENY.mutate(job).allowed
+    (line,) = Admission().mutate(job).warnings
+    assert "[visible-devices-env] its pods will be refused: " in line
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_template", "scheduler"),
+    [({}, {}, "volcano"), ({"schedulerName": "own"}, {}, "own"), ({}, {"schedulerName": "b"}, "b")],
+)
+def test_the_pods_of_a_job_of_volcano_have_its_scheduler(
+    of_job: dict[str, Any], of_template: dict[str, Any], scheduler: str
+) -> None:
+    task = {"name": "w", "template": {"spec": {**pod(BYPASS)["spec"], **of_template}}}
+    job = custom_resource("batch.volcano.sh/v1alpha1", "Job", {**of_job, "tasks": [task]})
+    (made,) = future_pods(job, default_policy().profile, "ml")
+    made_pod: Any = made.manifest
+    assert made_pod["spec"]["schedulerName"] == scheduler
 
 
 @pytest.mark.parametrize("manifest", NOT_FINAL, ids=names)

@@ -37,6 +37,7 @@ from webhook.admission.decision import (
     reasons_of,
     rule_outcomes,
     workload_outcomes,
+    worst_first,
 )
 from webhook.admission.enforcement import (
     MAX_OPERATIONS,
@@ -71,6 +72,7 @@ class WorkloadDecider:
 
     def __init__(self, policy: Policy, rules: RuleSet) -> None:
         self._rules = rules
+        self._families = {active.rule.name: active.rule.family for active in rules.rules}
         self._template_rules = rules.restricted_to([RULE_FIXED_IN_TEMPLATES])
         self._queue_rules = rules.restricted_to(RULES_FIXED_FOR_QUEUES)
         self._fixes = policy.workloads == "fix"
@@ -92,7 +94,7 @@ class WorkloadDecider:
                 request = request._replace(object=result.manifest)
         remaining = evaluate_request(request, self._rules)
         refused = self._refused_in_pods(request, remaining.findings) if remaining.findings else []
-        denied = refused if self._refuses else []
+        denied = worst_first(refused, self._families) if self._refuses else []
         by_rule = workload_outcomes(
             request.mode, remaining, denied, fixed, patched=bool(operations)
         )
@@ -276,7 +278,7 @@ class Decider:
         failures = result.failures if self.denies_on_failure else []
         if mode is not Action.DENY or not (denied or failures):
             return allow(request, result, result.findings, by_rule)
-        return refuse(result, denied, by_rule, failures)
+        return refuse(result, worst_first(denied, self._families), by_rule, failures)
 
     def _mutate_pod(self, request: AdmissionRequest) -> Decision:
         only = fixable_containers(request)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from policies.policy import SECURITY_FAMILIES
 from rules.base.json_values import Operation, pointer
 from rules.engine.evaluation import EvaluationResult, RuleFailure
 from rules.finding import Action, Finding
@@ -147,6 +148,17 @@ def workload_outcomes(
 def api_refused_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Those for which the API server refuses the object before any validating webhook runs."""
     return [finding for finding in findings if finding.api_refuses]
+
+
+def worst_first(findings: Iterable[Finding], families: Mapping[str, str]) -> list[Finding]:
+    """`findings` in the order in which a refusal names them.
+
+    What takes GPUs or rights that are not the pod's comes before mistakes that harm only itself.
+    `families` has the family of each rule.
+    """
+    rank = {family: position for position, family in enumerate(SECURITY_FAMILIES)}
+    last = len(rank)
+    return sorted(findings, key=lambda finding: rank.get(families.get(finding.rule, ""), last))
 
 
 # The reasons of a decision, for the log: only names, never values of an object.

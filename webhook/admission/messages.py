@@ -80,22 +80,26 @@ def denial_message(
     failures: Sequence[RuleFailure] = (),
     verbs: Mapping[str, str] = NO_TEXTS,
 ) -> str:
-    """One message with every reason why an object is refused.
+    """One message with every reason why an object is refused, the first of `findings` first.
 
-    `verbs` says, by the identity of a finding, what would happen to the object otherwise.
+    Events of other programs show only its first line. `verbs` says, by the identity of a finding,
+    what would happen to the object otherwise.
     """
     lines = [
         f"[{finding.rule}] {verbs.get(finding.identity, '')}{message_with_help(finding)}"
         for finding in findings
     ]
     lines += [f"[{f.rule}] failed, and the policy says onRuleError: deny" for f in failures]
-    if len(lines) == 1:
+    others = len(lines) - 1
+    if not others:
         return _sanitize(f"gpuward {lines[0]}", MAX_WARNING_BYTES)
-    kept = [f"- {_sanitize(line, MAX_WARNING_BYTES)}" for line in lines[:MAX_LISTED_FINDINGS]]
-    more = len(lines) - len(kept)
+    ending = f"; and {others} more {'fault' if others == 1 else 'faults'}:"
+    first = _sanitize(f"gpuward {lines[0]}", MAX_WARNING_BYTES - len(ending)) + ending
+    kept = [f"- {_sanitize(line, MAX_WARNING_BYTES)}" for line in lines[1:MAX_LISTED_FINDINGS]]
+    more = others - len(kept)
     if more:
         kept.append(f"- and {more} more; `gpuward lint` shows everything")
-    return "\n".join((f"gpuward found {len(lines)} faults", *kept))
+    return "\n".join((first, *kept))
 
 
 def contact_line(contact: str, docs_url: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -26,6 +26,7 @@ from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import (
     DAEMON_SETS,
     MUTATING,
+    NAMESPACES,
     NODES,
     PODS,
     SLICES,
@@ -107,6 +108,8 @@ def check_requirements(facts: DoctorFacts) -> Iterator[Row]:
                 answers.setdefault(key, (feature, []))[1].append(name)
         for feature, key in _region(features, _first(labels, REGION_LABELS)):
             answers.setdefault(key, (feature, []))[1].append(name)
+    if not schedulers:
+        yield from _of_age(facts, answers.values())
     for (_, what, value, support, needed), (feature, found) in sorted(
         answers.items(), key=lambda item: (*item[0][:3], item[0][4])
     ):
@@ -124,6 +127,30 @@ def check_requirements(facts: DoctorFacts) -> Iterator[Row]:
                 nowhere = "shows in no pod" if what in components else "is not stated by the node"
                 why = "is on no list" if value else nowhere
                 yield not_known(_REQUIREMENTS, subject, f"{thing} {why}", remedy, names=found)
+
+
+def _of_age(facts: DoctorFacts, nodes: Iterable[tuple[Feature, Sequence[str]]]) -> Iterator[Row]:
+    """A row for each feature whose scheduler an old cluster got by hand, if at all.
+
+    Kubernetes makes the namespace together with the cluster.
+    """
+    system = dict(by_name(facts.objects(NAMESPACES))).get("kube-system", {})
+    created = as_text(as_object(system.get("metadata")).get("creationTimestamp")).partition("T")[0]
+    if not created:
+        return
+    by_feature: dict[str, tuple[Feature, set[str]]] = {}
+    for feature, found in nodes:
+        by_feature.setdefault(feature.name, (feature, set()))[1].update(found)
+    for feature, names in by_feature.values():
+        if created < feature.clusters_since:
+            found = sorted(names)
+            message = (
+                f"{feature.title}: the cluster is of {created}, and the scheduler of those from "
+                f"before {feature.clusters_since} had to be updated by hand; it shows in no pod"
+            )
+            remedy = f'see "{feature.source.title}" of {feature.source.publisher}'
+            subject = f"{first_few(found)} (age of the cluster)"
+            yield not_known(_REQUIREMENTS, subject, message, remedy, names=found)
 
 
 def _requirements(

@@ -16,7 +16,9 @@ from cluster.doctor.facts import (
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import DAEMON_SETS, NODES, PODS, Object, is_device_plugin, matches
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.text_matching import matches_any
 from rules.gpu.images import has_digest, image_name, image_tag
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.profile.platforms.programs import (
     KUBE_SCHEDULER_IMAGE,
     SKEW_POLICY,
@@ -106,6 +108,48 @@ def _without_version(image: str, subject: list[str]) -> Row:
 
 def _two(version: Version) -> tuple[int, ...]:
     return (*version.numbers, 0)[:2] if len(version.numbers) < 2 else version.numbers[:2]  # noqa: PLR2004  # major and minor
+
+
+# The schedulers that pods name, and those without which nobody places the resources of nodes.
+
+_SCHEDULERS = "schedulers"
+_INSTALL_SCHEDULER = "install it, or correct schedulerName"
+_SEE_SCHEDULER = (
+    "see whether it runs outside of the cluster, as with a provider; or correct the name"
+)
+
+
+def check_schedulers(facts: DoctorFacts) -> Iterator[Row]:
+    """One row for each scheduler that pods wait for, or that GPUs of the cluster need."""
+    if facts.usage is None:
+        return  # other checks say that pods could not be listed
+    pods = facts.pods
+    offered = [used.resource for node in facts.usage.nodes for used in node.resources if used.total]
+    needed = {
+        scheduler.name: resource
+        for scheduler in facts.policy.profile.schedulers
+        if scheduler.required and scheduler.name != DEFAULT_SCHEDULER
+        for resource in offered
+        if matches_any(scheduler.resources, resource)
+    }
+    known = facts.policy.profile.scheduler_names
+    for name in sorted({*pods.waiting, *needed}):
+        waiting = sorted(pods.waiting.get(name, ()))
+        if name in pods.placing or any(_is_of(word, name) for word in pods.scheduler_words):
+            yield ok(_SCHEDULERS, name, "it runs, or has placed a pod")
+            continue
+        number = f"{len(waiting):,} pods wait" if len(waiting) > 1 else "a pod waits"
+        why = f"{needed[name]} needs it" if name in needed else f"{number} for it"
+        message = f"{why}, and no pod seems to run it"
+        if name in needed or name in known:
+            yield wrong(_SCHEDULERS, name, message, _INSTALL_SCHEDULER, names=waiting or [name])
+        else:
+            yield not_known(_SCHEDULERS, name, message, _SEE_SCHEDULER, names=waiting)
+
+
+def _is_of(word: str, scheduler: str) -> bool:
+    """Return whether `word` is the name of a scheduler, or of a pod of it."""
+    return word == scheduler or word.startswith(f"{scheduler}-")
 
 
 # NVIDIA's container toolkit: known vulnerabilities of the version that nodes have.

@@ -1,14 +1,15 @@
-"""A container starts another one with GPUs through the node's container runtime.
+"""A container starts another one with GPUs, for example through the node's container runtime.
 
 What it does
 ------------
-Checks pods that mount a path of the node. Finds in `command` and `args` of their containers, and in
-the commands of their hooks (`postStart`, `preStop`) and probes, the commands `run` and `create` of
-docker, podman and nerdctl, and `ctr run`, with an option that gives the new container GPUs:
-`--gpus`, `--device` of a GPU, `--runtime nvidia`, or a visible-devices variable; and every
-`nvidia-docker run`, which adds `--runtime=nvidia`. It reads a list of words,
-also behind `chroot`, `nsenter`, `sudo` and their like, as well as the text of a shell, and only the
-options before the image.
+Checks the containers of pods that mount a path of the node, and of other pods those that are
+privileged and have `nvidia` or `torch` in a command, as in `--device nvidia.com/gpu=all`. Finds in
+their `command` and `args`, and in the commands of their hooks (`postStart`, `preStop`) and probes,
+the commands `run` and `create` of docker, podman and nerdctl, and `ctr run`, with an option that
+gives the new container GPUs: `--gpus`, `--device` of a GPU, `--runtime nvidia`, or a
+visible-devices variable; and every `nvidia-docker run`, which adds `--runtime=nvidia`. It reads a
+list of words, also behind `chroot`, `nsenter`, `sudo` and their like, as well as the text of a
+shell, and only the options before the image.
 
 Of a pod it reads at most 100,000 characters. A container whose commands do not fit in these is
 reported as well, because what they start is not known.
@@ -16,7 +17,8 @@ reported as well, because what they start is not known.
 Why it matters
 --------------
 The new container is unknown to the scheduler and to admission control: it gets GPUs that are
-allocated to pods, and no quota counts it.
+allocated to pods, and no quota counts it. A privileged container needs no runtime of the node: what
+podman starts in it can have the device files that it sees.
 
 References
 ----------
@@ -27,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from rules.base.json_values import Path, display
-from rules.base.traits import HOST_PATH
+from rules.base.traits import GPU_PROGRAM, HOST_PATH
 from rules.gpu.commands import EXEC_PATHS, MAX_COMMAND_CHARACTERS, Command, bounded_commands
 from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
 from rules.gpu.visibility import remove_and_request_advice
@@ -37,7 +39,9 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield the first such option of each container, and each container that was not read."""
-    for container, commands in bounded_commands(pod.containers if host_mounts(pod) else ()):
+    reaches_node = bool(host_mounts(pod))
+    able = [each for each in pod.containers if reaches_node or each.is_privileged]
+    for container, commands in bounded_commands(able):
         found = (
             _finding_of_unread_commands(container)
             if commands is None
@@ -75,7 +79,7 @@ def _finding_of_unread_commands(container: Container) -> Finding:
             "scheduler has not counted"
         ),
         container=container,
-        help="shorten the commands, or mount no path of the node",
+        help="shorten the commands, or give the pod no path of the node and no privileges",
     )
 
 
@@ -90,4 +94,4 @@ def _run_options(command: Command) -> Iterator[tuple[Path, RunOption]]:
 in_process = "it reads command lines"
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(HOST_PATH | GPU_PROGRAM,))

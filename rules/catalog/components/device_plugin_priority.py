@@ -8,6 +8,10 @@ priority class is accepted, but for one that begins with `system-` and is not on
 two: nobody else may create such a class. Components of the platform, which no other rule checks,
 are checked too.
 
+Of ACK's GPU sharing all DaemonSets count that mount a path of the node and have `gpushare` or
+`cgpu` in their names, and only Kubernetes' two classes are accepted: ACK's documents ask for
+`system-node-critical`.
+
 Why it matters
 --------------
 When a node runs short of resources, pods without a priority go first. Without its device plugin a
@@ -47,28 +51,44 @@ _RESERVED_CLASSES = frozenset({RIGHT_CLASS, "system-cluster-critical"})
 SYSTEM_NAMESPACE = "kube-system"
 
 
+# In the names of the DaemonSets of ACK's chart `ack-ai-installer`.
+_WORDS_OF_ACK = frozenset({"gpushare", "cgpu"})
+
+
 def check(workload: KubernetesObject, _context: Context) -> Findings:
-    """Yield the missing or unknown priority class of a device plugin."""
-    if not device_plugin_words(workload):
+    """Yield the missing or unknown priority class of a device plugin, or of ACK's components."""
+    is_of_ack = _is_of_ack(workload)
+    is_plugin = bool(device_plugin_words(workload))
+    if not (is_plugin or is_of_ack):
         return
+    subject = "device plugin" if is_plugin else "component of ACK's GPU sharing"
     for pod in workload.pods:
-        if fault := _fault(pod.spec.get(FIELD)):
+        if fault := _fault(pod.spec.get(FIELD), is_of_ack=is_of_ack):
             fix = Fix(f"set {FIELD}: {RIGHT_CLASS}", (put((*pod.path, FIELD), RIGHT_CLASS),))
             yield Finding(
                 path=(*pod.path, FIELD),
                 key=FIELD,
-                message=f"the device plugin has {fault}",
+                message=f"the {subject} has {fault}",
                 help=f"write {FIELD}: {RIGHT_CLASS}",
                 fix=fix if workload.object.namespace == SYSTEM_NAMESPACE else None,
             )
 
 
-def _fault(name: object) -> str:
+def _is_of_ack(workload: KubernetesObject) -> bool:
+    return not _WORDS_OF_ACK.isdisjoint(workload.object.name.split("-"))
+
+
+def _fault(name: object, *, is_of_ack: bool) -> str:
     """Return what is wrong with the priority class `name`; empty for nothing."""
     if not name:
         return f"no {FIELD}: pods with a priority can evict it, and then the node offers no GPUs"
-    if as_text(name).startswith(_RESERVED_PREFIX) and name not in _RESERVED_CLASSES:
-        return f"the {FIELD} {display(name)}, which does not exist: the API server refuses its pods"
+    if name in _RESERVED_CLASSES:
+        return ""
+    shown = f"the {FIELD} {display(name)}"
+    if as_text(name).startswith(_RESERVED_PREFIX):
+        return f"{shown}, which does not exist: the API server refuses its pods"
+    if is_of_ack:
+        return f"{shown}, and ACK asks for {RIGHT_CLASS}: pods of a higher class can evict it"
     return ""
 
 

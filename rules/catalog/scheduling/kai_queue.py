@@ -33,10 +33,10 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.traits import GPU
+from rules.base.traits import GPU, KAI_QUEUE_LABEL
 from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, declared_claims
 from rules.gpu.devices import pod_requests_gpu
-from rules.inventory.inventory import KAI_QUEUE_LABEL, ResourceClaim
+from rules.inventory.inventory import ResourceClaim
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 # Before KAI was a project of its own.

@@ -18,8 +18,9 @@ containers of Windows, in a pod that has to do with GPUs or other accelerators. 
 
 The rule only warns if the pod prefers GPU nodes, tolerates their taint by name, sets another
 variable whose name begins with `NVIDIA_` or `CUDA_`, or if the privileged container names
-`nvidia-smi` or `torchrun` in its command, a hook or a probe, or has one of ACK's sample images:
-such a pod may run where no GPU is. A toleration of all taints says nothing: node agents have it.
+`nvidia-smi`, `torchrun` or `torch.distributed` in its command, a hook or a probe, or has one of
+ACK's sample images: such a pod may run where no GPU is. A toleration of all taints says nothing:
+node agents have it.
 Pods that the DaemonSet controller creates may be agents. Of these only a request and the selection
 of GPU nodes count, and about an image that is known to use such devices the rule warns, except
 those of NVIDIA's agents that run their own program, and those of other makers whose name shows a

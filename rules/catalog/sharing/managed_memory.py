@@ -10,6 +10,8 @@ unified memory:
 - `CUDF_PANDAS_RMM_MODE` of cuDF with `managed` or `managed_pool`;
 - the option `--rmm-managed-memory` of Dask's GPU workers.
 
+The variables count in `env`, and where a command sets them in a shell.
+
 A pod that requests computing power too, or selects nodes with cGPU by `ack.node.gpu.schedule`, gets
 a warning. One that selects only nodes without cGPU is not reported. Any other gets a note, because
 the node decides. Of a pod, the rule reads at most 100,000 characters of commands. It leaves out the
@@ -28,6 +30,10 @@ References
 - rapidsai/cudf, `python/cudf/cudf/pandas/__init__.py`
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
 from rules.base.json_values import Path, display
 from rules.base.traits import SHARE
 from rules.gpu.commands import commands_of
@@ -42,6 +48,9 @@ CUDF_VARIABLE = "CUDF_PANDAS_RMM_MODE"
 # The texts that each program takes for managed memory; llama.cpp only asks whether it is set.
 MANAGED_VALUES = {TENSORFLOW_VARIABLE: ("1", "true"), CUDF_VARIABLE: ("managed", "managed_pool")}
 MANAGED_MEMORY_OPTION = "--rmm-managed-memory"
+_VARIABLES = (TENSORFLOW_VARIABLE, LLAMA_VARIABLE, CUDF_VARIABLE)
+# A container, the place of a setting, its key and what it is.
+_Setting: TypeAlias = tuple[Container, Path, str, str]
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -52,22 +61,35 @@ def check(pod: Pod, _context: Context) -> Findings:
         return
     is_certain = modes is not None and modes.issubset(CGPU_MODES)
     is_certain = is_certain or any(_requests_resource(container, GPU_CORE) for container in sharing)
-    for container in sharing:
-        for variable in (TENSORFLOW_VARIABLE, LLAMA_VARIABLE, CUDF_VARIABLE):
-            if _turns_on_managed_memory(container, variable):
+    reported: set[tuple[str, str]] = set()
+    for container, path, key, setting in chain(_of_variables(sharing), _of_commands(sharing)):
+        if (container.name, key) not in reported:
+            reported.add((container.name, key))
+            yield _finding(container, path, key, setting, is_certain=is_certain)
+
+
+def _of_variables(containers: Iterable[Container]) -> Iterator[_Setting]:
+    for container in containers:
+        for variable in _VARIABLES:
+            value = container.env_value(variable)
+            if _turns_on_managed_memory(variable, value, is_set=variable in container.env):
                 path = container.env_path(variable)
-                setting = describe_setting(container, variable)
-                yield _finding(container, path, variable, setting, is_certain=is_certain)
-    for container, command in commands_of(sharing):
+                yield container, path, variable, describe_setting(container, variable)
+
+
+def _of_commands(containers: Iterable[Container]) -> Iterator[_Setting]:
+    for container, command in commands_of(containers):
         for path, text in command:
-            if MANAGED_MEMORY_OPTION not in text:  # to look at each word of a script takes long
-                continue
-            words = (w.text.strip(";|&()") for w in script_words(text) if not w.is_mention)
-            if MANAGED_MEMORY_OPTION in words:
-                setting = f"has the option {MANAGED_MEMORY_OPTION}"
-                yield _finding(
-                    container, path, MANAGED_MEMORY_OPTION, setting, is_certain=is_certain
-                )
+            if not any(word in text for word in (MANAGED_MEMORY_OPTION, *_VARIABLES)):
+                continue  # to look at each word of a script takes long
+            for word in (w.text.strip(";|&()") for w in script_words(text) if not w.is_mention):
+                if word == MANAGED_MEMORY_OPTION:
+                    yield container, path, word, f"has the option {word}"
+                variable, is_set, value = word.partition("=")
+                if variable in _VARIABLES and is_set:
+                    unquoted = value.strip("\"'")
+                    if _turns_on_managed_memory(variable, unquoted, is_set=True):
+                        yield container, path, variable, f"sets {variable}={display(unquoted)}"
 
 
 def _requests_resource(container: Container, resource: str) -> bool:
@@ -75,10 +97,10 @@ def _requests_resource(container: Container, resource: str) -> bool:
     return bool(device and device.is_requested)
 
 
-def _turns_on_managed_memory(container: Container, variable: str) -> bool:
+def _turns_on_managed_memory(variable: str, value: str | None, *, is_set: bool) -> bool:
     if variable == LLAMA_VARIABLE:
-        return variable in container.env
-    return (container.env_value(variable) or "").lower() in MANAGED_VALUES[variable]
+        return is_set
+    return (value or "").lower() in MANAGED_VALUES[variable]
 
 
 def _finding(

@@ -79,6 +79,7 @@ COMPUTING_POWER = Feature(
             "cn-shanghai-finance-1": "China East 2 Finance",
         }
     ),
+    clusters_since="2022-03-01",
 )
 
 # The container-optimized edition of Alibaba Cloud Linux 3.

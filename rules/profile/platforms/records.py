@@ -79,7 +79,8 @@ class Feature(NamedTuple):
 
     An empty field means that the page says nothing about it. `regions` are the names of the regions
     by their identifiers. `card_families` are the first letters of the models. `max_pods_per_card`
-    is 0 if there is no limit.
+    is 0 if there is no limit. Clusters from before `clusters_since` (ISO 8601) need a newer
+    scheduler, which does not come by itself.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Feature(NamedTuple):
     regions: Mapping[str, str] = MappingProxyType({})
     card_families: tuple[str, ...] = ()
     max_pods_per_card: int = 0
+    clusters_since: str = ""
 
 
 class Card(NamedTuple):

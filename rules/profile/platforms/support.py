@@ -22,6 +22,12 @@ from rules.profile.platforms.records import (
 
 _VERSION_NUMBERS_PATTERN = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}", re.ASCII)
 _MAX_OS_IMAGE_CHARACTERS = 200
+# Such as Tesla-K80, NVIDIA-M40 and Quadro-RTX-8000.
+_SERIES_PATTERN = re.compile(
+    r"(?:nvidia[- ])?"
+    r"(?:(?:tesla[- ])?(?P<letter>[a-z])[0-9]{1,4}\b|(?:geforce|quadro|titan)\b).{0,60}",
+    re.IGNORECASE,
+)
 
 
 class Support(Enum):
@@ -133,9 +139,17 @@ def _system_version_support(system: OperatingSystem, text: str) -> Support:
 
 
 def card_support(feature: Feature, name: str) -> Support:
-    """Return whether `feature` works with the card `name`, as labels of nodes have it."""
-    card = find_card(name)
-    if card is None or not feature.card_families:
+    """Return whether `feature` works with the card `name`, as labels of nodes have it.
+
+    Of a card that is not known, its name may show that it is of another series. That it is of one
+    of these series is not enough: a T1000 is no T4.
+    """
+    if not feature.card_families:
         return Support.UNKNOWN
-    listed = card.model.startswith(feature.card_families)
-    return Support.SUPPORTED if listed else Support.UNSUPPORTED
+    if card := find_card(name):
+        listed = card.model.startswith(feature.card_families)
+        return Support.SUPPORTED if listed else Support.UNSUPPORTED
+    series = _SERIES_PATTERN.fullmatch(name)
+    if series is None or (series["letter"] or "").upper() in feature.card_families:
+        return Support.UNKNOWN
+    return Support.UNSUPPORTED
