@@ -148,7 +148,7 @@ def training_runtime() -> dict[str, Any]:
         "spec": {"template": {"spec": {"containers": [container]}}},
     }
     spec = {
-        "mlPolicy": {"numNodes": 1, "torch": {"numProcPerNode": "auto"}},
+        "mlPolicy": {"numNodes": 1, "torch": {}},
         "template": {"spec": {"replicatedJobs": [{"name": "node", "template": job_template}]}},
     }
     manifest = _workload("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", spec)
