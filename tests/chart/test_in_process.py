@@ -49,7 +49,7 @@ def test_they_are_what_was_exported_with_the_labels_of_the_release(
     helm: str, exported: str
 ) -> None:
     made = [one for kind in KINDS for one in of_kind(render(values(exported), helm=helm), kind)]
-    assert len(made) == 38
+    assert len(made) == 42
     by_name = {one["metadata"]["name"]: one for one in made}
     policy, options = default_policy(), ExportOptions()
     for one in (*policy_objects(policy, options), *fix_objects(policy, options)):
