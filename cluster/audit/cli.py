@@ -14,7 +14,7 @@ from cluster.audit.period import ALWAYS, Period, duration, instant
 from cluster.audit.policy_reports import KINDS
 from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.contexts import is_several, options_of_clusters
-from cluster.source.objects import ObjectSource, SourceError
+from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_connection, open_source
 from lint.options import add_policy_options, add_report_options
 from policies.loading import PolicyError
@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> int:
     refused_by = REFUSERS.get(options.mode)
     period = _period(options)
 
-    def run(source: ObjectSource) -> AuditResult:
+    def run(source: ObjectReader) -> AuditResult:
         return audit(source, found.policy, options.namespace, refused_by=refused_by, period=period)
 
     results, last = audit_clusters(clusters, run)

@@ -426,12 +426,20 @@ def test_kinds_that_were_not_known_with_the_facts_count_as_not_evaluated(
     """Otherwise the earlier reports about them would be deleted."""
     queues = Listed(1, lambda _: cluster_queue("research"), "ClusterQueue", is_namespaced=False)
     listed = {"/api/v1/pods": Listed(0, lambda _: {}), f"{KUEUE}/clusterqueues": queues}
-    refused = Fault(403, body={"message": "no"})
-    with paged_server(listed, {2: refused}) as served:
+    with paged_server(listed) as served:
+        page = served.page
+
+        def refuse_queues(path: str, query: Mapping[str, str]) -> bytes | None:
+            if path == f"{KUEUE}/clusterqueues":
+                refused = Fault(403, body={"message": "no"})
+                served.faults = {len(served.requests) - 1: refused}
+            return page(path, query)
+
+        served.page = refuse_queues  # type: ignore[method-assign]  # one resource alone
         main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
     report = json.loads(capsys.readouterr().out)
     (failed,) = report["not_evaluated"]
-    assert failed["message"].startswith(f"cannot list the resources of {KUEUE}: ")
+    assert failed["message"].startswith("cannot list clusterqueues.kueue.x-k8s.io: ")
 
 
 def test_limit_ranges_of_a_cluster_are_evaluated(

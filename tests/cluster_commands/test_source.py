@@ -135,6 +135,25 @@ def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
     assert not isinstance(raised.value, MissingRightError | NotServedError)
 
 
+@pytest.mark.parametrize(
+    ("served_paths", "error"),
+    [
+        ((), NotServedError),
+        (("/apis/x.example/v1/others",), NotServedError),
+        (("/apis/x.example/v1/claims",), MissingRightError),
+    ],
+)
+def test_a_right_is_missing_only_to_what_there_is(
+    served_paths: tuple[str, ...], error: type[SourceError], tmp_path: Path
+) -> None:
+    """An API server answers 403 before it looks whether there is such a resource."""
+    claims = Resource("claims", "Claim", "x.example", ("v1",))
+    listed = {path: Listed(1, make_pod) for path in served_paths}
+    refused = Fault(403, body={"message": "no"})
+    with paged_server(listed, {0: refused}) as served, pytest.raises(error):
+        list(source_of(served, tmp_path, []).list(claims))
+
+
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ANSWER_BYTES", 100_000)
     listed = {"/api/v1/pods": Listed(100, lambda number: make_pod(number, 5000))}
