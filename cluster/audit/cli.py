@@ -11,7 +11,6 @@ from functools import partial
 from cluster.audit.audit import AuditResult, Clusters, audit, audit_clusters
 from cluster.audit.evaluation import REFUSERS
 from cluster.audit.period import ALWAYS, Period, duration, instant
-from cluster.audit.policy_reports import KINDS
 from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.contexts import is_several, options_of_clusters
 from cluster.source.objects import ObjectReader, SourceError
@@ -224,7 +223,9 @@ def _store_findings(options: argparse.Namespace, result: AuditResult, *, notes: 
     """Write the findings into the cluster, if the user wants it; whether that succeeded."""
     if not (options.publish or options.events):
         return True
-    from cluster.audit.sinks import store_findings  # noqa: PLC0415  # few audits write into the cluster
+    # Few audits write into the cluster.
+    from cluster.audit.policy_reports import KINDS  # noqa: PLC0415
+    from cluster.audit.sinks import store_findings  # noqa: PLC0415
 
     failed: list[SourceError] = []
     try:

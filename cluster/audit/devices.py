@@ -27,11 +27,11 @@ class DeviceRemarks:
         kind = raw.get("kind")
         if kind == "ResourceClaim":
             self._holders.add_claim(raw)
-        elif kind == "Pod" and not has_terminated(raw):
+        elif kind == "Pod" and (devices := [*device_statuses(raw)]) and not has_terminated(raw):
             metadata = as_object(raw.get("metadata"))
             holder = Holder(as_text(metadata.get("namespace")), as_text(metadata.get("name")))
             node = as_text(as_object(raw.get("spec")).get("nodeName"))
-            self._holders.add_pod(holder, node, device_statuses(raw))
+            self._holders.add_pod(holder, node, devices)
 
     @property
     def given_twice(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import marshal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -19,7 +20,13 @@ from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
 from rules.base.json_values import Path, as_object, as_text
-from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.engine.bounds import (
+    LARGE_OBJECT_BYTES,
+    MAX_STEPS,
+    StepLimit,
+    TooManyStepsError,
+    oversized_reason,
+)
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
@@ -81,7 +88,7 @@ class ObjectEvaluator:
     ) -> None:
         self.results = Results()
         self.incomplete: set[str] = set()
-        self._context = Context(today)
+        self._context = Context(today, profile=policy.rule_set().profile)
         self._facts = AuditFacts()
         self._rules = policy.rule_set()
         if refused_by == "policies":
@@ -149,7 +156,8 @@ class ObjectEvaluator:
         results.components += result.components
         results.other_objects += result.other_objects
         results.excepted += len(result.excepted)
-        self._unread_parts(result, ref)
+        if result.malformed_fields or result.failures:
+            self._unread_parts(result, ref)
         if not (self._refused_by and result.findings):
             return result.findings
         if not self._is_sent(raw):
@@ -176,6 +184,9 @@ class ObjectEvaluator:
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
 
 
+# A third of the time that JSON takes. In this version every text is written out; JSON is at most
+# eight times as long: `false` with its comma has seven characters, a control character six.
+MARSHAL_VERSION, MAX_JSON_PER_BYTE = 2, 8
 # Half the time that `json.dumps` takes.
 _encode = json.JSONEncoder(check_circular=False).encode
 
@@ -187,12 +198,13 @@ def _oversized_reason(raw: Object) -> str:
     as long as the rules. Nor do its owners, whose names API servers accept at any length: rules
     only compare kinds of owners, and a long name must not hide a pod that runs.
     """
-    metadata = as_object(raw.get("metadata"))
-    if "managedFields" in metadata or "ownerReferences" in metadata:
-        kept = without_managed_fields(metadata)
-        kept.pop("ownerReferences", None)
-        raw = {**raw, "metadata": kept}
-    return oversized_reason(raw, len(_encode(raw)))
+    size = MAX_JSON_PER_BYTE * len(marshal.dumps(raw, MARSHAL_VERSION))
+    if size > LARGE_OBJECT_BYTES:
+        metadata = without_managed_fields(as_object(raw.get("metadata")))
+        metadata.pop("ownerReferences", None)
+        raw = {**raw, "metadata": metadata}
+        size = len(_encode(raw))
+    return oversized_reason(raw, size)
 
 
 def _located(finding: Finding, raw: Object) -> LocatedFinding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import marshal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,28 @@ def test_what_is_both_a_fact_and_evaluated_is_listed_once(
     report = json.loads(capsys.readouterr().out)
     assert {(f["rule"], f["name"]) for f in report["findings"]} == {(rule, "n0"), (rule, "n1")}
     assert made == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        False,
+        True,
+        None,
+        0,
+        -(2**31),
+        2**200,
+        1e-300,
+        "",
+        "\x00" * 9,
+        "\ud800" * 9,
+        "\U0001f600" * 9,
+    ],
+)
+def test_no_json_is_longer_than_is_assumed_of_an_object(value: Any) -> None:
+    raw = {"apiVersion": "v1", "kind": "Pod", "spec": [value] * 500 + [{str(value): value}]}
+    size = evaluation.MAX_JSON_PER_BYTE * len(marshal.dumps(raw, evaluation.MARSHAL_VERSION))
+    assert len(json.dumps(raw)) <= size
 
 
 class UnknownInventory(Inventory):

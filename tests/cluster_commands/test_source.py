@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import io
 import json
 import socket
@@ -23,6 +24,7 @@ from cluster.source.api_server import ApiServerSource
 from cluster.source.files import FileSource
 from cluster.source.objects import MissingRightError, NotServedError, Resource, SourceError
 from cluster.source.options import add_options, open_source
+from cluster.source.store import ObjectStore
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import PATIENCE, eventually
@@ -449,3 +451,28 @@ def test_what_comes_before_an_error_in_files_counts(tmp_path: Path) -> None:
     assert source.get(PODS, "a", "p000000") == pod
     with pytest.raises(SourceError, match=r"b\.yaml"):
         source.get(PODS, "a", "p000001")
+
+
+def test_the_store_gives_back_what_was_put_whatever_is_in_it() -> None:
+    """A store keeps texts of every kind, and values that only YAML has, as JSON would."""
+
+    def pod_of(number: int) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Pod", **make_pod(number)}
+
+    texts = ["ü", "\U0001f600", "\x00", "\ud800", "x" * 5000]
+    numbers = [0, -1, 2**70, 1.5, True, None]
+    raw = {**pod_of(1), "status": {"texts": texts, "numbers": numbers, "empty": [{}, []]}}
+    different: list[Any] = []
+    store = ObjectStore(different.append)
+    store.put(raw)
+    store.put({**raw, "status": {**raw["status"]}})
+    assert [*store.list(PODS)] == [raw]
+    assert different == []
+    dated = {**pod_of(2), "spec": {"since": datetime.date(2031, 3, 1)}}
+    store.put(dated)
+    assert [*store.list(PODS)][1]["spec"] == {"since": "2031-03-01"}
+    deep: Any = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(SourceError, match="nested too deeply"):
+        store.put({**pod_of(3), "spec": deep})
