@@ -195,6 +195,53 @@ def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit
     assert unknown.startswith("namespace ml: 8 running pods on 2 nodes can use GPUs")
 
 
+def test_privileged_running_pods_on_gpu_nodes_are_named_without_a_claim_that_they_use_gpus(
+    audit: Audit,
+) -> None:
+    """They see every device of their node, and nothing else shows that they want one."""
+    privileged: dict[str, Any] = {"env": [], "securityContext": {"privileged": True}}
+    card = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+
+    def owned(name: str, kind: str, namespace: str = "ml", **spec: Any) -> dict[str, Any]:
+        made = pod(name, node="gpus", **privileged)
+        reference = {"apiVersion": "apps/v1", "kind": kind, "name": "agent", "controller": True}
+        made["metadata"] |= {"namespace": namespace, "ownerReferences": [reference]}
+        made["spec"] |= spec
+        return made
+
+    done = pod("done", node="gpus", **privileged)
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
+    done["status"]["containerStatuses"] = [ended]
+    prepared = pod("prepared", node="gpus", env=[])
+    prepared["spec"]["initContainers"] = [{"name": "setup", "image": "x", **privileged}]
+    helped = pod("helped", node="gpus", env=[])
+    sidecar = {"name": "side", "image": "x", "restartPolicy": "Always", **privileged}
+    helped["spec"]["initContainers"] = [sidecar]
+    pods = [
+        pod("docker-5d-1", node="gpus", owner="docker-5d", **privileged),
+        pod("docker-5d-2", node="gpus", owner="docker-5d", **privileged),
+        pod("elsewhere", node="cpus", **privileged),
+        pod("waits", **privileged),
+        pod("asks", node="gpus", **privileged, **card),
+        *(done, prepared, helped),
+        # Agents of every node, and components of the GPU platform.
+        owned("network", "DaemonSet", "kube-system"),
+        owned("driver", "DaemonSet", "gpu-operator", serviceAccountName="nvidia-driver"),
+        owned("validator", "Pod", "gpu-operator", serviceAccountName="nvidia-operator-validator"),
+        # Unlike an agent, it chooses GPU nodes.
+        owned("chooses", "DaemonSet", nodeSelector={"nvidia.com/gpu.present": "true"}),
+    ]
+    (warning,) = audit([*pods, node("gpus", 8), node("cpus", 0)])["remarks"]
+    assert (warning["level"], warning["message"]) == (
+        "warning",
+        "namespace ml: 4 privileged running pods on node gpus can reach every GPU there and "
+        "requested none; whether they use any is not known: deployment/docker (2), "
+        "daemonset/agent, pod/helped",
+    )
+    # Most privileged pods are on nodes without GPUs.
+    assert audit(pods)["remarks"] == []
+
+
 def test_a_node_whose_cards_a_driver_gives_by_claims_has_gpus_too(audit: Audit) -> None:
     """It offers no resource, and so its labels say it."""
     labelled = node("gpus", 0)
