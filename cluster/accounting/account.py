@@ -136,7 +136,15 @@ def count_pod(
         starting = bool(node) and status.get("phase") != "Running"
         devices = tuple(one for one in device_statuses(pod) if one.resource in amounts)
         consumer = Consumer(
-            namespace, name, owner, node, starting, amounts, shares, devices=devices
+            namespace,
+            name,
+            owner,
+            node,
+            starting,
+            amounts,
+            shares,
+            devices=devices,
+            since=as_text(status.get("startTime")) if devices else "",
         )
     return CountedPod(namespace, name, owner, node, requests, consumer, has_claims)
 
@@ -317,7 +325,7 @@ def given_twice(
         holders.add_claim(claim)
     for consumer in consumers:
         holder = Holder(consumer.namespace, consumer.name)
-        holders.add_pod(holder, consumer.node, consumer.devices)
+        holders.add_pod(holder, consumer.node, consumer.devices, consumer.since)
     return holders.given_twice()
 
 

@@ -16,8 +16,9 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded; `devices` the whole ones that its status names. `pods` are those
-    that share a claim. `is_idle`: no pod that has not terminated uses the claim.
+    as far as that is recorded; `devices` the whole ones that its status names, and `since` when the
+    pod started that has them. `pods` are those that share a claim. `is_idle`: no pod that has not
+    terminated uses the claim.
     """
 
     namespace: str
@@ -30,6 +31,7 @@ class Consumer(NamedTuple):
     pods: tuple[str, ...] = ()
     is_idle: bool = False
     devices: tuple[DeviceStatus, ...] = ()
+    since: str = ""
 
 
 class ResourceUsage(NamedTuple):

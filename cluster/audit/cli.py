@@ -99,7 +99,8 @@ def make_parser() -> argparse.ArgumentParser:
     reports.add_argument(
         "--events",
         action="store_true",
-        help="also write an Event at each workload with errors, which kubectl describe shows",
+        help="also write an Event at each workload with errors, and at each pod with a device that "
+        "is unhealthy or that another one has too; kubectl describe shows them",
     )
     service = made.add_argument_group("as a service")
     service.add_argument(

@@ -200,7 +200,7 @@ def test_privileged_running_pods_on_gpu_nodes_are_named_without_a_claim_that_the
 ) -> None:
     """They see every device of their node, and nothing else shows that they want one."""
     privileged: dict[str, Any] = {"env": [], "securityContext": {"privileged": True}}
-    card = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    card: dict[str, Any] = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 
     def owned(name: str, kind: str, namespace: str = "ml", **spec: Any) -> dict[str, Any]:
         made = pod(name, node="gpus", **privileged)
@@ -232,11 +232,11 @@ def test_privileged_running_pods_on_gpu_nodes_are_named_without_a_claim_that_the
         owned("chooses", "DaemonSet", nodeSelector={"nvidia.com/gpu.present": "true"}),
     ]
     (warning,) = audit([*pods, node("gpus", 8), node("cpus", 0)])["remarks"]
-    assert (warning["level"], warning["message"]) == (
-        "warning",
+    assert warning["level"] == "warning"
+    assert warning["message"] == (
         "namespace ml: 4 privileged running pods on node gpus can reach every GPU there and "
         "requested none; whether they use any is not known: deployment/docker (2), "
-        "daemonset/agent, pod/helped",
+        "daemonset/agent, pod/helped"
     )
     # Most privileged pods are on nodes without GPUs.
     assert audit(pods)["remarks"] == []

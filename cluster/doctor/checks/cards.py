@@ -29,7 +29,8 @@ def check_cards_given_twice(facts: DoctorFacts) -> Iterator[Row]:
     given = (
         usage.given_twice if usage else given_twice((), facts.objects(CLAIMS), facts.policy.profile)
     )
-    for device, holders, _ in given:
+    for each in given:
+        device = each.device
         if device.is_of_driver:
             message = (
                 f"each have the device {device.name} of the pool {device.place} "
@@ -37,8 +38,9 @@ def check_cards_given_twice(facts: DoctorFacts) -> Iterator[Row]:
             )
         else:
             message = f"have the same device {device.name} of {device.place} as {device.resource}"
+        message += f" since {each.since}" if each.since else ""
         kind = "resourceclaim" if device.is_of_driver else "pod"
-        subjects = [f"{kind}/{holder.name} in {holder.namespace}" for holder in holders]
+        subjects = [f"{kind}/{holder.name} in {holder.namespace}" for holder in each.holders]
         yield wrong(_GIVEN_TWICE, subjects, message, _END_ONE)
 
 
