@@ -21,6 +21,10 @@ class Holder(NamedTuple):
     name: str
 
 
+UNNAMED = Holder("", "")
+"""One of a namespace that a reader may not see."""
+
+
 class Device(NamedTuple):
     """A device. A driver (DRA) gives it to claims, or a device plugin to pods.
 
@@ -47,7 +51,14 @@ class GivenTwice(NamedTuple):
 
     def __str__(self) -> str:
         kind = "claim" if self.device.is_of_driver else "pod"
-        names = some([f"{kind} {holder.namespace}/{holder.name}" for holder in self.holders])
+        names = some(
+            [
+                f"a {kind} in another namespace"
+                if holder == UNNAMED
+                else f"{kind} {holder.namespace}/{holder.name}"
+                for holder in self.holders
+            ]
+        )
         return f"{names} have {self.what}: gpuward doctor says what to do"
 
     @property

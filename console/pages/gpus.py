@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
+from cluster.accounting.device_holders import UNNAMED
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
@@ -187,14 +188,20 @@ def filtered(usage: Usage, wanted: Filter, teams: Teams) -> Usage:
 def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
     """Return the amounts, with names only of consumers in the namespaces in `seen`.
 
-    On each node they are one consumer, or one that starts and one that does not.
+    On each node they are one consumer, or one that starts and one that does not. Of a device that
+    several have, those in other namespaces have no name either.
     """
     named = [consumer for consumer in usage.consumers if consumer.namespace in seen]
     hidden: dict[tuple[str, bool], list[Consumer]] = defaultdict(list)
     for consumer in usage.consumers:
         if consumer.namespace not in seen:
             hidden[consumer.node, consumer.is_starting].append(consumer)
-    return usage._replace(consumers=(*named, *starmap(_nameless, hidden.items())))
+    twice = tuple(
+        each._replace(holders=tuple(h if h.namespace in seen else UNNAMED for h in each.holders))
+        for each in usage.given_twice
+    )
+    consumers = (*named, *starmap(_nameless, hidden.items()))
+    return usage._replace(consumers=consumers, given_twice=twice)
 
 
 def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
