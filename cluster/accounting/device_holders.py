@@ -108,10 +108,10 @@ class DeviceHolders:
         """The devices that several have, those of drivers first."""
         return tuple(
             GivenTwice(
-                device,
-                tuple(holders),
-                not device.is_of_driver or is_gpu_driver(device.resource, self._profile),
-                sorted(holders.values())[1] if all(holders.values()) else "",
+                device=device,
+                holders=tuple(holders),
+                is_gpu=not device.is_of_driver or is_gpu_driver(device.resource, self._profile),
+                since=sorted(holders.values())[1] if all(holders.values()) else "",
             )
             for device, holders in sorted(self._holders.items(), key=_order)
             if len(holders) > 1

@@ -27,9 +27,9 @@ def device_statuses(pod: Mapping[str, Any]) -> Iterator[DeviceStatus]:
     status = as_object(pod.get("status"))
     found = (
         DeviceStatus(
-            as_text(allocated.get("name")),
-            as_text(device.get("resourceID")),
-            as_text(device.get("health")),
+            resource=as_text(allocated.get("name")),
+            device=as_text(device.get("resourceID")),
+            health=as_text(device.get("health")),
         )
         for field in ("initContainerStatuses", "containerStatuses")
         for _, container in as_objects(status.get(field))

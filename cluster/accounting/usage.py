@@ -157,8 +157,8 @@ class Usage(NamedTuple):
     def on_nodes(self, names: frozenset[str]) -> Usage:
         """The nodes of these names, and who has GPUs there."""
         return Usage(
-            tuple(node for node in self.nodes if node.name in names),
-            tuple(consumer for consumer in self.consumers if consumer.node in names),
-            self.unknown,
-            self.given_twice,
+            nodes=tuple(node for node in self.nodes if node.name in names),
+            consumers=tuple(consumer for consumer in self.consumers if consumer.node in names),
+            unknown=self.unknown,
+            given_twice=self.given_twice,
         )

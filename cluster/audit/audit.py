@@ -149,14 +149,16 @@ class _Audit:
         results.remarks.extend((*about_all, *found))
         unread = self._unread + self._failed
         return AuditResult(
-            results,
-            frozenset(str(error.resource) for error in unread if isinstance(error, ListError)),
-            not self._failed,
-            frozenset(self._evaluator.incomplete),
-            not unread,
-            pods,
-            devices,
-            self._identities,
+            results=results,
+            unlisted=frozenset(
+                str(error.resource) for error in unread if isinstance(error, ListError)
+            ),
+            listed_all=not self._failed,
+            incomplete=frozenset(self._evaluator.incomplete),
+            saw_all=not unread,
+            pods=pods,
+            devices=devices,
+            identities=self._identities,
         )
 
     def _read_facts_and_evaluate(self) -> AuditFacts:

@@ -96,7 +96,7 @@ class DeviceRemarks:
         holder = _holder(raw)
         pod = ObjectRef("Pod", "", holder.namespace, holder.name)
         note = f"the device {found.device} of {node} {what} is unhealthy: {_REPLACE}"
-        fault = DeviceFault(pod, self._uids[False, holder], _SICK, note)
+        fault = DeviceFault(pod=pod, uid=self._uids[False, holder], reason=_SICK, note=note)
         self.sick.setdefault((node, found.resource, found.device), []).append(fault)
 
     @property
@@ -129,7 +129,9 @@ class DeviceRemarks:
             for holder in each.holders:
                 for user in self._users[each.device.is_of_driver, holder]:
                     pod = ObjectRef("Pod", "", holder.namespace, user.name)
-                    yield DeviceFault(pod, user.uid, _SHARED, self._note(each, holder))
+                    yield DeviceFault(
+                        pod=pod, uid=user.uid, reason=_SHARED, note=self._note(each, holder)
+                    )
         for faults in self.sick.values():
             yield from faults
 

@@ -172,10 +172,10 @@ def read_facts(
     if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
     return AuditFacts(
-        frozenset(gpu_nodes) if NODES in known else None,
-        namespaces if NAMESPACES in known else None,
-        tuple(configurations),
-        builder.inventory(),
+        gpu_nodes=frozenset(gpu_nodes) if NODES in known else None,
+        namespaces=namespaces if NAMESPACES in known else None,
+        configurations=tuple(configurations),
+        inventory=builder.inventory(),
     )
 
 

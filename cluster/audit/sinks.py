@@ -103,7 +103,7 @@ def write_events(
                 f"no more Events are written after errors in {len(failed)} namespaces"
             )
         wait(_SECONDS)
-    return Written(written, len(concerns), invalid)
+    return Written(objects=written, total=len(concerns), invalid=invalid)
 
 
 def violations(
@@ -120,7 +120,9 @@ def violations(
         if known and located.level == "error":
             found[known[0]].add(f"[{located.finding.rule}] {with_help(located.finding)}")
     return [
-        Concern(ref, identities[ref], _VIOLATION, "; ".join(sorted(messages)))
+        Concern(
+            ref=ref, identity=identities[ref], reason=_VIOLATION, note="; ".join(sorted(messages))
+        )
         for ref, messages in found.items()
     ]
 
@@ -214,7 +216,9 @@ def _write_events(
     wait: Callable[[float], object],
 ) -> Iterator[str]:
     faults = [
-        Concern(fault.pod, Identity("v1", fault.uid), fault.reason, fault.note)
+        Concern(
+            ref=fault.pod, identity=Identity("v1", fault.uid), reason=fault.reason, note=fault.note
+        )
         for fault in result.devices.faults()
     ]
     errors = violations(findings, result.identities)

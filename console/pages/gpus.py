@@ -462,7 +462,16 @@ def _holders(
     for key in first:
         namespace, owner, resource = key
         allocated, pending = text(has.get(key, 0)), text(wants.get(key, 0))
-        rows.append(Holder(namespace, owner, resource, allocated, pending, pods[key]))
+        rows.append(
+            Holder(
+                namespace=namespace,
+                owner=owner,
+                resource=resource,
+                allocated=allocated,
+                pending=pending,
+                pods=pods[key],
+            )
+        )
     return tuple(rows), len(pods) - len(first)
 
 
