@@ -16,7 +16,7 @@ from cluster.accounting.claims import (
     waiting_devices,
 )
 from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
-from cluster.accounting.device_status import device_statuses
+from cluster.accounting.device_status import SickDevice, device_statuses, sick_devices
 from cluster.accounting.nodes import (
     Card,
     Total,
@@ -94,6 +94,7 @@ class CountedPod(NamedTuple):
     """The counted part of a pod that has not terminated.
 
     `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
+    `sick` are its unhealthy devices.
     """
 
     namespace: str
@@ -103,6 +104,7 @@ class CountedPod(NamedTuple):
     requests: Requests
     consumer: Consumer | None
     has_claims: bool
+    sick: tuple[SickDevice, ...]
 
 
 def count_pod(
@@ -154,6 +156,7 @@ def count_pod(
         requests=requests,
         consumer=consumer,
         has_claims=has_claims,
+        sick=tuple(sick_devices(pod, profile)) if node else (),
     )
 
 
@@ -168,7 +171,7 @@ class PodLedger:
     """Counts pods one by one, so that they need not all be kept.
 
     `card_memory` is as for `count_pod`. `loads` are those of nodes, by name; `owners` those of the
-    pods with claims, by namespace and name.
+    pods with claims, by namespace and name; `sick` their unhealthy devices.
     """
 
     def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
@@ -177,6 +180,7 @@ class PodLedger:
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
         self.owners: dict[tuple[str, str], str] = {}
+        self.sick: list[SickDevice] = []
 
     def add(self, pod: Mapping[str, Any]) -> CountedPod | None:
         """Count `pod`; what counts of it, or None if it has terminated."""
@@ -189,6 +193,7 @@ class PodLedger:
             self.owners[counted.namespace, counted.name] = counted.owner
         if counted.consumer is not None:
             self.consumers.append(counted.consumer)
+        self.sick += counted.sick
         return counted
 
 
@@ -331,7 +336,13 @@ class Account:
         counter = NodeCounter(self._ledger.loads, consumers, offered, self._profile, pod_size)
         counted = sorted(filter(None, map(counter.count, self._nodes)), key=lambda node: node.name)
         twice = given_twice(consumers, claims, self._profile)
-        return Usage(nodes=tuple(counted), consumers=consumers, unknown=unknown, given_twice=twice)
+        return Usage(
+            nodes=tuple(counted),
+            consumers=consumers,
+            unknown=unknown,
+            given_twice=twice,
+            sick=tuple(self._ledger.sick),
+        )
 
 
 def given_twice(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
-from cluster.accounting.device_status import DeviceStatus, device_statuses
-from cluster.accounting.passthrough import is_gpu
+from cluster.accounting.device_status import SickDevice, device_statuses, sick_devices
 from cluster.accounting.pod_requests import has_terminated
 from cluster.source.objects import Object
 from reports.formats import many, some
@@ -18,7 +18,6 @@ from rules.profile.profile import Profile
 
 _MAX_REMARKS = 20
 _SHARED, _SICK = "DeviceGivenTwice", "DeviceUnhealthy"
-_CLAIM = "claim:"
 _HELP = (
     "they use the same memory, so one can end the other or read what it leaves there. Help: delete "
     "one of the pods, and its claim if it has one of its own; its controller makes another pod, "
@@ -55,7 +54,7 @@ class DeviceRemarks:
     """
 
     def __init__(self, profile: Profile) -> None:
-        self.sick: dict[tuple[str, str, str], list[DeviceFault]] = {}
+        self.sick: dict[tuple[str, str, str], list[SickDevice]] = {}
         self._profile = profile
         self._holders = DeviceHolders(profile)
         self._uids: dict[tuple[bool, Holder], str] = {}
@@ -79,25 +78,14 @@ class DeviceRemarks:
             self._holders.add_pod(_holder(raw), node, devices, since)
             user = _User(as_text(metadata.get("name")), as_text(metadata.get("uid")))
             self._keep(raw, [user], is_claim=False)
-            for found in devices:
-                if found.health == "Unhealthy":
-                    self._add_sick(raw, node, found)
+            for sick in sick_devices(raw, self._profile):
+                place = (sick.node, sick.resource, sick.device)
+                self.sick.setdefault(place, []).append(sick)
 
     def _keep(self, raw: Object, users: list[_User], *, is_claim: bool) -> None:
         key = is_claim, _holder(raw)
         self._uids[key] = as_text(as_object(raw.get("metadata")).get("uid"))
         self._users[key] = users
-
-    def _add_sick(self, raw: Object, node: str, found: DeviceStatus) -> None:
-        claim = found.resource.removeprefix(_CLAIM)
-        if claim == found.resource and not is_gpu(found.resource, self._profile):
-            return
-        what = f"of the claim {claim}" if claim != found.resource else f"as {found.resource}"
-        holder = _holder(raw)
-        pod = ObjectRef("Pod", "", holder.namespace, holder.name)
-        note = f"the device {found.device} of {node} {what} is unhealthy: {_REPLACE}"
-        fault = DeviceFault(pod=pod, uid=self._uids[False, holder], reason=_SICK, note=note)
-        self.sick.setdefault((node, found.resource, found.device), []).append(fault)
 
     @property
     def given_twice(self) -> int:
@@ -107,33 +95,30 @@ class DeviceRemarks:
     def remarks(self) -> Iterator[Remark]:
         """A warning for each such device."""
         twice = [str(each) for each in self._holders.given_twice()]
-        sick = [self._sick_remark(*place) for place in sorted(self.sick)]
+        sick = [str(each) for place in sorted(self.sick) for each in self.sick[place]]
         for found, what in ((twice, "given twice"), (sick, "unhealthy")):
             texts = found[:_MAX_REMARKS]
             if (rest := len(found) - _MAX_REMARKS) > 0:
                 texts.append(f"{many(rest, 'more device')} {what}: gpuward doctor says what to do")
             yield from (Remark("warning", "", 0, 0, text) for text in texts)
 
-    def _sick_remark(self, node: str, resource: str, device: str) -> str:
-        faults = self.sick[node, resource, device]
-        pods = some([f"pod {fault.pod.namespace}/{fault.pod.name}" for fault in faults])
-        has = "has" if len(faults) == 1 else "have"
-        return (
-            f"{pods} {has} the unhealthy device {device} of {node} as {resource}: gpuward doctor "
-            "says what to do"
-        )
-
     def faults(self) -> Iterator[DeviceFault]:
         """Yield each fault at each pod that uses the device."""
-        for each in self._holders.given_twice():
-            for holder in each.holders:
-                for user in self._users[each.device.is_of_driver, holder]:
+        for twice in self._holders.given_twice():
+            for holder in twice.holders:
+                for user in self._users[twice.device.is_of_driver, holder]:
                     pod = ObjectRef("Pod", "", holder.namespace, user.name)
                     yield DeviceFault(
-                        pod=pod, uid=user.uid, reason=_SHARED, note=self._note(each, holder)
+                        pod=pod, uid=user.uid, reason=_SHARED, note=self._note(twice, holder)
                     )
-        for faults in self.sick.values():
-            yield from faults
+        for each in chain.from_iterable(self.sick.values()):
+            holder = Holder(each.namespace, each.pod)
+            yield DeviceFault(
+                pod=ObjectRef("Pod", "", each.namespace, each.pod),
+                uid=self._uids[False, holder],
+                reason=_SICK,
+                note=f"this pod has {each.what}: {_REPLACE}",
+            )
 
     def _note(self, given: GivenTwice, own: Holder) -> str:
         """Return the words for the owner of a pod. Of other namespaces they have no name, but UIDs.

@@ -189,7 +189,7 @@ def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
     """Return the amounts, with names only of consumers in the namespaces in `seen`.
 
     On each node they are one consumer, or one that starts and one that does not. Of a device that
-    several have, those in other namespaces have no name either.
+    several have, or that is unhealthy, pods in other namespaces have no name either.
     """
     named = [consumer for consumer in usage.consumers if consumer.namespace in seen]
     hidden: dict[tuple[str, bool], list[Consumer]] = defaultdict(list)
@@ -201,7 +201,11 @@ def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
         for each in usage.given_twice
     )
     consumers = (*named, *starmap(_nameless, hidden.items()))
-    return usage._replace(consumers=consumers, given_twice=twice)
+    sick = tuple(
+        each if each.namespace in seen else each._replace(namespace="", pod="")
+        for each in usage.sick
+    )
+    return usage._replace(consumers=consumers, given_twice=twice, sick=sick)
 
 
 def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:

@@ -188,8 +188,9 @@ def test_the_labels_of_other_pods_are_read_where_they_decide_and_all_is_shown(
     assert "in-the-way" not in str(hidden)
 
 
-def test_who_shares_a_device_is_named_to_those_who_may_see_the_pods() -> None:
-    given = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1"}]}
+def test_who_has_a_device_with_a_fault_is_named_to_those_who_may_see_the_pods() -> None:
+    device = {"resourceID": "GPU-1", "health": "Unhealthy"}
+    given = {"name": "nvidia.com/gpu", "resources": [device]}
     statuses = [{"name": "main", "allocatedResourcesStatus": [given]}]
     pods = [
         on_a_node(name, home, containerStatuses=statuses, startTime=f"2031-03-01T0{hour}:00:00Z")
@@ -200,9 +201,17 @@ def test_who_shares_a_device_is_named_to_those_who_may_see_the_pods() -> None:
         "have the same device GPU-1 of a as nvidia.com/gpu since 2031-03-01T01:00:00Z: gpuward "
         "doctor says what to do"
     )
-    assert View(state, Everybody()).usage()[1] == (f"pod team-a/mine, pod team-b/theirs {what}",)
-    of_member = View(state, Member("team-a")).usage()[1]
-    assert of_member == (f"pod team-a/mine, a pod in another namespace {what}",)
+    sick = "has the unhealthy device GPU-1 of a as nvidia.com/gpu: gpuward doctor says what to do"
+    assert View(state, Everybody()).usage()[1] == (
+        f"pod team-a/mine, pod team-b/theirs {what}",
+        f"pod team-a/mine {sick}",
+        f"pod team-b/theirs {sick}",
+    )
+    assert View(state, Member("team-a")).usage()[1] == (
+        f"pod team-a/mine, a pod in another namespace {what}",
+        f"pod team-a/mine {sick}",
+        f"a pod in another namespace {sick}",
+    )
 
 
 async def test_teams_are_those_of_a_label_of_namespaces() -> None:
