@@ -449,19 +449,27 @@ def _holders_of_nodes(
 def _holders(
     consumers: Iterable[Consumer], most: int, holder_of: Callable[[Consumer], tuple[str, str]]
 ) -> tuple[tuple[Holder, ...], int]:
-    """Return the `most` holders with the largest amounts, and how many others there are.
+    """Return the `most` holders with the largest shares, and how many others there are.
 
+    A share is of what all have of the resource, or wait for: a card and a GiB are no common unit.
     `holder_of` returns the namespace and the owner of a consumer.
     """
     has: dict[tuple[str, str, str], Amount] = defaultdict(int)
     wants: dict[tuple[str, str, str], Amount] = defaultdict(int)
     pods: dict[tuple[str, str, str], int] = defaultdict(int)
+    sums: dict[str, Amount] = defaultdict(int)
     for consumer in consumers:
         for resource, amount in consumer.amounts.items():
             key = *holder_of(consumer), resource
+            sums[resource] += amount
             (has if consumer.node else wants)[key] += amount
             pods[key] += len(consumer.pods) or 1
-    first = heapq.nsmallest(most, pods, key=lambda key: (-has.get(key, 0), -wants.get(key, 0), key))
+
+    def rank(key: tuple[str, str, str]) -> tuple[float, float, tuple[str, str, str]]:
+        there = float(sums[key[2]]) or 1.0
+        return -float(has.get(key, 0)) / there, -float(wants.get(key, 0)) / there, key
+
+    first = heapq.nsmallest(most, pods, key=rank)
     rows = []
     for key in first:
         namespace, owner, resource = key

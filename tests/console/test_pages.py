@@ -25,6 +25,7 @@ from cluster.why.cli import main as why
 from cluster.why.explanation import Answer, to_document
 from console.access import Everybody
 from console.cli import DEMO
+from console.pages.gpus import Filter, gpus_page
 from console.server import Console
 from console.state import ClusterState
 from console.view import View
@@ -32,6 +33,7 @@ from tests.testkit.cluster_commands.gpu_objects import node as gpu_node
 from tests.testkit.cluster_commands.gpu_objects import pod as gpu_pod
 from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_state
 
+GPU = "nvidia.com/gpu"
 JSON = {"Accept": "application/json"}
 PAGES = (
     "/",
@@ -212,6 +214,25 @@ def test_who_has_a_device_with_a_fault_is_named_to_those_who_may_see_the_pods() 
         f"pod team-a/mine {sick}",
         f"a pod in another namespace {sick}",
     )
+
+
+def test_holders_are_ranked_by_their_share_of_a_resource() -> None:
+    """Whoever has five GiB of a hundred has less than who has two cards of ten."""
+    memory = "aliyun.com/gpu-mem"
+    amounts = {
+        "cards-8": (GPU, 8),
+        "cards-2": (GPU, 2),
+        "mem-95": (memory, 95),
+        "mem-5": (memory, 5),
+    }
+    nodes = [gpu_node("a", {GPU: 16, memory: 128, "aliyun.com/gpu-count": 2})]
+    pods = [
+        gpu_pod("p", {resource: amount}, on="a", namespace=home)
+        for home, (resource, amount) in amounts.items()
+    ]
+    usage = View(live_state([*nodes, *pods]), Everybody()).usage()[0]
+    page = gpus_page(usage, Filter())
+    assert [row.namespace for row in page.namespaces] == ["mem-95", "cards-8", "cards-2", "mem-5"]
 
 
 async def test_teams_are_those_of_a_label_of_namespaces() -> None:
