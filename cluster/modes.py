@@ -201,7 +201,9 @@ def plan(
         hit = [*refused[name]] if is_known or refused[name] else None
         # A namespace that is excluded would get a label that says what is not so.
         is_changed = bool(mode) and labels.get(MODE_LABEL) != mode and bool(now or new)
-        yield NamespacePlan(name, now, new if mode else now, hit, is_changed)
+        yield NamespacePlan(
+            name=name, mode=now, new_mode=new if mode else now, refused=hit, is_changed=is_changed
+        )
 
 
 def _print(plans: Sequence[NamespacePlan], options: argparse.Namespace) -> None:

@@ -268,7 +268,7 @@ def export(state: ClusterState) -> str:
             "state_version": state.version,
             "navigation": _PARTS,
             "current": "",
-            "missing": missing,
+            "missing": (*missing, *usage.notes()),
             "page": page,
             "filter": Filter(),
             "explanations": [why for why in found if why],

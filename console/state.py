@@ -41,7 +41,8 @@ from cluster.source.registered import is_own
 from cluster.source.release import homes
 from cluster.webhooks.decision_log import CONTAINER, DecisionLog
 from cluster.why.devices.allocator import DeviceAllocator
-from cluster.why.explanation import Explanation, Namespace, explain
+from cluster.why.explainer import Explainer
+from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.nodes import read_node
 from cluster.why.pod_devices import claims_in
 from console.pages.decisions import WebhookFacts, exceptions_of, failure_policies_of, modes_of
@@ -125,6 +126,7 @@ class ClusterState:
         self._webhook_lock = threading.Lock()
         self._webhook: tuple[float, WebhookFacts] | None = None
         self._trend: tuple[float, Trend] | None = None
+        self._read_for_why: tuple[Snapshot, Explainer] | None = None
         self._team_label = team_label
         self._teams: tuple[float, Teams] | None = None
 
@@ -204,7 +206,7 @@ class ClusterState:
         return self._read_at
 
     def usage(self) -> tuple[Usage, tuple[str, ...]]:
-        """The account of the GPUs, and a line for each thing that is not known of it.
+        """The account of the GPUs, and a line for each thing that could not be read.
 
         Raises SourceError if nothing is known yet, and why.
         """
@@ -222,7 +224,7 @@ class ClusterState:
                 for resource in FOLLOWED
                 if resource not in self._listed and resource not in self._errors
             ]
-        return usage, (*missing, *usage.notes())
+        return usage, tuple(missing)
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.
@@ -245,12 +247,32 @@ class ClusterState:
             known = self._teams = now, teams
         return known[1]
 
-    def why(self, namespace: str, name: str) -> Explanation | None:
-        """Return why a pod is Pending; None if there is no such pod. Raises SourceError."""
+    def why(self, namespace: str, name: str, *, names_others: bool = True) -> Explanation | None:
+        """Return why a pod is Pending; None if there is no such pod. Raises SourceError.
+
+        What depends on the labels and volumes of other pods, which are not in memory, is read if
+        nothing else decides. The answer may name pods of other namespaces; without `names_others`
+        it is not read, and not known.
+        """
         with self._lock:
             pod = self._pending.get((namespace, name))
         pod = pod or self._reader.get(PODS, namespace, name)
-        return None if pod is None else self.explain(pod)
+        if pod is None:
+            return None
+        found = self.explain(pod)
+        if found.answer is not Answer.NOT_KNOWN or not names_others:
+            return found
+        snapshot, explainer = self._read_for_why or self._read_all_for_why()
+        complete = explainer.explain(pod)
+        return found if snapshot.missing_rights else complete
+
+    def _read_all_for_why(self) -> tuple[Snapshot, Explainer]:
+        """Read the pods too. Of files this is kept; of a cluster it would be old a moment later."""
+        snapshot = self._snapshot()
+        read = snapshot, Explainer(snapshot)
+        if not self.is_live:
+            self._read_for_why = read
+        return read
 
     def explain(
         self, pod: Object, *, exists: bool = True, beside: Iterable[Object] = ()

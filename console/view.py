@@ -64,12 +64,12 @@ class View:
 
     def usage(self) -> tuple[Usage, tuple[str, ...]]:
         """The account of the GPUs, and a line for each thing that is not known of it."""
-        usage, notes = self._state.usage()
-        if not self.sees_all:
-            namespaces = {consumer.namespace for consumer in usage.consumers}
-            usage = without_names_of_others(usage, self._viewer.visible(namespaces))
-            notes = (*notes, *_not_asked(namespaces))
-        return usage, notes
+        usage, missing = self._state.usage()
+        if self.sees_all:
+            return usage, (*missing, *usage.notes())
+        namespaces = {consumer.namespace for consumer in usage.consumers}
+        usage = without_names_of_others(usage, self._viewer.visible(namespaces))
+        return usage, (*missing, *usage.notes(), *_not_asked(namespaces))
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.
@@ -80,7 +80,9 @@ class View:
 
     def why(self, namespace: str, name: str) -> Explanation | None:
         """Return why a pod is Pending; None if it does not exist or the viewer must not know it."""
-        return self._state.why(namespace, name) if self._sees(namespace) else None
+        if not self._sees(namespace):
+            return None
+        return self._state.why(namespace, name, names_others=self.sees_all)
 
     def explain(self, pod: Object, beside: Iterable[Object] = ()) -> Explanation | None:
         """Return where a new pod would run; None if its namespace is not the viewer's.

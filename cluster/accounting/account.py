@@ -16,7 +16,7 @@ from cluster.accounting.claims import (
     waiting_devices,
 )
 from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
-from cluster.accounting.device_status import device_statuses
+from cluster.accounting.device_status import SickDevice, device_statuses, sick_devices
 from cluster.accounting.nodes import (
     Card,
     Total,
@@ -94,6 +94,7 @@ class CountedPod(NamedTuple):
     """The counted part of a pod that has not terminated.
 
     `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
+    `sick` are its unhealthy devices.
     """
 
     namespace: str
@@ -103,6 +104,7 @@ class CountedPod(NamedTuple):
     requests: Requests
     consumer: Consumer | None
     has_claims: bool
+    sick: tuple[SickDevice, ...]
 
 
 def count_pod(
@@ -136,9 +138,26 @@ def count_pod(
         starting = bool(node) and status.get("phase") != "Running"
         devices = tuple(one for one in device_statuses(pod) if one.resource in amounts)
         consumer = Consumer(
-            namespace, name, owner, node, starting, amounts, shares, devices=devices
+            namespace=namespace,
+            name=name,
+            owner=owner,
+            node=node,
+            is_starting=starting,
+            amounts=amounts,
+            shares=shares,
+            devices=devices,
+            since=as_text(status.get("startTime")) if devices else "",
         )
-    return CountedPod(namespace, name, owner, node, requests, consumer, has_claims)
+    return CountedPod(
+        namespace=namespace,
+        name=name,
+        owner=owner,
+        node=node,
+        requests=requests,
+        consumer=consumer,
+        has_claims=has_claims,
+        sick=tuple(sick_devices(pod, profile)) if node else (),
+    )
 
 
 def _owner(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
@@ -152,7 +171,7 @@ class PodLedger:
     """Counts pods one by one, so that they need not all be kept.
 
     `card_memory` is as for `count_pod`. `loads` are those of nodes, by name; `owners` those of the
-    pods with claims, by namespace and name.
+    pods with claims, by namespace and name; `sick` their unhealthy devices.
     """
 
     def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
@@ -161,6 +180,7 @@ class PodLedger:
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
         self.owners: dict[tuple[str, str], str] = {}
+        self.sick: list[SickDevice] = []
 
     def add(self, pod: Mapping[str, Any]) -> CountedPod | None:
         """Count `pod`; what counts of it, or None if it has terminated."""
@@ -173,6 +193,7 @@ class PodLedger:
             self.owners[counted.namespace, counted.name] = counted.owner
         if counted.consumer is not None:
             self.consumers.append(counted.consumer)
+        self.sick += counted.sick
         return counted
 
 
@@ -193,7 +214,14 @@ def count_claims(
             metadata = as_object(raw.get("metadata"))
             text = f"resourceclaim/{as_text(metadata.get('name'))}"
             namespace = as_text(metadata.get("namespace"))
-            yield Consumer(namespace, text, text, "", is_starting=False, amounts=waiting)
+            yield Consumer(
+                namespace=namespace,
+                name=text,
+                owner=text,
+                node="",
+                is_starting=False,
+                amounts=waiting,
+            )
 
 
 def _claim_consumers(claim: Claim, owners: Mapping[tuple[str, str], str]) -> Iterator[Consumer]:
@@ -216,13 +244,16 @@ def _claim_consumers(claim: Claim, owners: Mapping[tuple[str, str], str]) -> Ite
         for (_, driver), part in cards.items():
             amounts[driver] = amounts.get(driver, 0) + min(part, 1)
         yield Consumer(
-            claim.namespace,
-            name,
-            owner,
-            node,
+            namespace=claim.namespace,
+            name=name,
+            owner=owner,
+            node=node,
             is_starting=False,
             amounts=amounts,
-            shares=tuple(Share(card, driver, part) for (card, driver), part in cards.items()),
+            shares=tuple(
+                Share(card=card, resource=driver, amount=part)
+                for (card, driver), part in cards.items()
+            ),
             pods=claim.pods if len(claim.pods) > 1 else (),
             is_idle=is_idle,
         )
@@ -305,7 +336,13 @@ class Account:
         counter = NodeCounter(self._ledger.loads, consumers, offered, self._profile, pod_size)
         counted = sorted(filter(None, map(counter.count, self._nodes)), key=lambda node: node.name)
         twice = given_twice(consumers, claims, self._profile)
-        return Usage(tuple(counted), consumers, unknown, twice)
+        return Usage(
+            nodes=tuple(counted),
+            consumers=consumers,
+            unknown=unknown,
+            given_twice=twice,
+            sick=tuple(self._ledger.sick),
+        )
 
 
 def given_twice(
@@ -317,7 +354,7 @@ def given_twice(
         holders.add_claim(claim)
     for consumer in consumers:
         holder = Holder(consumer.namespace, consumer.name)
-        holders.add_pod(holder, consumer.node, consumer.devices)
+        holders.add_pod(holder, consumer.node, consumer.devices, consumer.since)
     return holders.given_twice()
 
 
@@ -370,15 +407,15 @@ class NodeCounter:
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
         usages = (self._resource(name, row, totals, twice, slots) for row in sorted(rows))
         return NodeUsage(
-            name,
-            status_of(node),
-            model_of(node, cards) or next((d.model for d in offered if d.model), ""),
-            tuple(usages),
-            tuple(self._cards(name, cards, offered)),
-            amount_of(allocatable.get("cpu")) - load.requests.get("cpu", 0),
-            amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
-            load.pods,
-            twice,
+            name=name,
+            status=status_of(node),
+            model=model_of(node, cards) or next((d.model for d in offered if d.model), ""),
+            resources=tuple(usages),
+            cards=tuple(self._cards(name, cards, offered)),
+            free_cpu=amount_of(allocatable.get("cpu")) - load.requests.get("cpu", 0),
+            free_memory=amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
+            pods=load.pods,
+            offered_twice=twice,
         )
 
     def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
@@ -417,10 +454,10 @@ class NodeCounter:
                 starting += each.cards_taken(self._starting.get(node, {}), totals, cards)
                 rest = max(rest - by_plugin, 0)
         usage = ResourceUsage(
-            resource,
-            total.capacity if total else None,
-            allocated,
-            starting,
+            resource=resource,
+            total=total.capacity if total else None,
+            allocated=allocated,
+            starting=starting,
             overcommitted=max(allocated - (total.capacity if total else 0), 0),
         )
         if slots is None or not rest:
@@ -440,13 +477,27 @@ class NodeCounter:
         for card in cards:
             for resource, total in card.amounts.items():
                 allocated = taken.pop((card.card, resource), 0)
-                yield CardUsage(card.card, card.model, resource, total, allocated)
+                yield CardUsage(
+                    card=card.card,
+                    model=card.model,
+                    resource=resource,
+                    total=total,
+                    allocated=allocated,
+                )
         for device in {(d.driver, d.card): d for d in offered}.values():
             allocated = min(taken.pop((device.card, device.driver), 0), 1)
-            yield CardUsage(device.card, device.model, device.driver, 1, allocated)
+            yield CardUsage(
+                card=device.card,
+                model=device.model,
+                resource=device.driver,
+                total=1,
+                allocated=allocated,
+            )
         for (number, resource), allocated in sorted(taken.items()):
             total_here = 1 if resource == FRACTION else None
-            yield CardUsage(number, "", resource, total_here, allocated)
+            yield CardUsage(
+                card=number, model="", resource=resource, total=total_here, allocated=allocated
+            )
 
 
 def _add(amounts: dict[str, dict[str, Amount]], consumer: Consumer) -> None:

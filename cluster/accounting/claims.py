@@ -68,13 +68,15 @@ class DevicePool:
         capacity = as_object(content.get("capacity")) if is_shared else {}
         taints = as_objects(content.get("taints"))
         return Device(
-            self._driver,
-            as_text(spec.get("nodeName")) or as_text(content.get("nodeName")),
-            f"{self._name}/{card or as_text(raw.get('name'))}",
-            self._attribute(raw, "productName"),
-            part_of(sum(consumed.values()), whole),
-            {name: amount_of(as_object(value).get("value")) for name, value in capacity.items()},
-            any(as_text(taint.get("effect")) in _EFFECTS for _, taint in taints),
+            driver=self._driver,
+            node=as_text(spec.get("nodeName")) or as_text(content.get("nodeName")),
+            card=f"{self._name}/{card or as_text(raw.get('name'))}",
+            model=self._attribute(raw, "productName"),
+            part=part_of(sum(consumed.values()), whole),
+            capacity={
+                name: amount_of(as_object(value).get("value")) for name, value in capacity.items()
+            },
+            is_unavailable=any(as_text(taint.get("effect")) in _EFFECTS for _, taint in taints),
         )
 
     def _passed_card(self, raw: Mapping[str, Any]) -> str:
@@ -260,7 +262,15 @@ def allocated_claims(
             users = [user for _, user in as_objects(status.get("reservedFor"))]
             pods = tuple(as_text(u.get("name")) for u in users if u.get("resource") == "pods")
             name, namespace = as_text(metadata.get("name")), as_text(metadata.get("namespace"))
-            found.append(Claim(namespace, name, taken, pods, len(users) > len(pods)))
+            found.append(
+                Claim(
+                    namespace=namespace,
+                    name=name,
+                    devices=taken,
+                    pods=pods,
+                    has_other_users=len(users) > len(pods),
+                )
+            )
     return found
 
 

@@ -21,6 +21,10 @@ class Holder(NamedTuple):
     name: str
 
 
+UNNAMED = Holder("", "")
+"""One of a namespace that a reader may not see."""
+
+
 class Device(NamedTuple):
     """A device. A driver (DRA) gives it to claims, or a device plugin to pods.
 
@@ -35,17 +39,34 @@ class Device(NamedTuple):
 
 
 class GivenTwice(NamedTuple):
-    """A device that several pods or claims have, each for itself. Drivers have others than GPUs."""
+    """A device that several pods or claims have, each for itself. Drivers have others than GPUs.
+
+    `since` is when the second of them got it; empty if that is not known.
+    """
 
     device: Device
     holders: tuple[Holder, ...]
     is_gpu: bool
+    since: str
 
     def __str__(self) -> str:
         kind = "claim" if self.device.is_of_driver else "pod"
-        names = some([f"{kind} {holder.namespace}/{holder.name}" for holder in self.holders])
+        names = some(
+            [
+                f"a {kind} in another namespace"
+                if holder == UNNAMED
+                else f"{kind} {holder.namespace}/{holder.name}"
+                for holder in self.holders
+            ]
+        )
+        return f"{names} have {self.what}: gpuward doctor says what to do"
+
+    @property
+    def what(self) -> str:
+        """Return which device it is, and since when."""
         device = f"{self.device.name} of {self.device.place} as {self.device.resource}"
-        return f"{names} have the same device {device}: gpuward doctor says what to do"
+        since = f" since {self.since}" if self.since else ""
+        return f"the same device {device}{since}"
 
 
 class DeviceHolders:
@@ -56,36 +77,41 @@ class DeviceHolders:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        # As keys of dictionaries: each once, in their order.
-        self._holders: dict[Device, dict[Holder, None]] = defaultdict(dict)
+        # Each holder once, in their order, and since when it has the device.
+        self._holders: dict[Device, dict[Holder, str]] = defaultdict(dict)
 
-    def add_pod(self, holder: Holder, node: str, devices: Iterable[DeviceStatus]) -> None:
+    def add_pod(
+        self, holder: Holder, node: str, devices: Iterable[DeviceStatus], since: str
+    ) -> None:
         """Add a pod that has not terminated, with the devices that its status names.
 
-        Those of claims, which pods may share, do not count.
+        Those of claims, which pods may share, do not count. `since` is when it started.
         """
         for found in devices:
             if found.device and is_gpu(found.resource, self._profile):
                 device = Device(
                     is_of_driver=False, resource=found.resource, place=node, name=found.device
                 )
-                self._holders[device][holder] = None
+                self._holders[device][holder] = since
 
     def add_claim(self, claim: Mapping[str, Any]) -> None:
         """Add a claim, which need not have devices."""
         metadata = as_object(claim.get("metadata"))
         holder = Holder(as_text(metadata.get("namespace")), as_text(metadata.get("name")))
+        allocation = as_object(as_object(claim.get("status")).get("allocation"))
+        since = as_text(allocation.get("allocationTimestamp"))
         for driver, pool, name in own_devices(claim):
             device = Device(is_of_driver=True, resource=driver, place=pool, name=name)
-            self._holders[device][holder] = None
+            self._holders[device][holder] = since
 
     def given_twice(self) -> tuple[GivenTwice, ...]:
         """The devices that several have, those of drivers first."""
         return tuple(
             GivenTwice(
-                device,
-                tuple(holders),
-                not device.is_of_driver or is_gpu_driver(device.resource, self._profile),
+                device=device,
+                holders=tuple(holders),
+                is_gpu=not device.is_of_driver or is_gpu_driver(device.resource, self._profile),
+                since=sorted(holders.values())[1] if all(holders.values()) else "",
             )
             for device, holders in sorted(self._holders.items(), key=_order)
             if len(holders) > 1

@@ -118,7 +118,13 @@ class RunningAccount:
         nodes = tuple(self._counted[name] for name in sorted(self._counted))
         consumers = tuple(self._consumers())
         twice = given_twice(consumers, self._claims.values(), self._profile)
-        return Usage(nodes, consumers, self._unknown, twice)
+        return Usage(
+            nodes=nodes,
+            consumers=consumers,
+            unknown=self._unknown,
+            given_twice=twice,
+            sick=tuple(sick for pod in self._pods.values() for sick in pod.sick),
+        )
 
     def nodes(self) -> Iterator[tuple[Object, NodeLoad]]:
         """Each node, with or without GPUs, and what its pods take."""

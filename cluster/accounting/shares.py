@@ -77,7 +77,7 @@ def allocation_by_card(text: str) -> dict[int, int]:
 def _ack(resource: str) -> Callable[[str], Iterator[Share]]:
     def read(text: str) -> Iterator[Share]:
         for card, amount in allocation_by_card(text).items():
-            yield Share(str(card), resource, amount)
+            yield Share(card=str(card), resource=resource, amount=amount)
 
     return read
 
@@ -132,8 +132,8 @@ def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:
         for device in text.replace(";", ":").split(":"):
             fields = device.split(",")
             if len(fields) >= 4:  # noqa: PLR2004  # its four fields
-                yield Share(fields[0], memory, whole_number(fields[2]))
-                yield Share(fields[0], cores, whole_number(fields[3]))
+                yield Share(card=fields[0], resource=memory, amount=whole_number(fields[2]))
+                yield Share(card=fields[0], resource=cores, amount=whole_number(fields[3]))
 
     return read
 
@@ -148,7 +148,7 @@ def _koordinator(text: str) -> Iterator[Share]:
         if not isinstance(minor, int | str):
             continue
         for name, value in as_object(card.get("resources")).items():
-            yield Share(str(minor), name, whole(amount_of(value)))
+            yield Share(card=str(minor), resource=name, amount=whole(amount_of(value)))
 
 
 _READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
@@ -211,7 +211,7 @@ def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
     for key, value in as_object(metadata.get("labels")).items() if request else ():
         if key == _GROUP or key.startswith(f"{_GROUP}/"):
             for name, amount in request.items():
-                yield Share(as_text(value), name, amount)
+                yield Share(card=as_text(value), resource=name, amount=amount)
 
 
 def _of_each_card(annotations: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:

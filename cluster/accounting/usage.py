@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cluster.accounting.device_holders import GivenTwice
-from cluster.accounting.device_status import DeviceStatus
+from cluster.accounting.device_status import DeviceStatus, SickDevice
 from cluster.accounting.offered_twice import OfferedTwice
 from cluster.accounting.shares import Amount, Share
 
@@ -16,8 +16,9 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded; `devices` the whole ones that its status names. `pods` are those
-    that share a claim. `is_idle`: no pod that has not terminated uses the claim.
+    as far as that is recorded; `devices` the whole ones that its status names, and `since` when the
+    pod started that has them. `pods` are those that share a claim. `is_idle`: no pod that has not
+    terminated uses the claim.
     """
 
     namespace: str
@@ -30,6 +31,7 @@ class Consumer(NamedTuple):
     pods: tuple[str, ...] = ()
     is_idle: bool = False
     devices: tuple[DeviceStatus, ...] = ()
+    since: str = ""
 
 
 class ResourceUsage(NamedTuple):
@@ -124,13 +126,14 @@ class Usage(NamedTuple):
     """An account: the nodes with GPUs by name, and who has GPUs or waits for them.
 
     `unknown` are sentences that say what could not be counted. `given_twice` are devices that
-    several pods or claims have.
+    several pods or claims have, and `sick` the unhealthy ones that pods have.
     """
 
     nodes: tuple[NodeUsage, ...]
     consumers: tuple[Consumer, ...]
     unknown: tuple[str, ...] = ()
     given_twice: tuple[GivenTwice, ...] = ()
+    sick: tuple[SickDevice, ...] = ()
 
     def totals(self) -> tuple[ResourceUsage, ...]:
         """Each resource of all nodes, with what is asked for by pods without a node."""
@@ -147,16 +150,18 @@ class Usage(NamedTuple):
         return tuple(totals[name] for name in sorted(totals))
 
     def notes(self) -> Iterator[str]:
-        """Yield sentences about what is not known, and about devices that several pods have."""
+        """Yield sentences about what is not known, and about devices with a fault."""
         yield from self.unknown
         yield from notes_on_cards_offered_twice(self.nodes)
         yield from (str(each) for each in self.given_twice if each.is_gpu)
+        yield from map(str, self.sick)
 
     def on_nodes(self, names: frozenset[str]) -> Usage:
         """The nodes of these names, and who has GPUs there."""
         return Usage(
-            tuple(node for node in self.nodes if node.name in names),
-            tuple(consumer for consumer in self.consumers if consumer.node in names),
-            self.unknown,
-            self.given_twice,
+            nodes=tuple(node for node in self.nodes if node.name in names),
+            consumers=tuple(consumer for consumer in self.consumers if consumer.node in names),
+            unknown=self.unknown,
+            given_twice=self.given_twice,
+            sick=tuple(each for each in self.sick if each.node in names),
         )

@@ -110,13 +110,22 @@ class EventSource(NamedTuple):
 
         The manifest sets the variables POD_NAMESPACE, POD_NAME and POD_UID by the downward API.
         """
-        values = [os.environ.get(f"POD_{part}", "") for part in ("NAMESPACE", "NAME", "UID")]
-        return cls(*values) if all(values) else None
+        known = os.environ.get
+        source = cls(
+            namespace=known("POD_NAMESPACE", ""),
+            pod=known("POD_NAME", ""),
+            uid=known("POD_UID", ""),
+        )
+        return source if all(source) else None
 
     def warn(self, connection: Connection, reason: str, action: str, text: str) -> None:
         """Create an Event about this pod: see `WarningEvent`. Raises ClusterError."""
-        regarding = Regarding("v1", "Pod", self.namespace, self.pod, self.uid)
-        event = WarningEvent(regarding, reason, action, text, self.pod)
+        regarding = Regarding(
+            api_version="v1", kind="Pod", namespace=self.namespace, name=self.pod, uid=self.uid
+        )
+        event = WarningEvent(
+            regarding=regarding, reason=reason, action=action, note=text, instance=self.pod
+        )
         EventsClient(connection.request).create({"generateName": f"{self.pod}-"}, event)
 
 

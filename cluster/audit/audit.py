@@ -28,13 +28,12 @@ from cluster.audit.facts import (
     with_gpu_exceptions,
 )
 from cluster.audit.period import ALWAYS, Period
+from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import (
     VALIDATING,
-    DiscoveryError,
     ListError,
     Object,
     ObjectReader,
-    ObjectSource,
     SourceError,
 )
 from lint.processes import Progress
@@ -73,7 +72,7 @@ class AuditResult(NamedTuple):
 
 
 def audit(
-    source: ObjectSource,
+    source: ObjectReader,
     policy: Policy,
     namespace: str | None,
     *,
@@ -93,7 +92,7 @@ class _Audit:
 
     def __init__(
         self,
-        source: ObjectSource,
+        source: ObjectReader,
         policy: Policy,
         namespace: str | None,
         period: Period,
@@ -107,7 +106,8 @@ class _Audit:
         self._unread: list[SourceError] = []
         self._failed: list[SourceError] = []
         self._identities: dict[ObjectRef, Identity] = {}
-        applied = with_gpu_exceptions(policy, source, namespace, self._today, self._on_missing_fact)
+        self._snapshot = Snapshot(source, policy.rule_set().profile, keep_going=True)
+        applied = with_gpu_exceptions(policy, self._snapshot, namespace, self._today)
         self._evaluator = ObjectEvaluator(
             applied, self._today, refused_by=refused_by, period=period
         )
@@ -149,14 +149,16 @@ class _Audit:
         results.remarks.extend((*about_all, *found))
         unread = self._unread + self._failed
         return AuditResult(
-            results,
-            frozenset(str(error.resource) for error in unread if isinstance(error, ListError)),
-            not self._failed,
-            frozenset(self._evaluator.incomplete),
-            not unread,
-            pods,
-            devices,
-            self._identities,
+            results=results,
+            unlisted=frozenset(
+                str(error.resource) for error in unread if isinstance(error, ListError)
+            ),
+            listed_all=not self._failed,
+            incomplete=frozenset(self._evaluator.incomplete),
+            saw_all=not unread,
+            pods=pods,
+            devices=devices,
+            identities=self._identities,
         )
 
     def _read_facts_and_evaluate(self) -> AuditFacts:
@@ -165,7 +167,7 @@ class _Audit:
                 self._evaluate(raw)
 
         profile, on_missing = self._policy.rule_set().profile, self._on_missing_fact
-        facts = read_facts(self._source, profile, self._namespace, on_missing, on_evaluated)
+        facts = read_facts(self._snapshot, profile, self._namespace, on_missing, on_evaluated)
         self._evaluator.use(facts)
         if self._refused_by == "webhook" and not facts.configurations:
             self._warnings[_NO_REGISTRATION] = None
@@ -245,11 +247,10 @@ def _not_sent(names: list[str], *, is_assumed: bool) -> str:
 
 def _hides_evaluated(error: SourceError) -> bool:
     """Return whether objects of EVALUATED_WITH_FACTS may be missing because of `error`."""
-    if isinstance(error, DiscoveryError):
-        return error.group is None or any(error.group == group for group, _ in EVALUATED_WITH_FACTS)
-    if isinstance(error, ListError):
-        return (error.resource.group, error.resource.kind) in EVALUATED_WITH_FACTS
-    return False
+    return (
+        isinstance(error, ListError)
+        and (error.resource.group, error.resource.kind) in EVALUATED_WITH_FACTS
+    )
 
 
 Clusters: TypeAlias = Mapping[str, Callable[[], ObjectReader]]
@@ -257,7 +258,7 @@ Clusters: TypeAlias = Mapping[str, Callable[[], ObjectReader]]
 
 
 def audit_clusters(
-    clusters: Clusters, audit: Callable[[ObjectSource], AuditResult]
+    clusters: Clusters, audit: Callable[[ObjectReader], AuditResult]
 ) -> tuple[Results, AuditResult | None]:
     """Audit each cluster; the results of all, and what the audit of the only one has found.
 

@@ -11,10 +11,9 @@ from functools import partial
 from cluster.audit.audit import AuditResult, Clusters, audit, audit_clusters
 from cluster.audit.evaluation import REFUSERS
 from cluster.audit.period import ALWAYS, Period, duration, instant
-from cluster.audit.policy_reports import KINDS
 from cluster.service_options import STATUS_PORT, port, seconds_between
 from cluster.source.contexts import is_several, options_of_clusters
-from cluster.source.objects import ObjectSource, SourceError
+from cluster.source.objects import ObjectReader, SourceError
 from cluster.source.options import add_options, open_connection, open_source
 from lint.options import add_policy_options, add_report_options
 from policies.loading import PolicyError
@@ -100,7 +99,8 @@ def make_parser() -> argparse.ArgumentParser:
     reports.add_argument(
         "--events",
         action="store_true",
-        help="also write an Event at each workload with errors, which kubectl describe shows",
+        help="also write an Event at each workload with errors, and at each pod with a device that "
+        "is unhealthy or that another one has too; kubectl describe shows them",
     )
     service = made.add_argument_group("as a service")
     service.add_argument(
@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> int:
     refused_by = REFUSERS.get(options.mode)
     period = _period(options)
 
-    def run(source: ObjectSource) -> AuditResult:
+    def run(source: ObjectReader) -> AuditResult:
         return audit(source, found.policy, options.namespace, refused_by=refused_by, period=period)
 
     results, last = audit_clusters(clusters, run)
@@ -224,7 +224,9 @@ def _store_findings(options: argparse.Namespace, result: AuditResult, *, notes: 
     """Write the findings into the cluster, if the user wants it; whether that succeeded."""
     if not (options.publish or options.events):
         return True
-    from cluster.audit.sinks import store_findings  # noqa: PLC0415  # few audits write into the cluster
+    # Few audits write into the cluster.
+    from cluster.audit.policy_reports import KINDS  # noqa: PLC0415
+    from cluster.audit.sinks import store_findings  # noqa: PLC0415
 
     failed: list[SourceError] = []
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import marshal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -18,16 +19,23 @@ from reports.findings import RULE_BY_NAME, LocatedFinding, to_reported_finding
 from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
-from rules.base.json_values import Path, as_object, as_text
-from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError, oversized_reason
+from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.engine.bounds import (
+    LARGE_OBJECT_BYTES,
+    MAX_STEPS,
+    StepLimit,
+    TooManyStepsError,
+    oversized_reason,
+)
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check, fix
 from rules.finding import Action, Finding
+from rules.gpu.components import component_of, is_made_by_daemon_set
 from rules.gpu.devices import pod_requests_gpu
 from rules.inventory.inventory import ADMIN_ACCESS_LABELS
 from rules.objects.kubernetes_objects import CLAIM_GROUP, CLAIM_SPEC_PATHS, DeviceClaim
 from rules.objects.object_ref import ObjectRef, object_ref
-from rules.objects.pod import Pod
+from rules.objects.pod import Pod, set_circumstances
 from rules.placement.node_labels import GPU_CORE, GPU_MEM
 from rules.placement.selected_cards import requests_share
 from rules.profile.context import Context
@@ -81,7 +89,7 @@ class ObjectEvaluator:
     ) -> None:
         self.results = Results()
         self.incomplete: set[str] = set()
-        self._context = Context(today)
+        self._context = Context(today, profile=policy.rule_set().profile)
         self._facts = AuditFacts()
         self._rules = policy.rule_set()
         if refused_by == "policies":
@@ -129,9 +137,10 @@ class ObjectEvaluator:
             self._merge_at = _UNMERGED + kept
         return Evaluated(raw, ref, findings)
 
-    def owner_of(self, ref: ObjectRef) -> ObjectRef:
+    def owner_of(self, evaluated: Evaluated) -> ObjectRef:
         """Return the topmost controller of an object, as far as it is known by now."""
-        return self._owners.top_owner(ref)[0]
+        self._owners.add(evaluated.raw, self._context.namespace)
+        return self._owners.top_owner(evaluated.ref)[0]
 
     def finish(self) -> None:
         """Merge what pods of one owner share; report no more findings than the linter."""
@@ -149,7 +158,8 @@ class ObjectEvaluator:
         results.components += result.components
         results.other_objects += result.other_objects
         results.excepted += len(result.excepted)
-        self._unread_parts(result, ref)
+        if result.malformed_fields or result.failures:
+            self._unread_parts(result, ref)
         if not (self._refused_by and result.findings):
             return result.findings
         if not self._is_sent(raw):
@@ -176,6 +186,9 @@ class ObjectEvaluator:
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
 
 
+# A third of the time that JSON takes. In this version every text is written out; JSON is at most
+# eight times as long: `false` with its comma has seven characters, a control character six.
+MARSHAL_VERSION, MAX_JSON_PER_BYTE = 2, 8
 # Half the time that `json.dumps` takes.
 _encode = json.JSONEncoder(check_circular=False).encode
 
@@ -187,12 +200,13 @@ def _oversized_reason(raw: Object) -> str:
     as long as the rules. Nor do its owners, whose names API servers accept at any length: rules
     only compare kinds of owners, and a long name must not hide a pod that runs.
     """
-    metadata = as_object(raw.get("metadata"))
-    if "managedFields" in metadata or "ownerReferences" in metadata:
-        kept = without_managed_fields(metadata)
-        kept.pop("ownerReferences", None)
-        raw = {**raw, "metadata": kept}
-    return oversized_reason(raw, len(_encode(raw)))
+    size = MAX_JSON_PER_BYTE * len(marshal.dumps(raw, MARSHAL_VERSION))
+    if size > LARGE_OBJECT_BYTES:
+        metadata = without_managed_fields(as_object(raw.get("metadata")))
+        metadata.pop("ownerReferences", None)
+        raw = {**raw, "metadata": metadata}
+        size = len(_encode(raw))
+    return oversized_reason(raw, size)
 
 
 def _located(finding: Finding, raw: Object) -> LocatedFinding:
@@ -216,8 +230,39 @@ def _field(raw: Object, path: Path) -> str:
     return f"{name}: {json.dumps(value, ensure_ascii=False)}"[:_EXCERPT]
 
 
+_ByNamespace: TypeAlias = Mapping[str, Counter[str]]
+
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
+_PRIVILEGED = "privileged-gpu"  # a rule
 _MAX_REMARKS = 20  # of a kind: namespaces
+
+
+class _RunningPods:
+    """Running pods, by namespace: how many each owner has, and on which nodes."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, Counter[str]] = defaultdict(Counter)
+        self._nodes: dict[str, set[str]] = defaultdict(set)
+
+    def add(self, namespace: str, owner: str, node: str) -> None:
+        """Add a pod."""
+        self._owners[namespace][owner] += 1
+        self._nodes[namespace].add(node)
+
+    @property
+    def count(self) -> int:
+        """Return how many pods there are."""
+        return sum(owners.total() for owners in self._owners.values())
+
+    def remarks(self, kind: str, what: str) -> Iterator[Remark]:
+        """Warnings about the namespaces with the most pods of this kind: `what` they can do."""
+        for namespace, owners in _most(self._owners):
+            nodes = sorted(self._nodes[namespace])
+            where = f"node {nodes[0]}" if len(nodes) == 1 else f"{len(nodes):,} nodes"
+            pods = f"{many(owners.total(), kind)} on {where}"
+            yield _warning(f"namespace {namespace}: {pods} {what}: {_listed(owners)}")
+        if rest := _others(self._owners, kind):
+            yield _warning(f"{rest} {what}")
 
 
 class PodRemarks:
@@ -225,17 +270,18 @@ class PodRemarks:
 
     These are running pods that can use GPUs without a request, pods that admission refuses, and
     pods that share the cards of a node and do not fit together. If the nodes with GPUs are not
-    known, every node counts as one. `owner_of` is who controls a pod in the end.
+    known, every node counts as one, but for privileged pods, of which there are many without GPUs.
+    `owner_of` is who controls a pod in the end.
     """
 
     def __init__(
-        self, profile: Profile, facts: AuditFacts, owner_of: Callable[[ObjectRef], ObjectRef]
+        self, profile: Profile, facts: AuditFacts, owner_of: Callable[[Evaluated], ObjectRef]
     ) -> None:
         self._profile = profile
         self._facts = facts
         self._owner_of = owner_of
-        self._unrequested: dict[str, Counter[str]] = defaultdict(Counter)
-        self._nodes: dict[str, set[str]] = defaultdict(set)
+        self._unrequested, self._privileged = _RunningPods(), _RunningPods()
+        self._context = Context(datetime.date.min, profile=profile)
         self._refused: dict[str, Counter[str]] = defaultdict(Counter)
         self._with_power: dict[str, Counter[str]] = defaultdict(Counter)
         self._without_power: dict[str, Counter[str]] = defaultdict(Counter)
@@ -245,27 +291,51 @@ class PodRemarks:
         if evaluated.raw.get("kind") != "Pod":
             return
         self._add_share(evaluated)
+        namespace = namespace_of(evaluated.raw)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
-        if not errors:
-            return
-        metadata = as_object(evaluated.raw.get("metadata"))
-        namespace = as_text(metadata.get("namespace"))
-        is_denied = self._facts.mode_of(namespace) == Action.DENY.word
-        if is_denied and not self._facts.is_excluded(namespace):
-            self._refused[namespace][self._owner(evaluated.ref)] += 1
-        if any(RULE_BY_NAME[f.rule].family == _BYPASS for f in errors):
-            self._add_unrequested(evaluated, namespace)
+        if errors:
+            is_denied = self._facts.mode_of(namespace) == Action.DENY.word
+            if is_denied and not self._facts.is_excluded(namespace):
+                self._refused[namespace][self._owner(evaluated)] += 1
+        if as_object(evaluated.raw.get("status")).get("phase") == "Running":
+            self._add_running(evaluated, namespace, {finding.rule for finding in errors})
 
-    def _add_unrequested(self, evaluated: Evaluated, namespace: str) -> None:
+    def _add_running(self, evaluated: Evaluated, namespace: str, rules: set[str]) -> None:
+        """Add a running pod, with the rules by which it has errors."""
         raw, nodes = evaluated.raw, self._facts.gpu_nodes
         node = as_text(as_object(raw.get("spec")).get("nodeName"))
-        is_running = as_object(raw.get("status")).get("phase") == "Running"
-        if is_running and (nodes is None or node in nodes) and not _requests(raw, self._profile):
-            self._unrequested[namespace][self._owner(evaluated.ref)] += 1
-            self._nodes[namespace].add(node)
+        if nodes is not None and node not in nodes:
+            return
+        if any(RULE_BY_NAME[rule].family == _BYPASS for rule in rules):
+            if not self._requests_gpu(raw):
+                self._unrequested.add(namespace, self._owner(evaluated), node)
+        elif (
+            nodes is not None
+            and _runs_privileged(raw)
+            and not self._requests_gpu(raw)
+            and (_PRIVILEGED in rules or not self._may_be_agent(raw))
+        ):
+            self._privileged.add(namespace, self._owner(evaluated), node)
 
-    def _owner(self, ref: ObjectRef) -> str:
-        owner = self._owner_of(ref)
+    def _pods(self, raw: Object) -> Iterator[Pod]:
+        for subject in find_subjects({**raw}, self._profile):
+            if isinstance(subject, Pod):
+                yield subject
+
+    def _requests_gpu(self, raw: Object) -> bool:
+        return any(map(pod_requests_gpu, self._pods(raw)))
+
+    def _may_be_agent(self, raw: Object) -> bool:
+        """Return whether a pod is of the GPU platform, or may be another agent of its node."""
+        for pod in self._pods(raw):
+            pod.has_status = True
+            set_circumstances(pod, self._context)
+            if component_of(pod, self._context) or is_made_by_daemon_set(pod, self._context):
+                return True
+        return False
+
+    def _owner(self, evaluated: Evaluated) -> str:
+        owner = self._owner_of(evaluated)
         return f"{owner.kind.lower()}/{owner.name}"
 
     def _add_share(self, evaluated: Evaluated) -> None:
@@ -274,12 +344,17 @@ class PodRemarks:
         if node and requests_share(spec, GPU_MEM) and not has_terminated(evaluated.raw):
             has_power = requests_share(spec, GPU_CORE)
             by_node = self._with_power if has_power else self._without_power
-            by_node[node][str(self._owner_of(evaluated.ref))] += 1
+            by_node[node][str(self._owner_of(evaluated))] += 1
 
     @property
     def unrequested(self) -> int:
         """Return how many running pods can use GPUs that they did not request."""
-        return sum(owners.total() for owners in self._unrequested.values())
+        return self._unrequested.count
+
+    @property
+    def privileged(self) -> int:
+        """Return how many running pods reach GPUs that they did not request, being privileged."""
+        return self._privileged.count
 
     @property
     def refused(self) -> int:
@@ -288,14 +363,11 @@ class PodRemarks:
 
     def remarks(self) -> Iterator[Remark]:
         """Warnings about namespaces, those with the most pods first, and about nodes."""
-        what = "can use GPUs that nobody requested"
-        for namespace, owners in _most(self._unrequested):
-            nodes = sorted(self._nodes[namespace])
-            where = f"node {nodes[0]}" if len(nodes) == 1 else f"{len(nodes):,} nodes"
-            pods = f"{many(owners.total(), 'running pod')} on {where}"
-            yield _warning(f"namespace {namespace}: {pods} {what}: {_listed(owners)}")
-        if rest := _others(self._unrequested, "running pod"):
-            yield _warning(f"{rest} {what}")
+        yield from self._unrequested.remarks("running pod", "can use GPUs that nobody requested")
+        yield from self._privileged.remarks(
+            "privileged running pod",
+            "can reach every GPU there and requested none; whether they use any is not known",
+        )
         what = "would be refused now"
         why = "created before the namespace was in mode deny, or while admission did not answer"
         for namespace, owners in _most(self._refused):
@@ -363,9 +435,6 @@ class AdminAccessRemarks:
             yield _warning(f"{many(len(left_out), 'more namespace')} with {what}")
 
 
-_ByNamespace = Mapping[str, Counter[str]]
-
-
 def _warning(text: str) -> Remark:
     return Remark("warning", "", 0, 0, text)
 
@@ -391,6 +460,16 @@ def _listed(owners: Counter[str]) -> str:
     return some([name if count == 1 else f"{name} ({count:,})" for name, count in ordered])
 
 
-def _requests(raw: Mapping[str, object], profile: Profile) -> bool:
-    subjects = find_subjects({**raw}, profile)
-    return any(isinstance(pod, Pod) and pod_requests_gpu(pod) for pod in subjects)
+def _runs_privileged(raw: Object) -> bool:
+    """Return whether a container of the pod is privileged and has not ended."""
+    spec, status = as_object(raw.get("spec")), as_object(raw.get("status"))
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for _, container in as_objects(spec.get(field)):
+            has_ended = field == "initContainers" and container.get("restartPolicy") != "Always"
+            if as_object(container.get("securityContext")).get("privileged") is True:
+                states = as_objects(status.get(f"{field[:-1]}Statuses"))
+                of_it = [s for _, s in states if s.get("name") == container.get("name")]
+                has_ended |= any("terminated" in as_object(s.get("state")) for s in of_it)
+                if not has_ended:
+                    return True
+    return False

@@ -6,15 +6,28 @@ import datetime
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from cluster.snapshot.snapshot import NotInFilesError, Snapshot
 from cluster.source.objects import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    CLUSTER_QUEUES,
+    CONFIG_MAPS,
+    DEVICE_CLASSES,
     GPU_EXCEPTIONS,
+    LIMIT_RANGES,
+    LOCAL_QUEUES,
     NAMESPACES,
     NODES,
+    NVIDIA_DRIVERS,
+    QUOTAS,
+    RESOURCE_FLAVORS,
+    RUNTIME_CLASSES,
+    SECRETS,
     VALIDATING,
-    ListError,
+    VOLCANO_QUEUES,
     NotServedError,
     Object,
-    ObjectSource,
+    Resource,
     ResourceNames,
     SourceError,
 )
@@ -32,21 +45,18 @@ from rules.profile.profile import Profile
 from rules.workloads.referred_objects import add_objects, new_builder
 from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
 
-# What limits pods, what they refer to, and what says which of them are sent to the webhook. Not
-# ConfigMaps: no account should need the right to read them all.
-REFERRED: ResourceNames = {
-    "": ("limitranges", "namespaces", "nodes", "resourcequotas"),
-    "admissionregistration.k8s.io": ("validatingwebhookconfigurations",),
-    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors"),
-    "node.k8s.io": ("runtimeclasses",),
-    "resource.k8s.io": ("deviceclasses", "resourceclaims", "resourceclaimtemplates"),
-    "scheduling.volcano.sh": ("queues",),
-}
+# What limits pods, what they refer to, and what says which of them are sent to the webhook.
+REFERRED = (
+    *(LIMIT_RANGES, NAMESPACES, NODES, QUOTAS, VALIDATING, CLUSTER_QUEUES, LOCAL_QUEUES),
+    *(RESOURCE_FLAVORS, RUNTIME_CLASSES, DEVICE_CLASSES, CLAIMS, CLAIM_TEMPLATES, VOLCANO_QUEUES),
+)
+# Read from files alone: no account should need the right to read them all.
+REFERRED_IN_FILES = (CONFIG_MAPS, SECRETS, NVIDIA_DRIVERS)
 # Of these, what is evaluated as it is read: no rule about these kinds needs facts, and the webhook
 # is not sent them. Quotas, LimitRanges and claims do need facts. They are listed again when all
 # facts are known: to keep them until then takes memory without bound, as tenants make claims.
 EVALUATED_WITH_FACTS = frozenset(
-    {("", "Node"), *(("kueue.x-k8s.io", kind) for kind in ("ClusterQueue", "ResourceFlavor"))}
+    (resource.group, resource.kind) for resource in (NODES, CLUSTER_QUEUES, RESOURCE_FLAVORS)
 )
 # Owners come before their pods, as findings are reported at owners.
 EVALUATED: ResourceNames = {
@@ -125,7 +135,7 @@ class AuditFacts(NamedTuple):
 
 
 def read_facts(
-    source: ObjectSource,
+    snapshot: Snapshot,
     profile: Profile,
     namespace: str | None,
     on_error: Callable[[SourceError], object],
@@ -134,42 +144,38 @@ def read_facts(
     """Read the facts that matter for `namespace`, or for all.
 
     What cannot be read is given to `on_error`, and each object of EVALUATED_WITH_FACTS, which is
-    read here alone, to `on_evaluated`. ConfigMaps are known only from files: the right to read all
-    of a cluster is a strong one.
+    read here alone, to `on_evaluated`.
     """
     builder = new_builder(profile)
-    nodes: dict[str, bool] = {}
-    namespaces: dict[str, _Labels] = {}
+    in_files = () if snapshot.source.is_complete else REFERRED_IN_FILES
+    gpu_nodes: set[str] = set()
     configurations: list[Object] = []
-    unlisted: set[str] = set()
-
-    def failed(error: SourceError) -> None:
-        # An error of files says nothing about what they have, and what comes after it is not read.
-        resources = [error.resource] if isinstance(error, ListError) else [NODES, NAMESPACES]
-        unlisted.update(resource.kind for resource in resources)
-        on_error(error)
-
-    for raw in source.list_all(REFERRED, namespace, failed):
-        add_objects(builder, raw, None)
-        metadata, kind = as_object(raw.get("metadata")), kind_of(raw)
-        name = as_text(metadata.get("name"))
-        if kind == ("", NODES.kind):
-            nodes[name] = bool(builder.gpu_nodes.sign(raw))
-        elif kind == ("", NAMESPACES.kind):
-            namespaces[name] = as_object(metadata.get("labels"))
-        elif kind == (VALIDATING.group, VALIDATING.kind) and is_own(raw):
-            configurations.append(raw)
-        if kind in EVALUATED_WITH_FACTS:
-            on_evaluated(raw)
+    namespaces: dict[str, _Labels] = {}
+    known: set[Resource] = set()
+    for resource in (*REFERRED, *in_files):
+        home = namespace if resource.is_namespaced else None
+        for raw in snapshot.stream(resource, home):
+            known.add(resource)
+            add_objects(builder, raw, None)
+            if resource == NODES and builder.gpu_nodes.sign(raw):
+                gpu_nodes.add(_name_of(raw))
+            elif resource == NAMESPACES:
+                namespaces[_name_of(raw)] = as_object(as_object(raw.get("metadata")).get("labels"))
+            elif resource == VALIDATING and is_own(raw):
+                configurations.append(raw)
+            if kind_of(raw) in EVALUATED_WITH_FACTS:
+                on_evaluated(raw)
+    for error in snapshot.missing.values():
+        if not isinstance(error, NotServedError | NotInFilesError):
+            on_error(error)
+    known -= snapshot.missing.keys()
     if missing := builder.message_about_missing_objects():
         on_error(SourceError(missing))
-    knows_nodes = nodes and NODES.kind not in unlisted
-    knows_namespaces = namespaces and NAMESPACES.kind not in unlisted
     return AuditFacts(
-        frozenset(name for name in nodes if nodes[name]) if knows_nodes else None,
-        namespaces if knows_namespaces else None,
-        tuple(configurations),
-        builder.inventory(),
+        gpu_nodes=frozenset(gpu_nodes) if NODES in known else None,
+        namespaces=namespaces if NAMESPACES in known else None,
+        configurations=tuple(configurations),
+        inventory=builder.inventory(),
     )
 
 
@@ -178,35 +184,29 @@ def kind_of(raw: Object) -> tuple[str, str]:
     return as_text(raw.get("apiVersion")).rpartition("/")[0], as_text(raw.get("kind"))
 
 
+def _name_of(raw: Object) -> str:
+    return as_text(as_object(raw.get("metadata")).get("name"))
+
+
 def namespace_of(item: Object) -> str:
     """The namespace that an object names; empty if it names none."""
     return as_text(as_object(item.get("metadata")).get("namespace"))
 
 
 def with_gpu_exceptions(
-    policy: Policy,
-    source: ObjectSource,
-    namespace: str | None,
-    today: datetime.date,
-    on_error: Callable[[SourceError], object],
+    policy: Policy, snapshot: Snapshot, namespace: str | None, today: datetime.date
 ) -> Policy:
     """`policy` with the GpuExceptions of `namespace`, or of all, that it accepts `today`.
 
-    They are listed only if the policy allows them; without the definition of the kind
-    there are none. What cannot be read is given to `on_error`.
+    They are listed only if the policy allows them.
     """
     if not policy.gpu_exception_limits:
         return policy
-    listed = source.list(GPU_EXCEPTIONS, namespace)
-    accepted = []
-    try:
-        for _, found in acceptances(listed, policy, today):
-            if found.is_accepted and found.exception is not None:
-                accepted.append(found.exception)
-    except NotServedError:
-        pass
-    except SourceError as error:
-        on_error(error)
+    accepted = (
+        found.exception
+        for _, found in acceptances(snapshot.stream(GPU_EXCEPTIONS, namespace), policy, today)
+        if found.is_accepted and found.exception is not None
+    )
     return policy._replace(exceptions=(*policy.exceptions, *accepted))
 
 

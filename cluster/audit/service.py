@@ -35,7 +35,10 @@ _GAUGES = {
     "audit_objects": "Objects that the last audit evaluated.",
     "audit_not_evaluated": "Objects and lists that the last audit could not evaluate.",
     "audit_unrequested_gpu_pods": "Running pods that can use GPUs that nobody requested.",
+    "audit_privileged_pods": "Running pods that reach GPUs as they are privileged, and requested "
+    "none.",
     "audit_devices_given_twice": "Devices that several pods or claims have, each for itself.",
+    "audit_unhealthy_devices": "Devices of pods that their plugins call unhealthy.",
     "audit_refused_pods": "Pods that the modes of their namespaces would refuse now.",
     "audit_duration_seconds": "How long the last audit took.",
     "audit_success_timestamp_seconds": "When an audit last saw all there is, and kept what it "
@@ -116,7 +119,9 @@ class AuditController(Controller):
         gauges["audit_objects"] = result.results.objects
         gauges["audit_not_evaluated"] = len(result.results.not_evaluated)
         gauges["audit_unrequested_gpu_pods"] = result.pods.unrequested
+        gauges["audit_privileged_pods"] = result.pods.privileged
         gauges["audit_devices_given_twice"] = result.devices.given_twice
+        gauges["audit_unhealthy_devices"] = len(result.devices.sick)
         gauges["audit_refused_pods"] = result.pods.refused
         gauges["audit_duration_seconds"] = seconds = self._monotonic() - began_at
         if is_success:

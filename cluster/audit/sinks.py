@@ -1,4 +1,4 @@
-"""Write what an audit has found as Events at the workloads, for `kubectl describe`."""
+"""Write what an audit has found as Events at workloads and pods, for `kubectl describe`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import datetime
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.api.connection import Connection
@@ -34,51 +33,59 @@ from rules.objects.object_ref import ObjectRef
 from terminal import printable
 
 MAX_WORKLOADS = 1_000
-"""At so many workloads one audit writes Events."""
+"""At so many workloads, and about so many faults of devices at pods, one audit writes Events."""
 _SECONDS = 0.1  # between two workloads
-_REASON, _ACTION = "GpuPolicyViolation", "Audit"
+_VIOLATION, _ACTION = "GpuPolicyViolation", "Audit"
 _MAX_FAILURES = 10  # namespaces
 _NEEDED_RIGHTS = "; the account needs the rights to get, create and patch events.events.k8s.io"
 
 
+class Concern(NamedTuple):
+    """The text of an Event about a workload or a pod, and its reason in one word."""
+
+    ref: ObjectRef
+    identity: Identity
+    reason: str
+    note: str
+
+
 class Written(NamedTuple):
-    """At how many workloads there is an Event, and at how many there should be.
+    """At how many objects there is an Event, and at how many there should be.
 
     `invalid` says at which of them the API server does not accept it, and why.
     """
 
-    workloads: int
+    objects: int
     total: int
     invalid: list[str]
 
 
 def write_events(
     connection: Connection,
-    findings: Iterable[LocatedFinding],
-    identities: Mapping[ObjectRef, Identity],
+    concerns: Sequence[Concern],
     on_error: Callable[[SourceError], object],
     *,
     wait: Callable[[float], object] = time.sleep,
 ) -> Written:
-    """Write an Event at each workload with errors.
+    """Write an Event about each concern.
 
-    A workload is what controls the pods at fault. While it has the same errors, its Event counts
-    the audits; with others, it gets another one. Ten workloads a second get one, and no more than
-    `MAX_WORKLOADS`. What cannot be written in one namespace is given to `on_error`, and nothing
-    more is written there. An Event that is not accepted for what is in it is no such error: the
-    owner of the workload can bring that about. `wait` waits so many seconds. Raises SourceError.
+    While the same is to say about an object, its Event counts the audits; for something else, it
+    gets another one. Ten objects a second get one, and no more than `MAX_WORKLOADS`. What cannot be
+    written in one namespace is given to `on_error`, and nothing more is written there. An Event
+    that is not accepted for what is in it is no such error: the owner of the object can bring that
+    about. `wait` waits so many seconds. Raises SourceError.
     """
     requests = RetryingConnection(connection, wait)
     client = EventsClient(requests.request)
-    errors = _errors_by_workload(findings, identities)
     failed: set[str] = set()  # namespaces
     invalid: list[str] = []
     written = 0
-    for ref, found in islice(errors.items(), MAX_WORKLOADS):
+    for concern in concerns[:MAX_WORKLOADS]:
+        ref = concern.ref
         if ref.namespace in failed:
             continue
         try:
-            written += _write(client, ref, identities[ref], found)
+            written += _write(client, concern)
         except UnavailableError as error:
             if not isinstance(error, InternalError):
                 raise SourceError(f"cannot write an Event at {ref}: {error}") from error
@@ -96,32 +103,50 @@ def write_events(
                 f"no more Events are written after errors in {len(failed)} namespaces"
             )
         wait(_SECONDS)
-    return Written(written, len(errors), invalid)
+    return Written(objects=written, total=len(concerns), invalid=invalid)
 
 
-def _errors_by_workload(
+def violations(
     findings: Iterable[LocatedFinding], identities: Mapping[ObjectRef, Identity]
-) -> dict[ObjectRef, list[LocatedFinding]]:
-    """The errors of each workload; of an object itself, if its owner was not listed."""
-    found: dict[ObjectRef, list[LocatedFinding]] = defaultdict(list)
+) -> list[Concern]:
+    """The errors of each workload, which is what controls the pods at fault.
+
+    They are those of an object itself if its owner was not listed.
+    """
+    found: dict[ObjectRef, set[str]] = defaultdict(set)
     for located in findings:
         refs = (located.owner, located.finding.object)
         known = [ref for ref in refs if ref is not None and ref in identities]
         if known and located.level == "error":
-            found[known[0]].append(located)
-    return found
+            found[known[0]].add(f"[{located.finding.rule}] {with_help(located.finding)}")
+    return [
+        Concern(
+            ref=ref, identity=identities[ref], reason=_VIOLATION, note="; ".join(sorted(messages))
+        )
+        for ref, messages in found.items()
+    ]
 
 
-def _write(
-    client: EventsClient, ref: ObjectRef, identity: Identity, found: list[LocatedFinding]
-) -> bool:
-    """Write or count the Event; False if the workload, or its namespace, is gone."""
-    messages = {f"[{located.finding.rule}] {with_help(located.finding)}" for located in found}
-    note = printable("gpuward audit: " + "; ".join(sorted(messages)))
+def _write(client: EventsClient, concern: Concern) -> bool:
+    """Write or count the Event; False if the object, or its namespace, is gone."""
+    ref, identity = concern.ref, concern.identity
+    note = printable(f"gpuward audit: {concern.note}")
     key = hashlib.sha256(f"{identity.uid} {note}".encode()).hexdigest()[:16]
-    regarding = Regarding(identity.api_version, ref.kind, ref.namespace, ref.name, identity.uid)
+    regarding = Regarding(
+        api_version=identity.api_version,
+        kind=ref.kind,
+        namespace=ref.namespace,
+        name=ref.name,
+        uid=identity.uid,
+    )
     # The same instance for every process that counts it: it cannot change.
-    event = WarningEvent(regarding, _REASON, _ACTION, note, "gpuward-audit")
+    event = WarningEvent(
+        regarding=regarding,
+        reason=concern.reason,
+        action=_ACTION,
+        note=note,
+        instance="gpuward-audit",
+    )
     try:
         client.count(f"{ref.name[:200].rstrip('-.')}.{key}", event)
     except (ConflictError, MissingError, NamespaceTerminatingError):
@@ -178,12 +203,33 @@ def store_findings(
         on_error(error)
     try:
         if events:
-            identities = result.identities
-            done = write_events(connection, findings, identities, on_error, wait=wait)
-            workloads = f"{done.workloads:,} of {many(done.total, 'workload')}"
-            yield f"Events written at {workloads} with errors"
-            if done.invalid:
-                first = printable(done.invalid[0])
-                yield f"{many(len(done.invalid), 'Event')} not accepted, first {first}"
+            yield from _write_events(connection, result, findings, on_error, wait)
     except SourceError as error:
         on_error(error)
+
+
+def _write_events(
+    connection: Connection,
+    result: AuditResult,
+    findings: Iterable[LocatedFinding],
+    on_error: Callable[[SourceError], object],
+    wait: Callable[[float], object],
+) -> Iterator[str]:
+    faults = [
+        Concern(
+            ref=fault.pod, identity=Identity("v1", fault.uid), reason=fault.reason, note=fault.note
+        )
+        for fault in result.devices.faults()
+    ]
+    errors = violations(findings, result.identities)
+    for concerns, what, which in (
+        (faults, "fault", "of devices"),
+        (errors, "workload", "with errors"),
+    ):
+        if concerns is faults and not faults:
+            continue  # as in nearly every audit
+        done = write_events(connection, concerns, on_error, wait=wait)
+        yield f"Events written at {done.objects:,} of {many(done.total, what)} {which}"
+        if done.invalid:
+            first = printable(done.invalid[0])
+            yield f"{many(len(done.invalid), 'Event')} not accepted, first {first}"

@@ -11,6 +11,7 @@ from cluster.doctor.checks.cards import (
     check_cards_given_twice,
     check_sick_cards,
     check_two_plugins,
+    check_whole_cards_and_partitions,
 )
 from cluster.doctor.checks.devices import (
     check_autoscaler,
@@ -223,6 +224,7 @@ def _cluster_rows(facts: DoctorFacts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_cards_given_twice(facts)
     yield from check_cards_offered_twice(facts)
     yield from check_two_plugins(facts)
+    yield from check_whole_cards_and_partitions(facts)
     yield from check_device_plugins(facts)
     yield from check_operator(facts)
     yield from check_device_classes(facts)

@@ -144,7 +144,13 @@ class PodFacts:
             ):
                 self.images.setdefault(image, []).append(subject)
         self.given.extend(
-            GivenDevice(counted.node, one.resource, one.device, subject, one.health)
+            GivenDevice(
+                node=counted.node,
+                resource=one.resource,
+                device=one.device,
+                subject=subject,
+                health=one.health,
+            )
             for one in device_statuses(pod)
         )
 
@@ -165,7 +171,9 @@ class PodFacts:
         if any(self._profile.resource(name) is not None for name in effective_requests(pod)):
             owners = as_objects(as_object(pod.get("metadata")).get("ownerReferences"))
             is_owned = any(owner.get("controller") is True for _, owner in owners)
-            self.failed.append(FailedPod(subject, as_text(status.get("reason")), is_owned))
+            self.failed.append(
+                FailedPod(subject=subject, reason=as_text(status.get("reason")), has_owner=is_owned)
+            )
 
 
 def _named_schedulers(containers: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -332,7 +340,11 @@ def daemon_sets(facts: DoctorFacts) -> Iterator[DaemonSet]:
         namespace = as_text(as_object(item.get("metadata")).get("namespace"))
         template = as_object(as_object(item.get("spec")).get("template"))
         subject = f"daemonset/{name} in {namespace}"
-        yield DaemonSet(subject, as_object(template.get("spec")), as_object(item.get("status")))
+        yield DaemonSet(
+            subject=subject,
+            pod_spec=as_object(template.get("spec")),
+            status=as_object(item.get("status")),
+        )
 
 
 def may_be_on(daemon_set: DaemonSet, labels: Mapping[str, Any]) -> bool:

@@ -74,7 +74,9 @@ def _node(node: Object) -> _Node | None:
     internal = (as_text(a.get("address")) for _, a in addresses if a.get("type") == "InternalIP")
     name = printable(as_text(as_object(node.get("metadata")).get("name")))
     count = min(whole(amount_of(allocatable.get(GPU_COUNT))), _MAX_CARDS)
-    return _Node(name, printable(next(internal, "unknown")), memory, count, [])
+    return _Node(
+        name=name, address=printable(next(internal, "unknown")), memory=memory, cards=count, pods=[]
+    )
 
 
 def _pod_on_shared_cards(pod: Object, spec: Object) -> _Pod | None:
@@ -97,7 +99,9 @@ def _pod_on_shared_cards(pod: Object, spec: Object) -> _Pod | None:
             card = _PENDING
         by_card = {card: memory}
     namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
-    return _Pod(printable(namespace), printable(name), memory, by_card)
+    return _Pod(
+        namespace=printable(namespace), name=printable(name), memory=memory, by_card=by_card
+    )
 
 
 def _summary(nodes: list[_Node]) -> str:

@@ -166,6 +166,8 @@ class ApiServerSource:
                 if isinstance(error, MissingError) and not has_begun:
                     continue
                 if isinstance(error, ForbiddenError) and not has_begun:
+                    if not self._serves(resource, version):
+                        continue
                     raise MissingRightError(resource, namespace) from error
                 raise ListError(resource, "", str(error)) from error
             return
@@ -241,6 +243,21 @@ class ApiServerSource:
                     last = max(key, last)
                     yield {"apiVersion": page.api_version, "kind": resource.kind, **item}
             del page  # before the next is read
+
+    def _serves(self, resource: Resource, version: str) -> bool:
+        """Return whether there is such a resource, as far as is known.
+
+        What an account may not list it may not list either where there is no such thing.
+        """
+        if not resource.group:
+            return True
+        try:
+            served = self._get(f"/apis/{resource.group}/{version}").get("resources")
+        except MissingError:
+            return False
+        except ClusterError:
+            return True
+        return any(found.get("name") == resource.name for _, found in as_objects(served))
 
     def _get(self, path: str) -> Object:
         return self._requests.request("GET", path)

@@ -178,6 +178,18 @@ CLUSTER_POLICIES = Resource(
 GPU_CLUSTERS = Resource(
     "gpuclusters", "GPUCluster", "nvidia.com", ("v1alpha1",), is_namespaced=False
 )
+NVIDIA_DRIVERS = Resource(
+    "nvidiadrivers", "NVIDIADriver", "nvidia.com", ("v1alpha1",), is_namespaced=False
+)
+_QUEUES, _QUEUES_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")
+CLUSTER_QUEUES, RESOURCE_FLAVORS = (
+    Resource(name, kind, _QUEUES, _QUEUES_VERSIONS, is_namespaced=False)
+    for name, kind in (("clusterqueues", "ClusterQueue"), ("resourceflavors", "ResourceFlavor"))
+)
+LOCAL_QUEUES = Resource("localqueues", "LocalQueue", _QUEUES, _QUEUES_VERSIONS)
+VOLCANO_QUEUES = Resource(
+    "queues", "Queue", "scheduling.volcano.sh", ("v1beta1",), is_namespaced=False
+)
 PERSISTENT_VOLUMES = Resource("persistentvolumes", "PersistentVolume", is_namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeClaim")
 _STORAGE = "storage.k8s.io"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import tempfile
 import threading
 import weakref
@@ -20,15 +21,14 @@ from cluster.source.objects import (
 from rules.base.json_values import as_object, as_text
 
 _IN_MEMORY = 16 << 20  # bytes of the objects; more is in a temporary file
-# Half the time that `json.dumps` takes.
-_encode = json.JSONEncoder(check_circular=False, separators=(",", ":"), default=str).encode
 
 
 class ObjectStore:
     """Objects in the order in which they were put; an `ObjectReader`.
 
-    They are kept as JSON, a fifth of what Python's objects take, and beyond 16 MiB in a temporary
-    file. Threads may list at the same time, but not while one puts.
+    They are kept as `marshal` writes them: that takes a fifth of what Python's objects take, and a
+    quarter of the time of JSON. Beyond 16 MiB they are in a temporary file. Threads may list at the
+    same time, but not while one puts.
 
     An object that names no namespace is in every one, as kubectl would put it there. Of objects of
     the same kind, namespace and name the first counts; others that differ from it go to
@@ -55,15 +55,16 @@ class ObjectStore:
         if "managedFields" in metadata:
             raw = {**raw, "metadata": without_managed_fields(metadata)}
         try:
-            content = _encode(raw).encode()
-        except RecursionError:
+            content = _packed(raw)
+        except (RecursionError, ValueError):
             raise SourceError(f"{kind[1]} {name}: it is nested too deeply") from None
         number = len(self._ends) - 1
         if name:
             first = self._number_by_key.setdefault(_key(*kind, namespace, name), number)
             if first != number:
                 before = self._content(first)
-                if content != before and json.loads(content) != json.loads(before):
+                # Equal objects may be written in different ways.
+                if content != before and _unpacked(content) != _unpacked(before):
                     self._on_difference(raw)
                 return
         with self._lock:
@@ -115,14 +116,26 @@ class ObjectStore:
             yield raw
 
     def _object(self, number: int) -> Object:
-        raw: Object = json.loads(self._content(number))
-        return raw
+        return _unpacked(self._content(number))
 
     def _content(self, number: int) -> bytes:
         start, end = self._ends[number], self._ends[number + 1]
         with self._lock:
             self._file.seek(start)
             return self._file.read(end - start)
+
+
+def _packed(raw: Object) -> bytes:
+    """`raw` as bytes. RecursionError or ValueError if it is nested too deeply."""
+    try:
+        return marshal.dumps(raw)
+    except ValueError:  # or it has a value that is not of JSON, such as a date
+        return marshal.dumps(json.loads(json.dumps(raw, default=str)))
+
+
+def _unpacked(content: bytes) -> Object:
+    raw: Object = marshal.loads(content)  # noqa: S302  # the store wrote it
+    return raw
 
 
 def _key(group: str, kind: str, namespace: str, name: str) -> bytes:

@@ -151,7 +151,12 @@ def _callers(found: list[Caller], request: Callable[[str], str]) -> Callers | No
         why = f"whether a pod has called is not known: {shortened(str(error))}"
         return NotTried(why, _LIST_PODS if isinstance(error, ForbiddenError) else _SEE)
     is_verified = all(each.is_verified for each in found)
-    return Callers(peers, _count(request), _listen_on(request), is_verified)
+    return Callers(
+        peers=peers,
+        server_count=_count(request),
+        listen_on=_listen_on(request),
+        are_verified=is_verified,
+    )
 
 
 def _asked(configurations: Sequence[Object], namespaces: Iterable[Object]) -> list[str]:
@@ -201,7 +206,7 @@ def _peer(address: str, request: Callable[[str], str]) -> Peer:
         }
         name, namespace = (as_text(metadata.get(field)) for field in ("name", "namespace"))
         if labels:  # without any, no selector would mean this pod alone
-            return Peer(address, name, namespace, labels)
+            return Peer(address=address, pod=name, namespace=namespace, labels=labels)
     return Peer(address)
 
 

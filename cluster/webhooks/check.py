@@ -245,9 +245,21 @@ def _target(client_config: Object) -> Target:
     if service := client_config.get("service"):
         namespace, name = service["namespace"], service["name"]
         path = service.get("path") or "/"
-        return Target(f"{name}.{namespace}.svc", service["port"], path, bundle, (namespace, name))
+        return Target(
+            host=f"{name}.{namespace}.svc",
+            port=service["port"],
+            path=path,
+            bundle=bundle,
+            service=(namespace, name),
+        )
     url = urlsplit(client_config["url"])
-    return Target(url.hostname or "", url.port or 443, url.path or "/", bundle, None)
+    return Target(
+        host=url.hostname or "",
+        port=url.port or 443,
+        path=url.path or "/",
+        bundle=bundle,
+        service=None,
+    )
 
 
 def _check_target(probe: Probe, target: Target) -> CheckResult:

@@ -142,27 +142,27 @@ def _decision(line: Mapping[str, Any]) -> LoggedDecision:
     failures = line.get("failures")
     failures = failures if isinstance(failures, list) else []
     return LoggedDecision(
-        _text(line, "time"),
-        _text(line, "event"),
-        _text(line, "namespace"),
-        _text(line, "kind"),
-        name,
-        owner,
-        _text(line, "operation"),
-        _text(line, "mode"),
-        _text(line, "user"),
-        line.get("dry_run") is True,
-        tuple(
+        time=_text(line, "time"),
+        outcome=_text(line, "event"),
+        namespace=_text(line, "namespace"),
+        kind=_text(line, "kind"),
+        name=name,
+        owner=owner,
+        operation=_text(line, "operation"),
+        mode=_text(line, "mode"),
+        user=_text(line, "user"),
+        is_dry_run=line.get("dry_run") is True,
+        reasons=tuple(
             Reason(
-                _text(reason, "rule"),
-                _cut(outcomes.get(as_text(reason.get("rule")))),
-                _text(reason, "container"),
-                _text(reason, "path"),
+                rule=_text(reason, "rule"),
+                outcome=_cut(outcomes.get(as_text(reason.get("rule")))),
+                container=_text(reason, "container"),
+                path=_text(reason, "path"),
             )
             for _, reason in [*as_objects(line.get("reasons"))][:_MAX_REASONS]
         ),
-        tuple(map(_cut, failures[:_MAX_REASONS])),
-        float(duration) if isinstance(duration, int | float) else 0.0,
+        failures=tuple(map(_cut, failures[:_MAX_REASONS])),
+        milliseconds=float(duration) if isinstance(duration, int | float) else 0.0,
     )
 
 

@@ -93,12 +93,14 @@ def post(target: Target, body: bytes, address: Address | None = None) -> Reply:
             raise ConnectionClosedError("the connection was closed without a response") from error
     if len(content) > MAX_BYTES:
         raise CallError(f"the response is longer than {MAX_BYTES} bytes")
-    return Reply(response.status, content, validity)
+    return Reply(status=response.status, body=content, validity=validity)
 
 
 def validity_of(certificate: Mapping[str, object]) -> Validity:
     """The validity of a certificate as the module `ssl` describes it."""
-    return Validity(*(_time(str(certificate[field])) for field in ("notBefore", "notAfter")))
+    return Validity(
+        start=_time(str(certificate["notBefore"])), end=_time(str(certificate["notAfter"]))
+    )
 
 
 def _time(text: str) -> datetime.datetime:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
+from cluster.accounting.device_holders import UNNAMED
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
@@ -187,14 +188,24 @@ def filtered(usage: Usage, wanted: Filter, teams: Teams) -> Usage:
 def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
     """Return the amounts, with names only of consumers in the namespaces in `seen`.
 
-    On each node they are one consumer, or one that starts and one that does not.
+    On each node they are one consumer, or one that starts and one that does not. Of a device that
+    several have, or that is unhealthy, pods in other namespaces have no name either.
     """
     named = [consumer for consumer in usage.consumers if consumer.namespace in seen]
     hidden: dict[tuple[str, bool], list[Consumer]] = defaultdict(list)
     for consumer in usage.consumers:
         if consumer.namespace not in seen:
             hidden[consumer.node, consumer.is_starting].append(consumer)
-    return usage._replace(consumers=(*named, *starmap(_nameless, hidden.items())))
+    twice = tuple(
+        each._replace(holders=tuple(h if h.namespace in seen else UNNAMED for h in each.holders))
+        for each in usage.given_twice
+    )
+    consumers = (*named, *starmap(_nameless, hidden.items()))
+    sick = tuple(
+        each if each.namespace in seen else each._replace(namespace="", pod="")
+        for each in usage.sick
+    )
+    return usage._replace(consumers=consumers, given_twice=twice, sick=sick)
 
 
 def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
@@ -438,24 +449,41 @@ def _holders_of_nodes(
 def _holders(
     consumers: Iterable[Consumer], most: int, holder_of: Callable[[Consumer], tuple[str, str]]
 ) -> tuple[tuple[Holder, ...], int]:
-    """Return the `most` holders with the largest amounts, and how many others there are.
+    """Return the `most` holders with the largest shares, and how many others there are.
 
+    A share is of what all have of the resource, or wait for: a card and a GiB are no common unit.
     `holder_of` returns the namespace and the owner of a consumer.
     """
     has: dict[tuple[str, str, str], Amount] = defaultdict(int)
     wants: dict[tuple[str, str, str], Amount] = defaultdict(int)
     pods: dict[tuple[str, str, str], int] = defaultdict(int)
+    sums: dict[str, Amount] = defaultdict(int)
     for consumer in consumers:
         for resource, amount in consumer.amounts.items():
             key = *holder_of(consumer), resource
+            sums[resource] += amount
             (has if consumer.node else wants)[key] += amount
             pods[key] += len(consumer.pods) or 1
-    first = heapq.nsmallest(most, pods, key=lambda key: (-has.get(key, 0), -wants.get(key, 0), key))
+
+    def rank(key: tuple[str, str, str]) -> tuple[float, float, tuple[str, str, str]]:
+        there = float(sums[key[2]]) or 1.0
+        return -float(has.get(key, 0)) / there, -float(wants.get(key, 0)) / there, key
+
+    first = heapq.nsmallest(most, pods, key=rank)
     rows = []
     for key in first:
         namespace, owner, resource = key
         allocated, pending = text(has.get(key, 0)), text(wants.get(key, 0))
-        rows.append(Holder(namespace, owner, resource, allocated, pending, pods[key]))
+        rows.append(
+            Holder(
+                namespace=namespace,
+                owner=owner,
+                resource=resource,
+                allocated=allocated,
+                pending=pending,
+                pods=pods[key],
+            )
+        )
     return tuple(rows), len(pods) - len(first)
 
 

@@ -222,7 +222,8 @@ class Evaluation:
         self._request_context = context
         self._suppress = suppress
         self._common_traits = rule_set.profile_traits | inventory_traits(context.inventory)
-        self._common_traits |= old_metadata_traits(context.old_metadata)
+        if context.old_metadata is not None:
+            self._common_traits |= old_metadata_traits(context.old_metadata)
         self._start(manifest)
 
     def _start(self, manifest: Json) -> None:

@@ -250,7 +250,7 @@ _UNCLEAR_MARKS = ("ray", "&", "#", "<<", _MASK_VARIABLE)
 def parallel_size(container: Container, command: Command) -> ParallelSize | None:
     """Return how many GPUs the `command` of `container` works with; None in doubt."""
     has_variable = not SIZE_VARIABLES.isdisjoint(container.env)
-    if not has_variable and not (_may_start(container, command) and _may_state_size(command)):
+    if not has_variable and not (_may_state_size(command) and _may_start(container, command)):
         return None
     words = _words_of_command(command)
     texts = [word.text for word in words]
@@ -357,6 +357,8 @@ def _may_start(container: Container, command: Command) -> bool:
 
 def _may_state_size(command: Command) -> bool:
     """Return whether an option with a number of GPUs is named anywhere, as cheaply."""
+    if not command.texts:
+        return False
     whole = "\n".join(command.texts).replace("_", "-")
     return any(mark in whole for mark in _SIZE_MARKS)
 

@@ -1,8 +1,10 @@
 """The facts in objects about nodes: their labels, resources and GPU modes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rules.base.caching import MAX_ENTRIES, MAX_KEY_CHARACTERS
 from rules.base.json_values import (
     Path,
     as_object,
@@ -16,6 +18,7 @@ from rules.base.text_matching import has_few_typos, has_placeholder, matches, ne
 from rules.base.traits import NATIVE_TAINT_PREFIX
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
+from rules.objects.view import once_per_view
 from rules.placement.node_affinity import (
     expression_values,
     expressions,
@@ -99,8 +102,13 @@ class NodeSettings(NamedTuple):
         return any(taint.repels_pods for taint in self.taints)
 
 
-def node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
-    """Yield the settings of each node that `subject` describes, in the manifest's order."""
+@once_per_view
+def node_settings(subject: KubernetesObject) -> tuple[NodeSettings, ...]:
+    """Return the settings of each node that `subject` describes, in the manifest's order."""
+    return tuple(_node_settings(subject))
+
+
+def _node_settings(subject: KubernetesObject) -> Iterator[NodeSettings]:
     for fields in OBJECT_KINDS[subject.object.group, subject.object.kind].nodes:
         for place, raw in values_at(subject.raw, fields.base_path):
             path = (*subject.path, *place)
@@ -205,9 +213,14 @@ def misspelt_mode_label(profile: Profile, name: str) -> str | None:
 
     Names with a placeholder are not compared.
     """
-    if name in profile.node_modes or has_placeholder(name):
+    if name in profile.node_modes or has_placeholder(name) or len(name) > MAX_KEY_CHARACTERS:
         return None
-    return next((label for label in profile.node_modes if has_few_typos(1, name, label)), None)
+    return _label_near(tuple(profile.node_modes), name)
+
+
+@lru_cache(maxsize=MAX_ENTRIES)
+def _label_near(labels: tuple[str, ...], name: str) -> str | None:
+    return next((label for label in labels if has_few_typos(1, name, label)), None)
 
 
 def selected_labels(pod: Pod) -> Iterator[tuple[Path, str]]:

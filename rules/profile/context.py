@@ -36,6 +36,8 @@ class Context(NamedTuple):
 
     def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> "Context":
         """Return the same with a profile and options; `_replace` takes twice as long."""
+        if profile is self.profile and options is self.options:
+            return self
         return Context(
             today=self.today,
             namespace=self.namespace,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import marshal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,53 @@ def test_running_pods_that_can_use_gpus_without_a_request_are_named(audit: Audit
     # Without nodes it is not known which of them have GPUs.
     (unknown,) = (remark["message"] for remark in audit(pods)["remarks"])
     assert unknown.startswith("namespace ml: 8 running pods on 2 nodes can use GPUs")
+
+
+def test_privileged_running_pods_on_gpu_nodes_are_named_without_a_claim_that_they_use_gpus(
+    audit: Audit,
+) -> None:
+    """They see every device of their node, and nothing else shows that they want one."""
+    privileged: dict[str, Any] = {"env": [], "securityContext": {"privileged": True}}
+    card: dict[str, Any] = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+
+    def owned(name: str, kind: str, namespace: str = "ml", **spec: Any) -> dict[str, Any]:
+        made = pod(name, node="gpus", **privileged)
+        reference = {"apiVersion": "apps/v1", "kind": kind, "name": "agent", "controller": True}
+        made["metadata"] |= {"namespace": namespace, "ownerReferences": [reference]}
+        made["spec"] |= spec
+        return made
+
+    done = pod("done", node="gpus", **privileged)
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0}}}
+    done["status"]["containerStatuses"] = [ended]
+    prepared = pod("prepared", node="gpus", env=[])
+    prepared["spec"]["initContainers"] = [{"name": "setup", "image": "x", **privileged}]
+    helped = pod("helped", node="gpus", env=[])
+    sidecar = {"name": "side", "image": "x", "restartPolicy": "Always", **privileged}
+    helped["spec"]["initContainers"] = [sidecar]
+    pods = [
+        pod("docker-5d-1", node="gpus", owner="docker-5d", **privileged),
+        pod("docker-5d-2", node="gpus", owner="docker-5d", **privileged),
+        pod("elsewhere", node="cpus", **privileged),
+        pod("waits", **privileged),
+        pod("asks", node="gpus", **privileged, **card),
+        *(done, prepared, helped),
+        # Agents of every node, and components of the GPU platform.
+        owned("network", "DaemonSet", "kube-system"),
+        owned("driver", "DaemonSet", "gpu-operator", serviceAccountName="nvidia-driver"),
+        owned("validator", "Pod", "gpu-operator", serviceAccountName="nvidia-operator-validator"),
+        # Unlike an agent, it chooses GPU nodes.
+        owned("chooses", "DaemonSet", nodeSelector={"nvidia.com/gpu.present": "true"}),
+    ]
+    (warning,) = audit([*pods, node("gpus", 8), node("cpus", 0)])["remarks"]
+    assert warning["level"] == "warning"
+    assert warning["message"] == (
+        "namespace ml: 4 privileged running pods on node gpus can reach every GPU there and "
+        "requested none; whether they use any is not known: deployment/docker (2), "
+        "daemonset/agent, pod/helped"
+    )
+    # Most privileged pods are on nodes without GPUs.
+    assert audit(pods)["remarks"] == []
 
 
 def test_a_node_whose_cards_a_driver_gives_by_claims_has_gpus_too(audit: Audit) -> None:
@@ -399,6 +447,28 @@ def test_what_is_both_a_fact_and_evaluated_is_listed_once(
     assert made == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        False,
+        True,
+        None,
+        0,
+        -(2**31),
+        2**200,
+        1e-300,
+        "",
+        "\x00" * 9,
+        "\ud800" * 9,
+        "\U0001f600" * 9,
+    ],
+)
+def test_no_json_is_longer_than_is_assumed_of_an_object(value: Any) -> None:
+    raw = {"apiVersion": "v1", "kind": "Pod", "spec": [value] * 500 + [{str(value): value}]}
+    size = evaluation.MAX_JSON_PER_BYTE * len(marshal.dumps(raw, evaluation.MARSHAL_VERSION))
+    assert len(json.dumps(raw)) <= size
+
+
 class UnknownInventory(Inventory):
     """Claims to know objects of every kind, and fails when a rule looks for one."""
 
@@ -426,12 +496,20 @@ def test_kinds_that_were_not_known_with_the_facts_count_as_not_evaluated(
     """Otherwise the earlier reports about them would be deleted."""
     queues = Listed(1, lambda _: cluster_queue("research"), "ClusterQueue", is_namespaced=False)
     listed = {"/api/v1/pods": Listed(0, lambda _: {}), f"{KUEUE}/clusterqueues": queues}
-    refused = Fault(403, body={"message": "no"})
-    with paged_server(listed, {2: refused}) as served:
+    with paged_server(listed) as served:
+        page = served.page
+
+        def refuse_queues(path: str, query: Mapping[str, str]) -> bytes | None:
+            if path == f"{KUEUE}/clusterqueues":
+                refused = Fault(403, body={"message": "no"})
+                served.faults = {len(served.requests) - 1: refused}
+            return page(path, query)
+
+        served.page = refuse_queues  # type: ignore[method-assign]  # one resource alone
         main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
     report = json.loads(capsys.readouterr().out)
     (failed,) = report["not_evaluated"]
-    assert failed["message"].startswith(f"cannot list the resources of {KUEUE}: ")
+    assert failed["message"].startswith("cannot list clusterqueues.kueue.x-k8s.io: ")
 
 
 def test_limit_ranges_of_a_cluster_are_evaluated(

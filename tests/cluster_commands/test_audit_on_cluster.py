@@ -323,6 +323,45 @@ def test_a_workload_with_errors_gets_one_event_that_counts_the_audits(
     assert len(audited()) == 2
 
 
+def test_pods_whose_claims_have_one_device_get_an_event_that_counts_the_audits(
+    api_server: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, namespace = api_server, api_server.namespace()
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}
+    for name in ("one", "two"):
+        uses = [{"name": "card", "resourceClaimName": name}]
+        made = cluster.create(
+            f"/api/v1/namespaces/{namespace}/pods",
+            {"metadata": {"name": f"uses-{name}"}, "spec": {**pod_spec(), "resourceClaims": uses}},
+        )
+        spec = {"devices": {"requests": [request]}}
+        claim = cluster.create(claims, {"metadata": {"name": name}, "spec": spec})
+        user = {"resource": "pods", "name": f"uses-{name}", "uid": made["metadata"]["uid"]}
+        claim["status"] = {
+            "allocation": {"devices": {"results": [result]}},
+            "reservedFor": [user],
+        }
+        answer = cluster.request("PUT", f"{claims}/{name}/status", claim)
+        assert answer.status == 200, answer.body
+    options = ["--isolated", "-n", namespace, "--events", "--exit-zero", "-q"]
+    for _ in range(2):
+        assert main(["--kubeconfig", str(cluster.kubeconfig), *options]) == 0
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    items: list[dict[str, Any]] = cluster.request("GET", path).body["items"]
+    found = {
+        event["regarding"]["name"]: event
+        for event in items
+        if event["reason"] == "DeviceGivenTwice"
+    }
+    assert found.keys() == {"uses-one", "uses-two"}
+    both = "the claim one of this pod and the claim two have the same device gpu-0 of n"
+    assert both in found["uses-one"]["note"]
+    assert {event["series"]["count"] for event in found.values()} == {2}
+    assert f"claim {namespace}/one, claim {namespace}/two" in capsys.readouterr().out
+
+
 def test_no_name_and_no_edited_count_keep_an_event_from_being_written(
     api_server: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

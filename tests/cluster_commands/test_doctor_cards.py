@@ -168,3 +168,52 @@ def test_different_faults_of_one_rule_are_different_rows() -> None:
     nodes.append(node("c", labels={mode: "cgpu"}))
     found = rows(*nodes)["node-mode-without-resource"]
     assert {row.subject for row in found} == {"a", "b, c"}
+
+
+MIXED = {"nvidia.com/gpu.count": "8", "nvidia.com/mig.strategy": "mixed"}
+
+
+@pytest.mark.parametrize(
+    ("amounts", "labels", "is_wrong"),
+    [
+        ({GPU: "8", "nvidia.com/mig-1g.5gb": "56"}, MIXED, True),
+        ({GPU: "7", "nvidia.com/mig-1g.5gb": "8"}, MIXED, True),  # eight parts are of two cards
+        ({GPU: "7", "nvidia.com/mig-3g.20gb": "2"}, MIXED, False),
+        ({GPU: "0", "nvidia.com/mig-1g.5gb": "56"}, MIXED, False),
+        (
+            {GPU: "14", "nvidia.com/mig-1g.5gb": "7"},
+            {**MIXED, "nvidia.com/gpu.replicas": "2"},
+            False,
+        ),
+        (
+            {GPU: "8", "nvidia.com/mig-1g.5gb": "56"},
+            {},
+            False,
+        ),  # how many cards there are is unknown
+    ],
+)
+def test_cards_that_a_node_offers_whole_and_in_parts(
+    amounts: dict[str, str],
+    labels: dict[str, str],
+    is_wrong: bool,  # noqa: FBT001  # of a table
+) -> None:
+    found = rows(node("n", amounts, labels=labels)).get("whole cards and partitions", [])
+    assert states(found) == ({"n": State.WRONG} if is_wrong else {})
+
+
+def test_partitions_that_the_plugin_does_not_offer() -> None:
+    product = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID"}
+    applied = {"nvidia.com/mig.config.state": "success"}
+    found = rows(node("a", labels=product | applied), node("b", labels=applied))["MIG"]
+    assert states(found) == {"a": State.WRONG, "b": State.OK}
+    assert "MIG-INVALID" in found[0].message
+
+
+def test_cards_for_virtual_machines_are_not_known_with_the_way_to_declare_them() -> None:
+    """Their node needs no label that says so, and `gpuward gpus` counts them."""
+    offers = node("n", {"nvidia.com/GP107_GEFORCE_GTX_1050": "2"})
+    network = node("m", {"nvidia.com/hostdev": "2"})
+    (row,) = rows(offers, network)["GPU nodes"]
+    assert (row.subject, row.state) == ("n", State.NOT_KNOWN)
+    assert "nvidia.com/GP107_GEFORCE_GTX_1050" in row.message
+    assert "declare it" in row.remedy

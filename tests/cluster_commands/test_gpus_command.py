@@ -236,9 +236,9 @@ def test_cards_for_virtual_machines_are_counted(
     assert (totals[card]["allocated"], totals[vgpu]["pending"]) == (1, 4)
 
 
-def given(name: str, device: str) -> dict[str, Any]:
+def given(name: str, device: str, health: str = "Healthy") -> dict[str, Any]:
     """A pod with two cards, of which its status names one."""
-    resources = [{"resourceID": device, "health": "Healthy"}]
+    resources = [{"resourceID": device, "health": health}]
     allocated = [{"name": GPU, "resources": resources}]
     made = pod(name, {GPU: 2}, on="a")
     containers = [{"name": "c", "allocatedResourcesStatus": allocated}]
@@ -255,6 +255,23 @@ def test_details_name_the_devices_that_the_status_of_a_pod_names(
     assert main(["-f", file, "-o", "json"]) == 0
     consumers = json.loads(capsys.readouterr().out)["consumers"]
     assert consumers[0]["devices"] == [{"resource": GPU, "device": "GPU-1", "health": "Healthy"}]
+
+
+def test_pods_with_an_unhealthy_device_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(
+        tmp_path,
+        node("a", {GPU: "8"}),
+        given("well", "GPU-1"),
+        given("sick", "GPU-2", "Unhealthy"),
+        given("unknown", "GPU-3", "Unknown"),
+    )
+    assert main(["-f", file, "-d"]) == 3
+    assert capsys.readouterr().err == (
+        "gpuward gpus: pod team-a/sick has the unhealthy device GPU-2 of a as nvidia.com/gpu: "
+        "gpuward doctor says what to do\n"
+    )
 
 
 def test_pods_with_the_same_device_are_named(

@@ -172,3 +172,59 @@ def test_events_have_a_bound(
         assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
     assert "Events written at 1 of 4 workloads with errors" in capsys.readouterr().err
     assert len(served.writes) == 1
+
+
+def test_pods_that_share_a_device_or_have_a_sick_one_get_an_event(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names no pod of another namespace: its owner may not see that one."""
+
+    def given(name: str, namespace: str, started: str, health: str) -> dict[str, Any]:
+        found = [{"resourceID": "GPU-1", "health": health}]
+        allocated = [{"name": "nvidia.com/gpu", "resources": found}]
+        statuses = [{"name": "main", "allocatedResourcesStatus": allocated}]
+        status = {"phase": "Running", "startTime": started, "containerStatuses": statuses}
+        metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"}
+        limits = {"limits": {"nvidia.com/gpu": 1}}
+        containers = [{"name": "main", "image": "x", "resources": limits}]
+        spec = {"nodeName": "n", "containers": containers}
+        return {"metadata": metadata, "spec": spec, "status": status}
+
+    def allocated(name: str, pod: str) -> dict[str, Any]:
+        result = {"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-7"}
+        user = {"resource": "pods", "name": pod, "uid": f"uid-of-{pod}"}
+        allocation = {"devices": {"results": [result]}}
+        metadata = {"name": name, "namespace": "ml", "uid": f"uid-of-{name}"}
+        return {"metadata": metadata, "status": {"allocation": allocation, "reservedFor": [user]}}
+
+    pods = [
+        given("first", "ml", "2031-03-01T08:00:00Z", "Healthy"),
+        given("second", "ml", "2031-03-01T09:00:00Z", "Unhealthy"),
+        given("theirs", "other", "2031-03-01T10:00:00Z", "Healthy"),
+    ]
+    claims = [allocated("one", "with-one"), allocated("two", "with-two")]
+    listed = {
+        "/api/v1/pods": Listed(3, pods.__getitem__),
+        "/apis/resource.k8s.io/v1/resourceclaims": Listed(2, claims.__getitem__, "ResourceClaim"),
+    }
+    with paged_server(listed) as served:
+        options = ["--isolated", "--exit-zero", "--events"]
+        assert main(["--kubeconfig", served.kubeconfig(tmp_path), *options]) == 0
+    assert "gpuward: Events written at 6 of 6 faults of devices\n" in capsys.readouterr().err
+    said = {(e["regarding"]["name"], e["reason"]): e["note"] for e in served.written}
+    assert {name for name, _ in said} == {"first", "second", "theirs", "with-one", "with-two"}
+    for event in served.written:
+        regarding = event["regarding"]
+        assert (regarding["kind"], event["type"]) == ("Pod", "Warning")
+        assert regarding["uid"] == f"uid-of-{regarding['name']}"
+    device = "the same device GPU-1 of n as nvidia.com/gpu since 2031-03-01T09:00:00Z: they use"
+    unnamed = "a pod in another namespace with the UID uid-of-theirs"
+    shared = said["first", "DeviceGivenTwice"]
+    assert f"this pod and the pod second, {unnamed} have {device}" in shared
+    assert "delete one of the pods" in shared
+    assert not any(name in said["theirs", "DeviceGivenTwice"] for name in (" first", " second"))
+    sick = "this pod has the unhealthy device GPU-1 of n as nvidia.com/gpu: what runs there may"
+    assert sick in said["second", "DeviceUnhealthy"]
+    by_claim = "the claim one of this pod and the claim two have the same device gpu-7 of n"
+    assert by_claim in said["with-one", "DeviceGivenTwice"]
+    assert " since " not in said["with-one", "DeviceGivenTwice"], "it is not known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import io
 import json
 import socket
@@ -23,6 +24,7 @@ from cluster.source.api_server import ApiServerSource
 from cluster.source.files import FileSource
 from cluster.source.objects import MissingRightError, NotServedError, Resource, SourceError
 from cluster.source.options import add_options, open_source
+from cluster.source.store import ObjectStore
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import PATIENCE, eventually
@@ -133,6 +135,25 @@ def test_replicas_that_differ_are_an_error_and_list_nothing_twice(
             next(found)
     # It says neither that no API server serves them, nor that a right is missing.
     assert not isinstance(raised.value, MissingRightError | NotServedError)
+
+
+@pytest.mark.parametrize(
+    ("served_paths", "error"),
+    [
+        ((), NotServedError),
+        (("/apis/x.example/v1/others",), NotServedError),
+        (("/apis/x.example/v1/claims",), MissingRightError),
+    ],
+)
+def test_a_right_is_missing_only_to_what_there_is(
+    served_paths: tuple[str, ...], error: type[SourceError], tmp_path: Path
+) -> None:
+    """An API server answers 403 before it looks whether there is such a resource."""
+    claims = Resource("claims", "Claim", "x.example", ("v1",))
+    listed = {path: Listed(1, make_pod) for path in served_paths}
+    refused = Fault(403, body={"message": "no"})
+    with paged_server(listed, {0: refused}) as served, pytest.raises(error):
+        list(source_of(served, tmp_path, []).list(claims))
 
 
 def test_pages_of_huge_objects_are_smaller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,3 +451,28 @@ def test_what_comes_before_an_error_in_files_counts(tmp_path: Path) -> None:
     assert source.get(PODS, "a", "p000000") == pod
     with pytest.raises(SourceError, match=r"b\.yaml"):
         source.get(PODS, "a", "p000001")
+
+
+def test_the_store_gives_back_what_was_put_whatever_is_in_it() -> None:
+    """A store keeps texts of every kind, and values that only YAML has, as JSON would."""
+
+    def pod_of(number: int) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Pod", **make_pod(number)}
+
+    texts = ["ü", "\U0001f600", "\x00", "\ud800", "x" * 5000]
+    numbers = [0, -1, 2**70, 1.5, True, None]
+    raw = {**pod_of(1), "status": {"texts": texts, "numbers": numbers, "empty": [{}, []]}}
+    different: list[Any] = []
+    store = ObjectStore(different.append)
+    store.put(raw)
+    store.put({**raw, "status": {**raw["status"]}})
+    assert [*store.list(PODS)] == [raw]
+    assert different == []
+    dated = {**pod_of(2), "spec": {"since": datetime.date(2031, 3, 1)}}
+    store.put(dated)
+    assert [*store.list(PODS)][1]["spec"] == {"since": "2031-03-01"}
+    deep: Any = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(SourceError, match="nested too deeply"):
+        store.put({**pod_of(3), "spec": deep})

@@ -7,8 +7,9 @@ import datetime
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +18,22 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from cluster.audit.cli import main as audit
 from cluster.gpus.cli import main as gpus
-from cluster.source.objects import Resource, SourceError
+from cluster.source.objects import Object, Resource, SourceError
 from cluster.source.store import ObjectStore
 from cluster.webhooks.decision_log import MAX_DECISIONS
 from cluster.why.cli import main as why
+from cluster.why.explanation import Answer, to_document
+from console.access import Everybody
 from console.cli import DEMO
+from console.pages.gpus import Filter, gpus_page
 from console.server import Console
 from console.state import ClusterState
+from console.view import View
+from tests.testkit.cluster_commands.gpu_objects import node as gpu_node
+from tests.testkit.cluster_commands.gpu_objects import pod as gpu_pod
 from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_state
 
+GPU = "nvidia.com/gpu"
 JSON = {"Accept": "application/json"}
 PAGES = (
     "/",
@@ -132,6 +140,99 @@ async def test_why_is_that_of_the_command(
     assert why(["annotate", "-f", DEMO, "-o", "json"]) == 1
     expected = json.loads(capsys.readouterr().out)
     assert json.loads(await text_of(state, "/pods/vision/annotate", headers=JSON)) == expected
+
+
+class Member:
+    """A viewer who sees the pods of one namespace."""
+
+    name = "member"
+    sees_all = False
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
+        """That one, if it is among them."""
+        return frozenset(namespaces) & {self._namespace}
+
+
+def on_a_node(name: str, namespace: str, **status: Any) -> Object:
+    made = gpu_pod(name, {"nvidia.com/gpu": 1}, on="a", namespace=namespace, labels={"app": "x"})
+    return {**made, "status": {"phase": "Running", **status}}
+
+
+def test_the_labels_of_other_pods_are_read_where_they_decide_and_all_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What keeps a pod away may be of another namespace, whose pods not every viewer may see."""
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    term |= {"namespaceSelector": {}}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    waits = gpu_pod("waits", {"nvidia.com/gpu": 1}, phase="Pending", affinity=rule)
+    labels = {"kubernetes.io/hostname": "a"}
+    objects = [
+        gpu_node("a", {"nvidia.com/gpu": 4}, labels=labels),
+        on_a_node("in-the-way", "team-b"),
+        waits,
+    ]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    assert why(["waits", "-f", str(file), "-o", "json"]) == 1
+    expected = json.loads(capsys.readouterr().out)
+    state = live_state(objects)
+    found = View(state, Everybody()).why("team-a", "waits")
+    assert found is not None
+    assert to_document(found) == expected
+    assert "team-b/in-the-way" in str(found)
+    hidden = View(state, Member("team-a")).why("team-a", "waits")
+    assert hidden is not None
+    assert hidden.answer is Answer.NOT_KNOWN
+    assert "in-the-way" not in str(hidden)
+
+
+def test_who_has_a_device_with_a_fault_is_named_to_those_who_may_see_the_pods() -> None:
+    device = {"resourceID": "GPU-1", "health": "Unhealthy"}
+    given = {"name": "nvidia.com/gpu", "resources": [device]}
+    statuses = [{"name": "main", "allocatedResourcesStatus": [given]}]
+    pods = [
+        on_a_node(name, home, containerStatuses=statuses, startTime=f"2031-03-01T0{hour}:00:00Z")
+        for hour, (name, home) in enumerate((("mine", "team-a"), ("theirs", "team-b")))
+    ]
+    state = live_state([gpu_node("a", {"nvidia.com/gpu": 4}), *pods])
+    what = (
+        "have the same device GPU-1 of a as nvidia.com/gpu since 2031-03-01T01:00:00Z: gpuward "
+        "doctor says what to do"
+    )
+    sick = "has the unhealthy device GPU-1 of a as nvidia.com/gpu: gpuward doctor says what to do"
+    assert View(state, Everybody()).usage()[1] == (
+        f"pod team-a/mine, pod team-b/theirs {what}",
+        f"pod team-a/mine {sick}",
+        f"pod team-b/theirs {sick}",
+    )
+    assert View(state, Member("team-a")).usage()[1] == (
+        f"pod team-a/mine, a pod in another namespace {what}",
+        f"pod team-a/mine {sick}",
+        f"a pod in another namespace {sick}",
+    )
+
+
+def test_holders_are_ranked_by_their_share_of_a_resource() -> None:
+    """Whoever has five GiB of a hundred has less than who has two cards of ten."""
+    memory = "aliyun.com/gpu-mem"
+    amounts = {
+        "cards-8": (GPU, 8),
+        "cards-2": (GPU, 2),
+        "mem-95": (memory, 95),
+        "mem-5": (memory, 5),
+    }
+    nodes = [gpu_node("a", {GPU: 16, memory: 128, "aliyun.com/gpu-count": 2})]
+    pods = [
+        gpu_pod("p", {resource: amount}, on="a", namespace=home)
+        for home, (resource, amount) in amounts.items()
+    ]
+    usage = View(live_state([*nodes, *pods]), Everybody()).usage()[0]
+    page = gpus_page(usage, Filter())
+    assert [row.namespace for row in page.namespaces] == ["mem-95", "cards-8", "cards-2", "mem-5"]
 
 
 async def test_teams_are_those_of_a_label_of_namespaces() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +30,8 @@ def check_cards_given_twice(facts: DoctorFacts) -> Iterator[Row]:
     given = (
         usage.given_twice if usage else given_twice((), facts.objects(CLAIMS), facts.policy.profile)
     )
-    for device, holders, _ in given:
+    for each in given:
+        device = each.device
         if device.is_of_driver:
             message = (
                 f"each have the device {device.name} of the pool {device.place} "
@@ -37,8 +39,9 @@ def check_cards_given_twice(facts: DoctorFacts) -> Iterator[Row]:
             )
         else:
             message = f"have the same device {device.name} of {device.place} as {device.resource}"
+        message += f" since {each.since}" if each.since else ""
         kind = "resourceclaim" if device.is_of_driver else "pod"
-        subjects = [f"{kind}/{holder.name} in {holder.namespace}" for holder in holders]
+        subjects = [f"{kind}/{holder.name} in {holder.namespace}" for holder in each.holders]
         yield wrong(_GIVEN_TWICE, subjects, message, _END_ONE)
 
 
@@ -81,6 +84,7 @@ def check_sick_cards(facts: DoctorFacts) -> Iterator[Row]:
         yield wrong(_SICK, nodes, message, _LOOK)
 
 
+_COUNT = "nvidia.com/gpu.count"
 _TWO_PLUGINS = "cards offered by two plugins"
 _ONE_PLUGIN = (
     "let one plugin offer the cards of a node: label nodes for each, and select them by the "
@@ -97,7 +101,7 @@ def check_two_plugins(facts: DoctorFacts) -> Iterator[Row]:
         capacity = as_object(as_object(node.get("status")).get("capacity"))
         nvidia = _cards_of_nvidia(capacity, labels)
         for resource, cards in _cards_of_schedulers(node, capacity):
-            there = whole_number(as_text(labels.get("nvidia.com/gpu.count")))
+            there = whole_number(as_text(labels.get(_COUNT)))
             if nvidia and cards and not (there and nvidia + cards <= there):
                 both["nvidia.com/gpu", resource, bool(there)].append(name)
     for (first, second, is_known), nodes in sorted(both.items()):
@@ -106,8 +110,43 @@ def check_two_plugins(facts: DoctorFacts) -> Iterator[Row]:
             message += ", more than they have: a card can be given away twice"
             yield wrong(_TWO_PLUGINS, nodes, message, _ONE_PLUGIN)
         else:
-            message += ", and no label nvidia.com/gpu.count says how many they have"
+            message += f", and no label {_COUNT} says how many they have"
             yield not_known(_TWO_PLUGINS, nodes, message, _ONE_PLUGIN)
+
+
+_WHOLE_AND_PARTS = "whole cards and partitions"
+_PARTS = re.compile(r"nvidia\.com/mig-([1-7])g\.", re.ASCII)
+_PARTS_OF_A_CARD = 7
+_PLUGIN_AGAIN = (
+    "restart the device plugin and GPU feature discovery of the node after its partitions have "
+    "changed; the MIG manager of NVIDIA's operator does it"
+)
+
+
+def check_whole_cards_and_partitions(facts: DoctorFacts) -> Iterator[Row]:
+    """One row for the nodes that offer whole cards and partitions, of more cards than they have.
+
+    Of NVIDIA's cards, where the label is about all of them: those of one model.
+    """
+    found: list[str] = []
+    for name, node in by_name(facts.objects(NODES)):
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        capacity = as_object(as_object(node.get("status")).get("capacity"))
+        there = whole_number(as_text(labels.get(_COUNT)))
+        cards = _cards_of_nvidia(capacity, labels)
+        parts = sum(
+            int(match[1]) * whole(amount_of(capacity[resource]))
+            for resource in capacity
+            if (match := _PARTS.match(resource))
+        )
+        if there and cards and parts and cards - (-parts // _PARTS_OF_A_CARD) > there:
+            found.append(name)
+    if found:
+        message = (
+            f"offer whole cards and partitions, of more cards than {_COUNT} says: a card can be "
+            "given away whole and in parts"
+        )
+        yield wrong(_WHOLE_AND_PARTS, found, message, _PLUGIN_AGAIN)
 
 
 def _cards_of_nvidia(capacity: Mapping[str, object], labels: Mapping[str, object]) -> int:

@@ -325,7 +325,13 @@ def check_gpu_nodes(facts: DoctorFacts) -> Iterator[Row]:
         for name, node in idle
         if not _is_zero(node, profile) and (label := _gpu_label(node, profile))
     ]
-    yield from _with_other_devices((name, node) for name, node, _ in labelled)
+    named = {name for name, *_ in labelled}
+    others = [
+        (name, node)
+        for name, node in idle
+        if name in named or any(map(is_passthrough, _other_devices(node)))
+    ]
+    yield from _with_other_devices(others)
     empty = [each for each in labelled if not _other_devices(each[1])]
     if empty and (row := why_missing(facts, _GPU_NODES, SLICES)):
         yield row  # their GPUs may be devices of drivers, in ResourceSlices
@@ -337,7 +343,7 @@ def check_gpu_nodes(facts: DoctorFacts) -> Iterator[Row]:
     yield from _kept_away(facts, [*zero, *((name, node) for name, node, _ in empty)])
     if offering:
         yield ok(_GPU_NODES, offering, f"nodes that offer GPUs: {len(offering):,}")
-    elif not labelled and not zero:
+    elif not others and not zero:
         remedy = "name your platform's profile in a policy: docs/profiles.md"
         yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
 
@@ -349,7 +355,7 @@ def _with_other_devices(nodes: Iterable[tuple[str, Object]]) -> Iterator[Row]:
         if found := _other_devices(node):
             by_devices[", ".join(found)].append(name)
     for devices, names in sorted(by_devices.items()):
-        message = f"offers {devices}, which gpuward does not know as a GPU"
+        message = f"offer {devices}, which gpuward does not know as a GPU"
         yield not_known(_GPU_NODES, names, message, _DECLARE)
 
 

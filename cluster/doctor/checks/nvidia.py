@@ -25,6 +25,7 @@ _STRATEGY_ADVICE = (
 _CHECK = "toolkit settings"
 _MIG = "MIG"
 _CONFIG, _STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+_PRODUCT, _INVALID = "nvidia.com/gpu.product", "-MIG-INVALID"
 
 
 def check_toolkit_settings(facts: DoctorFacts) -> Iterator[Row]:
@@ -73,12 +74,17 @@ def _strategies(toolkit: Program, plugins: Iterable[Program]) -> Iterator[Row]:
 def check_mig(facts: DoctorFacts) -> Iterator[Row]:
     """One row for each value of the label for MIG that the MIG manager could not apply.
 
-    Source: NVIDIA/mig-parted deployments/container/reconfigure-mig.sh
+    And one for the nodes whose partitions the device plugin does not offer.
+    Source: NVIDIA/mig-parted deployments/container/reconfigure-mig.sh, NVIDIA/k8s-device-plugin
+    internal/lm/mig-strategy.go
     """
     failed: dict[str, list[str]] = {}
     good: list[str] = []
+    invalid: list[str] = []
     for name, node in by_name(facts.objects(NODES)):
         labels = as_object(as_object(node.get("metadata")).get("labels"))
+        if as_text(labels.get(_PRODUCT)).endswith(_INVALID):
+            invalid.append(name)
         if labels.get(_STATE) == "failed":
             failed.setdefault(as_text(labels.get(_CONFIG)), []).append(name)
         elif labels.get(_STATE) == "success":
@@ -90,5 +96,16 @@ def check_mig(facts: DoctorFacts) -> Iterator[Row]:
             "this name under mig-configs, and what nvidia-mig-manager logs"
         )
         yield wrong(_MIG, nodes, message, remedy)
+    if invalid:
+        message = (
+            f"the label {_PRODUCT} says {_INVALID[1:]}: with the strategy single, the plugin "
+            "offers partitions only if every card has some, and all of one kind"
+        )
+        remedy = (
+            f"give all cards of the node the same partitions by {_CONFIG}, or set the strategy to "
+            "mixed"
+        )
+        yield wrong(_MIG, invalid, message, remedy)
+        good = [name for name in good if name not in invalid]
     if good:
         yield ok(_MIG, good, f"nodes whose partitions are as their label says: {len(good):,}")

@@ -42,8 +42,8 @@ class PagedServer:
     """Serves the lists at the paths of `listed`.
 
     `faults` are what requests are answered with, by their numbers from 0. `requests` are the
-    queries that came. It forgets what is written: `writes` are the methods and paths, and
-    `refusals` the answers to writes, by a part of the path.
+    queries that came. It applies nothing that is written: `writes` are the methods and paths,
+    `written` what came with them, and `refusals` the answers to writes, by a part of the path.
     The token of a page is the number of its first object.
     """
 
@@ -53,6 +53,7 @@ class PagedServer:
         self.requests: list[dict[str, str]] = []
         self.refusals: dict[str, Fault] = {}
         self.writes: list[str] = []
+        self.written: list[Json] = []
         self.url = ""
 
     def kubeconfig(self, folder: Path) -> str:
@@ -146,7 +147,8 @@ def _handler(served: PagedServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
         def do_PATCH(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            served.written.append(json.loads(body or b"{}"))
             path = urlsplit(self.path).path
             served.writes.append(f"{self.command} {path}")
             found = [fault for part, fault in served.refusals.items() if part in path]
