@@ -79,9 +79,10 @@ control-plane: .venv/.dev
 oracle-scheduler: .venv/.dev
 	@$(BIN)/python -m tests.testkit.scheduling $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
-# Compares what `gpuward why` says of claims with kube-scheduler's device allocator: some minutes.
+# Compares what `gpuward why` says of claims with kube-scheduler's device allocators: some minutes.
 oracle-devices: .venv/.dev
-	@$(BIN)/python -m tests.testkit.device_allocation $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.testkit.device_allocation $(if $(CASES),--cases $(CASES)) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(RELEASE),--release $(RELEASE))
 
 # Builds runc and NVIDIA's container toolkits for tests, once; a later call returns immediately.
 container-runtime: .venv/.dev
