@@ -44,6 +44,8 @@ EXTENDED_RESOURCES = Gate("DRAExtendedResource", "1.36")
 OFF_BY_DEFAULT = "off by default in this version of Kubernetes"
 _STRICT_POOLS = "1.35"
 """The first version that gives away no device of a pool which is not complete."""
+_ALTERNATIVES = "1.36"
+"""The first version that gives the devices of one alternative only, if that asks for all."""
 _NEW_COUNTS = "1.37"
 """The first version that counts shares and partitions as it does today."""
 
@@ -108,6 +110,11 @@ class Variants:
         is_faulty = self._version is not None and SHARED_COUNTERS.affects(self._version)
         if is_faulty and {SHARES, PARTITIONS} <= self._needed:
             return f"which counters devices with several allocations leave: {SHARED_COUNTERS}"
+        if self._choices(_ALTERNATIVES)[-1] and any(map(_has_later_all, claims)):
+            return (
+                "which devices alternatives for all devices get: before Kubernetes "
+                f"{_ALTERNATIVES}, kube-scheduler mixes them up with the first alternative"
+            )
         return ""
 
     def of(self, claims: Sequence[ClaimRequest], *, are_pools_whole: bool) -> Iterator[Variant]:
@@ -206,6 +213,11 @@ _FIELDS: Mapping[str, Gate] = {
 def _needs_shares(claim: ClaimRequest) -> bool:
     is_distinct = any(constraint.is_distinct for constraint in claim.constraints)
     return is_distinct or any(request.capacity for request in _requests([claim]))
+
+
+def _has_later_all(claim: ClaimRequest) -> bool:
+    """Return whether an alternative after the first one asks for all devices."""
+    return any(one.devices is None for alternatives in claim.requests for one in alternatives[1:])
 
 
 def _requests(claims: Iterable[ClaimRequest]) -> Iterator[Request]:
