@@ -39,7 +39,7 @@ class Share(NamedTuple):
 
 
 def containers_by_card(pod: Mapping[str, Any]) -> Mapping[str, int]:
-    """How many containers of a pod have a part of a card that HAMi or Volcano divides.
+    """Return how many containers of a pod have a part of a card that HAMi or Volcano divides.
 
     Init containers run one after the other: they count as one.
     """
@@ -179,7 +179,7 @@ def _containers(
 def _of_divided_cards(
     pod: Mapping[str, Any], key: str, names: tuple[str, str]
 ) -> Iterator[tuple[tuple[str, str], Amount]]:
-    """What a pod has of each card: its containers together, or the most of an init container.
+    """Yield the amounts of each card: all containers together, or the most of an init container.
 
     Source: Project-HAMi/HAMi pkg/device/initContainer.go
     """

@@ -33,9 +33,9 @@ from cluster.source.objects import (
     SourceError,
 )
 from cluster.why.admission import admit
-from cluster.why.cards import KAI_KEYS
+from cluster.why.cards.card_rooms import KAI_KEYS
+from cluster.why.cards.divided_cards import SELECTING
 from cluster.why.devices.allocator import DeviceAllocator
-from cluster.why.divided_cards import SELECTING
 from cluster.why.explanation import (
     Classes,
     Explanation,

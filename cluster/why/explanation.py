@@ -11,9 +11,9 @@ from cluster.accounting.pod_requests import effective_requests
 from cluster.source.objects import Object
 from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
-from cluster.why.cards import COUNTED_BY_SCHEDULERS
+from cluster.why.cards.card_rooms import COUNTED_BY_SCHEDULERS
+from cluster.why.cards.divided_cards import PERCENTAGES
 from cluster.why.devices.allocator import DeviceAllocator
-from cluster.why.divided_cards import PERCENTAGES
 from cluster.why.filters import Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
 from cluster.why.hurdles import Hurdle, find_hurdles

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 from cluster.accounting.pod_requests import amount_of, effective_requests, whole
 from cluster.accounting.shares import FRACTION, VOLCANO_CARDS
 from cluster.why.amounts import NANO
-from cluster.why.cards import CardRoom, asked_of_a_card
-from cluster.why.divided_cards import CardChooser
-from cluster.why.kai_cards import kai_request
+from cluster.why.cards.card_rooms import CardRoom, asked_of_a_card
+from cluster.why.cards.divided_cards import CardChooser
+from cluster.why.cards.kai_cards import kai_request
 from cluster.why.node_affinity import NodeAffinity
 from cluster.why.nodes import Node
 from cluster.why.placed.affinity import PodAffinity

@@ -9,9 +9,9 @@ from cluster.accounting.account import NodeLoad
 from cluster.accounting.nodes import model_of, taints_of
 from cluster.accounting.pod_requests import amount_of
 from cluster.accounting.shares import card_memory
-from cluster.why.cards import CardRoom, rooms_of
-from cluster.why.divided_cards import CardState, divided_cards
-from cluster.why.kai_cards import KaiCards, kai_cards
+from cluster.why.cards.card_rooms import CardRoom, rooms_of
+from cluster.why.cards.divided_cards import CardState, divided_cards
+from cluster.why.cards.kai_cards import KaiCards, kai_cards
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Taint
 

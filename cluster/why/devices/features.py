@@ -64,7 +64,7 @@ _NOT_READ = (PARTITIONS, SHARES)
 
 
 class Features(NamedTuple):
-    """What an allocator does.
+    """The behaviour of an allocator.
 
     - `off`: the feature gates that are off.
     - `uses_incomplete_pools`: of a pool that is not complete only requests for all devices get
@@ -141,7 +141,7 @@ class Variants:
         return len(found) > 1 or (asks_for_all and bool(found))
 
     def _choices(self, version: str) -> list[bool]:
-        """Whether the cluster may be older than `version`, and whether it may not."""
+        """Return the answers that are possible to whether the cluster is older than `version`."""
         is_old = is_before(self._version, version)
         return [False, True] if is_old is None else [is_old]
 

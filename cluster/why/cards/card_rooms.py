@@ -18,7 +18,7 @@ from cluster.accounting.shares import (
     Amount,
 )
 from cluster.why.amounts import NANO
-from cluster.why.divided_cards import PERCENTAGES
+from cluster.why.cards.divided_cards import PERCENTAGES
 from rules.base.json_values import as_object, as_objects
 from rules.placement.node_labels import GPU_COUNT, GPU_MEM
 

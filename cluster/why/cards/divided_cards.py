@@ -88,7 +88,7 @@ class CardState(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What a container asks of each of its `cards`: MiB, or percent if `memory` is 0."""
+    """The request of a container: MiB of each of its `cards`, or percent if `memory` is 0."""
 
     cards: int
     memory: int
@@ -97,7 +97,7 @@ class _Part(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Whether a node has the cards: `reason` is why not, `doubt` what would have to be known."""
+    """The answer of a node: `reason` is why it has no cards, `doubt` what would have to be known."""
 
     reason: str = ""
     doubt: str = ""
@@ -215,7 +215,7 @@ class CardChooser:
 def _parts(
     spec: Mapping[str, Any], field: str, system: _System, *, exists: bool
 ) -> Iterator[_Part]:
-    """What each container asks for, as the scheduler and HAMi's webhook read it."""
+    """Yield the request of each container, as the scheduler and HAMi's webhook read it."""
     for _, container in as_objects(spec.get(field)):
         resources = as_object(container.get("resources"))
         limits, requests = (as_object(resources.get(key)) for key in ("limits", "requests"))
@@ -290,7 +290,7 @@ def _fits(parts: Sequence[_Part], cards: Sequence[CardState], *, is_alone: bool)
 def _choices(
     parts: Sequence[_Part], cards: tuple[CardState, ...], *, is_alone: bool
 ) -> Iterator[bool]:
-    """Whether each choice of cards ends with cards for all containers."""
+    """Yield, for each choice of cards, whether all containers get some."""
     if not parts:
         yield True
         return
