@@ -97,7 +97,7 @@ class _Part(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The answer of a node: `reason` is why it has no cards, `doubt` what would have to be known."""
+    """The answer of a node: `reason` why it has no cards, `doubt` what would have to be known."""
 
     reason: str = ""
     doubt: str = ""
