@@ -207,6 +207,15 @@ def test_pods_that_choose_other_cards_are_not_alike() -> None:
     assert found == {"a": ("n",), "h": ()}
 
 
+def test_very_many_choices_of_cards_take_no_time(why: Asked) -> None:
+    """A user who writes pods can ask for cards in more ways than can be tried."""
+    asked = {"nvidia.com/gpu": 20, "nvidia.com/gpumem": 10}
+    new = _pod("p", [asked] * 3, schedulerName="hami-scheduler")
+    assert "which cards its containers get" in why(*hami({"cards": 40}), manifest=new)[1]
+    alone = _pod("p", [asked], schedulerName="hami-scheduler")
+    assert "1 node can take it" in why(*hami({"cards": 40}), manifest=alone)[1]
+
+
 def test_what_is_against_the_cards_is_said(why: Asked) -> None:
     row = {"cards": 1, "pods": [{"parts": [[0, 12000, 70]]}]}
     for asked, said in (

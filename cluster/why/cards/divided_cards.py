@@ -134,6 +134,7 @@ class CardChooser:
     def __init__(self, pod: Mapping[str, Any], *, exists: bool) -> None:
         metadata, self._spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
         self._annotations = as_object(metadata.get("annotations"))
+        self._known: dict[tuple[Any, ...], str] = {}
         self._parts = {
             system.memory: [
                 [*_parts(self._spec, field, system, exists=exists)]
@@ -175,19 +176,25 @@ class CardChooser:
         is_alone = system.is_hami and _MUTEX in as_text(self._annotations.get(_POLICY))
         plain = [one for one in selected if one.card.mode != _MIG and one.card.is_healthy]
         groups = [parts, *([one] for one in initial if system.is_hami)]
-        results = {_fits(group, plain, is_alone=is_alone) for group in groups}
+        results = [self._fits(group, plain, is_alone=is_alone) for group in groups]
         if "cannot" in results:
             if any(one.card.mode == _MIG for one in selected):
                 return Choice(doubt=_MIG_DEVICES)
             if len(plain) < len(selected):
                 return Choice(doubt="whether a card that is not healthy is given to it")
-            first = next(g for g in groups if _fits(g, plain, is_alone=is_alone) == "cannot")
-            return Choice(_why_not(first, plain, is_alone=is_alone))
+            return Choice(_why_not(groups[results.index("cannot")], plain, is_alone=is_alone))
         if "not known" in results:
             return Choice(doubt="which cards its containers get, as the scheduler's policy decides")
         if self._annotations.get(_NUMA) == "true" or self._annotations.get(_SPREAD) == "spread":
             return Choice(doubt="which cards are near each other, or apart from its group's")
         return Choice()
+
+    def _fits(self, parts: Sequence[_Part], cards: Sequence[CardState], *, is_alone: bool) -> str:
+        """Return the result of `_fits`, found once for cards that are alike: nodes often are."""
+        key = tuple(parts), tuple(sorted(map(_numbers, cards))), is_alone
+        if key not in self._known:
+            self._known[key] = _fits(parts, cards, is_alone=is_alone)
+        return self._known[key]
 
     def _is_selected(self, system: _System, card: Card) -> bool:
         """Return whether annotations of the pod allow a card."""
@@ -255,6 +262,12 @@ def _total(state: CardState) -> int:
     return next(amount for name, amount in state.card.amounts.items() if "mem" in name)
 
 
+def _numbers(state: CardState) -> tuple[int, ...]:
+    """The numbers that decide about a card."""
+    totals = state.card.slots, _total(state), _total_cores(state)
+    return state.memory, state.cores, state.tasks, *totals
+
+
 def _total_cores(state: CardState) -> int:
     return next(amount for name, amount in state.card.amounts.items() if "cores" in name)
 
@@ -301,11 +314,15 @@ def _choices(
     if len(fitting) < part.cards:
         yield False
         return
+    if not others:
+        yield True
+        return
     seen: set[tuple[tuple[Any, ...], ...]] = set()
-    for chosen in combinations(fitting, part.cards):
-        alike = tuple(
-            sorted((*cards[n][1:], cards[n].card.slots, _total(cards[n])) for n in chosen)
-        )
+    for number, chosen in enumerate(combinations(fitting, part.cards)):
+        if number > _MAX_CHOICES:
+            yield from (True, False)  # too many to say
+            return
+        alike = tuple(sorted(_numbers(cards[n]) for n in chosen))
         if alike in seen:
             continue
         seen.add(alike)
@@ -315,9 +332,9 @@ def _choices(
                 cores=one.cores + part.cores,
                 tasks=one.tasks + 1,
             )
-            if number in chosen
+            if place in chosen
             else one
-            for number, one in enumerate(cards)
+            for place, one in enumerate(cards)
         )
         yield from _choices(others, left, is_alone=is_alone)
 
