@@ -89,9 +89,10 @@ oracle-scheduler: .venv/.dev
 oracle-remedies: .venv/.dev
 	@$(BIN)/python -m tests.testkit.scheduling --remedies $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
 
-# Compares what `gpuward why` says of claims with kube-scheduler's device allocator: some minutes.
+# Compares what `gpuward why` says of claims with kube-scheduler's device allocators: some minutes.
 oracle-devices: .venv/.dev
-	@$(BIN)/python -m tests.testkit.device_allocation $(if $(CASES),--cases $(CASES)) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.testkit.device_allocation $(if $(CASES),--cases $(CASES)) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(RELEASE),--release $(RELEASE))
 
 # Builds runc and NVIDIA's container toolkits for tests, once; a later call returns immediately.
 container-runtime: .venv/.dev

@@ -73,6 +73,26 @@ SHARED_COUNTERS = KubernetesFault(
     # 0.35.10, 0.36.1, 0.36.2 and 0.37.0.
     ("1.36.2",),
 )
+DISTINCT_VALUES = KubernetesFault(
+    135022,
+    "kube-scheduler may give a claim devices with the same value of an attribute, although its "
+    "constraint wants different ones: it compares where the values are stored",
+    "select each of these devices by a request of its own, and a selector",
+    "1.34.0",
+    # structured/internal/experimental/constraint.go of k8s.io/dynamic-resource-allocation: read in
+    # 0.34.13, 0.35.0 and 0.35.10.
+    ("1.35.0",),
+)
+DISTINCT_DEVICES = KubernetesFault(
+    140600,
+    "kube-scheduler may give a claim devices with the same value of an attribute, although its "
+    "constraint wants different ones: of a request for several devices it compares the last one",
+    "ask for each of these devices by a request of its own",
+    "1.34.0",
+    # structured/internal/*/constraint.go of k8s.io/dynamic-resource-allocation: read in 0.34.4,
+    # 0.34.13, 0.35.10, 0.36.3, 0.36.6, 0.37.0 and 0.37.2.
+    ("1.37.0",),
+)
 RULE_WITHOUT_SELECTOR = KubernetesFault(
     141648,
     "kube-scheduler takes a DeviceTaintRule without deviceSelector to be about every device, "
@@ -104,6 +124,6 @@ PLUGIN_RACE = KubernetesFault(
     ("1.38.0",),
 )
 FAULTS = (
-    *(CLAIMS_RACE, SHARED_COUNTERS, RULE_WITHOUT_SELECTOR),
-    *(EXTENDED_RESOURCES_STAY, PLUGIN_RACE),
+    *(CLAIMS_RACE, SHARED_COUNTERS, DISTINCT_VALUES, DISTINCT_DEVICES),
+    *(RULE_WITHOUT_SELECTOR, EXTENDED_RESOURCES_STAY, PLUGIN_RACE),
 )

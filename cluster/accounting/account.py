@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +41,9 @@ from cluster.accounting.shares import (
     Amount,
     Share,
     card_memory,
+    containers_by_card,
+    is_reservation,
+    kai_memory,
     kai_shares,
     requested,
     shares_of,
@@ -51,6 +54,8 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
 from rules.profile.profile import Profile
 
+_PLUGIN = "nvidia.com/gpu"
+
 # Pods and allocated claims that have GPUs or wait for them, and the load of each node.
 
 
@@ -59,15 +64,25 @@ class NodeLoad:
 
     - `shares`: what they have of each card, by card and resource, where a scheduler records it.
     - `unplaced`: the GPU resources of which a pod has some, and no record says of which card.
+    - `tasks`: how many containers have a part of a card that HAMi or Volcano divides; `doubled` are
+      the cards of which one pod has several such parts.
+    - `kai`: the MiB of each card that KAI divides; `reserved`: the cards of the pods by which KAI
+      reserves them.
     """
 
-    __slots__ = ("pods", "requests", "shares", "unplaced")
+    __slots__ = (
+        *("doubled", "kai", "pods", "requests", "reserved", "shares", "tasks", "unplaced"),
+    )
 
     def __init__(self) -> None:
         self.requests: dict[str, int] = {}
         self.pods = 0
         self.shares: dict[tuple[str, str], Amount] = {}
         self.unplaced: set[str] = set()
+        self.tasks: Counter[str] = Counter()
+        self.doubled: set[str] = set()
+        self.kai: Counter[str] = Counter()
+        self.reserved = 0
 
     def add(self, requests: Mapping[str, int], consumer: Consumer | None = None) -> None:
         """Count one more pod, with the GPUs that it has."""
@@ -78,6 +93,10 @@ class NodeLoad:
             for share in consumer.shares:
                 place = share.card, share.resource
                 self.shares[place] = self.shares.get(place, 0) + share.amount
+            self.tasks.update(consumer.tasks)
+            self.kai.update(consumer.kai)
+            self.reserved += consumer.reserved
+            self.doubled.update(card for card, count in consumer.tasks.items() if count > 1)
             self.unplaced.update({*consumer.amounts} - {s.resource for s in consumer.shares})
 
     def with_pods(self, requests: Mapping[str, int], count: int) -> NodeLoad:
@@ -85,6 +104,8 @@ class NodeLoad:
         more = NodeLoad()
         more.requests, more.pods = {**self.requests}, self.pods + count
         more.shares, more.unplaced = {**self.shares}, {*self.unplaced}
+        more.tasks, more.doubled = Counter(self.tasks), {*self.doubled}
+        more.kai, more.reserved = Counter(self.kai), self.reserved
         for name, amount in requests.items():
             more.requests[name] = more.requests.get(name, 0) + amount * count
         return more
@@ -136,6 +157,7 @@ def count_pod(
     consumer = None
     if amounts:
         starting = bool(node) and status.get("phase") != "Running"
+        tasks = containers_by_card(pod) if node else {}
         devices = tuple(one for one in device_statuses(pod) if one.resource in amounts)
         consumer = Consumer(
             namespace=namespace,
@@ -147,6 +169,9 @@ def count_pod(
             shares=shares,
             devices=devices,
             since=as_text(status.get("startTime")) if devices else "",
+            tasks=tasks,
+            kai=kai_memory(pod, memory) if node else {},
+            reserved=whole(requests.get(_PLUGIN, 0)) if is_reservation(pod) else 0,
         )
     return CountedPod(
         namespace=namespace,

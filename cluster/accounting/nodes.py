@@ -38,11 +38,18 @@ _MAX_CHARACTERS = 200_000
 
 
 class Card(NamedTuple):
-    """One card of a node: its index or UUID, its model if known, and what it has to share."""
+    """One card of a node: its index or UUID, its model if known, and what it has to share.
+
+    `slots` is how many containers may share it, if its scheduler limits that; `mode` how it is
+    divided, if that is registered, such as `mig`.
+    """
 
     card: str
     model: str
     amounts: Mapping[str, int]
+    slots: int = 0
+    mode: str = ""
+    is_healthy: bool = True
 
 
 def model_of(node: Mapping[str, Any], cards: tuple[Card, ...] = ()) -> str:
@@ -52,13 +59,20 @@ def model_of(node: Mapping[str, Any], cards: tuple[Card, ...] = ()) -> str:
     return next(filter(None, named), "") or next((card.model for card in cards if card.model), "")
 
 
-def cards_of(node: Mapping[str, Any]) -> tuple[Card, ...]:
-    """The cards whose shares a scheduler counts one by one; empty where it counts devices only."""
+def cards_of(node: Mapping[str, Any], *, with_sick: bool = False) -> tuple[Card, ...]:
+    """The cards whose shares a scheduler counts one by one; empty where it counts devices only.
+
+    `with_sick`: also those that are not healthy and that their scheduler gives to pods.
+    """
     annotations = as_object(as_object(node.get("metadata")).get("annotations"))
     found = [
         *_ack(as_object(as_object(node.get("status")).get("allocatable"))),
         *_hami(as_text(annotations.get("hami.io/node-nvidia-register"))),
-        *_volcano(as_text(annotations.get("volcano.sh/node-vgpu-register"))),
+        *(
+            card
+            for card in _volcano(as_text(annotations.get("volcano.sh/node-vgpu-register")))
+            if card.is_healthy or with_sick
+        ),
         *_volcano_shared(
             as_object(as_object(node.get("status")).get("capacity")),
             as_text(annotations.get("volcano.sh/gpu-unhealthy-ids")),
@@ -79,6 +93,9 @@ def _ack(allocatable: Mapping[str, Any]) -> Iterator[Card]:
         yield Card(str(index), "", amounts)
 
 
+_FIELDS_OF_HAMI = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
+
+
 def _hami(text: str) -> Iterator[Card]:
     """HAMi's register: a JSON list, before that `UUID,count,memory,cores,type,numa,health:…`."""
     devices: list[Mapping[str, Any]]
@@ -91,7 +108,7 @@ def _hami(text: str) -> Iterator[Card]:
             return
     else:
         devices = [
-            dict(zip(("id", "count", "devmem", "devcore", "type", "numa", "health"), fields))  # noqa: B905  # later fields follow
+            dict(zip(_FIELDS_OF_HAMI, fields))  # noqa: B905  # older records end before
             for fields in (device.split(",") for device in text.split(":"))
         ]
     for device in devices:
@@ -100,16 +117,20 @@ def _hami(text: str) -> Iterator[Card]:
                 "nvidia.com/gpumem": whole(amount_of(device.get("devmem"))),
                 "nvidia.com/gpucores": whole(amount_of(device.get("devcore"))),
             }
-            yield Card(as_text(device.get("id")), as_text(device.get("type")), amounts)
+            card, model, mode = (as_text(device.get(key)) for key in ("id", "type", "mode"))
+            yield Card(card, model, amounts, whole(amount_of(device.get("count"))), mode)
 
 
 def _volcano(text: str) -> Iterator[Card]:
     """The register of Volcano's vGPU plugin: `UUID,count,memory,type,health[,mode]:…`."""
     for device in text[:_MAX_CHARACTERS].split(":"):
         fields = device.split(",")
-        if len(fields) >= 5 and fields[4] == "true":  # noqa: PLR2004  # the fields above
+        if len(fields) >= 5:  # noqa: PLR2004  # the fields above
             amounts = {"volcano.sh/vgpu-memory": whole(amount_of(fields[2]))}
-            yield Card(fields[0], fields[3], {**amounts, "volcano.sh/vgpu-cores": 100})
+            amounts["volcano.sh/vgpu-cores"] = 100
+            mode = fields[5] if len(fields) > 5 else ""  # noqa: PLR2004  # the mode
+            slots, is_healthy = whole(amount_of(fields[1])), fields[4] == "true"
+            yield Card(fields[0], fields[3], amounts, slots, mode, is_healthy)
 
 
 def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Card]:

@@ -7,7 +7,7 @@ record: only the kubelet of the node knows which ones it handed out.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,6 +38,20 @@ class Share(NamedTuple):
     amount: Amount
 
 
+def containers_by_card(pod: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return how many containers of a pod have a part of a card that HAMi or Volcano divides.
+
+    Init containers run one after the other: they count as one.
+    """
+    found: dict[str, int] = {}
+    for key in _DIVIDED:
+        initial, others = _containers(pod, key)
+        cards = [card for container in others for card, _, _ in container]
+        found.update({card: 1 for container in initial for card, _, _ in container})
+        found.update({card: cards.count(card) for card in cards})
+    return found
+
+
 def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     """The cards that schedulers recorded for `pod`, each with what the pod has of it.
 
@@ -47,6 +61,8 @@ def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     metadata = as_object(pod.get("metadata"))
     found: dict[tuple[str, str], Amount] = {}
     annotations = as_object(metadata.get("annotations"))
+    for key, names in _DIVIDED.items():
+        found.update(_of_divided_cards(pod, key, names))
     for key, read in _READERS.items():
         text = as_text(annotations.get(key))
         if text and len(text) <= _MAX_CHARACTERS:
@@ -125,17 +141,59 @@ def _volcano_cards(
                 yield (card[:10], VOLCANO_CARDS), 1
 
 
-def _by_uuid(memory: str, cores: str) -> Callable[[str], Iterator[Share]]:
-    """HAMi's form, one part for each container: `UUID,type,memory,cores:…;`."""
+_DIVIDED = {
+    # Project-HAMi/HAMi pkg/device/devices.go
+    "hami.io/vgpu-devices-allocated": ("nvidia.com/gpumem", "nvidia.com/gpucores"),
+    # Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/vgpu/util/types.go, in the same form
+    "volcano.sh/vgpu-ids-new": ("volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"),
+}
+"""The records of HAMi and Volcano, and the memory and the cores that they are about."""
+_Container: TypeAlias = list[tuple[str, int, int]]
 
-    def read(text: str) -> Iterator[Share]:
-        for device in text.replace(";", ":").split(":"):
-            fields = device.split(",")
-            if len(fields) >= 4:  # noqa: PLR2004  # its four fields
-                yield Share(card=fields[0], resource=memory, amount=whole_number(fields[2]))
-                yield Share(card=fields[0], resource=cores, amount=whole_number(fields[3]))
 
-    return read
+def _containers(
+    pod: Mapping[str, Any], key: str
+) -> tuple[Sequence[_Container], Sequence[_Container]]:
+    """Card, memory and cores of each part of a card: of init containers, and of the others.
+
+    The record is `UUID,type,memory,cores:…;`, with a part for each container. HAMi begins with the
+    init containers; Volcano has none of them.
+    """
+    metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+    text = as_text(as_object(metadata.get("annotations")).get(key))
+    if not text or len(text) > _MAX_CHARACTERS:
+        return (), ()
+    containers = [
+        [
+            (fields[0], whole_number(fields[2]), whole_number(fields[3]))
+            for device in part.split(":")
+            if len(fields := device.split(",")) >= 4  # noqa: PLR2004  # its four fields
+        ]
+        for part in text.split(";")
+    ]
+    initial = [*as_objects(spec.get("initContainers"))]
+    count = len(initial) if key.startswith("hami.io/") else 0
+    return containers[:count], containers[count:]
+
+
+def _of_divided_cards(
+    pod: Mapping[str, Any], key: str, names: tuple[str, str]
+) -> Iterator[tuple[tuple[str, str], Amount]]:
+    """Yield the amounts of each card: all containers together, or the most of an init container.
+
+    Source: Project-HAMi/HAMi pkg/device/initContainer.go
+    """
+    initial, others = _containers(pod, key)
+    together: dict[tuple[str, str], int] = {}
+    for container in others:
+        for card, *amounts in container:
+            for name, amount in zip(names, amounts, strict=True):
+                together[card, name] = together.get((card, name), 0) + amount
+    for container in initial:
+        for card, *amounts in container:
+            for name, amount in zip(names, amounts, strict=True):
+                together[card, name] = max(together.get((card, name), 0), amount)
+    yield from ((place, amount) for place, amount in together.items() if amount)
 
 
 def _koordinator(text: str) -> Iterator[Share]:
@@ -155,10 +213,6 @@ _READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
     # koordinator-sh/koordinator pkg/util/transformer/ack_pod_transformer_test.go has examples.
     "scheduler.framework.gpushare.allocation": _ack(GPU_MEM),
     "gpushare.alibabacloud.com/core-percentage": _ack(GPU_CORE),
-    # Project-HAMi/HAMi pkg/device/devices.go
-    "hami.io/vgpu-devices-allocated": _by_uuid("nvidia.com/gpumem", "nvidia.com/gpucores"),
-    # Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/vgpu/util/types.go, in the same form
-    "volcano.sh/vgpu-ids-new": _by_uuid("volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"),
     # koordinator-sh/koordinator apis/extension/device_share.go
     "scheduling.koordinator.sh/device-allocated": _koordinator,
 }
@@ -176,6 +230,9 @@ FRACTION = "gpu-fraction"
 """The annotation, and what is counted: parts of cards, which are no resource; 1 is a card."""
 MEMORY = "gpu-memory"
 """The annotation, and what is counted on nodes that do not say their cards' memory: MiB."""
+DEVICES_OF_KAI = "gpu-fraction-num-devices"
+"""The annotation with the number of cards of which a pod wants a part."""
+_MEMORY_WITHOUT_LABEL = 100
 _MEMORY_LABEL = "nvidia.com/gpu.memory"
 _MIB = 2**20
 _GROUP = "runai-gpu-group"
@@ -200,7 +257,7 @@ def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
     annotations = as_object(as_object(pod.get("metadata")).get("annotations"))
     if not (request := _of_each_card(annotations, memory)):
         return request
-    cards = whole_number(as_text(annotations.get("gpu-fraction-num-devices"))) or 1
+    cards = whole_number(as_text(annotations.get(DEVICES_OF_KAI))) or 1
     return {name: amount * cards for name, amount in request.items()}
 
 
@@ -212,6 +269,35 @@ def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
         if key == _GROUP or key.startswith(f"{_GROUP}/"):
             for name, amount in request.items():
                 yield Share(card=as_text(value), resource=name, amount=amount)
+
+
+def memory_for_kai(memory: int) -> int:
+    """The MiB of a card that KAI counts with, if its label says `memory`; 0 if there is none."""
+    return memory or _MEMORY_WITHOUT_LABEL
+
+
+def kai_memory(pod: Mapping[str, Any], memory: int) -> Mapping[str, int]:
+    """The MiB of each divided card that `pod` has, by KAI's name for the card."""
+    metadata = as_object(pod.get("metadata"))
+    part, wanted = kai_part_or_memory(as_object(metadata.get("annotations")))
+    amount = wanted or int(part * memory_for_kai(memory))
+    return {
+        as_text(value): amount
+        for key, value in as_object(metadata.get("labels")).items()
+        if amount and (key == _GROUP or key.startswith(f"{_GROUP}/"))
+    }
+
+
+def is_reservation(pod: Mapping[str, Any]) -> bool:
+    """Return whether KAI has made a pod to reserve a card that it divides."""
+    labels = as_object(as_object(pod.get("metadata")).get("labels"))
+    return labels.get("app") == "kai-resource-reservation"
+
+
+def kai_part_or_memory(annotations: Mapping[str, Any]) -> tuple[Decimal, int]:
+    """The part of a card, or the MiB, that annotations ask KAI for; 0 for what they do not."""
+    part = _part(annotations.get(FRACTION))
+    return part, 0 if part else whole_number(as_text(annotations.get(MEMORY)))
 
 
 def _of_each_card(annotations: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:

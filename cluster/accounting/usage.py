@@ -18,7 +18,9 @@ class Consumer(NamedTuple):
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
     as far as that is recorded; `devices` the whole ones that its status names, and `since` when the
     pod started that has them. `pods` are those that share a claim. `is_idle`: no pod that has not
-    terminated uses the claim.
+    terminated uses the claim. `tasks` is how many of its containers have a part of a card that HAMi
+    or Volcano divides; `kai` how many MiB it has of each card that KAI divides. A pod by which KAI
+    reserves cards has them as `reserved`.
     """
 
     namespace: str
@@ -32,6 +34,9 @@ class Consumer(NamedTuple):
     is_idle: bool = False
     devices: tuple[DeviceStatus, ...] = ()
     since: str = ""
+    tasks: Mapping[str, int] = {}
+    kai: Mapping[str, int] = {}
+    reserved: int = 0
 
 
 class ResourceUsage(NamedTuple):

@@ -41,7 +41,8 @@ from cluster.source.objects import (
     SourceError,
 )
 from cluster.why.admission import admit
-from cluster.why.cards import KAI_KEYS
+from cluster.why.cards.card_rooms import KAI_KEYS
+from cluster.why.cards.divided_cards import SELECTING
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import (
     Classes,
@@ -483,7 +484,11 @@ def _key(pod: Object, placed: PlacedPods) -> str:
     claims = status.get("resourceClaimStatuses")
     # Labels and annotations differ from pod to pod of a Job: only these matter.
     labels, annotations = (as_object(metadata.get(key)) for key in ("labels", "annotations"))
-    named = [metadata.get("namespace"), labels.get(GPU_COUNT), *map(annotations.get, KAI_KEYS)]
+    named = [
+        metadata.get("namespace"),
+        labels.get(GPU_COUNT),
+        *map(annotations.get, (*KAI_KEYS, *SELECTING)),
+    ]
     if any(volume.get("ephemeral") for _, volume in as_objects(spec.get("volumes"))):
         named.append(metadata.get("name"))  # its claims have names of their own
     if status.get("nominatedNodeName"):

@@ -11,7 +11,8 @@ from cluster.accounting.pod_requests import effective_requests
 from cluster.source.objects import Object
 from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
-from cluster.why.cards import COUNTED_BY_SCHEDULERS
+from cluster.why.cards.card_rooms import COUNTED_BY_SCHEDULERS
+from cluster.why.cards.divided_cards import PERCENTAGES
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.filters import Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
@@ -236,8 +237,15 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
     pod = admitted.pod
     other = _other_scheduler(pod)
     uncounted = uncounted_resources(pod, listed, class_by_resource, exists=exists)
-    ahead = nominated_ahead(pod, placed, classes)
-    wanted = Wanted(pod, uncounted, nodes=listed, placed=placed, volumes=volumes, ahead=ahead)
+    wanted = Wanted(
+        pod,
+        uncounted,
+        nodes=listed,
+        placed=placed,
+        volumes=volumes,
+        ahead=nominated_ahead(pod, placed, classes),
+        exists=exists,
+    )
     claims = namespace.claims
     devices = context.devices_of(class_by_resource)
     hurdles = [*admitted.hurdles]
@@ -323,8 +331,9 @@ def uncounted_resources(
     """
     is_counted = exists and not _other_scheduler(pod)
     shared = frozenset[str]() if is_counted else COUNTED_BY_SCHEDULERS
-    found = (name for node in nodes for name in node.rooms if name in shared)
-    return frozenset((*found, *served))
+    found = {name for node in nodes for name in node.rooms if name in shared}
+    percentages = (percentage for name, percentage in PERCENTAGES.items() if name in found)
+    return frozenset((*found, *percentages, *served))
 
 
 def nominated_ahead(

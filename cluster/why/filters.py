@@ -14,8 +14,11 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import amount_of, effective_requests, whole
+from cluster.accounting.shares import FRACTION, VOLCANO_CARDS
 from cluster.why.amounts import NANO
-from cluster.why.cards import CardRequest, asked_of_a_card
+from cluster.why.cards.card_rooms import CardRoom, asked_of_a_card
+from cluster.why.cards.divided_cards import CardChooser
+from cluster.why.cards.kai_cards import kai_request
 from cluster.why.node_affinity import NodeAffinity
 from cluster.why.nodes import Node
 from cluster.why.placed.affinity import PodAffinity
@@ -87,6 +90,7 @@ class Wanted:
         placed: PlacedPods | None = None,
         volumes: Volumes | None = None,
         ahead: Mapping[str, Sequence[Nominated]] | None = None,
+        exists: bool = False,
     ) -> None:
         spec = as_object(pod.get("spec"))
         self.pod, self.spec = pod, spec
@@ -95,7 +99,8 @@ class Wanted:
         self._ahead = ahead or {}
         self._ports = [*host_ports(spec)]
         self._volumes = volumes if volumes and volumes.are_any else None
-        self._of_a_card: dict[int, Mapping[str, CardRequest]] = {}
+        self._chooser = CardChooser(pod, exists=exists)
+        self._of_a_card, self._of_kai = asked_of_a_card(pod), kai_request(pod)
         self.requests = effective_requests(pod)
         self.node_name = as_text(spec.get("nodeName"))
         self._tolerations = [toleration for _, toleration in as_objects(spec.get("tolerations"))]
@@ -260,10 +265,15 @@ class Wanted:
         """Yield the unknown facts about a node that refuses the pod for no known reason."""
         if self._volumes:
             yield from self._volumes.doubts(node)
-        for resource, asked in self._asked_of_a_card(node.card_memory).items():
+        for resource, asked in self._of_a_card.items():
             room = node.rooms.get(resource)
-            if room is not None and (not room.is_known or asked.most > room.free):
+            if room is None or resource in node.divided:
+                continue
+            if not room.is_known or asked.most > room.free:
                 yield f"how much {resource} is free on one card"
+        if self._of_kai and self._of_kai.memory and not node.card_memory:
+            yield "how much memory a card has, which no label of the node says"
+        yield from filter(None, (self._chooser.choose(node.divided, node.load).doubt,))
 
     @cached_property
     def overhead(self) -> Mapping[str, int]:
@@ -273,13 +283,7 @@ class Wanted:
     @property
     def asks_of_a_card(self) -> bool:
         """Return whether the pod asks for a part of a card."""
-        return bool(self._asked_of_a_card(0))
-
-    def _asked_of_a_card(self, memory: int) -> Mapping[str, CardRequest]:
-        """Return what is asked of one card on all nodes whose cards have as much memory."""
-        if memory not in self._of_a_card:
-            self._of_a_card[memory] = asked_of_a_card(self.pod, memory)
-        return self._of_a_card[memory]
+        return bool(self._of_a_card or self._of_kai)
 
     @property
     def is_about_itself(self) -> bool:
@@ -373,10 +377,25 @@ class Wanted:
 
     def _cards(self, node: Node) -> Iterator[Obstacle]:
         """Too little is free on one card, whatever the sum over the cards of the node is."""
-        for resource, asked in self._asked_of_a_card(node.card_memory).items():
+        chosen = self._chooser.choose(node.divided, node.load)
+        for resource, asked in self._of_a_card.items():
             room = node.rooms.get(resource)
-            if room is not None and asked.least > room.free:
+            if room is None or asked.least <= room.free:
+                continue
+            if resource == VOLCANO_CARDS:
+                yield Obstacle("Card", "", resource, words=(_of_whole_cards(asked.least, room),))
+            elif chosen.reason or resource not in node.divided:
                 yield Obstacle("Card", "", resource, asked.least, room.free, room.total)
+            return
+        if self._of_kai and (reason := self._of_kai.reason_against(node.kai)):
+            yield Obstacle("Card", "", FRACTION, words=(reason,))
+        elif chosen.reason:
+            yield Obstacle("Card", "", "cards", words=(chosen.reason,))
+
+
+def _of_whole_cards(asked: int, room: CardRoom) -> str:
+    wanted, idle, total = (amount // NANO for amount in (asked, room.free, room.total))
+    return f"the pod asks for {wanted} whole cards, and {idle} of {total} are idle"
 
 
 def is_of_kubernetes(taint: Taint) -> bool:

@@ -145,6 +145,8 @@ def _reason(obstacle: Obstacle, same: Sequence[Obstacle]) -> str:
                 "plugin gives a container only one share of a card that MPS shares: the kubelet "
                 "refuses the pod"
             )
+        case "Card" if obstacle.words:
+            reason = obstacle.words[0]
         case "Card":
             best = max(same, key=lambda one: one.free)
             asked, free, total = map(_of_card, (best.asked, best.free, best.total))

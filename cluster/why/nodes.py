@@ -9,7 +9,9 @@ from cluster.accounting.account import NodeLoad
 from cluster.accounting.nodes import model_of, taints_of
 from cluster.accounting.pod_requests import amount_of
 from cluster.accounting.shares import card_memory
-from cluster.why.cards import CardRoom, rooms_of
+from cluster.why.cards.card_rooms import CardRoom, rooms_of
+from cluster.why.cards.divided_cards import CardState, divided_cards
+from cluster.why.cards.kai_cards import KaiCards, kai_cards
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Taint
 
@@ -18,7 +20,9 @@ class Node(NamedTuple):
     """A node; amounts are in units of 1e-9.
 
     - `devices`: the names of the devices that it offers.
-    - `rooms`: what is free on one card, by resource; `card_memory`: the MiB of a card, if known.
+    - `rooms`: what is free on one card, by resource; `card_memory`: the MiB of a card, if known;
+      `divided`: the cards that HAMi or Volcano divides, by the resource of their memory; `kai`:
+      the cards as KAI counts them.
     """
 
     name: str
@@ -32,6 +36,8 @@ class Node(NamedTuple):
     devices: frozenset[str] = frozenset()
     rooms: Mapping[str, CardRoom] = {}
     card_memory: int = 0
+    divided: Mapping[str, tuple[CardState, ...]] = {}
+    kai: KaiCards = KaiCards()
 
 
 def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
@@ -53,6 +59,8 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
         frozenset(name for name, amount in allocatable.items() if "/" in name and amount),
         rooms_of(raw, load),
         card_memory(raw),
+        divided_cards(raw, load),
+        kai_cards(raw, load, card_memory(raw)),
     )
 
 

@@ -168,3 +168,5 @@ class PodDevices:
         yield from self._unread
         if self._allocator is None and self._wanted:
             yield "which devices are free for its claims: gpuward gpus -d shows them"
+        if self._allocator is not None and self._class_by_resource:
+            yield from filter(None, (self._allocator.doubt_about_extended_resources,))

@@ -49,6 +49,15 @@ def with_device(name: str) -> Object:
     return made
 
 
+def distinct(count: int) -> Object:
+    """A claim for devices that differ in an attribute."""
+    made = claim("c")
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+    devices = {"requests": [{"name": "r", "exactly": exactly}]}
+    devices["constraints"] = [{"distinctAttribute": "gpu.example.com/model"}]
+    return {**made, "spec": {"devices": devices}}
+
+
 BOTH = {"allowMultipleAllocations": True, "consumesCounters": [{"counterSet": "c"}]}
 MADE = {"resource.kubernetes.io/extended-resource-claim": "true"}
 SELECTED: dict[str, Any] = {"deviceSelector": {"driver": "d"}}
@@ -59,6 +68,8 @@ SELECTED: dict[str, Any] = {"deviceSelector": {"driver": "d"}}
     [
         ([claim("c")], 136269, ["v1.34.3", "v1.35.0", "1.33.7"], ["v1.34.4", "v1.35.1", "v1.36.0"]),
         ([shared_slice(**BOTH)], 139040, ["v1.36.1", "v1.35.10"], ["v1.36.2", "v1.37.0"]),
+        ([distinct(3)], 140600, ["v1.35.10", "v1.36.6"], ["v1.37.0"]),
+        ([distinct(1)], 135022, ["v1.34.13"], ["v1.35.2"]),
         ([rule()], 141648, ["v1.36.6", "v1.37.0"], ["v1.37.1", "v1.38.0"]),
         (
             [rule("NoExecute", **SELECTED), claim("c", **MADE)],

@@ -9,8 +9,9 @@ import pytest
 
 from cluster.source.files import FileSource
 from cluster.why.devices.allocator import DeviceAllocator
-from cluster.why.explanation import Namespace, explain
+from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.nodes import read_node
+from rules.profile.platforms.records import parse_version
 from tests.testkit.why_command import CAN, CANNOT, GPU, NOT_KNOWN, Asked, node, pod
 
 DRIVER = "gpu.nvidia.com"
@@ -148,8 +149,10 @@ def test_devices_of_other_nodes_and_of_incomplete_pools_are_not_given(why: Asked
     status, out = why(*objects, offer("b", device("gpu-0")), name="p")
     assert (status, "1 node can take it: b" in out) == (CAN, True)
     status, out = why(*objects, offer("b", device("gpu-0"), slices=2), name="p")
-    assert status == CANNOT
-    assert "the pool 'b' of the driver gpu.nvidia.com has 1 of its 2 ResourceSlices: none of" in out
+    assert (status, "before 1.35, devices of a pool that is not complete" in out) == (
+        NOT_KNOWN,
+        True,
+    )
     # While a driver writes them, two slices may say how many there are, and differ.
     other = offer("b", device("gpu-1"), slices=2)
     other["metadata"]["name"] = "other"
@@ -316,6 +319,42 @@ def test_claims_of_other_namespaces_have_no_names_for_who_may_not_see_them() -> 
         devices=lambda: allocator,
     )
     assert "taken: gpu-0 (another namespace)" in found.groups[0].reasons
+
+
+def explained(version: str, *offers: Any, rules: Any = (), **spec: Any) -> Explanation:
+    """Return why a pod with this spec is Pending, in a cluster of a version."""
+    known = parse_version(version)
+    classes = [device_class(extendedResourceName="example.com/gpu")]
+    allocator = DeviceAllocator(offers, classes, [], rules, version=known)
+    nodes = [read_node(node("a", 0), None)]
+    home = Namespace({"k": claim()})
+    return explain(pod(**spec), nodes, namespace=home, devices=lambda: allocator)
+
+
+def test_a_resource_that_a_class_serves_depends_on_a_feature_before_1_36() -> None:
+    asks = {"limits": {"example.com/gpu": 1}}
+    for version, unchecked in (("v1.35.3", True), ("v1.36.0", False), ("v1.37.2", False)):
+        found = explained(version, offer("a", device("gpu-0")), **asks)
+        assert found.fitting == ("a",)
+        doubt = "whether the feature gate DRAExtendedResource is on: off by default"
+        assert any(one.startswith(doubt) for one in found.unchecked) is unchecked
+
+
+def test_rules_that_taint_devices_depend_on_a_feature_before_1_37() -> None:
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    rule = {"metadata": {"name": "r"}, "spec": {"taint": taint, "deviceSelector": {"pool": "a"}}}
+    for version, answer in (("v1.36.4", Answer.NOT_KNOWN), ("v1.37.2", Answer.CANNOT)):
+        found = explained(version, offer("a", device("gpu-0")), rules=[rule], **WANTS_K)
+        assert found.answer is answer, found.unchecked
+
+
+def test_a_fault_of_shared_partitions_makes_no_answer() -> None:
+    draws = [{"counterSet": "card", "counters": {"parts": {"value": "1"}}}]
+    both = device("gpu-0", allowMultipleAllocations=True, consumesCounters=draws)
+    for version, is_known in (("v1.36.1", False), ("v1.36.2", True)):
+        found = explained(version, offer("a", both), **WANTS_K)
+        doubts = [one for one in found.unchecked if one.endswith("kubernetes#139040")]
+        assert bool(doubts) is not is_known
 
 
 def test_a_search_that_takes_long_makes_no_answer(

@@ -10,6 +10,8 @@ from cluster.doctor.facts import DoctorFacts, by_name, name_of, server_version
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.kubernetes_faults import (
     CLAIMS_RACE,
+    DISTINCT_DEVICES,
+    DISTINCT_VALUES,
     EXTENDED_RESOURCES_STAY,
     FAULTS,
     PLUGIN_RACE,
@@ -82,6 +84,36 @@ def _slices(facts: DoctorFacts) -> Iterator[tuple[str, list[Mapping[str, Any]]]]
         yield name, [content_of(device) for _, device in devices]
 
 
+def _claims_for_distinct_values(facts: DoctorFacts) -> list[str]:
+    return [_of_claim(claim) for claim in facts.objects(CLAIMS) if _wants_distinct_values(claim)]
+
+
+def _claims_for_distinct_devices(facts: DoctorFacts) -> list[str]:
+    """The claims with a request for several devices that differ in an attribute."""
+    claims = filter(_wants_distinct_values, facts.objects(CLAIMS))
+    return [_of_claim(claim) for claim in claims if any(map(_is_for_several, _requests(claim)))]
+
+
+def _wants_distinct_values(claim: Object) -> bool:
+    constraints = as_objects(_devices_of(claim).get("constraints"))
+    return any(one.get("distinctAttribute") for _, one in constraints)
+
+
+def _devices_of(claim: Object) -> Mapping[str, Any]:
+    return as_object(as_object(claim.get("spec")).get("devices"))
+
+
+def _requests(claim: Object) -> Iterator[Mapping[str, Any]]:
+    """The requests of a claim, each alternative as one."""
+    for _, request in as_objects(_devices_of(claim).get("requests")):
+        yield as_object(request.get("exactly")) or request
+        yield from (one for _, one in as_objects(request.get("firstAvailable")))
+
+
+def _is_for_several(request: Mapping[str, Any]) -> bool:
+    return request.get("count", 1) != 1 or request.get("allocationMode") == "All"
+
+
 def _rules_without_selector(facts: DoctorFacts) -> list[str]:
     return [
         f"devicetaintrule/{name}"
@@ -121,6 +153,8 @@ def _pods_with_one_device(facts: DoctorFacts) -> list[str]:
 _USES: Mapping[KubernetesFault, Callable[[DoctorFacts], list[str]]] = {
     CLAIMS_RACE: _claims,
     SHARED_COUNTERS: _shared_partitions,
+    DISTINCT_VALUES: _claims_for_distinct_values,
+    DISTINCT_DEVICES: _claims_for_distinct_devices,
     RULE_WITHOUT_SELECTOR: _rules_without_selector,
     EXTENDED_RESOURCES_STAY: _claims_for_extended_resources,
     PLUGIN_RACE: _pods_with_one_device,

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.source.objects import Object
+from cluster.why.devices.features import Features
 from cluster.why.devices.pools import Device, DeviceKey, Pool
 from cluster.why.devices.requests import MAX_DEVICES, ClaimRequest, Constraint, Request
 from cluster.why.devices.selectors import Selection, select
@@ -49,7 +50,9 @@ class Holdings:
     """
 
     def __init__(
-        self, claims: Iterable[Object], shows: Callable[[str], bool] = lambda _: True
+        self,
+        claims: Iterable[Object],
+        shows: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.holders: dict[DeviceKey, list[str]] = defaultdict(list)
         self.used: dict[DeviceKey, Counter[str]] = {}
@@ -147,13 +150,17 @@ def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str
 
 
 class Attempt(NamedTuple):
-    """The requests to one node. `limit` counts the devices and selectors that are looked at."""
+    """The requests to one node. `limit` counts the devices and selectors that are looked at.
+
+    `features` are those of the allocator.
+    """
 
     pools: Sequence[Pool]
     claims: Sequence[ClaimRequest]
     classes: Selectors
     held: Holdings
     limit: StepLimit
+    features: Features = Features()
 
     def selection(self, device: Device, request: Request) -> Selection:
         """Return the answers about `device` of the selectors of class and request, in order."""
@@ -167,6 +174,11 @@ class Attempt(NamedTuple):
         """Return the answer of one selector about `device`. It counts by its length."""
         self.limit.take(1 + len(expression) // _CHARACTERS_OF_A_STEP)
         return select(expression, device)
+
+    def is_in_use(self, device: Device) -> bool:
+        """Return whether shares of a device are taken, so that another one draws on no counter."""
+        used = self.held.used.get(device.key)
+        return bool(used) if self.features.is_before_1_37 else used is not None
 
     @property
     def has_one_order(self) -> bool:
@@ -205,12 +217,7 @@ def try_to_allocate(attempt: Attempt) -> Outcome:
 
     Raises FatalError if the allocator ends its search for all nodes, and NotKnownError.
     """
-    doubts = [one.doubt for one in attempt.claims] + [one.doubt for _, one in attempt.requests]
-    for doubt in filter(None, doubts):
-        raise NotKnownError(doubt)
-    for pool in attempt.pools:
-        if pool.doubt:
-            raise NotKnownError(pool.doubt, pool.doubt)
+    _check_meaning(attempt)
     everything = _all_devices(attempt)
     _check_size(attempt, everything)
     could = _Search(attempt, everything, is_strict=False).run()
@@ -236,6 +243,16 @@ def try_to_allocate(attempt: Attempt) -> Outcome:
     raise NotKnownError(next(iter(strict.doubts), "which of the devices are ready"))
 
 
+def _check_meaning(attempt: Attempt) -> None:
+    """Raise NotKnownError for what is not read here."""
+    doubts = [one.doubt for one in attempt.claims] + [one.doubt for _, one in attempt.requests]
+    for doubt in filter(None, doubts):
+        raise NotKnownError(doubt)
+    for pool in attempt.pools:
+        if pool.doubt:
+            raise NotKnownError(pool.doubt, pool.doubt)
+
+
 _Everything: TypeAlias = Mapping[tuple[int, str], tuple[tuple[Pool, Device], ...]]
 """The devices of requests for all devices, by the number of the claim and the request's name."""
 
@@ -255,21 +272,29 @@ def _each_device(
 ) -> Iterator[tuple[Pool, Device]]:
     what = f"the {claim.label} asks for all devices"
     for pool in attempt.pools:
-        if pool.unusable:
-            raise FatalError(f"{what}, and the pool {pool.label} {pool.unusable}")
+        if why := pool.unusable or pool.incomplete or pool.fatal:
+            raise FatalError(f"{what}, and the pool {pool.label} {why}")
         for device in pool.devices:
             chosen = attempt.selection(device, request)
             if chosen is Selection.FAILS:
                 raise FatalError(failure_text(device, request))
             if chosen is Selection.NOT_KNOWN:
                 raise NotKnownError(unread_text(request), unread_text(request))
-            if chosen is Selection.MATCHES and is_enough(device, asked_of(device, request), {}):
-                yield pool, device
+            if chosen is Selection.MATCHES:
+                is_old = attempt.features.is_before_1_37
+                used = attempt.held.used_of(device) if is_old else {}
+                if is_enough(device, asked_of(device, request), used):
+                    yield pool, device
 
 
 def failure_text(device: Device, request: Request) -> str:
     """That a selector cannot be evaluated for a device."""
     return f"a selector of the request {request.name} fails for the device {device.name}"
+
+
+def fatal_text(pool: Pool) -> str:
+    """That the search ends at a pool."""
+    return f"the pool {pool.label} {pool.fatal}"
 
 
 def unread_text(request: Request) -> str:
@@ -321,6 +346,8 @@ class _Search:
         """Return what would end the search with other devices first; empty if nothing would."""
         if claim := self._attempt.constrained:
             return f"the {claim.label} has constraints on all devices"
+        if pool := next((each for each in self._attempt.pools if each.fatal), None):
+            return fatal_text(pool)
         for _, request in self._attempt.requests:
             for pool in self._attempt.pools:
                 for device in () if pool.unusable else pool.devices:
@@ -374,6 +401,8 @@ class _Search:
     @property
     def _listed(self) -> Iterator[tuple[Pool, Device]]:
         for pool in self._attempt.pools:
+            if pool.fatal and self._is_strict:
+                raise FatalError(fatal_text(pool))
             for device in () if pool.unusable else pool.devices:
                 yield pool, device
 
@@ -405,7 +434,7 @@ class _Search:
         if self._steps > _MAX_STEPS:
             raise NotKnownError(TOO_MANY_CHOICES)
         asked = self._amounts(request, device)
-        is_in_use = self._sharers[device.key] or device.key in self._attempt.held.used
+        is_in_use = self._sharers[device.key] or self._attempt.is_in_use(device)
         draws = () if device.is_shared and is_in_use else device.consumed
         if (
             (asked is None and not must)

@@ -16,6 +16,12 @@ from cluster.why.devices.allocation import (
     NotKnownError,
     try_to_allocate,
 )
+from cluster.why.devices.features import (
+    EXTENDED_RESOURCES,
+    OFF_BY_DEFAULT,
+    Features,
+    Variants,
+)
 from cluster.why.devices.pools import DevicePools, Reaches
 from cluster.why.devices.refusals import Shortage, find_shortage
 from cluster.why.devices.requests import ClaimRequest
@@ -63,8 +69,10 @@ class DeviceAllocator:
         shows: Callable[[str], bool] = lambda _: True,
         version: Version | None = None,
     ) -> None:
-        self._pools = DevicePools(slices, taint_rules, version)
+        self._slices, self._rules, self._version = [*slices], [*taint_rules], version
         self._held = Holdings(claims, shows)
+        self._variants = Variants(version, self._slices, self._rules)
+        self._pools: dict[Features, DevicePools] = {}
         self._raw_classes = {_name_of(raw): raw for raw in classes}
 
     @cached_property
@@ -93,15 +101,36 @@ class DeviceAllocator:
 
         `limit` is that of a pod, for all nodes: a user who writes claims can make the search long.
         """
-        if not self._pools.are_known:
+        if not self._slices:
             return Verdict(
                 Allocation.NOT_KNOWN, unknown="the ResourceSlices, of which there is none"
             )
-        pools = self._pools.of_node(node, reaches)
-        try:
-            return _verdict(Attempt(pools, claims, self._classes, self._held, limit))
-        except TooManyStepsError:
-            return Verdict(Allocation.NOT_KNOWN, unknown=TOO_MANY_CHOICES)
+        if unread := self._variants.unread(claims):
+            return Verdict(Allocation.NOT_KNOWN, unknown=unread, may_end=unread)
+        are_whole = self._pools_with(Features()).are_whole(node, reaches)
+        verdicts = []
+        for features, read in self._variants.of(claims, are_pools_whole=are_whole):
+            pools = self._pools_with(features).of_node(node, reaches)
+            try:
+                found = _verdict(Attempt(pools, read, self._classes, self._held, limit, features))
+            except TooManyStepsError:
+                return Verdict(Allocation.NOT_KNOWN, unknown=TOO_MANY_CHOICES)
+            if found.allocation is Allocation.NOT_KNOWN:
+                return found
+            verdicts.append(found)
+        return _agreed(verdicts, self._variants.doubt(claims, are_pools_whole=are_whole))
+
+    def _pools_with(self, features: Features) -> DevicePools:
+        if features not in self._pools:
+            self._pools[features] = DevicePools(self._slices, self._rules, self._version, features)
+        return self._pools[features]
+
+    @property
+    def doubt_about_extended_resources(self) -> str:
+        """Return what would have to be known of classes that serve resources; empty if it is."""
+        if not EXTENDED_RESOURCES.is_off(self._version):
+            return ""
+        return f"whether the feature gate {EXTENDED_RESOURCES.name} is on: {OFF_BY_DEFAULT}"
 
     def class_of(self, resource: str) -> str:
         """The DeviceClass that serves an extended resource; empty if there is none."""
@@ -133,6 +162,21 @@ def _verdict(attempt: Attempt) -> Verdict:
     if has_devices:
         return Verdict(Allocation.CAN)
     return Verdict(Allocation.CANNOT, find_shortage(attempt), may_end=may_end)
+
+
+def _agreed(verdicts: Sequence[Verdict], doubt: str) -> Verdict:
+    """The verdict of several allocators that may decide; not known if they differ."""
+    first = verdicts[0]
+    if any(one.allocation is not first.allocation for one in verdicts):
+        why = next(
+            (one.shortage.reasons[0] for one in verdicts if one.is_fatal and one.shortage), ""
+        )
+        may_end = next((one.may_end for one in verdicts if one.may_end), why)
+        return Verdict(Allocation.NOT_KNOWN, unknown=doubt, may_end=may_end)
+    if all(one.is_fatal for one in verdicts):
+        return first
+    may_end = next((one.may_end or doubt for one in verdicts if one.may_end or one.is_fatal), "")
+    return first._replace(is_fatal=False, may_end=may_end)
 
 
 def _created(raw: Object) -> str:

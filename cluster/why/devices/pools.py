@@ -1,7 +1,7 @@
 """The devices that a node can reach, in pools as kube-scheduler gathers them.
 
 Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating`,
-`GatherPools`; since 1.36 this allocator decides by default.
+`GatherPools`; since 1.36 this allocator decides by default. `features.py` has what others do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from cluster.accounting.claims import content_of
 from cluster.kubernetes_faults import RULE_WITHOUT_SELECTOR
 from cluster.source.objects import Object
+from cluster.why.devices.features import BINDING, TAINT_RULES, TAINTS, Features
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.platforms.records import Version
 
@@ -71,6 +72,7 @@ class Pool(NamedTuple):
     - `others`: its devices in slices that the node cannot reach; they draw on the same counters.
     - `unusable`: why none of its devices is given away; empty if they are. `doubt`: what would have
       to be known to say so.
+    - `incomplete`: why no request for all devices gets them; `fatal`: why the search ends here.
     """
 
     driver: str
@@ -81,6 +83,8 @@ class Pool(NamedTuple):
     slices: int = 0
     unusable: str = ""
     doubt: str = ""
+    incomplete: str = ""
+    fatal: str = ""
 
     @property
     def has_to_wait(self) -> bool:
@@ -101,14 +105,18 @@ class DevicePools:
         slices: Iterable[Object],
         taint_rules: Iterable[Object] = (),
         version: Version | None = None,
+        features: Features = Features(),  # noqa: B008  # it cannot be changed
     ) -> None:
-        self._rules = [*_read_rules(taint_rules, version)]
+        self._features = features
+        rules = () if TAINT_RULES in features.off else taint_rules
+        self._rules = [*_read_rules(rules, version)]
         self._by_node: dict[str, list[_Slice]] = defaultdict(list)
         self._by_pool: dict[tuple[str, str], list[_Slice]] = defaultdict(list)
         for raw in slices:
             one = _read_slice(raw)
             self._by_pool[one.pool].append(one)
-            self._by_node[as_text(one.spec.get("nodeName"))].append(one)
+            is_for_all = features.is_before_1_37 and one.spec.get("sharedCounters")
+            self._by_node["" if is_for_all else as_text(one.spec.get("nodeName"))].append(one)
 
     @property
     def are_known(self) -> bool:
@@ -117,18 +125,31 @@ class DevicePools:
 
     def of_node(self, name: str, reaches: Reaches) -> list[Pool]:
         """The pools of which the node `name` can reach something, in the order of the search."""
+        newest = self._near(name, reaches)
+        found = (self._pool(newest[key], name, reaches) for key in sorted(newest))
+        # Devices that must be made ready are tried last.
+        return sorted(filter(None, found), key=lambda pool: pool.has_to_wait)
+
+    def are_whole(self, name: str, reaches: Reaches) -> bool:
+        """Return whether the node can reach each slice of these pools, and no device is twice."""
+        return all(
+            len(slices) == slices[0].slices and not _device_twice(slices)
+            for slices in self._near(name, reaches).values()
+        )
+
+    def _near(self, name: str, reaches: Reaches) -> Mapping[tuple[str, str], list[_Slice]]:
+        """The slices that a node can reach, of the newest generation among them, by pool."""
         newest: dict[tuple[str, str], list[_Slice]] = {}
         for one in (*self._by_node.get(name, ()), *self._by_node.get("", ())):
-            if not one.is_for(name, reaches):
+            has_counters = self._features.is_before_1_37 and one.spec.get("sharedCounters")
+            if not (has_counters or one.is_for(name, reaches)):
                 continue
             known = newest.get(one.pool)
             if known is None or known[0].generation < one.generation:
                 newest[one.pool] = [one]
             elif known[0].generation == one.generation:
                 known.append(one)
-        found = (self._pool(newest[key], name, reaches) for key in sorted(newest))
-        # Devices that must be made ready are tried last.
-        return sorted(filter(None, found), key=lambda pool: pool.has_to_wait)
+        return newest
 
     def _pool(self, near: list[_Slice], name: str, reaches: Reaches) -> Pool | None:
         """The pool of which the slices `near` can be reached; None if it is being replaced."""
@@ -136,6 +157,8 @@ class DevicePools:
         generation = near[0].generation
         if len({one.slices for one in near}) > 1:  # the scheduler believes any of them
             return Pool(driver, pool, doubt=f"how many ResourceSlices the pool {pool!r} has")
+        if self._features.uses_incomplete_pools:
+            return self._read_incomplete_pool(near, name, reaches)
         every = near
         if len(near) != near[0].slices:
             listed = self._by_pool[driver, pool]
@@ -146,6 +169,17 @@ class DevicePools:
             why = f"has {len(every)} of its {near[0].slices} ResourceSlices"
             return Pool(driver, pool, unusable=why)
         return self._read_pool(near, every, name, reaches)
+
+    def _read_incomplete_pool(self, near: list[_Slice], name: str, reaches: Reaches) -> Pool:
+        """The pool as before Kubernetes 1.35, with the slices that the node can reach."""
+        driver, pool = near[0].pool
+        if twice := _device_twice(near):
+            return Pool(driver, pool, slices=len(near), fatal=f"has the device {twice!r} twice")
+        found = self._read_pool(near, near, name, reaches)
+        if len(near) == near[0].slices:
+            return found
+        why = f"has {len(near)} of its {near[0].slices} ResourceSlices on the node"
+        return found._replace(incomplete=why)
 
     def _read_pool(
         self, near: list[_Slice], every: list[_Slice], name: str, reaches: Reaches
@@ -158,14 +192,13 @@ class DevicePools:
             return Pool(driver, pool, unusable="has a counter set twice")
         offering = [one for one in every if not one.spec.get("sharedCounters")]
         mine = sorted((one for one in offering if one in near), key=lambda one: one.name)
-        names = Counter(as_text(raw.get("name")) for one in mine for raw in one.devices)
-        twice = next((device for device, times in names.items() if times > 1), None)
-        if twice is not None:
+        if twice := _device_twice(mine):
             return Pool(driver, pool, unusable=f"has the device {twice!r} twice")
         devices = [
             self._device(one, raw, is_here=one.has_for(raw, name, reaches))
             for one in mine
             for raw in one.devices
+            if BINDING not in self._features.off or not content_of(raw).get("bindingConditions")
         ]
         others = [
             self._device(one, raw, is_here=False)
@@ -180,6 +213,8 @@ class DevicePools:
 
     def _device(self, one: _Slice, raw: Mapping[str, Any], *, is_here: bool) -> Device:
         device = _read_device(one, raw, is_here=is_here)
+        if TAINTS in self._features.off:
+            device = device._replace(taints=())
         rules = [rule for rule in self._rules if rule.is_about(device)]
         if not rules:
             return device
@@ -263,6 +298,12 @@ def _read_slice(raw: Object) -> _Slice:
         pool.get("resourceSliceCount"),
         tuple(found for _, found in as_objects(spec.get("devices"))),
     )
+
+
+def _device_twice(slices: Iterable[_Slice]) -> str:
+    """The name that two devices of a pool have; empty if there is none."""
+    names = Counter(as_text(raw.get("name")) for one in slices for raw in one.devices)
+    return next((device for device, times in names.items() if times > 1), "")
 
 
 def _read_device(one: _Slice, raw: Mapping[str, Any], *, is_here: bool) -> Device:

@@ -166,7 +166,7 @@ def _refusal(  # noqa: PLR0911  # one for each kind
         used = held.used_of(device)
         if not is_enough(device, asked_of(device, request), used):
             return _Refusal(_Kind.CAPACITY, _lack(device, request, used))
-        if device.consumed and not (device.is_shared and device.key in held.used):
+        if device.consumed and not (device.is_shared and attempt.is_in_use(device)):
             left = left_of(pool, held, device.consumed)
             if short := next((name for (_, name), amount in left.items() if amount < 0), ""):
                 return _Refusal(_Kind.COUNTERS, f"needs more {short} than its card has left")

@@ -23,7 +23,7 @@ from tests.testkit.control_plane.sources import (
     ARGO_CD,
     CHART_LINTER,
     CHART_TOOLS,
-    DEVICE_ALLOCATOR,
+    DEVICE_ALLOCATORS,
     FLUX,
     HELM,
     KREW,
@@ -111,9 +111,9 @@ def scheduler_filters() -> Path:
     return _programs(SCHEDULER_FILTERS)["scheduler-filters"]
 
 
-def device_allocator() -> Path:
-    """The program device-allocator, which asks the allocator of the newest kube-scheduler."""
-    return build_programs(DEVICE_ALLOCATOR)["device-allocator"]
+def device_allocator(release: str) -> Path:
+    """The program device-allocator, which asks the allocator of a release of Kubernetes."""
+    return build_programs(DEVICE_ALLOCATORS[release])["device-allocator"]
 
 
 def report_kinds() -> Programs:
@@ -162,7 +162,7 @@ def _build(go: str, source: Source) -> Path:
     copied = (source.copied, source.folders) if source.folders else source.copied
     recipe = repr((flags, source.packages, copied, platform))
     own = sorted(file.name for file in source.folder.glob("*.go"))
-    files = ["go.mod", "go.sum", *(own if "." in source.packages.values() else [])]
+    files = [source.go_mod, source.go_sum, *(own if "." in source.packages.values() else [])]
     texts = [(source.folder / name).read_text(encoding="utf-8") for name in files]
     key = hashlib.sha256("\0".join([recipe, *texts]).encode()).hexdigest()[:12]
     target = cache() / f"{source.name}-{key}"
@@ -217,8 +217,7 @@ def _linker_flags(source: Source) -> str:
     The API server derives the APIs that it serves from its version. helm has its own version and
     that of the Kubernetes release that it supports.
     """
-    text = (source.folder / "go.mod").read_text(encoding="utf-8")
-    versions = dict(re.findall(r"^\s*(\S+) (v[\d.]+)", text, re.MULTILINE))
+    versions = dict(re.findall(r"^\s*(\S+) (v[\d.]+)", source.requirements, re.MULTILINE))
     if "k8s.io/apimachinery" not in versions:
         return "-s -w"
     minor = versions["k8s.io/apimachinery"].split(".")[1]
@@ -247,7 +246,9 @@ def main() -> int:
             tools = chart_tools()
             report_kinds()
             lines.append(f"scheduler-filters {scheduler_filters()}")
-            lines.append(f"device-allocator {device_allocator()}")
+            lines += [
+                f"{each.name} {device_allocator(one)}" for one, each in DEVICE_ALLOCATORS.items()
+            ]
             lines.append(f"krew {krew()}")
             names = (*CHART_TOOLS.packages, *CHART_LINTER.packages)
             lines += [f"{name} {tools[name]}" for name in names]

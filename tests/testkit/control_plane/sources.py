@@ -50,6 +50,8 @@ class Source(NamedTuple):
     module: str = ""
     """The name of the folder of its go.mod, if it is not `name`."""
     folders: tuple[CopiedFolder, ...] = ()
+    go_mod: str = "go.mod"
+    """The file with its requirements, which others may have in place of the folder's go.mod."""
 
     @property
     def folder(self) -> Path:
@@ -59,9 +61,18 @@ class Source(NamedTuple):
     @property
     def go(self) -> tuple[int, ...]:
         """The release of Go that its go.mod requires, such as `(1, 26)`."""
-        text = (self.folder / "go.mod").read_text(encoding="utf-8")
-        found = re.search(r"^go (\d+)\.(\d+)", text, re.MULTILINE)
+        found = re.search(r"^go (\d+)\.(\d+)", self.requirements, re.MULTILINE)
         return tuple(map(int, found.groups())) if found else ()
+
+    @property
+    def requirements(self) -> str:
+        """The text of its go.mod."""
+        return (self.folder / self.go_mod).read_text(encoding="utf-8")
+
+    @property
+    def go_sum(self) -> str:
+        """The name of the file with the checksums of its requirements."""
+        return f"{self.go_mod.removesuffix('.mod')}.sum"
 
 
 _KUBERNETES = {
@@ -100,7 +111,27 @@ SCHEDULER_FILTERS = Source(
     module="kubernetes",
 )
 
-DEVICE_ALLOCATOR = Source("device-allocator", {"device-allocator": "."}, duration="half a minute")
+_ALLOCATOR = {"device-allocator": "."}
+DEVICE_ALLOCATORS = {
+    "1.34": Source(
+        "device-allocator-1.34",
+        _ALLOCATOR,
+        flags=("-modfile=1.34.mod", "-tags=kubernetes_1_34"),
+        duration="one to two minutes",
+        module="device-allocator",
+        go_mod="1.34.mod",
+    ),
+    "1.36": Source(
+        "device-allocator-1.36",
+        _ALLOCATOR,
+        flags=("-modfile=1.36.mod",),
+        duration="one to two minutes",
+        module="device-allocator",
+        go_mod="1.36.mod",
+    ),
+    "1.37": Source("device-allocator", _ALLOCATOR, duration="half a minute"),
+}
+"""kube-scheduler's device allocator, by the release of Kubernetes."""
 
 # These stages make nodes ready, and make pods run, complete and disappear at once.
 _STAGES = (

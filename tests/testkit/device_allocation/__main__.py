@@ -1,4 +1,4 @@
-"""Compares `gpuward why` with kube-scheduler's device allocator: `make oracle-devices`."""
+"""Compares `gpuward why` with kube-scheduler's device allocators: `make oracle-devices`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import json
 import sys
 from collections import Counter
 
-from tests.testkit.control_plane.build import device_allocator
 from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.device_allocation.allocators import ask_both
-from tests.testkit.device_allocation.random_cases import Cases
+from tests.testkit.device_allocation.allocators import (
+    ENABLED,
+    KubernetesAllocator,
+    allocator_of,
+    ask_both,
+)
 
 _BATCH = 1_000
 
@@ -20,27 +23,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=100_000, help="default: 100,000")
     parser.add_argument("--seed", type=int, default=1, help="default: 1")
+    parser.add_argument("--release", choices=ENABLED, help="of Kubernetes; default: each")
     options = parser.parse_args()
+    releases = [options.release] if options.release else [*ENABLED]
     try:
-        program = device_allocator()
+        allocators = [allocator_of(release) for release in releases]
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    cases, seen = Cases(options.seed), Counter[str]()
-    for done in range(0, options.cases, _BATCH):
-        count = min(_BATCH, options.cases - done)
-        for answers in ask_both(program, [cases.question() for _ in range(count)]):
+    different = [_compare(each, options.cases, options.seed) for each in allocators]
+    return 1 if any(different) else 0
+
+
+def _compare(allocator: KubernetesAllocator, count: int, seed: int) -> int:
+    """Print the answers that differ; how many do."""
+    cases, seen = allocator.cases(seed), Counter[str]()
+    for done in range(0, count, _BATCH):
+        questions = [cases.question() for _ in range(min(_BATCH, count - done))]
+        for answers in ask_both(allocator, questions):
             seen[answers.kubernetes] += 1
             seen["unknown"] += not answers.is_known
             if answers.differ:
                 seen["different"] += 1
                 sys.stdout.write(f"{json.dumps(answers._asdict())}\n")
     sys.stdout.write(
-        f"{options.cases:,} cases ({seen['can']:,} can, {seen['error']:,} errors), "
-        f"{seen['different']:,} different answers, "
-        f"{seen['unknown'] / max(options.cases, 1):.1%} not known\n"
+        f"Kubernetes {allocator.release}: {count:,} cases ({seen['can']:,} can, "
+        f"{seen['error']:,} errors), {seen['different']:,} different answers, "
+        f"{seen['unknown'] / max(count, 1):.1%} not known\n"
     )
-    return 1 if seen["different"] else 0
+    return seen["different"]
 
 
 if __name__ == "__main__":

@@ -49,9 +49,14 @@ _ATTRIBUTES = (f"{DRIVER}/model", f"{DRIVER}/index", "example.com/root", f"{DRIV
 
 
 class Cases:
-    """Makes questions, each other than the last one, from a seed."""
+    """Makes questions, each other than the last one, from a seed.
 
-    def __init__(self, seed: int) -> None:
+    Without `has_newer_fields`, they have no partitions and no shares, which an API server before
+    1.36 does not store.
+    """
+
+    def __init__(self, seed: int, *, has_newer_fields: bool = True) -> None:
+        self._is_new = has_newer_fields
         self._random = Random(seed)  # noqa: S311  # not a secret
         self._faults = 0
 
@@ -104,7 +109,7 @@ class Cases:
         driver = random.choice((DRIVER, DRIVER, DRIVER, OTHER))
         count = random.choice((1, 1, 1, 2, 3))
         generation = random.choice((1, 1, 1, 2))
-        has_counters = self._is(0.25)
+        has_counters = self._is_new and self._is(0.25)
         expected = count + has_counters + self._is_faulty(0.1)
         made = []
         serial = 0
@@ -144,7 +149,8 @@ class Cases:
 
     def _selection(self) -> dict[str, Any]:
         random = self._random
-        kind = random.choice(("name",) * 8 + ("other", "all", "selector", "device"))
+        kinds = ("name",) * 8 + ("other", "all", "selector", "device")
+        kind = random.choice(kinds if self._is_new else kinds[:-1])
         terms = [{"matchExpressions": [self._expression()]}]
         found: dict[str, dict[str, Any]] = {
             "name": {"nodeName": "n0"},
@@ -176,10 +182,10 @@ class Cases:
                 {
                     "key": random.choice(("broken", "old")),
                     "value": random.choice(("", "x")),
-                    "effect": random.choice(_EFFECTS),
+                    "effect": random.choice(_EFFECTS[: 2 + self._is_new]),
                 }
             ]
-        if self._is(0.1):
+        if self._is_new and self._is(0.1):
             made["allowMultipleAllocations"] = True
         if self._is(0.02):
             made["bindingConditions"] = ["ready"]
@@ -228,7 +234,8 @@ class Cases:
         ]
         constraints = []
         for _ in range(random.choice((0, 0, 0, 1, 2))):
-            kind = random.choice(("matchAttribute", "matchAttribute", "distinctAttribute"))
+            kinds = ("matchAttribute", "matchAttribute", "distinctAttribute")
+            kind = random.choice(kinds[: 2 + self._is_new])
             constraint: dict[str, Any] = {kind: random.choice(_ATTRIBUTES)}
             if self._is(0.5):
                 constraint["requests"] = random.sample(names, min(2, len(names)))
@@ -275,7 +282,7 @@ class Cases:
                     )
                 )
             ]
-        if self._is(0.15):
+        if self._is_new and self._is(0.15):
             asked = {"memory": random.choice(("10Gi", "40Gi", "90Gi"))}
             if self._is(0.1):
                 asked["cores"] = "1"

@@ -1,17 +1,19 @@
-// Command device-allocator answers what kube-scheduler's own device allocator says of a node. It reads one
+// Command device-allocator answers what kube-scheduler's own device allocator says of a node. Its arguments are the
+// features of the allocator that are enabled, by the names of the fields of structured.Features. It reads one
 // question after the other as a line of JSON from standard input: the node, the claims of a pod, all other
 // claims, DeviceClasses and ResourceSlices. It writes an answer to each as a line: "can" and the devices, "cannot",
-// or "error" and why the allocator ends its search for all nodes.
+// "error" and why the allocator ends its search for all nodes, or "slow".
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -19,6 +21,9 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 )
+
+// A search may try very many choices. kube-scheduler ends it after ten seconds.
+const longest = time.Second
 
 type question struct {
 	Node    *corev1.Node                 `json:"node"`
@@ -43,19 +48,21 @@ func (all classes) Get(name string) (*resourceapi.DeviceClass, error) {
 	return nil, fmt.Errorf("there is no DeviceClass %q", name)
 }
 
-// What is enabled by default in Kubernetes 1.37: pkg/features/kube_features.go.
-var features = structured.Features{
-	AdminAccess:             true,
-	ConsumableCapacity:      true,
-	DeviceBindingAndStatus:  true,
-	DeviceTaints:            true,
-	FractionalCapacityRange: true,
-	PartitionableDevices:    true,
-	PrioritizedList:         true,
+// enabled returns the features with these names. Releases of Kubernetes differ in the features that they have.
+func enabled(names []string) (features structured.Features) {
+	fields := reflect.ValueOf(&features).Elem()
+	for _, name := range names {
+		field := fields.FieldByName(name)
+		if !field.IsValid() {
+			panic("this release has no feature " + name)
+		}
+		field.SetBool(true)
+	}
+	return features
 }
 
 // What the scheduler counts as allocated: pkg/scheduler/framework/plugins/dynamicresources/allocateddevices.go.
-func allocated(claims []*resourceapi.ResourceClaim) structured.AllocatedState {
+func allocated(claims []*resourceapi.ResourceClaim, features structured.Features) structured.AllocatedState {
 	state := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
@@ -70,7 +77,7 @@ func allocated(claims []*resourceapi.ResourceClaim) structured.AllocatedState {
 				continue
 			}
 			device := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
-			if result.ShareID == nil {
+			if result.ShareID == nil || !features.ConsumableCapacity {
 				state.AllocatedDevices.Insert(device)
 				continue
 			}
@@ -83,19 +90,23 @@ func allocated(claims []*resourceapi.ResourceClaim) structured.AllocatedState {
 	return state
 }
 
-func answer(line []byte, compiled *cel.Cache) string {
+func answer(line []byte, features structured.Features, compiled *cel.Cache) string {
 	var asked question
 	if err := json.Unmarshal(line, &asked); err != nil {
 		return "unreadable\t" + err.Error()
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
 	allocator, err := structured.NewAllocator(
-		ctx, features, allocated(asked.Others), classes(asked.Classes), asked.Slices, compiled)
+		ctx, features, allocated(asked.Others, features), classes(asked.Classes), asked.Slices, compiled)
 	if err != nil {
 		return "unreadable\t" + err.Error()
 	}
 	results, err := allocator.Allocate(ctx, asked.Node, asked.Claims)
-	if err != nil && !errors.Is(err, structured.ErrFailedAllocationOnNode) {
+	if ctx.Err() != nil {
+		return "slow\t"
+	}
+	if err != nil && !isAboutNode(err) {
 		return "error\t" + strings.Join(strings.Fields(err.Error()), " ")
 	}
 	if len(results) != len(asked.Claims) {
@@ -111,13 +122,14 @@ func answer(line []byte, compiled *cel.Cache) string {
 }
 
 func main() {
-	compiled := cel.NewCache(1024, cel.Features{EnableConsumableCapacity: true})
+	features := enabled(os.Args[1:])
+	compiled := cel.NewCache(1024, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<28)
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	for lines.Scan() {
-		fmt.Fprintln(out, answer(lines.Bytes(), compiled))
+		fmt.Fprintln(out, answer(lines.Bytes(), features, compiled))
 	}
 	if err := lines.Err(); err != nil {
 		panic(err)

@@ -7,26 +7,25 @@ from typing import Any, NamedTuple
 
 from cluster.accounting.account import NodeLoad
 from cluster.accounting.nodes import cards_of
-from cluster.accounting.pod_requests import amount_of, whole
+from cluster.accounting.pod_requests import amount_of
 from cluster.accounting.shares import (
+    DEVICES_OF_KAI,
     FRACTION,
     MEMORY,
     PER_CARD,
+    VOLCANO_CARDS,
     VOLCANO_MEMORY,
     Amount,
-    requested,
-    whole_number,
 )
 from cluster.why.amounts import NANO
-from rules.base.json_values import as_object, as_objects, as_text
+from cluster.why.cards.divided_cards import PERCENTAGES
+from rules.base.json_values import as_object, as_objects
 from rules.placement.node_labels import GPU_COUNT, GPU_MEM
 
-COUNTED_BY_SCHEDULERS = PER_CARD | {"nvidia.com/gpumem-percentage"}
+COUNTED_BY_SCHEDULERS = PER_CARD | {*PERCENTAGES.values()}
 """Resources that the schedulers of HAMi and Volcano count, and that no node need offer."""
-_SHARED = (GPU_MEM, VOLCANO_MEMORY, "nvidia.com/gpumem", "volcano.sh/vgpu-memory")
-_PLUGIN = "nvidia.com/gpu"
-_DEVICES_OF_KAI = "gpu-fraction-num-devices"
-KAI_KEYS = (FRACTION, MEMORY, _DEVICES_OF_KAI)
+_SHARED = (GPU_MEM, "nvidia.com/gpumem", "volcano.sh/vgpu-memory")
+KAI_KEYS = (FRACTION, MEMORY, DEVICES_OF_KAI)
 """The annotations by which a pod asks KAI for a part of a card."""
 
 
@@ -52,20 +51,22 @@ def rooms_of(node: Mapping[str, Any], load: NodeLoad) -> Mapping[str, CardRoom]:
             if best is None or _nano(free) > best.free:
                 is_known = resource not in load.unplaced
                 rooms[resource] = CardRoom(total * NANO, _nano(free), is_known)
-    rooms[FRACTION] = _room_of_kai(node, load)
+    if idle := _idle_of_volcano(node, load):
+        rooms.setdefault(VOLCANO_MEMORY, CardRoom(0, 0))
+        rooms[VOLCANO_CARDS] = idle
     return rooms
 
 
-def _room_of_kai(node: Mapping[str, Any], load: NodeLoad) -> CardRoom:
-    """The part of a card that is free where KAI divides cards; a pod of KAI holds each one."""
-    allocatable = as_object(as_object(node.get("status")).get("allocatable"))
-    cards = whole(amount_of(allocatable.get(_PLUGIN)))
-    if not cards:
-        return CardRoom(0, 0)
-    if cards > whole(load.requests.get(_PLUGIN, 0)):
-        return CardRoom(NANO, NANO)
-    divided = [amount for (_, what), amount in load.shares.items() if what == FRACTION]
-    return CardRoom(NANO, _nano(max((1 - min(amount, 1) for amount in divided), default=0)))
+def _idle_of_volcano(node: Mapping[str, Any], load: NodeLoad) -> CardRoom | None:
+    """The cards that Volcano gives as a whole: it gives no card of which a pod has memory."""
+    capacity = as_object(as_object(node.get("status")).get("capacity"))
+    if not (amount_of(capacity.get(VOLCANO_CARDS)) and amount_of(capacity.get(VOLCANO_MEMORY))):
+        return None
+    cards = [card.card for card in cards_of(node) if VOLCANO_CARDS in card.amounts]
+    taken = {card for card, resource in load.shares if resource in {VOLCANO_CARDS, VOLCANO_MEMORY}}
+    is_known = load.unplaced.isdisjoint({VOLCANO_CARDS, VOLCANO_MEMORY})
+    idle = len({*cards} - taken)
+    return CardRoom(len(cards) * NANO, idle * NANO, is_known)
 
 
 class CardRequest(NamedTuple):
@@ -75,10 +76,10 @@ class CardRequest(NamedTuple):
     most: int
 
 
-def asked_of_a_card(pod: Mapping[str, Any], memory: int) -> Mapping[str, CardRequest]:
+def asked_of_a_card(pod: Mapping[str, Any]) -> Mapping[str, CardRequest]:
     """Return the request of `pod` of one card, by resource.
 
-    The cards of the node have `memory` MiB each.
+    Of whole cards of Volcano it is how many.
     """
     metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
     found = {}
@@ -88,19 +89,18 @@ def asked_of_a_card(pod: Mapping[str, Any], memory: int) -> Mapping[str, CardReq
         # With this label, ACK spreads the memory of a pod over several cards.
         if amounts and not (is_spread and resource == GPU_MEM):
             found[resource] = CardRequest(max(amounts), sum(amounts))
-    for resource, amount in requested(pod, memory).items():
-        cards = as_text(as_object(metadata.get("annotations")).get(_DEVICES_OF_KAI))
-        count = whole_number(cards) or 1
-        if resource != MEMORY:
-            found[resource] = CardRequest(_nano(amount) // count, _nano(amount))
+    for resource in (VOLCANO_MEMORY, VOLCANO_CARDS):  # all containers have the same card
+        asked = [sum(_limits(spec, resource)), *_limits(spec, resource, "initContainers")]
+        if most := max(asked):
+            found[resource] = CardRequest(most, most)
     return found
 
 
-def _limits(spec: Mapping[str, Any], resource: str) -> Iterator[int]:
-    for _, container in as_objects(spec.get("containers")):
+def _limits(spec: Mapping[str, Any], resource: str, field: str = "containers") -> Iterator[int]:
+    for _, container in as_objects(spec.get(field)):
         resources = as_object(container.get("resources"))
-        for field in ("limits", "requests"):
-            if amount := amount_of(as_object(resources.get(field)).get(resource)):
+        for key in ("limits", "requests"):
+            if amount := amount_of(as_object(resources.get(key)).get(resource)):
                 yield amount
                 break
 
