@@ -41,6 +41,8 @@ QUEUE = cluster_queue(
 )
 LOCAL_QUEUE = local_queue("tainted", "tainted")
 KINDS: dict[str, Callable[[], Example]] = {"pod": pod, **EXAMPLES}
+# How many of their templates ask for GPUs.
+TEMPLATES = {"pod": 1, "job": 1, "job_set": 1, "leader_worker_set": 1, "ray_cluster": 1}
 # The template of its pods is in another object, the runtime, which is merged with it.
 NOT_KNOWN = ("train_job",)
 
@@ -133,8 +135,11 @@ def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
     for each in pods:
         tolerations = [json.dumps(t, sort_keys=True) for t in each["spec"]["tolerations"]]
         assert len(tolerations) == len(set(tolerations))
-    apply(cluster, fixed, example.manifest)
-    apply(cluster, fixed, example.manifest, "--server-side")
+    # JobSet refuses a second apply of what it has completed itself.
+    again = apply(cluster, fixed, example.manifest, check=name != "job_set")
+    assert (again.returncode == 0) is (name != "job_set")
+    stored = cluster.kubectl("get", example.resource, "-n", fixed, "-o", "json").stdout
+    assert stored.count('"key": "nvidia.com/gpu"') == TEMPLATES[name]
     assert repeated_writes(cluster, fixed, 25) == {}
     remove(cluster, fixed, example)
 

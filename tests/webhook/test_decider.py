@@ -492,8 +492,10 @@ def test_a_policy_that_fixes_workloads_adds_the_toleration_that_kueue_compares(k
     assert any("[toleration-default] fixed" in warning for warning in answer.warnings)
     fixed = patched(new, answer.operations)
     assert not fixing.mutate(fixed).operations
-    # A template that is stored already may be immutable.
-    assert not fixing.mutate(new, new | {"spec": {**new["spec"], "suspend": True}}).operations
+    # A template that is stored already may be immutable: it stays as it is.
+    suspended = {**new, "spec": {**new["spec"], "suspend": True}}
+    assert not fixing.mutate(suspended, new).operations
+    assert patched(new, fixing.mutate(new, fixed).operations) == fixed
     assert not ADMISSION.mutate(new).operations
 
 

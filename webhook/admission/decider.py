@@ -107,8 +107,18 @@ class WorkloadDecider:
         """Yield the rules whose fixes are made in the workload."""
         if self._fixes and request.review.group in BUILT_IN_GROUPS:
             yield self._template_rules
-        if self._fixes and request.old is None and self._is_queued_by_template(request):
+        if self._fixes and self._is_queued_by_template(request) and self._may_tolerate(request):
             yield self._queue_rules
+
+    def _may_tolerate(self, request: AdmissionRequest) -> bool:
+        """Return whether templates may get tolerations: those of a new workload.
+
+        An update keeps what the stored templates have, as whoever applies a manifest again means no
+        change. Where they have none they stay so: most of these templates are immutable.
+        """
+        if request.old is None:
+            return True
+        return not fix(request.old, self._queue_rules, request.context, steps=request.steps).fixed
 
     def _is_queued_by_template(self, request: AdmissionRequest) -> bool:
         """Return whether Kueue queues the workload by its template, which its pods will have."""
