@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -47,8 +47,8 @@ class Recipe:
     `folders` are the kustomizations among its manifests. Objects without a namespace get
     `namespace`. `arguments` returns the arguments of its program, and `settings` what to change in
     its file of settings; without settings it has no such file. `service` is the Service of its
-    webhook, if it has one. With `own_certificate`, the program makes its
-    certificate, in this Secret.
+    webhook, if it has one. With `own_certificate`, the program makes its certificate, in this
+    Secret.
     """
 
     name: str
@@ -56,7 +56,6 @@ class Recipe:
     namespace: str
     arguments: Callable[[Locations], list[str]] = lambda _: []
     settings: Callable[[Locations], dict[str, Any]] | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
     service: str = ""
     own_certificate: str = ""
 
@@ -71,25 +70,11 @@ class Controller:
         self, recipe: Recipe, plane: ControlPlane, programs: Programs, folder: Path
     ) -> None:
         self.recipe = recipe
-        self.account = ""
         self._plane = plane
         self._program = programs[recipe.name]
         self._manifests = programs.manifests(recipe.name)
         self._folder = folder
         self._processes = Processes(folder)
-
-    @property
-    def user(self) -> str:
-        """The name of its account, as audit events have it."""
-        return f"system:serviceaccount:{self.recipe.namespace}:{self.account}"
-
-    def log(self) -> str:
-        """The output of the program."""
-        return self._processes.log(self.recipe.name).read_text(encoding="utf-8", errors="replace")
-
-    def check(self) -> None:
-        """Raise ProcessError if the program has ended."""
-        self._processes.check()
 
     def __enter__(self) -> Self:
         self._apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home}}])
@@ -154,8 +139,8 @@ class Controller:
 
     def _start(self, installed: list[Any], at: Locations) -> None:
         [deployment] = [each for each in installed if each["kind"] == "Deployment"]
-        self.account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
-        token = self._plane.token(self.account, self._home)
+        account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+        token = self._plane.token(account, self._home)
         if self.recipe.service and not self.recipe.own_certificate:
             host = f"{self.recipe.service}.{self._home}.svc"
             pair = self._plane.authority.issue(self.recipe.name, hosts=[host])
@@ -169,7 +154,6 @@ class Controller:
             "TMPDIR": str(self._folder),
             "KUBECONFIG": str(self._plane.kubeconfig_for(token)),
             "POD_NAMESPACE": self._home,
-            **self.recipe.variables,
         }
         self._processes.start(self.recipe.name, command, environment)
         if self.recipe.own_certificate:
@@ -226,7 +210,6 @@ CLUSTER_WIDE = (
     *WEBHOOKS,
     "ClusterRole",
     "ClusterRoleBinding",
-    "ClusterTrainingRuntime",
     "CustomResourceDefinition",
     "Namespace",
 )
