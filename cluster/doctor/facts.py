@@ -20,6 +20,7 @@ from cluster.source.objects import (
     DEVICE_CLASSES,
     ENDPOINTS,
     GPU_CLUSTERS,
+    KUEUE_WORKLOADS,
     MUTATING,
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
@@ -55,14 +56,14 @@ OPTIONAL = frozenset(
     (
         *(SLICES, CLAIMS, DEVICE_CLASSES, TAINT_RULES, CLUSTER_POLICIES, GPU_CLUSTERS),
         *(VALIDATING_POLICIES, VALIDATING_BINDINGS, MUTATING_POLICIES, MUTATING_BINDINGS),
-        PRIORITY_CLASSES,
+        *(PRIORITY_CLASSES, KUEUE_WORKLOADS),
     )
 )
 """Resources that many clusters do not have: without any, nothing is wrong or unknown."""
 LISTED = (
     *(NODES, SLICES, CLAIMS, DEVICE_CLASSES, MUTATING, VALIDATING, NAMESPACES, DAEMON_SETS),
     *(ENDPOINTS, CLUSTER_POLICIES, GPU_CLUSTERS, VALIDATING_POLICIES, VALIDATING_BINDINGS),
-    *(MUTATING_POLICIES, MUTATING_BINDINGS, PRIORITY_CLASSES, TAINT_RULES),
+    *(MUTATING_POLICIES, MUTATING_BINDINGS, PRIORITY_CLASSES, TAINT_RULES, KUEUE_WORKLOADS),
 )
 """The resources that are listed, besides pods."""
 # In the names of the pods of every scheduler that profiles know, or of their containers or images.

@@ -58,6 +58,7 @@ EVERYTHING = (
     *("resourceclaims", "deviceclasses", "devicetaintrules", "clusterpolicies", "gpuclusters"),
     *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "priorityclasses"),
+    "workloads",
 )
 
 

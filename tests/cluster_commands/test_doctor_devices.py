@@ -189,6 +189,43 @@ def test_a_configuration_of_kueue_that_the_account_may_not_read() -> None:
     assert "Kueue" not in rows(node("n", {GPU: 1}), KUEUE)
 
 
+def workload(name: str, message: str, status: str = "False") -> Object:
+    condition = {"type": "QuotaReserved", "status": status, "message": message}
+    return {
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "ml"},
+        "status": {"conditions": [condition]},
+    }
+
+
+UNTOLERATED = "untolerated taint {nvidia.com/gpu present NoSchedule <nil>} in flavor a100"
+ASSIGN = "couldn't assign flavors to pod set main: "
+
+
+def test_workloads_that_kueue_never_admits_because_of_a_taint() -> None:
+    waits = [workload(name, ASSIGN + UNTOLERATED) for name in ("one", "two")]
+    row = the_row(rows(node("n", {GPU: 1}), *waits), "Kueue")
+    assert (row.subject, row.state) == ("resourceflavor/a100", State.WRONG)
+    assert row.names == ("one in ml", "two in ml")
+    assert "2: one in ml, two in ml" in row.message
+    assert "spec.tolerations of the flavor" in row.remedy
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        workload("admitted", "", "True"),
+        workload("admitted-later", UNTOLERATED, "True"),
+        workload("full", f"{ASSIGN}{UNTOLERATED}, insufficient unused quota in flavor spot"),
+        workload("of-teams", UNTOLERATED.replace("nvidia.com/gpu", "example.com/team")),
+        {"kind": "Workload", "metadata": {"name": "new"}, "status": None},
+    ],
+    ids=lambda raw: str(raw["metadata"]["name"]),
+)
+def test_workloads_that_wait_for_something_else(other: Object) -> None:
+    assert "Kueue" not in rows(node("n", {GPU: 1}), other)
+
+
 def test_claims_that_wait_while_an_autoscaler_runs() -> None:
     def running(image: str) -> Object:
         return pod("autoscaler", containers=[{"name": "main", "image": image}])

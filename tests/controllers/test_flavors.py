@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster.doctor.cli import main as doctor
 from policies.loading import default_policy
 from rules.engine.fixing import check
 from rules.inventory.inventory import Inventory
@@ -142,6 +143,20 @@ def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
     assert stored.count('"key": "nvidia.com/gpu"') == TEMPLATES[name]
     assert repeated_writes(cluster, fixed, 25) == {}
     remove(cluster, fixed, example)
+
+
+def test_doctor_names_the_flavor_and_who_waits_for_it(
+    cluster: ControlPlane, warned: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = EXAMPLES["job"]().queued("tainted")
+    apply(cluster, warned, example.manifest)
+    eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
+    doctor(["--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
+    rows = json.loads(capsys.readouterr().out)["checks"]
+    [row] = [row for row in rows if row["subject"] == "resourceflavor/tainted"]
+    assert row["state"] == "wrong"
+    assert [name.partition(" in ")[2] for name in row["names"]] == [warned]
+    remove(cluster, warned, example)
 
 
 def test_a_flavor_that_adds_the_toleration_needs_nothing_else(

@@ -113,8 +113,8 @@ class WorkloadDecider:
     def _may_tolerate(self, request: AdmissionRequest) -> bool:
         """Return whether templates may get tolerations: those of a new workload.
 
-        An update keeps what the stored templates have, as whoever applies a manifest again means no
-        change. Where they have none they stay so: most of these templates are immutable.
+        An update keeps what the stored templates have: a user who applies the same manifest again
+        means no change. Where they have none they stay so: most of these templates are immutable.
         """
         if request.old is None:
             return True

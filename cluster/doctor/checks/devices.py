@@ -21,17 +21,11 @@ from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import (
     CLAIMS,
     CLUSTER_POLICIES,
-    CONFIG_MAPS,
     DEVICE_CLASSES,
     GPU_CLUSTERS,
     NODES,
-    SLICES,
-    VALIDATING,
-    GetError,
-    SourceError,
     is_device_plugin,
 )
-from kubeyaml import YamlError, read, split
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.gpu.images import full_repository, image_name
@@ -200,85 +194,6 @@ def check_device_classes(facts: DoctorFacts) -> Iterator[Row]:
             "use claims"
         )
         yield wrong(_CLASSES, used.resource, message, remedy)
-
-
-# Quotas of Kueue for claims.
-
-_KUEUE = "Kueue"
-_KUEUE_KEY = "controller_manager_config.yaml"
-
-
-def check_kueue(facts: DoctorFacts) -> Iterator[Row]:
-    """One row for the classes of GPUs of which Kueue's configuration has no mapping.
-
-    Releases differ in what they do with a claim of such a class: older ones admit the workload and
-    count nothing, newer ones do not admit it.
-    Source: kubernetes-sigs/kueue issue 10504, pkg/dra/claims.go
-    """
-    profile = facts.policy.profile
-    classes = sorted(
-        name
-        for each in facts.objects(DEVICE_CLASSES)
-        if is_gpu_driver(name := name_of(each), profile)
-        or profile.resource(as_text(as_object(each.get("spec")).get("extendedResourceName")))
-    )
-    namespace, name = _kueue_configuration(facts)
-    if not (classes and name and facts.objects(SLICES)):
-        return
-    subject = f"configmap/{name} in {namespace}"
-    try:
-        found = facts.get(CONFIG_MAPS, namespace, name)
-        mapped = _mapped_classes(as_text(as_object((found or {}).get("data")).get(_KUEUE_KEY)))
-    except SourceError as error:
-        right = error.right if isinstance(error, GetError) else ""
-        remedy = f"grant the right to {right}" if right else "run the command again"
-        yield not_known(_KUEUE, subject, str(error), remedy)
-        return
-    except YamlError as error:
-        yield not_known(_KUEUE, subject, f"{_KUEUE_KEY}: {error}", "write it as YAML")
-        return
-    if found is None:
-        remedy = "look for deviceClassMappings in the configuration of Kueue's controller"
-        yield not_known(_KUEUE, subject, "is not there", remedy)
-        return
-    if missing := [each for each in classes if each not in mapped]:
-        message = (
-            f"deviceClassMappings has none of the classes {first_few(missing)}: Kueue counts their "
-            "devices in no quota, and newer releases admit no workload that claims them"
-        )
-        remedy = (
-            "add the classes to resources.deviceClassMappings, with a resource that ClusterQueues "
-            "cover, and restart kueue-controller-manager"
-        )
-        yield wrong(_KUEUE, subject, message, remedy, names=missing)
-    else:
-        message = f"maps {first_few(classes)} to resources of queues"
-        yield ok(_KUEUE, subject, message, names=classes)
-
-
-def _kueue_configuration(facts: DoctorFacts) -> tuple[str, str]:
-    """The namespace and the name of Kueue's configuration; empty if Kueue is not installed.
-
-    Names in its chart begin as that of the Service of its webhook.
-    """
-    for item in facts.objects(VALIDATING):
-        for _, entry in as_objects(item.get("webhooks")):
-            service = as_object(as_object(entry.get("clientConfig")).get("service"))
-            name, _, rest = as_text(service.get("name")).partition("-webhook-service")
-            if entry.get("name") == "vclusterqueue.kb.io" and name and not rest:
-                return as_text(service.get("namespace")), f"{name}-manager-config"
-    return "", ""
-
-
-def _mapped_classes(text: str) -> set[str]:
-    """The classes that a configuration of Kueue maps to resources. Raises YamlError."""
-    found: set[str] = set()
-    for document in filter(None, map(read, split(text))):
-        resources = as_object(as_object(document.value).get("resources"))
-        for _, mapping in as_objects(resources.get("deviceClassMappings")):
-            listed = mapping.get("deviceClassNames")
-            found.update(as_text(name) for name in (listed if isinstance(listed, list) else ()))
-    return found
 
 
 # Claims: those that wait for a node that no autoscaler starts, and those that no pod uses.
