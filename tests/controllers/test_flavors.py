@@ -152,7 +152,7 @@ def test_doctor_names_the_flavor_and_who_waits_for_it(
     apply(cluster, warned, example.manifest)
     eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
     doctor(["--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
-    rows = json.loads(capsys.readouterr().out)["checks"]
+    rows = json.loads(capsys.readouterr().out)["rows"]
     [row] = [row for row in rows if row["subject"] == "resourceflavor/tainted"]
     assert row["state"] == "wrong"
     assert [name.partition(" in ")[2] for name in row["names"]] == [warned]
