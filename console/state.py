@@ -62,6 +62,8 @@ WEBHOOK_SECONDS = 5.0
 """So old may what is known of the webhook be."""
 TEAMS_SECONDS = 60.0
 """So old may the labels of namespaces be."""
+WHY_SECONDS = 10.0
+"""So old may be what is read of other pods to say why one waits."""
 AUDIT_SECONDS = 300.0
 """So old may an audit of a cluster be; the audit of files is done once."""
 
@@ -112,6 +114,7 @@ class ClusterState:
         self.is_live = is_live
         self._monotonic = monotonic
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._account = RunningAccount(self._rules.profile)
         self._pending: dict[Key, Object] = {}
         self._errors: dict[Resource, ListError] = {}
@@ -126,7 +129,7 @@ class ClusterState:
         self._webhook_lock = threading.Lock()
         self._webhook: tuple[float, WebhookFacts] | None = None
         self._trend: tuple[float, Trend] | None = None
-        self._read_for_why: tuple[Snapshot, Explainer] | None = None
+        self._read_for_why: tuple[float, Snapshot, Explainer] | None = None
         self._team_label = team_label
         self._teams: tuple[float, Teams] | None = None
 
@@ -262,17 +265,18 @@ class ClusterState:
         found = self.explain(pod)
         if found.answer is not Answer.NOT_KNOWN or not names_others:
             return found
-        snapshot, explainer = self._read_for_why or self._read_all_for_why()
+        snapshot, explainer = self._read_all_for_why()
         complete = explainer.explain(pod)
         return found if snapshot.missing_rights else complete
 
     def _read_all_for_why(self) -> tuple[Snapshot, Explainer]:
-        """Read the pods too. Of files this is kept; of a cluster it would be old a moment later."""
-        snapshot = self._snapshot()
-        read = snapshot, Explainer(snapshot)
-        if not self.is_live:
-            self._read_for_why = read
-        return read
+        """Read the pods too. Of a cluster this is kept for moments: for all pods of one page."""
+        with self._reading:
+            now, known = self._monotonic(), self._read_for_why
+            if known is None or (self.is_live and now - known[0] > WHY_SECONDS):
+                snapshot = self._snapshot()
+                known = self._read_for_why = now, snapshot, Explainer(snapshot)
+        return known[1], known[2]
 
     def explain(
         self, pod: Object, *, exists: bool = True, beside: Iterable[Object] = ()

@@ -61,8 +61,16 @@ class SickDevice(NamedTuple):
     def what(self) -> str:
         """Return which device it is."""
         claim = self.resource.removeprefix(_CLAIM)
-        by = f"as {self.resource}" if claim == self.resource else f"by its claim {claim}"
+        by = f"as {self.resource}"
+        if claim != self.resource:
+            by = f"by its claim {claim}" if claim else "by a claim"
         return f"the unhealthy device {self.device} of {self.node} {by}"
+
+    def without_names(self) -> SickDevice:
+        """Return the same for readers who may not see what is in the namespace."""
+        is_of_claim = self.resource.startswith(_CLAIM)
+        resource = _CLAIM if is_of_claim else self.resource
+        return self._replace(namespace="", pod="", resource=resource)
 
 
 def sick_devices(pod: Mapping[str, Any], profile: Profile) -> Iterator[SickDevice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
@@ -17,6 +17,7 @@ from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 
 _MAX_REMARKS = 20
+_NAMED_HOLDERS = 3  # in an Event: a device may have any number
 _SHARED, _SICK = "DeviceGivenTwice", "DeviceUnhealthy"
 _HELP = (
     "they use the same memory, so one can end the other or read what it leaves there. Help: delete "
@@ -131,11 +132,12 @@ class DeviceRemarks:
             if other.namespace == own.namespace
             else f"a {kind} in another namespace with the UID "
             f"{self._uids[given.device.is_of_driver, other]}"
-            for other in given.holders
-            if other != own
+            for other in islice((each for each in given.holders if each != own), _NAMED_HOLDERS)
         ]
         this = f"the claim {own.name} of this pod" if given.device.is_of_driver else "this pod"
-        return f"{this} and {some(others)} have {given.what}: {_HELP}"
+        more = len(given.holders) - 1 - len(others)
+        words = f"{some(others)} and {more:,} more" if more > 0 else some(others)
+        return f"{this} and {words} have {given.what}: {_HELP}"
 
 
 def _holder(raw: Object) -> Holder:

@@ -201,10 +201,7 @@ def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
         for each in usage.given_twice
     )
     consumers = (*named, *starmap(_nameless, hidden.items()))
-    sick = tuple(
-        each if each.namespace in seen else each._replace(namespace="", pod="")
-        for each in usage.sick
-    )
+    sick = tuple(each if each.namespace in seen else each.without_names() for each in usage.sick)
     return usage._replace(consumers=consumers, given_twice=twice, sick=sick)
 
 

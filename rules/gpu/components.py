@@ -98,6 +98,7 @@ FOR_AGENTS = (
     "; for an agent of the platform, list its service account under components in a profile of the "
     "policy"
 )
+_WORDS_OF_YAML = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 # A longer one says too little in an advice.
 _MAX_NAMED_IMAGES = 2
 _MAX_IMAGE_CHARACTERS = 120
@@ -130,19 +131,29 @@ def _exception_for(finding: Finding, rule: str, pod: Pod) -> str:
     pattern = ", ".join(display(image, 2 * _MAX_IMAGE_CHARACTERS) for image in images)
     pattern = f"[{pattern}]" if len(images) > 1 else pattern
     return (
-        f"{{rules: [{rule}], match: {{namespace: {namespace}, serviceAccount: {account}, "
-        f"image: {pattern}}}}}"
+        f"{{rules: [{rule}], match: {{namespace: {_yaml_text(namespace)}, "
+        f"serviceAccount: {_yaml_text(account)}, image: {pattern}}}}}"
     )
 
 
+def _yaml_text(name: str) -> str:
+    """A name as YAML reads it as text: `123` and `null` would be none."""
+    is_text = name[:1].isalpha() and name not in _WORDS_OF_YAML
+    return name if is_text else str(display(name))
+
+
 def _every_version(image: str) -> str:
-    """A pattern of `image` with any tag or digest; empty if a pattern cannot name it well."""
+    """A pattern of `image` with any tag or digest; empty if a pattern cannot name it well.
+
+    Of a name without a folder, `agent:*` would also be `agent:5000/other`.
+    """
     folder, slash, last = image.partition("@")[0].rpartition("/")
     name, colon, _ = last.partition(":")
     version = ":*" if colon else "@*" if "@" in image else ""
     pattern = f"{folder}{slash}{name}{version}"
     is_plain = re.fullmatch(r"[\w./:@*-]+", pattern) and "*" not in f"{folder}{name}"
-    return pattern if is_plain and len(pattern) < _MAX_IMAGE_CHARACTERS else ""
+    is_named = bool(folder) and is_plain and len(pattern) < _MAX_IMAGE_CHARACTERS
+    return pattern if is_named else ""
 
 
 def image_grants_gpus(container: Container, pod: Pod, context: Context) -> bool:

@@ -98,13 +98,8 @@ def maker_facts() -> list[dict[str, list[str]]]:
 
 def is_image_of_maker(container: Expression = CONTAINER) -> Expression:
     """Return whether the image of `container` has a `maker_of_image`."""
-    return any_of(container.hasCudaImage, is_image_of_other_maker(container))
-
-
-def is_image_of_other_maker(container: Expression) -> Expression:
-    """Return whether the image of `container` is for devices of another maker than NVIDIA."""
     of_other = _searched(string(container.image), OTHER_IMAGE_PATTERN)
-    return all_of(not_(container.hasCudaImage), of_other)
+    return any_of(container.hasCudaImage, of_other)
 
 
 def maker_of_image(container: Expression = CONTAINER) -> Expression:

@@ -19,7 +19,6 @@ from rules.in_process.expression import (
     not_,
     string,
 )
-from rules.in_process.images import is_image_of_other_maker
 from rules.in_process.patterns import regex_of, stem_of
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.gpu_nodes import (
@@ -129,15 +128,8 @@ def node_label() -> Expression:
         .filter(lambda found: found.size() > 0)
         .map(lambda found: found[0])
     )
-    spread = get(OBJECT.spec, "topologySpreadConstraints", []).filter(
-        lambda s: s.whenUnsatisfiable != SCHEDULE_ANYWAY
-    )
-    beside = get(
-        OBJECT.spec, "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution", []
-    )
-    topology = spread.map(lambda s: s.topologyKey) + beside.map(lambda s: s.topologyKey)
     label = let(
-        selected + terms + topology.filter(lambda key: has_only_gpu_nodes(key)),
+        selected + terms + _topology_keys().filter(lambda key: has_only_gpu_nodes(key)),
         lambda found: choose((found.size() > 0, string(found[0])), otherwise=""),
     )
     return choose((OBJECT.tooLarge, ""), otherwise=label)
@@ -152,9 +144,41 @@ def excludes_nvidia() -> Expression:
     requests_exclusive = OBJECT.requesting.exists(
         lambda k: k.devices.exists(lambda d: d.facts[0].exclusive != "")
     )
-    return all_of(
-        _is_scheduled(), any_of(requests_exclusive, names_other_accelerator(OBJECT.nodeLabel))
+    return all_of(_is_scheduled(), any_of(requests_exclusive, _selects_only(OTHER_ACCELERATORS)))
+
+
+def _selects_only(words: Collection[str]) -> Expression:
+    """`_selects_only`."""
+    selector = get(OBJECT.spec, "nodeSelector", {})
+
+    def is_chosen(key: Expression) -> Expression:
+        text = choose((selector[key] == "", key), otherwise=key + ": " + selector[key])
+        return all_of(_is_gpu_label(key, selector[key]), names_other_accelerator(text, words))
+
+    def is_of_term(term: Expression) -> Expression:
+        return let(
+            selected_labels(get(term, "matchExpressions", [])),
+            lambda found: all_of(
+                found.size() > 0, names_other_accelerator(string(found[0]), words)
+            ),
+        )
+
+    by_topology = _topology_keys().exists(
+        lambda key: all_of(has_only_gpu_nodes(key), names_other_accelerator(key, words))
     )
+    by_terms = all_of(REQUIRED_TERMS.size() > 0, REQUIRED_TERMS.all(is_of_term))
+    chosen = selector.exists(is_chosen)
+    return all_of(OBJECT.nodeLabel != "", any_of(chosen, by_topology, by_terms))
+
+
+def _topology_keys() -> Expression:
+    spread = get(OBJECT.spec, "topologySpreadConstraints", []).filter(
+        lambda s: s.whenUnsatisfiable != SCHEDULE_ANYWAY
+    )
+    beside = get(
+        OBJECT.spec, "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution", []
+    )
+    return spread.map(lambda s: s.topologyKey) + beside.map(lambda s: s.topologyKey)
 
 
 def names_other_accelerator(
@@ -182,17 +206,9 @@ def is_for_other_makers(profile: Profile) -> Expression:
         lambda k: of_known_vendors(k).all(lambda d: not_(is_in(d.facts[0].vendor, of_nvidia)))
     )
     runtime = choose((OBJECT.usesGpuRuntime, OBJECT.spec.runtimeClassName), otherwise="")
-    is_named = any_of(
-        names_other_accelerator(OBJECT.nodeLabel, others),
-        names_other_accelerator(runtime, others),
-    )
-    uses_claims = OBJECT.containers.exists(lambda c: c.hasClaims)
-    has_images = OBJECT.containers.all(
-        lambda c: any_of(not_(c.hasClaims), is_image_of_other_maker(c))
-    )
-    is_told = any_of(all_of(uses_claims, has_images), is_named)
+    is_named = any_of(_selects_only(others), names_other_accelerator(runtime, others))
     return all_of(
         _is_scheduled(),
         OBJECT.fractionTarget == "",
-        choose((requesting.size() > 0, is_foreign), otherwise=is_told),
+        choose((requesting.size() > 0, is_foreign), otherwise=is_named),
     )

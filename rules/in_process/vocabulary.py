@@ -127,6 +127,11 @@ def vocabulary(
     values: dict[str, Value] = {
         "pod": _pod(dyn(root)),
         "objectMetadata": root.metadata,
+        # Of a CronJob, the metadata of its Jobs.
+        "makerMetadata": choose(
+            (KIND == "CronJob", get(dyn(root), "spec.jobTemplate.metadata", {})),
+            otherwise=dyn(root.metadata),
+        ),
         "metadata": pod.metadata,
         "spec": pod.spec,
         "annotations": get(OBJECT.metadata, "annotations", {}),

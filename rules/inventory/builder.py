@@ -239,30 +239,32 @@ def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> Runtime
 def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> ClusterQueue:
     spec = as_object(raw.get("spec"))
     may_borrow = bool(spec.get("cohortName") or spec.get("cohort"))
-    flavors = {
-        as_text(name): tuple(
-            as_text(flavor.get("name"))
+    flavors: dict[str, tuple[str, ...]] = {}
+    for _, group in as_objects(spec.get("resourceGroups")):
+        listed = group.get("coveredResources")
+        covered = [as_text(name) for name in (listed if isinstance(listed, list) else ())]
+        without = {
+            as_text(flavor.get("name")): _resources_without(flavor, may_borrow=may_borrow)
             for _, flavor in as_objects(group.get("flavors"))
-            if not _is_without(flavor, as_text(name), may_borrow=may_borrow)
-        )
-        for _, group in as_objects(spec.get("resourceGroups"))
-        if isinstance(listed := group.get("coveredResources"), list)
-        for name in listed
-    }
+        }
+        for name in covered:
+            flavors[name] = tuple(f for f, resources in without.items() if name not in resources)
     return ClusterQueue(frozenset(flavors), flavors)
 
 
-def _is_without(flavor: Mapping[str, Any], resource: str, *, may_borrow: bool) -> bool:
-    """Return whether a queue has none of the resource in the flavor, and can borrow none."""
-    for _, quota in as_objects(flavor.get("resources")):
-        if quota.get("name") == resource:
-            # Without a limit a queue of a cohort may borrow what the others do not use.
-            borrowed = quota.get("borrowingLimit", "any") if may_borrow else 0
-            return all(
-                isinstance(amount := parse(given), Quantity) and not amount.thousandths
-                for given in (quota.get("nominalQuota", "unknown"), borrowed)
-            )
-    return False
+def _resources_without(flavor: Mapping[str, Any], *, may_borrow: bool) -> frozenset[str]:
+    """The resources of which a queue has nothing in the flavor, and can borrow nothing."""
+    return frozenset(
+        as_text(quota.get("name"))
+        for _, quota in as_objects(flavor.get("resources"))
+        if _is_zero(quota.get("nominalQuota", "unknown"))
+        # Without a limit a queue of a cohort may borrow what the others do not use.
+        and _is_zero(quota.get("borrowingLimit", "any") if may_borrow else 0)
+    )
+
+
+def _is_zero(amount: object) -> bool:
+    return isinstance(found := parse(amount), Quantity) and not found.thousandths
 
 
 def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueue:

@@ -242,8 +242,9 @@ GPU_MAKERS = ("nvidia", "amd")
 OTHER_ACCELERATORS = frozenset(
     {"tpu", "hightpu", "neuron", "inferentia", "trainium", "gaudi", "habana", "npu", "ascend"}
 )
-# The same in types and families of machines: AWS's inf2.xlarge, trn1 and dl1.24xlarge.
-OTHER_MACHINE_PATTERN = "(^|[^a-z])(inf|trn|dl)[0-9]"
+# The same in types and families of machines: AWS's inf2.xlarge, trn1 and dl1.24xlarge. Not in names
+# of products, as HPE's DL380 has cards of NVIDIA.
+OTHER_MACHINE_PATTERN = "instance-(type|family): (inf|trn|dl)[0-9][a-z]*([.]|$)"
 # The same for GPUs of other makers, which a machine may have beside cards of NVIDIA.
 OTHER_GPU_MAKERS = frozenset({"amd", "intel"})
 # Variables that drivers and runtimes read: NVIDIA's, then those of others (ray-project/ray
@@ -379,7 +380,26 @@ def excludes_nvidia(pod: Pod) -> bool:
     known = (pod.profile.resource(name) for name in requested_resources(pod))
     if any(resource is not None and resource.exclusive for resource in known):
         return True
-    return names_other_accelerator(gpu_node_label(pod))
+    return _selects_only(pod, OTHER_ACCELERATORS)
+
+
+def _selects_only(pod: Pod, words: Collection[str]) -> bool:
+    """Return whether every node that `pod` selects has one of the accelerators that `words` name.
+
+    Of the terms of the required node affinity a node needs to match only one.
+    """
+    if not gpu_node_label(pod):
+        return False
+    chosen = (
+        _label_text(key, as_text(value))
+        for key, value in pod.node_selector.items()
+        if pod.profile.is_gpu_label(key, as_text(value))
+    )
+    topology = (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
+    if any(names_other_accelerator(label, words) for label in (*chosen, *topology)):
+        return True
+    terms = [selected_gpu_label(pod.profile, term) for _, term in required_terms(pod)]
+    return bool(terms) and all(names_other_accelerator(label, words) for label in terms)
 
 
 def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATORS) -> bool:
@@ -394,9 +414,8 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     """Return whether all GPUs that `pod` requests or selects are those of other makers than NVIDIA.
 
     NVIDIA's variables mean nothing to them. Their machines may have cards of NVIDIA as well, in
-    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known, or if
-    the images of all containers that use claims are for such devices. A new pod that names its node
-    may be on any.
+    contrast to those of `excludes_nvidia`. A claim counts if its device classes are known. A new
+    pod that names its node may be on any.
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return False
@@ -408,16 +427,9 @@ def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:
     if vendors:
         nvidia = pod.profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
         return nvidia is None or vendors.isdisjoint(nvidia.vendors)
-    claiming = [container for container in pod.containers if container.claims]
-    if claiming and all(_is_image_of_other_maker(container.image) for container in claiming):
-        return True
     others = OTHER_ACCELERATORS | OTHER_GPU_MAKERS
     runtime = as_text(pod.spec.get("runtimeClassName")) if uses_gpu_runtime(pod) else ""
-    return any(names_other_accelerator(name, others) for name in (gpu_node_label(pod), runtime))
-
-
-def _is_image_of_other_maker(image: str) -> bool:
-    return maker_of_image(image) not in (None, NVIDIA)
+    return names_other_accelerator(runtime, others) or _selects_only(pod, others)
 
 
 def _variable_evidence(variable: str) -> Evidence:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -113,6 +114,7 @@ def _two(version: Version) -> tuple[int, ...]:
 # The schedulers that pods name, and those without which nobody places the resources of nodes.
 
 _SCHEDULERS = "schedulers"
+MAX_SCHEDULERS = 50
 _INSTALL_SCHEDULER = "install it, or correct schedulerName"
 _SEE_SCHEDULER = (
     "see whether it runs outside of the cluster, as with a provider; or correct the name"
@@ -120,7 +122,11 @@ _SEE_SCHEDULER = (
 
 
 def check_schedulers(facts: DoctorFacts) -> Iterator[Row]:
-    """One row for each scheduler that pods wait for, or that GPUs of the cluster need."""
+    """One row for each scheduler that pods wait for, or that GPUs of the cluster need.
+
+    Of those that pods wait for, the first MAX_SCHEDULERS by name, as a pod can name any. Anyone can
+    also call a pod as one of a scheduler, so `ok` is a sign and no proof.
+    """
     if facts.usage is None:
         return  # other checks say that pods could not be listed
     pods = facts.pods
@@ -133,9 +139,10 @@ def check_schedulers(facts: DoctorFacts) -> Iterator[Row]:
         if matches_any(scheduler.resources, resource)
     }
     known = facts.policy.profile.scheduler_names
-    for name in sorted({*pods.waiting, *needed}):
+    running = {name for word in pods.scheduler_words for name in _schedulers_of(word)}
+    for name in [*needed, *sorted(pods.waiting.keys() - needed)[:MAX_SCHEDULERS]]:
         waiting = sorted(pods.waiting.get(name, ()))
-        if name in pods.placing or any(_is_of(word, name) for word in pods.scheduler_words):
+        if name in pods.placing or name in running:
             yield ok(_SCHEDULERS, name, "it runs, or has placed a pod")
             continue
         number = f"{len(waiting):,} pods wait" if len(waiting) > 1 else "a pod waits"
@@ -147,9 +154,10 @@ def check_schedulers(facts: DoctorFacts) -> Iterator[Row]:
             yield not_known(_SCHEDULERS, name, message, _SEE_SCHEDULER, names=waiting)
 
 
-def _is_of(word: str, scheduler: str) -> bool:
-    """Return whether `word` is the name of a scheduler, or of a pod of it."""
-    return word == scheduler or word.startswith(f"{scheduler}-")
+def _schedulers_of(word: str) -> Iterator[str]:
+    """Yield the names of schedulers of which one or its pod may be called `word`."""
+    yield word
+    yield from (word[: match.start()] for match in re.finditer("-", word))
 
 
 # NVIDIA's container toolkit: known vulnerabilities of the version that nodes have.

@@ -40,8 +40,7 @@ It needs `fix: true` in the policy
 - in a pod that names a GPU runtime class and requests no GPU: an author who names the class means
   the GPU. The rule `runtimeclass-nvidia-no-gpu` reports such a pod;
 - in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
-  variable. The device classes of a claim count if its template is known, and otherwise the images
-  of all containers that use claims;
+  variable. The device classes of a claim count if its template is known;
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a DaemonSet's pod that is reported only because it selects GPU nodes or uses a GPU runtime
   class, because such a pod may be an agent that needs to see every GPU;

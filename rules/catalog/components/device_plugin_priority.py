@@ -75,7 +75,8 @@ def check(workload: KubernetesObject, _context: Context) -> Findings:
 
 
 def _is_of_ack(workload: KubernetesObject) -> bool:
-    return not _WORDS_OF_ACK.isdisjoint(workload.object.name.split("-"))
+    is_there = (workload.object.namespace or SYSTEM_NAMESPACE) == SYSTEM_NAMESPACE
+    return is_there and not _WORDS_OF_ACK.isdisjoint(workload.object.name.split("-"))
 
 
 def _fault(name: object, *, is_of_ack: bool) -> str:

@@ -88,7 +88,7 @@ def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     of_pod, of_owner = (
         entry(get(metadata, "labels", {}), KAI_QUEUE_LABEL, "")
-        for metadata in (OBJECT.metadata, OBJECT.objectMetadata)
+        for metadata in (OBJECT.metadata, OBJECT.makerMetadata)
     )
     queue = choose((of_owner != "", of_owner), otherwise=of_pod)
     is_new_and_placed = all_of(

@@ -24,7 +24,7 @@ Fix safety
 The fix adds the toleration to the template. It is made by default for a taint of the profile, as
 that of `toleration-default`, which this rule replaces there; for any other taint, and for a choice
 between several flavors, only if the policy says `fix: true`. The webhook changes templates only
-with `workloads: fix`, when a workload is created.
+with `workloads: fix`, when a workload is created; on update it keeps the toleration.
 
 References
 ----------

@@ -82,7 +82,8 @@ def _of_commands(containers: Iterable[Container]) -> Iterator[_Setting]:
         for path, text in command:
             if not any(word in text for word in (MANAGED_MEMORY_OPTION, *_VARIABLES)):
                 continue  # to look at each word of a script takes long
-            for word in (w.text.strip(";|&()") for w in script_words(text) if not w.is_mention):
+            script = _without_comments(text)
+            for word in (w.text.strip(";|&()") for w in script_words(script) if not w.is_mention):
                 if word == MANAGED_MEMORY_OPTION:
                     yield container, path, word, f"has the option {word}"
                 variable, is_set, value = word.partition("=")
@@ -90,6 +91,10 @@ def _of_commands(containers: Iterable[Container]) -> Iterator[_Setting]:
                     unquoted = value.strip("\"'")
                     if _turns_on_managed_memory(variable, unquoted, is_set=True):
                         yield container, path, variable, f"sets {variable}={display(unquoted)}"
+
+
+def _without_comments(script: str) -> str:
+    return "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("#"))
 
 
 def _requests_resource(container: Container, resource: str) -> bool:

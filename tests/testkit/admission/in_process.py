@@ -53,6 +53,8 @@ _POLICY = r"ValidatingAdmissionPolicy 'in-process-\d+-(?P<name>[\w-]+)' with bin
 _DENIED = re.compile(rf"(?s){_POLICY} denied request: (?P<text>.*)$")
 _WARNED = re.compile(rf"(?s)Validation failed for {_POLICY}: (?P<text>.*)$")
 _NUMBER = re.compile(r"^gpuward (found \d+ faults: )?")
+# Policies name no exception for one agent.
+_ADVISED_EXCEPTION = re.compile(r", or write the exception \{rules: .*\}$")
 # What CEL cannot write: the numbers of characters.
 _ESCAPES = re.compile(r"\\u[0-9a-f]{4}|\\[nrtbf]")
 
@@ -276,7 +278,8 @@ def expected(manifest: Any, rules: RuleSet, context: Context, old: Any = None) -
 
 
 def _text(finding: Finding) -> str:
-    return _comparable(f"[{finding.rule}] {message_with_help(finding)}")
+    text = _ADVISED_EXCEPTION.sub("", message_with_help(finding))
+    return _comparable(f"[{finding.rule}] {text}")
 
 
 def _comparable(text: str) -> str:
