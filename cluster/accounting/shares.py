@@ -7,8 +7,10 @@ record: only the kubelet of the node knows which ones it handed out.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import Requests, amount_of, whole
@@ -41,15 +43,14 @@ class Share(NamedTuple):
 def containers_by_card(pod: Mapping[str, Any]) -> Mapping[str, int]:
     """Return how many containers of a pod have a part of a card that HAMi or Volcano divides.
 
-    Init containers run one after the other: they count as one.
+    Init containers run one after the other: alone on a card, they count as one.
     """
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for key in _DIVIDED:
         initial, others = _containers(pod, key)
-        cards = [card for container in others for card, _, _ in container]
-        found.update({card: 1 for container in initial for card, _, _ in container})
-        found.update({card: cards.count(card) for card in cards})
-    return found
+        found.update(card for container in others for card, _, _ in container)
+        found |= Counter({card: 1 for container in initial for card, _, _ in container})
+    return dict(islice(found.items(), _MAX_SHARES))
 
 
 def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
@@ -272,7 +273,7 @@ def kai_shares(pod: Mapping[str, Any], memory: int) -> Iterator[Share]:
 
 
 def memory_for_kai(memory: int) -> int:
-    """The MiB of a card that KAI counts with, if its label says `memory`; 0 if there is none."""
+    """The MiB of a card that KAI counts with, if its label says `memory`; 0 if it has no label."""
     return memory or _MEMORY_WITHOUT_LABEL
 
 

@@ -181,12 +181,14 @@ GPU_CLUSTERS = Resource(
 NVIDIA_DRIVERS = Resource(
     "nvidiadrivers", "NVIDIADriver", "nvidia.com", ("v1alpha1",), is_namespaced=False
 )
-_QUEUES, _QUEUES_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")
+# Kueue 0.14 has v1beta2, and releases before it the other.
+_KUEUE, _KUEUE_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")
 CLUSTER_QUEUES, RESOURCE_FLAVORS = (
-    Resource(name, kind, _QUEUES, _QUEUES_VERSIONS, is_namespaced=False)
+    Resource(name, kind, _KUEUE, _KUEUE_VERSIONS, is_namespaced=False)
     for name, kind in (("clusterqueues", "ClusterQueue"), ("resourceflavors", "ResourceFlavor"))
 )
-LOCAL_QUEUES = Resource("localqueues", "LocalQueue", _QUEUES, _QUEUES_VERSIONS)
+LOCAL_QUEUES = Resource("localqueues", "LocalQueue", _KUEUE, _KUEUE_VERSIONS)
+KUEUE_WORKLOADS = Resource("workloads", "Workload", _KUEUE, _KUEUE_VERSIONS)
 VOLCANO_QUEUES = Resource(
     "queues", "Queue", "scheduling.volcano.sh", ("v1beta1",), is_namespaced=False
 )
@@ -207,14 +209,6 @@ LIMIT_RANGES = Resource("limitranges", "LimitRange")
 SECRETS = Resource("secrets", "Secret")
 SERVICES = Resource("services", "Service")
 JOBS = Resource("jobs", "Job", "batch")
-_KUEUE = "kueue.x-k8s.io"
-# Kueue 0.14 has v1beta2, and releases before it the other.
-_KUEUE_VERSIONS = ("v1beta2", "v1beta1")
-KUEUE_WORKLOADS = Resource("workloads", "Workload", _KUEUE, _KUEUE_VERSIONS)
-LOCAL_QUEUES = Resource("localqueues", "LocalQueue", _KUEUE, _KUEUE_VERSIONS)
-RESOURCE_FLAVORS = Resource(
-    "resourceflavors", "ResourceFlavor", _KUEUE, _KUEUE_VERSIONS, is_namespaced=False
-)
 CRON_JOBS = Resource("cronjobs", "CronJob", "batch")
 NETWORK_POLICIES = Resource("networkpolicies", "NetworkPolicy", "networking.k8s.io")
 SERVICE_ACCOUNTS = Resource("serviceaccounts", "ServiceAccount")

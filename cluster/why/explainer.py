@@ -55,15 +55,17 @@ from cluster.why.explanation import (
 )
 from cluster.why.filters import Wanted
 from cluster.why.hurdles import Hurdle
-from cluster.why.kueue import Kueue, is_called, is_held_by_kueue
+from cluster.why.kueue import Kueue, is_admitted, is_called, is_held_by_kueue
 from cluster.why.nodes import Node, read_node
 from cluster.why.own_webhook import OwnWebhook
 from cluster.why.placed.affinity import label_marks
+from cluster.why.placed.disks import disks_of
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.pod_devices import claims_in, is_claim
 from cluster.why.volumes.known import Known, KnownVolumes
+from cluster.why.volumes.pod_volumes import Volumes
 from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
@@ -75,10 +77,14 @@ from rules.workloads.future_pods import future_pods, has_final_pods
 
 _LOOKED_AT = (
     *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),
-    *("preemptionPolicy", "priority", "schedulingGates", "tolerations"),
+    *("preemptionPolicy", "priority", "priorityClassName", "schedulingGates", "tolerations"),
     "topologySpreadConstraints",
 )
 """The fields of a pod's spec that an explanation looks at, beside containers and volumes."""
+_PLAIN_VOLUMES = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"}
+)
+"""The kinds of volumes that every node can give a pod."""
 
 
 class Workload(NamedTuple):
@@ -192,24 +198,37 @@ class Explainer:
         if not waiting and kind in {"", "job"}:
             jobs = [raw for raw in self._snapshot.objects(JOBS, home) if name_of(raw) == name]
             _only_one_namespace(jobs, name)
-            return [self._explain_job(job) for job in jobs]
+            return [found for job in jobs for found in self._explain_job(job)]
         _only_one_namespace(waiting, name)
         found = []
         for raw in waiting:
             for pods in self._kueue.pod_sets(raw):
                 one = self.explain_workload(Workload(pods.pod, pods.pods))
+                if is_admitted(raw):
+                    # Its pods exist, and may be what fills the nodes.
+                    doubt = "how its pods are, which exist: Kueue has admitted it"
+                    one = one._replace(
+                        groups=(), fitting=(), unchecked=(doubt,), is_unfinished=True
+                    )
                 hurdles = (*self._kueue.hurdles(raw), *one.hurdles)
                 found.append(one._replace(hurdles=hurdles))
         return found
 
-    def _explain_job(self, job: Object) -> Explanation:
-        """Return why a Job has no pods; whether Kueue knows it is not asked here."""
-        (pod,) = future_pods(job, default_policy().profile, self._namespace)
+    def _explain_job(self, job: Object) -> Iterator[Explanation]:
+        """Yield why a Job has no pods; whether Kueue knows it is not asked here."""
+        pods = [*future_pods(job, default_policy().profile, self._namespace)]
+        if not pods:
+            return  # no API server accepts a Job without a template
         spec = as_object(job.get("spec"))
-        found = self.explain_workload(Workload({**as_object(pod.manifest)}, _count("Job", spec)))
-        if spec.get("suspend") is True:
+        made = {**as_object(pods[0].manifest)}
+        found = self.explain_workload(Workload(made, _count("Job", spec)))
+        if over := _how_it_ended(job):
+            hurdle = Hurdle(f"the Job {name_of(job)} has ended: {over}", "create another one")
+            found = found._replace(hurdles=(hurdle,))
+        elif spec.get("suspend") is True:
             name = name_of(job)
-            remedy = f'resume it: kubectl patch job {name} -p \'{{"spec":{{"suspend":false}}}}\''
+            where = f"{name} -n {_namespace_in(job)}"
+            remedy = f'resume it: kubectl patch job {where} -p \'{{"spec":{{"suspend":false}}}}\''
             if queue := labels_of(job).get(QUEUE_LABEL):
                 remedy = f"it waits in the queue {queue} of Kueue, which has no Workload of it"
                 if not self._kueue.is_known:
@@ -218,7 +237,7 @@ class Explainer:
                     )
             hurdle = Hurdle(f"the Job {name} is suspended: it has no pods", remedy)
             found = found._replace(hurdles=(hurdle, *found.hurdles))
-        return found
+        yield found
 
     def explain_workload(self, workload: Workload) -> Explanation:
         """Return why the first of the pods cannot run, or the first without room beside others."""
@@ -240,7 +259,7 @@ class Explainer:
     def _explain_workload(self, workload: Workload) -> Explanation:
         pod, count, beside, _ = workload
         found = self._explain(pod, exists=False, beside=beside)
-        if count is None or count == 1 or not found.fitting or found.node:
+        if count is None or count <= 1 or not found.fitting or found.node:
             return found._replace(wanted=count)
         home = self._namespace_of_new(pod)
         made = admit(pod, home.name, home.limit_ranges, self._classes.runtime).pod
@@ -263,6 +282,9 @@ class Explainer:
             found = self._explain(pod, exists=False, nodes=nodes, placed=others, beside=beside)
         elif wanted.asks_of_a_card:
             found = found._replace(unchecked=(*found.unchecked, "how its pods fit on the cards"))
+        if _are_of_one_pod(Volumes(made, self._volumes, self._placed, exists=False), made):
+            doubt = "how many of its pods a node can have, because of their volumes"
+            found = found._replace(unchecked=(*found.unchecked, doubt))
         if wanted.is_about_itself:
             unchecked = (*found.unchecked, "where its pods are, which decides about the next ones")
             found = found._replace(unchecked=unchecked)
@@ -437,6 +459,22 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
     return [workload._replace(beside=tuple(beside)) for workload in found]
 
 
+def _are_of_one_pod(volumes: Volumes, pod: Object) -> bool:
+    """Return whether volumes of `pod` cannot be shared with others, or count for each pod."""
+    spec = as_object(pod.get("spec"))
+    is_made = any(volume.get("ephemeral") for _, volume in as_objects(spec.get("volumes")))
+    return volumes.is_for_one_pod or is_made or not all(d.is_read_only for d in disks_of(spec))
+
+
+def _how_it_ended(job: Object) -> str:
+    """Return the condition with which a Job has ended; empty if it has not."""
+    for _, condition in as_objects(as_object(job.get("status")).get("conditions")):
+        kind = as_text(condition.get("type"))
+        if kind in {"Complete", "Failed"} and condition.get("status") == "True":
+            return kind
+    return ""
+
+
 def _is_owned(pod: Object, kind: str, name: str) -> bool:
     owners = as_objects(as_object(pod.get("metadata")).get("ownerReferences"))
     return any(is_called(owner, kind, name) for _, owner in owners)
@@ -472,14 +510,12 @@ def _key(pod: Object, placed: PlacedPods) -> str:
     """Return a key of what an explanation looks at: pods with the same key have the same answer."""
     metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
     containers = [
-        [container.get("resources"), container.get("ports"), container.get("restartPolicy")]
+        [field, *map(container.get, ("resources", "ports", "restartPolicy"))]
         for field in ("containers", "initContainers")
         for _, container in as_objects(spec.get(field))
     ]
-    volumes = [
-        [volume.get(key) for key in ("persistentVolumeClaim", "ephemeral")]
-        for _, volume in as_objects(spec.get("volumes"))
-    ]
+    listed = (volume for _, volume in as_objects(spec.get("volumes")))
+    volumes = [volume for volume in listed if _PLAIN_VOLUMES.isdisjoint(volume)]
     status = as_object(pod.get("status"))
     claims = status.get("resourceClaimStatuses")
     # Labels and annotations differ from pod to pod of a Job: only these matter.

@@ -132,6 +132,8 @@ class Explanation(NamedTuple):
             return f"{_nodes(len(self.fitting))} {may} take it: {some(self.fitting)}"
         if not self.nodes:
             return "there is no node"
+        if not self.groups:
+            return "no node is looked at"
         # Of the nodes that come nearest to it.
         reasons = "; ".join(self.groups[0].reasons)
         if self.node:

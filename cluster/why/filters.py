@@ -99,6 +99,7 @@ class Wanted:
         self._ahead = ahead or {}
         self._ports = [*host_ports(spec)]
         self._volumes = volumes if volumes and volumes.are_any else None
+        self._exists = exists
         self._chooser = CardChooser(pod, exists=exists)
         self._of_a_card, self._of_kai = asked_of_a_card(pod), kai_request(pod)
         self.requests = effective_requests(pod)
@@ -134,7 +135,14 @@ class Wanted:
             return
         placed = self._placed.with_nominated(node.name, ahead)
         volumes = self._volumes and self._volumes.beside(ahead, placed)
-        other = Wanted(self.pod, self._uncounted, nodes=self._nodes, placed=placed, volumes=volumes)
+        other = Wanted(
+            self.pod,
+            self._uncounted,
+            nodes=self._nodes,
+            placed=placed,
+            volumes=volumes,
+            exists=self._exists,
+        )
         if not self.pod_affinity.can_refuse:  # then kube-scheduler does not ask this filter at all
             other.pod_affinity = self.pod_affinity
         yield from other.obstacles(node)
@@ -203,6 +211,7 @@ class Wanted:
             placed=self._placed,
             volumes=self._volumes,
             ahead=self._ahead,
+            exists=self._exists,
         )
         return [*other.obstacles(node)]
 

@@ -20,7 +20,7 @@ _WORKLOAD = "kueue.x-k8s.io/workload"
 _FLAVOR = re.compile(r"in flavor ([^\s,;]+)")
 _UNUSED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _TOO_MUCH = re.compile(r"insufficient quota for (\S+) in flavor (\S+),")
-_TAINT = re.compile(r"untolerated taint (.+?) in flavor (\S+)")
+_TAINT = re.compile(r"untolerated taint (.{1,200}?) in flavor (\S+)")
 _NO_QUEUE = re.compile(r"LocalQueue (\S+) (?:doesn't exist|is terminating or missing)")
 _STOPPED = re.compile(r"((?:Local|Cluster)Queue) (\S+) is (?:inactive|stopped)")
 
@@ -36,7 +36,7 @@ class PodSet(NamedTuple):
 class Kueue:
     """The Workloads of Kueue; `workloads` is None if it is not known which there are.
 
-    `flavors` are ResourceFlavors, and `queues` LocalQueues, each by namespace and name, as far as
+    `flavors` are ResourceFlavors by name, and `queues` LocalQueues by namespace and name, as far as
     they are known.
     """
 
@@ -50,12 +50,14 @@ class Kueue:
         self.is_known = workloads is not None
         self._flavors, self._queues, self._nodes = flavors, queues, nodes
         self._workloads = [*(workloads or ())]
-        self._by_owner: dict[str, Object] = {}
+        # By namespace and UID: any user may write a UID of another namespace.
+        self._by_owner: dict[tuple[str, str], Object] = {}
         self._by_name: dict[tuple[str, str], Object] = {}
         for raw in self._workloads:
             self._by_name[_namespace_in(raw), _name_of(raw)] = raw
             for owner in _owners(raw):
-                self._by_owner[as_text(owner.get("uid"))] = raw
+                if uid := as_text(owner.get("uid")):
+                    self._by_owner[_namespace_in(raw), uid] = raw
 
     def workload_of(self, pod: Object) -> Object | None:
         """The Workload that a pod is part of; None if none is known."""
@@ -63,7 +65,8 @@ class Kueue:
         named = as_text(as_object(metadata.get("annotations")).get(_WORKLOAD))
         found = self._by_name.get((_namespace_in(pod), named)) if named else None
         uids = [as_text(metadata.get("uid")), *(as_text(o.get("uid")) for o in _owners(pod))]
-        return found or next((self._by_owner[uid] for uid in uids if uid in self._by_owner), None)
+        places = ((_namespace_in(pod), uid) for uid in uids)
+        return found or next((self._by_owner[p] for p in places if p in self._by_owner), None)
 
     def hurdles_of_pod(self, pod: Object) -> list[Hurdle]:
         """Return why Kueue holds back a pod that has a gate of it."""
@@ -104,13 +107,21 @@ class Kueue:
         """Yield why Kueue has not admitted a Workload; nothing if it has, or if it has ended."""
         conditions = _conditions(workload)
         name = _name_of(workload)
-        if _is_true(conditions, "Finished") or is_admitted(workload):
+        if _is_true(conditions, "Finished"):
+            said = as_text(conditions["Finished"].get("message"))
+            yield Hurdle(
+                f"Kueue's Workload {name} has ended{f': {said}' if said else ''}",
+                "create the object again to run it again",
+            )
+            return
+        if is_admitted(workload):
             return
         if as_object(workload.get("spec")).get("active") is False:
             why = as_text(conditions.get("Evicted", {}).get("message"))
             yield Hurdle(
                 f"Kueue's Workload {name} is deactivated{f': {why}' if why else ''}",
-                f"activate it once that is mended: kubectl patch workload {name} --type merge -p "
+                f"activate it once that is mended: kubectl patch workload {name} -n "
+                f"{_namespace_in(workload)} --type merge -p "
                 """'{"spec":{"active":true}}'""",
             )
         elif _is_true(conditions, "QuotaReserved"):
@@ -128,7 +139,7 @@ class Kueue:
         """The pods of a Workload, with what the flavors add that Kueue has assigned to them."""
         admission = as_object(as_object(workload.get("status")).get("admission"))
         flavors = {
-            as_text(one.get("name")): {*as_object(one.get("flavors")).values()}
+            as_text(one.get("name")): {*map(as_text, as_object(one.get("flavors")).values())}
             for _, one in as_objects(admission.get("podSetAssignments"))
         }
         owner = next((as_text(one.get("name")) for one in _owners(workload)), _name_of(workload))
@@ -145,9 +156,9 @@ class Kueue:
             pods = count if isinstance(count, int) and count > 0 else 1
             yield PodSet(name, {"metadata": metadata, "spec": spec}, pods)
 
-    def _with_flavors(self, spec: Mapping[str, Any], names: Iterable[Any]) -> Mapping[str, Any]:
+    def _with_flavors(self, spec: Mapping[str, Any], names: Iterable[str]) -> Mapping[str, Any]:
         made = {**spec}
-        for name in sorted(map(as_text, names)):
+        for name in sorted(names):
             flavor = as_object(self._flavors.get(name, {}).get("spec"))
             labels = as_object(flavor.get("nodeLabels"))
             made["nodeSelector"] = {**as_object(made.get("nodeSelector")), **labels}
@@ -190,7 +201,8 @@ class Kueue:
         if missing_queue := _NO_QUEUE.search(message):
             return f"create the LocalQueue {missing_queue[1]}, or correct its name in the job"
         if stopped := _STOPPED.search(message):
-            return f"look why: kubectl describe {stopped[1].lower()} {stopped[2]}"
+            where = f" -n {home}" if stopped[1] == "LocalQueue" else ""
+            return f"look why: kubectl describe {stopped[1].lower()} {stopped[2]}{where}"
         return f"look at it: kubectl describe workload {_name_of(workload)} -n {home}"
 
 

@@ -95,9 +95,9 @@ class OwnWebhook:
     def _mode(self, namespace: str) -> str | None:
         """Return the mode of a namespace; empty if its pods are not sent, None if not known."""
         by_name = self._snapshot.by_name(NAMESPACES)
-        if NAMESPACES in self._snapshot.missing:
+        if NAMESPACES in self._snapshot.missing or namespace not in by_name:
             return None
-        return registered_mode(self._own or (), namespace, labels_of(by_name.get(namespace, {})))
+        return registered_mode(self._own or (), namespace, labels_of(by_name[namespace]))
 
     @cached_property
     def _decider(self) -> Decider | None:

@@ -312,3 +312,16 @@ def test_without_a_name_all_pods_that_wait_are_explained(why: Asked) -> None:
     assert out.startswith("4 pods wait for a node. 3 pods, cannot, since 2026-11-20T10:00:00Z:")
     assert "1 pod, cannot: ml/gated - it waits for the scheduling gates queue" in out
     assert why(node("a"), running) == (CAN, "No pod waits for a node.")
+
+
+def test_pods_that_differ_in_what_decides_have_answers_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = Asked(tmp_path, capsys)
+    of = {"name": "m", "image": "i", "resources": {"limits": {GPU: "5"}}}
+    one = pod("one", containers=[of], initContainers=[of])  # needs 5
+    two = pod("two", containers=[of, of])  # needs 10
+    status, out = why(node("n"), one, two)
+    assert status == CANNOT
+    assert "ml/one" in out.partition("cannot")[2] or "ml/two" in out.partition("cannot")[2]
+    assert "2 pods, can" not in out

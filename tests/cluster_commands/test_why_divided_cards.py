@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
+from cluster.accounting.shares import containers_by_card
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.files import FileSource
 from cluster.why.explainer import Explainer, Workload
@@ -238,3 +239,20 @@ def test_what_is_against_the_cards_is_said(why: Asked) -> None:
 @pytest.fixture
 def why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Asked:
     return Asked(tmp_path, capsys)
+
+
+def test_very_many_containers_make_the_answer_not_known(why: Asked) -> None:
+    """Tenants write the pods, and the search for their cards has no other end."""
+    cards = [{"slots": 200} for _ in range(16)]
+    many = [{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1}] * 150
+    different = [{"nvidia.com/gpu": 4, "nvidia.com/gpumem": mib} for mib in range(1, 21)]
+    for containers in (many, different):
+        new = _pod("p", containers, schedulerName="hami-scheduler")
+        assert "which cards its containers get" in why(*hami({"cards": cards}), manifest=new)[1]
+
+
+def test_a_long_record_counts_each_card_once_for_each_container() -> None:
+    record = ":".join(f"{number % 9}," + ",1,1" for number in range(900))
+    annotations = {"hami.io/vgpu-devices-allocated": record}
+    counted = containers_by_card({"metadata": {"annotations": annotations}})
+    assert counted == dict.fromkeys(map(str, range(9)), 100)

@@ -207,3 +207,45 @@ def test_a_new_job_with_a_queue_must_be_admitted(why: Asked) -> None:
     assert status == NOT_KNOWN
     assert "whether Kueue admits it from the queue research" in out
     assert why(*NODES, manifest=job())[0] == CAN
+
+
+def test_a_uid_of_another_namespace_does_not_count(why: Asked) -> None:
+    """Any user may write an owner with the UID of a pod elsewhere, or one without a UID."""
+    own = workload(condition("QuotaReserved", "False", UNUSED), of=owner("Pod", "p", "p"))
+    evicted = condition("Evicted", "True", "run this")
+    foreign = workload(evicted, of=owner("Pod", "p", "p"), spec={"active": False})
+    foreign["metadata"] |= {"name": "evil", "namespace": "zz"}
+    without = workload(evicted, of=owner("Pod", "p", ""), spec={"active": False})
+    without["metadata"]["name"] = "without-uid"
+    status, out = why(*NODES, own, foreign, without, gated(), flavor(), QUEUE, name="p")
+    assert status == CANNOT
+    assert "job-train" in out
+    assert "evil" not in out
+    assert "without-uid" not in out
+
+
+def test_pods_that_kueue_has_admitted_exist_and_are_not_looked_for_again(why: Asked) -> None:
+    admitted = workload(condition("Admitted", "True"), of=owner("JobSet"), count=2)
+    full = pod("worker", {GPU: 8}, nodeName="a-1", status={"phase": "Running"})
+    status, out = why(NODES[0], admitted, full, name="jobset/train")
+    assert status == NOT_KNOWN
+    assert "which exist: Kueue has admitted it" in out
+    assert "cannot" not in out
+
+
+def test_what_has_ended_is_not_called_possible(why: Asked) -> None:
+    done = workload(condition("Finished", "True", "Job finished"), of=owner("JobSet"))
+    status, out = why(*NODES, done, name="jobset/train")
+    assert (status, "has ended: Job finished" in out) == (CANNOT, True)
+    complete = {**job(suspend=False), "status": {"conditions": [condition("Complete", "True")]}}
+    status, out = why(*NODES, complete, name="job/train")
+    assert (status, "the Job train has ended: Complete" in out.replace("The", "the")) == (
+        CANNOT,
+        True,
+    )
+
+
+@pytest.mark.parametrize("spec", [None, {"template": []}])
+def test_a_job_without_a_template_is_none(why: Asked, spec: Any) -> None:
+    status, _ = why(*NODES, {**job(), "spec": spec}, name="job/train")
+    assert status == WRONG_USAGE

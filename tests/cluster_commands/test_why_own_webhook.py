@@ -144,3 +144,11 @@ def test_a_right_that_is_missing_makes_nothing_sure(tmp_path: Path) -> None:
 def test_a_pod_that_is_there_was_changed_already(why: Asked) -> None:
     known = [tainted(), registered(), policy(), namespace("deny")]
     assert why(*known, pod(limits={GPU: 1}), name="p")[0] == CANNOT
+
+
+def test_a_namespace_that_files_lack_is_not_one_without_labels(why: Asked) -> None:
+    other = {**namespace("deny"), "metadata": {"name": "other"}}
+    known = [node("a"), registered(), policy(), other]
+    status, out = why(*known, manifest=pod(limits={GPU: 1}))
+    assert status == NOT_KNOWN
+    assert "the labels of the namespace are not known" in out

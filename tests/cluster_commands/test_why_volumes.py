@@ -355,3 +355,45 @@ def test_a_disk_of_an_older_kind_counts_as_a_volume_of_a_driver(why: Asked) -> N
     status, out = why(PLAIN[0], manifest=pod(volumes=[disk]))
     assert status == NOT_KNOWN
     assert "how many volumes such as d a node can have" in out
+
+
+def deployment(volume: dict[str, Any]) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": "1"}
+    template = pod(limits=limits, volumes=[{"name": "v", **volume}])["spec"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "ml"},
+        "spec": {"replicas": 3, "template": {"spec": template}},
+    }
+
+
+RBD = {"rbd": {"image": "i", "monitors": ["m"]}}
+ONE_POD = {"persistentVolumeClaim": {"claimName": "data"}}
+
+
+@pytest.mark.parametrize(
+    ("volume_of_pods", "modes", "status"),
+    [
+        (ONE_POD, ["ReadWriteOncePod"], NOT_KNOWN),
+        (RBD, [], NOT_KNOWN),
+        (ONE_POD, ["ReadWriteMany"], CAN),
+        ({"emptyDir": {}}, [], CAN),
+    ],
+)
+def test_volumes_of_one_pod_alone_make_the_room_for_several_not_known(
+    why: Asked, volume_of_pods: dict[str, Any], modes: list[str], status: int
+) -> None:
+    bound = claim(volume="pv-1", accessModes=modes)
+    known = (*NODES, bound, volume(accessModes=modes), storage_class(), driver())
+    found, out = why(*known, manifest=deployment(volume_of_pods))
+    assert found == status, out
+
+
+@pytest.mark.parametrize("value", [None, ["a"], {"a": 1}])
+def test_annotations_that_are_no_text_are_none(why: Asked, value: Any) -> None:
+    strange = claim()
+    keys = ("volume.kubernetes.io/selected-node", "volume.beta.kubernetes.io/storage-class")
+    strange["metadata"]["annotations"] = dict.fromkeys(keys, value)
+    status, out = why(*NODES, strange, storage_class(provisioner=value), pod(volumes=MOUNT))
+    assert status in {CANNOT, NOT_KNOWN, CAN}, out

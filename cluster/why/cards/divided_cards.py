@@ -20,11 +20,14 @@ from cluster.accounting.nodes import Card, cards_of
 from cluster.accounting.pod_requests import amount_of, whole
 from cluster.accounting.shares import whole_number
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.engine.bounds import StepLimit, TooManyStepsError
 
 _ALL = 100
 """Percent of the memory or of the cores of a card."""
 _MIG = "mig"
 _MAX_CHOICES = 2_000
+# For a pod: more containers, or cards that are looked at, make the answer not known.
+_MAX_CONTAINERS, _MAX_STEPS = 100, 200_000
 
 
 class _System(NamedTuple):
@@ -135,6 +138,9 @@ class CardChooser:
         metadata, self._spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
         self._annotations = as_object(metadata.get("annotations"))
         self._known: dict[tuple[Any, ...], str] = {}
+        self._limit = StepLimit(_MAX_STEPS)
+        self._lists: dict[str, frozenset[str]] = {}
+        self._models: dict[tuple[bool, str], bool] = {}
         self._parts = {
             system.memory: [
                 [*_parts(self._spec, field, system, exists=exists)]
@@ -193,7 +199,7 @@ class CardChooser:
         """Return the result of `_fits`, found once for cards that are alike: nodes often are."""
         key = tuple(parts), tuple(sorted(map(_numbers, cards))), is_alone
         if key not in self._known:
-            self._known[key] = _fits(parts, cards, is_alone=is_alone)
+            self._known[key] = _fits(parts, cards, self._limit, is_alone=is_alone)
         return self._known[key]
 
     def _is_selected(self, system: _System, card: Card) -> bool:
@@ -201,22 +207,29 @@ class CardChooser:
         uses, avoids = (self._listed(name) for name in (system.use_uuid, system.avoid_uuid))
         if (uses and card.card not in uses) or card.card in avoids:
             return False
-        model = card.model.upper()
-        types, others = (
-            [name.upper() for name in self._listed(key)] for key in (_USE_TYPE, _AVOID_TYPE)
-        )
         mode = as_text(self._annotations.get(system.mode))
         if mode and (card.mode or "hami-core") not in mode:
             return False
+        key = system.is_hami, card.model.upper()
+        if key not in self._models:
+            self._models[key] = self._allows_model(*key)
+        return self._models[key]
+
+    def _allows_model(self, is_hami: bool, model: str) -> bool:  # noqa: FBT001  # parts of a key
+        types, others = (
+            [name.upper() for name in self._listed(key)] for key in (_USE_TYPE, _AVOID_TYPE)
+        )
         if types and not any(name in model for name in types):
             return False
         # Volcano looks at what to avoid only if nothing is to be used.
-        is_read = system.is_hami or not types
+        is_read = is_hami or not types
         return not (is_read and any(name in model for name in others))
 
-    def _listed(self, key: str) -> list[str]:
-        listed = as_text(self._annotations.get(key)).split(",")
-        return [one.strip() for one in listed if one.strip()]
+    def _listed(self, key: str) -> frozenset[str]:
+        if key not in self._lists:
+            listed = as_text(self._annotations.get(key)).split(",")
+            self._lists[key] = frozenset(one.strip() for one in listed if one.strip())
+        return self._lists[key]
 
 
 def _parts(
@@ -290,23 +303,34 @@ def _obstacle(part: _Part, state: CardState, *, is_alone: bool) -> str:  # noqa:
     return ""
 
 
-def _fits(parts: Sequence[_Part], cards: Sequence[CardState], *, is_alone: bool) -> str:
+def _fits(
+    parts: Sequence[_Part], cards: Sequence[CardState], limit: StepLimit, *, is_alone: bool
+) -> str:
     """`can` if any choice of cards does, `cannot` if none does; else `not known`."""
+    if len(parts) > _MAX_CONTAINERS:
+        return "not known"
     results = set()
-    for number, fits in enumerate(_choices(parts, tuple(cards), is_alone=is_alone)):
-        results.add(fits)
-        if len(results) > 1 or number > _MAX_CHOICES:
-            return "not known"
+    try:
+        for number, fits in enumerate(_choices(parts, tuple(cards), limit, is_alone=is_alone)):
+            results.add(fits)
+            if len(results) > 1 or number > _MAX_CHOICES:
+                return "not known"
+    except TooManyStepsError:
+        return "not known"
     return "can" if results == {True} else "cannot"
 
 
 def _choices(
-    parts: Sequence[_Part], cards: tuple[CardState, ...], *, is_alone: bool
+    parts: Sequence[_Part], cards: tuple[CardState, ...], limit: StepLimit, *, is_alone: bool
 ) -> Iterator[bool]:
-    """Yield, for each choice of cards, whether all containers get some."""
+    """Yield, for each choice of cards, whether all containers get some.
+
+    Raises TooManyStepsError.
+    """
     if not parts:
         yield True
         return
+    limit.take(len(cards))
     part, *others = parts
     fitting = [
         number for number, one in enumerate(cards) if not _obstacle(part, one, is_alone=is_alone)
@@ -322,6 +346,7 @@ def _choices(
         if number > _MAX_CHOICES:
             yield from (True, False)  # too many to say
             return
+        limit.take(len(chosen))
         alike = tuple(sorted(_numbers(cards[n]) for n in chosen))
         if alike in seen:
             continue
@@ -336,7 +361,7 @@ def _choices(
             else one
             for place, one in enumerate(cards)
         )
-        yield from _choices(others, left, is_alone=is_alone)
+        yield from _choices(others, left, limit, is_alone=is_alone)
 
 
 def _why_not(parts: Sequence[_Part], cards: Sequence[CardState], *, is_alone: bool) -> str:

@@ -54,7 +54,7 @@ def kai_cards(node: Mapping[str, Any], load: NodeLoad, memory: int) -> KaiCards:
         name.startswith(_MIG_PREFIX) and amount_of(amount) for name, amount in allocatable.items()
     )
     if _MIG_LABEL in labels:
-        has_mig = labels[_MIG_LABEL] in {"true", "True", "TRUE", "t", "T", "1"}
+        has_mig = as_text(labels[_MIG_LABEL]) in {"true", "True", "TRUE", "t", "T", "1"}
     return KaiCards(
         memory,
         max(whole(amount_of(allocatable.get(_PLUGIN))) - taken, 0),

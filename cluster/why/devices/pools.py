@@ -238,7 +238,7 @@ class _TaintRule(NamedTuple):
         if self.selector is None:
             return True
         named = zip(("driver", "pool", "device"), device.key, strict=True)
-        return all(self.selector.get(field) in {None, name} for field, name in named)
+        return all(self.selector.get(field) in (None, name) for field, name in named)
 
 
 def _read_rules(rules: Iterable[Object], version: Version | None) -> Iterator[_TaintRule]:
@@ -262,7 +262,7 @@ class _Slice(NamedTuple):
     spec: Mapping[str, Any]
     pool: tuple[str, str]
     generation: int
-    slices: object
+    slices: int
     devices: tuple[Mapping[str, Any], ...]
 
     def is_for(self, node: str, reaches: Reaches) -> bool:
@@ -289,13 +289,13 @@ def _selects(selection: Mapping[str, Any], node: str, reaches: Reaches) -> bool:
 def _read_slice(raw: Object) -> _Slice:
     spec = as_object(raw.get("spec"))
     pool = as_object(spec.get("pool"))
-    generation = pool.get("generation")
+    generation, slices = pool.get("generation"), pool.get("resourceSliceCount")
     return _Slice(
         as_text(as_object(raw.get("metadata")).get("name")),
         spec,
         (as_text(spec.get("driver")), as_text(pool.get("name"))),
         generation if isinstance(generation, int) else 0,
-        pool.get("resourceSliceCount"),
+        slices if isinstance(slices, int) else 0,
         tuple(found for _, found in as_objects(spec.get("devices"))),
     )
 

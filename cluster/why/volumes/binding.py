@@ -36,9 +36,12 @@ class FreeClaims:
     """The claims of a pod in `namespace` that get their volumes where the pod runs."""
 
     def __init__(self, claims: Sequence[Claim], namespace: str, known: KnownVolumes) -> None:
+        # One that a pod names twice counts twice, as in kube-scheduler.
         self._claims = [*claims]
         self._namespace, self._known = namespace, known
         self._candidates: dict[str, list[tuple[str, Object, bool]]] = {}
+        self._affinities: dict[str, NodeAffinity] = {}
+        self._most: dict[tuple[str, str], int] = {}
 
     def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
         """Yield the claims for which no volume is free, and none can be made at `node`.
@@ -71,8 +74,13 @@ class FreeClaims:
 
     def _choosing_again(self, stuck: Sequence[Claim]) -> FreeClaims:
         """Return the claims as they are once no node is chosen for those that are stuck."""
-        again = [_not_selected(one) if one in stuck else one for one in self._claims]
-        return FreeClaims(again, self._namespace, self._known)
+        names = {claim.name for claim in stuck}
+        again = [_not_selected(one) if one.name in names else one for one in self._claims]
+        made = FreeClaims(again, self._namespace, self._known)
+        # Which volumes suit a claim does not depend on the node that was chosen.
+        made._candidates, made._affinities = self._candidates, self._affinities
+        made._most = self._most
+        return made
 
     def doubts(self, node: Node) -> Iterator[str]:
         """Yield the unknown facts about a node that is not refused."""
@@ -101,20 +109,21 @@ class FreeClaims:
 
     def _matching(self, claim: Claim, given: set[str], node: Node) -> str:
         """Return the smallest volume that suits a claim at `node`; empty if there is none."""
-        best = None
         for name, volume, is_its_own in self._candidates_of(claim):
             if name in given:
                 continue
-            is_here = not unmet_affinity(volume, node)
-            if is_its_own:
+            if name not in self._affinities:
+                self._affinities[name] = _affinity_of(volume)
+            is_here = not self._affinities[name].unmet(node)
+            if is_here or is_its_own:
                 return name if is_here else ""
-            if is_here:
-                size = _size_of_volume(volume), name
-                best = size if best is None else min(best, size)
-        return best[1] if best else ""
+        return ""
 
     def _candidates_of(self, claim: Claim) -> list[tuple[str, Object, bool]]:
-        """Return the volumes that suit a claim, wherever they are, and whether they are its own."""
+        """Return the volumes that suit a claim, wherever they are, and whether they are its own.
+
+        Its own come first, then the smallest.
+        """
         if claim.name not in self._candidates:
             found = []
             for name, volume in (self._known.volumes() or {}).items():
@@ -122,6 +131,10 @@ class FreeClaims:
                     is_its_own = self._is_its_own(volume, claim)
                     if is_its_own or (is_its_own is False and _is_available(volume, claim)):
                         found.append((name, volume, is_its_own))
+            own = [one for one in found if one[2]]
+            others = [one for one in found if not one[2]]
+            others.sort(key=lambda one: (_size_of_volume(one[1]), one[0]))
+            found = [*own, *others]
             self._candidates[claim.name] = found
         return self._candidates[claim.name]
 
@@ -148,19 +161,27 @@ class FreeClaims:
         capacities = self._known.capacities()
         if capacities is None:
             return None
-        return any(
-            one.get("storageClassName") == claim.storage_class
-            and _limit(one) >= size
-            and LabelSelector(one.get("nodeTopology")).matches(node.labels)
-            for one in capacities.values()
-        )
+        key = claim.storage_class, node.name
+        if key not in self._most:
+            limits = (
+                _limit(one)
+                for one in capacities.values()
+                if one.get("storageClassName") == claim.storage_class
+                and LabelSelector(one.get("nodeTopology")).matches(node.labels)
+            )
+            self._most[key] = max(limits, default=0)
+        return self._most[key] >= size
 
 
 def unmet_affinity(volume: Object, node: Node) -> str:
     """Return the label that `node` lacks to use a volume, such as `zone=a`; empty if it can."""
+    return _affinity_of(volume).unmet(node)
+
+
+def _affinity_of(volume: Object) -> NodeAffinity:
     required = as_object(as_object(volume.get("spec")).get("nodeAffinity")).get("required")
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": required}
-    return NodeAffinity({"affinity": {"nodeAffinity": terms}}).unmet(node)
+    return NodeAffinity({"affinity": {"nodeAffinity": terms}})
 
 
 def _selected(claim: Claim) -> str:
@@ -209,7 +230,7 @@ def _no_space(claim: Claim, driver: str) -> VolumeObstacle:
 
 def _is_provisioned(storage_class: Object, node: Node) -> bool:
     """Return whether volumes of a class are made for nodes such as `node`."""
-    if storage_class.get("provisioner") in {None, "", _NO_PROVISIONER}:
+    if as_text(storage_class.get("provisioner")) in {"", _NO_PROVISIONER}:
         return False
     terms = [term for _, term in as_objects(storage_class.get("allowedTopologies"))]
     return not terms or any(_allows(term, node) for term in terms)

@@ -99,7 +99,8 @@ def class_of(raw: Object) -> str:
 
 def annotations_of(raw: Object) -> Mapping[str, str]:
     """The annotations of an object."""
-    return as_object(as_object(raw.get("metadata")).get("annotations"))
+    found = as_object(as_object(raw.get("metadata")).get("annotations"))
+    return {key: as_text(value) for key, value in found.items()}
 
 
 def object_of(known: Known, name: str) -> Object | None:
