@@ -60,7 +60,7 @@ def check_untolerated_flavors(facts: DoctorFacts) -> Iterator[Row]:
 
 
 def _why_without_quota(workload: Object) -> str:
-    """What Kueue says of a Workload that has no quota; empty if it has, or has ended."""
+    """The message of Kueue about a Workload without quota; empty if it has it, or has ended."""
     conditions = {
         as_text(each.get("type")): each
         for _, each in as_objects(as_object(workload.get("status")).get("conditions"))
