@@ -323,10 +323,24 @@ def test_a_workload_with_errors_gets_one_event_that_counts_the_audits(
     assert len(audited()) == 2
 
 
+@pytest.fixture
+def claiming(api_server: Cluster) -> Iterator[str]:
+    """A namespace whose pods and claims are deleted: other tests would see a device given twice."""
+    namespace = api_server.namespace()
+    yield namespace
+    for kind in ("pods", "resourceclaims.resource.k8s.io"):
+        options = ("--all", "-n", namespace, "--force", "--grace-period=0", "--wait=false")
+        api_server.kubectl("delete", kind, *options)
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    eventually(
+        lambda: not api_server.request("GET", path).body["items"], what="the claims are gone"
+    )
+
+
 def test_pods_whose_claims_have_one_device_get_an_event_that_counts_the_audits(
-    api_server: Cluster, capsys: pytest.CaptureFixture[str]
+    api_server: Cluster, claiming: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster, namespace = api_server, api_server.namespace()
+    cluster, namespace = api_server, claiming
     claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
     request = {"name": "r", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     result = {"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}

@@ -80,12 +80,12 @@ def admission_outcome(
 
 
 def response_outcome(response: Response) -> str:
-    """The outcome of a response: `fixed` if the object says that a reported rule fixed it."""
+    """The outcome of a response: `fixed` if the object says that all reported rules fixed it."""
     if response.status >= HTTP_REFUSED:
         return "refused"
     reported = _reported_rules(response)
     annotations = response.body["metadata"].get("annotations", {})
-    if reported.intersection(annotations.get(FIXED_ANNOTATION, "").split(",")):
+    if reported and reported.issubset(annotations.get(FIXED_ANNOTATION, "").split(",")):
         return "fixed"
     return "announced" if reported else NOT_STOPPED
 
