@@ -38,6 +38,7 @@ API_SERVER_FLAGS = (
 )
 """The flags of an API server that has such a node, whose kubelet has the rights of a node."""
 STATIC_PODS = Path("/run/static-pods")
+_RESTARTS = 50
 _CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
 _KUBELET = Path("/var/lib/kubelet")
 _PLUGINS = _KUBELET / "device-plugins"
@@ -216,8 +217,23 @@ class RealNode:
         eventually(_CONTAINERD_SOCKET.exists, what="containerd listens")
 
     def start_kubelet(self) -> None:
-        """Start the kubelet, and wait until it says that the node is ready."""
-        started = datetime.now(UTC)
+        """Start the kubelet, and wait until it says that the node is ready.
+
+        It ends if containerd listens and cannot answer yet; then it is started again, as systemd
+        does.
+        """
+        started, restarts = datetime.now(UTC), iter(range(_RESTARTS))
+        self._start_kubelet()
+
+        def is_ready() -> bool:
+            has_ended = self._processes.exit_status("kubelet") is not None
+            if has_ended and next(restarts, None) is not None:
+                self._start_kubelet()
+            return self._is_ready(started)
+
+        eventually(is_ready, what="the node is ready")
+
+    def _start_kubelet(self) -> None:
         self._start(
             "kubelet",
             "kubelet",
@@ -227,7 +243,6 @@ class RealNode:
             f"--node-ip={NODE_ADDRESS}",
             "--v=2",
         )
-        eventually(lambda: self._is_ready(started), what="the node is ready")
 
     def end(self, program: str) -> None:
         """End a program, such as `kubelet` or `containerd`. Containers go on."""
