@@ -190,9 +190,15 @@ def test_a_quota_on_a_class_of_devices_counts_every_claim(plane: ControlPlane) -
         "spec": {"devices": {"requests": [request]}},
     }
     path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
-    answer = plane.request("POST", path, claim)
-    assert answer.status == 403
-    assert f"requested: {key}=1" in answer.body["message"]
+
+    def is_refused() -> bool:
+        # What admission knows of quotas comes a moment after what everybody can read.
+        answer = plane.request("POST", f"{path}?dryRun=All", claim)
+        assert answer.status == 403, answer.body
+        assert f"requested: {key}=1" in answer.body["message"]
+        return True
+
+    eventually(is_refused, what="the quota refuses the claim")
 
 
 def test_a_quota_keeps_pods_from_naming_the_pods_of_other_namespaces(plane: ControlPlane) -> None:
