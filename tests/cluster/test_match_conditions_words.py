@@ -24,7 +24,7 @@ from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS
 from rules.gpu.commands import EXEC_PATHS
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
-from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
+from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, names_other_accelerator
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod, variable
@@ -52,13 +52,15 @@ def node_labels() -> Iterator[tuple[str, Any]]:
             key = pattern.replace("*", "x")
             # NVIDIA's variables mean nothing on nodes of other makers, but privileges do.
             is_nvidia = _OTHER_MAKERS.search(key) is None
-            one = container() if is_nvidia else container(securityContext={"privileged": True})
             for value in (value.replace("*", "x") for value in values or ["x"]):
+                is_other = not is_nvidia or names_other_accelerator(f"{key}: {value}")
+                one = container(**PRIVILEGED) if is_other else container()
                 yield f"{key}={value}", pod(one, nodeSelector={key: value})
                 requirement = {"key": key, "operator": "In", "values": ["other", value]}
                 yield f"{key} in {value}", pod(one, affinity=node_affinity([[requirement]]))
             if key in LABELS_OF_EVERY_NODE:
                 continue
+            one = container() if is_nvidia else container(**PRIVILEGED)
             for operator, operands in (("Exists", []), ("Gt", ["1"]), ("Lt", ["2"])):
                 requirement = {"key": key, "operator": operator, "values": operands}
                 yield f"{key} {operator}", pod(one, affinity=node_affinity([[requirement]]))

@@ -8,7 +8,8 @@ it.
 
 Not reported: pods of DaemonSets, such as exporters and drivers; components of the platform; pods in
 custom resources, whose controllers may add the GPU; and pods that select GPU nodes, as those of
-operators and validators do on purpose.
+operators and validators do on purpose. At admission nothing is said: API servers do not send pods
+that have nothing else to do with GPUs. The linter and `gpuward audit` say it.
 
 The rule is off by default: where every node has GPUs, every pod must tolerate the taint.
 
@@ -34,7 +35,12 @@ from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each such toleration, once for each taint."""
-    if not pod.is_final or pod.is_partial or is_made_by_daemon_set(pod, context):
+    if (
+        context.operation
+        or not pod.is_final
+        or pod.is_partial
+        or is_made_by_daemon_set(pod, context)
+    ):
         return
     if pod_requests_gpu(pod) or gpu_node_label(pod):
         return
