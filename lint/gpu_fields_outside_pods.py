@@ -20,7 +20,7 @@ from rules.workloads.pod_search import JsonNode
 # Some kinds have a number of GPUs under this key, and make a resource of it.
 _GPU_COUNT_KEY = "gpu"
 _AMOUNT_FIELDS = frozenset({"limits", "requests", "resources"})
-# `metadata` has no requests; `status` is what a controller saw.
+# Of objects: their own `metadata` has no requests, and `status` is what a controller saw.
 _UNREAD_FIELDS = frozenset({"metadata", "status"})
 _REQUEST_KIND = "request"
 _RUNTIME_CLASS_FIELD = "runtimeClassName"
@@ -39,8 +39,11 @@ _DEVICE_ANNOTATION = "annotation"
 _DEVICE_ANNOTATION_PREFIXES = (
     *("cdi.k8s.io/", "nvidia.cdi.k8s.io"),
     *("cdi-devices.nri.io", "cdi-devices.noderesource.dev"),
-    *("devices.nri.io", "devices.noderesource.dev"),
+    *("devices.nri.io", "devices.noderesource.dev", "devices.gke.io"),
+    *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
 )
+# Their mounts may be of other files as well.
+_MOUNT_ANNOTATION_PREFIXES = ("mounts.nri.io", "mounts.noderesource.dev")
 _DEVICE_FILE = "file"
 _DEVICE_FOLDER = "/dev/"
 _MAX_PATH_CHARACTERS = 4096
@@ -141,7 +144,7 @@ def _gpu_fields(
                 if key == _PRIVILEGED and value is True and privileged is None:
                     privileged = (*base, *node.path, key)
         if not is_pod:
-            skipped = _UNREAD_FIELDS if node.parent is None else frozenset[str]()
+            skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
             waiting += [child for child in node.children() if child.key not in skipped][::-1]
     if privileged and seen:
         found.append((privileged, f"{_PRIVILEGED}: true", False))
@@ -154,7 +157,8 @@ def _may_tell(key: str | int, value: Any) -> bool:
         return True
     if not isinstance(key, str):
         return False
-    return "/" in key or key in _TELLING_KEYS or _VISIBLE_DEVICES in key
+    is_annotation = "/" in key or key.startswith(_DEVICE_ANNOTATION_PREFIXES)
+    return is_annotation or key in _TELLING_KEYS or _VISIBLE_DEVICES in key
 
 
 def _kind_and_name(
@@ -181,7 +185,8 @@ def _kind_and_name(
 
 
 def _kind_and_name_of_device(key: str, text: str) -> tuple[str, str]:
-    if text and key.startswith(_DEVICE_ANNOTATION_PREFIXES):
+    gives_devices = bool(text) and key.startswith(_DEVICE_ANNOTATION_PREFIXES)
+    if gives_devices or (_DEVICE_FOLDER in text and key.startswith(_MOUNT_ANNOTATION_PREFIXES)):
         return _DEVICE_ANNOTATION, f"{key}: {text}"
     return (_DEVICE_FILE, text) if _is_gpu_device_file(text) else ("", "")
 

@@ -239,6 +239,15 @@ spec:
       card: {type: hostPath, hostPath: /dev/nvidia0}
       render: {type: hostPath, hostPath: /dev/dri}
 """
+# Parts of what a chart makes have any form, also that of an object without a kind.
+INJECTED = """\
+metadata:
+  annotations:
+    mounts.nri.io/pod: |
+      - {source: /data, destination: /data}
+    KEY: |
+      - path: /dev/nvidia0
+"""
 VALUES = """\
 resources: {limits: {nvidia.com/gpu: 0}}
 env:
@@ -255,6 +264,10 @@ env:
         ("rocm.yaml", DEVICES.replace("nvidia0", "kfd:/dev/kfd").replace("card:", "x:"), [6, 9]),
         ("values.yaml", "devices: [/dev/dri/renderD128]\nprivileged: true\n", [1, 2]),
         ("values.yaml", "devices: [/dev/ttyUSB0, /dev/shm]\nprivileged: true\n", []),
+        ("values.yaml", INJECTED.replace("KEY", "devices.gke.io/container.main"), [5]),
+        ("nodes.yaml", INJECTED.replace("KEY", "mounts.nri.io/container.main"), [5]),
+        ("nodes.yaml", INJECTED.replace("KEY", "io.kubernetes.cri-o.Devices"), [5]),
+        ("nodes.yaml", INJECTED.replace("KEY", "example.com/devices"), []),
         ("workflow.yaml", WORKFLOW, [5]),
         ("template.yaml", PATCHED_TEMPLATE, [8]),
         ("spark.yaml", SPARK, [6]),
