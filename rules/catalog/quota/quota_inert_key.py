@@ -2,12 +2,12 @@
 
 What it does
 ------------
-Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with the prefix
-`limits.` or without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys with `limits.`
-that the GPU platform itself enforces are fine, as HAMi does under the profile `hami`. The linter
-reads also quotas in objects of which a controller makes them: a Profile of Kubeflow, a
-ClusterResourceQuota of OpenShift, a Tenant and a ResourcePool of Capsule, an AccountQuota of kiosk,
-and a HierarchicalResourceQuota.
+Finds keys in a ResourceQuota's `spec.hard` that name an extended resource with the prefix `limits.`
+or without any prefix (`limits.nvidia.com/gpu`, `nvidia.com/gpu`). Keys with `limits.` that the GPU
+platform itself enforces are fine: under the profile `hami` those of the memory and the cores of
+cards, which HAMi counts, but not of cards. The linter reads also quotas in objects of which a
+controller makes them: a Profile of Kubeflow, a ClusterResourceQuota of OpenShift, a Tenant and a
+ResourcePool of Capsule, an AccountQuota of kiosk, and a HierarchicalResourceQuota.
 
 In a quota with `scopes` or a `scopeSelector`, finds also keys that count ResourceClaims, such as
 `gpu.nvidia.com.deviceclass.resource.k8s.io/devices`.
