@@ -9,6 +9,8 @@ Finds, in a ResourceClaim or a ResourceClaimTemplate,
 - a `matchAttribute` or a `distinctAttribute` without a domain, such as `pcieRoot` instead of
   `resource.kubernetes.io/pcieRoot`;
 - two requests, or two alternatives of one, with the same name;
+- requests that have both a device of their own (`exactly`) and `firstAvailable`, or neither of
+  them, and devices without a `deviceClassName`;
 - `count` beside `allocationMode: All`, and counts below one;
 - other allocation modes than `ExactCount` and `All`;
 - the version `v1alpha2` of the API, which Kubernetes has not had since 1.31;
@@ -43,6 +45,13 @@ _STANDARD_DOMAIN = "resource.kubernetes.io"
 _STANDARD_ATTRIBUTES = frozenset({"pcieRoot", "pciBusID", "numaNode"})
 _REMOVED_VERSION = "v1alpha2"
 _ALLOCATION_MODES = ("ExactCount", "All")
+_CLASS_FIELD, _EXACTLY_FIELD, _ALTERNATIVES_FIELD = "deviceClassName", "exactly", "firstAvailable"
+# In this version a request has the fields itself that it has in `exactly` in the later ones.
+_FLAT_VERSION, _NESTED_VERSIONS = "v1beta1", ("v1beta2", "v1")
+_FLAT_FIELDS = (
+    *(_CLASS_FIELD, "selectors", "allocationMode", "count", "adminAccess"),
+    *("tolerations", "capacity"),
+)
 # No claim has more requests than this, and each alternative of one is a name as well.
 _MAX_NAMES = 300
 _MAX_COMPARED_NAMES = 20  # unknown names of one claim for which the right one is looked for
@@ -67,6 +76,7 @@ def check(claim: DeviceClaim, _context: Context) -> Findings:
             if field == "constraints":
                 yield from _attributes_without_domain(entry, place, f"{field}.{index}")
     yield from _doubled_names(devices.get("requests"), path)
+    yield from _incomplete_requests(claim)
     for request in claim.requests():
         yield from _faulty_values(request)
 
@@ -146,6 +156,46 @@ def _last_of_doubled_names(listed: Any, path: Path) -> Iterator[tuple[Path, str]
     for name, count in times.items():
         if count > 1:
             yield (*path, last[name], "name"), name
+
+
+def _incomplete_requests(claim: DeviceClaim) -> Findings:
+    """Yield each request without exactly one of its two forms, and each device without a class.
+
+    `claim-layout` reports the fields that are in the place of another version.
+    """
+    is_flat = claim.version == _FLAT_VERSION
+    listed = as_object(claim.spec.get("devices")).get("requests")
+    for index, request in as_objects(
+        listed if is_flat or claim.version in _NESTED_VERSIONS else ()
+    ):
+        path: Path = (*claim.path, "devices", "requests", index)
+        name = as_text(request.get("name"))[:63] or f"#{index}"
+        has_fields = any(request.get(field) for field in _FLAT_FIELDS)
+        block = request.get(_EXACTLY_FIELD)
+        has_block = block is not None
+        if has_block if is_flat else has_fields:
+            continue
+        alternatives = list(as_objects(request.get(_ALTERNATIVES_FIELD)))
+        has_own = has_fields or has_block
+        if has_own == bool(alternatives):
+            words = "both {} and" if has_own else "neither {} nor"
+            form = words.format(_CLASS_FIELD if is_flat else _EXACTLY_FIELD)
+            fault = f"the request {display(name)} has {form} {_ALTERNATIVES_FIELD}"
+            advice = "remove one of them" if has_own else "write one of them"
+            yield _refused(path, f"requests.{name}.form", fault, advice)
+        elif has_own:
+            fields = request if is_flat else as_object(block)
+            yield from _missing_class(path if is_flat else (*path, _EXACTLY_FIELD), fields, name)
+        for number, fields in alternatives:
+            full = f"{name}/{as_text(fields.get('name'))[:63] or f'#{number}'}"
+            if _EXACTLY_FIELD not in fields:
+                yield from _missing_class((*path, _ALTERNATIVES_FIELD, number), fields, full)
+
+
+def _missing_class(path: Path, fields: Mapping[str, Any], name: str) -> Findings:
+    if not fields.get(_CLASS_FIELD):
+        fault = f"the request {display(name)} has no {_CLASS_FIELD}"
+        yield _refused(path, f"requests.{name}.{_CLASS_FIELD}", fault, "name a DeviceClass")
 
 
 def _faulty_values(request: DeviceRequest) -> Findings:
