@@ -240,31 +240,37 @@ def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Cluster
     spec = as_object(raw.get("spec"))
     may_borrow = bool(spec.get("cohortName") or spec.get("cohort"))
     flavors: dict[str, tuple[str, ...]] = {}
+    most: dict[str, int] = {}
     for _, group in as_objects(spec.get("resourceGroups")):
         listed = group.get("coveredResources")
         covered = [as_text(name) for name in (listed if isinstance(listed, list) else ())]
-        without = {
-            as_text(flavor.get("name")): _resources_without(flavor, may_borrow=may_borrow)
+        limits = {
+            as_text(flavor.get("name")): _limits_of_flavor(flavor, may_borrow=may_borrow)
             for _, flavor in as_objects(group.get("flavors"))
         }
         for name in covered:
-            flavors[name] = tuple(f for f, resources in without.items() if name not in resources)
-    return ClusterQueue(frozenset(flavors), flavors)
+            flavors[name] = tuple(f for f, known in limits.items() if known.get(name) != 0)
+            amounts = [known.get(name) for known in limits.values()]
+            known_amounts = [amount for amount in amounts if amount is not None]
+            if amounts and len(known_amounts) == len(amounts):
+                most[name] = max(known_amounts)
+    return ClusterQueue(frozenset(flavors), flavors, most)
 
 
-def _resources_without(flavor: Mapping[str, Any], *, may_borrow: bool) -> frozenset[str]:
-    """The resources of which a queue has nothing in the flavor, and can borrow nothing."""
-    return frozenset(
-        as_text(quota.get("name"))
-        for _, quota in as_objects(flavor.get("resources"))
-        if _is_zero(quota.get("nominalQuota", "unknown"))
-        # Without a limit a queue of a cohort may borrow what the others do not use.
-        and _is_zero(quota.get("borrowingLimit", "any") if may_borrow else 0)
-    )
+def _limits_of_flavor(flavor: Mapping[str, Any], *, may_borrow: bool) -> Mapping[str, int]:
+    """How much a workload can get of each resource in the flavor, if that is limited.
 
-
-def _is_zero(amount: object) -> bool:
-    return isinstance(found := parse(amount), Quantity) and not found.thousandths
+    In whole devices, as Kueue rounds up. Without a limit a queue of a cohort may borrow what the
+    others do not use.
+    """
+    found: dict[str, int] = {}
+    for _, quota in as_objects(flavor.get("resources")):
+        borrowed = quota.get("borrowingLimit", "any") if may_borrow else 0
+        amounts = [quota.get("nominalQuota", "unknown"), borrowed]
+        known = [amount for each in amounts if isinstance(amount := parse(each), Quantity)]
+        if len(known) == len(amounts):
+            found[as_text(quota.get("name"))] = sum(amount.value for amount in known)
+    return found
 
 
 def _local_queue(raw: Mapping[str, Any], _variables: VariableNames) -> LocalQueue:

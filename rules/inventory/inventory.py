@@ -116,11 +116,13 @@ EMPTY_INVENTORY = Inventory()
 class ClusterQueue(NamedTuple):
     """Kueue's ClusterQueue: the resources of which it has quotas.
 
-    `flavors` has for each of them the names of the ResourceFlavors of which workloads can get it.
+    `flavors` has for each of them the names of the ResourceFlavors of which workloads can get it,
+    and `most` how much of it the pods of a workload can get that are alike, if that is limited.
     """
 
     resources: frozenset[str]
     flavors: Mapping[str, tuple[str, ...]] = _NO_RECORDS
+    most: Mapping[str, int] = _NO_RECORDS
 
 
 class ConfigMap(NamedTuple):

@@ -4,7 +4,8 @@ What it does
 ------------
 Follows the label `kueue.x-k8s.io/queue-name` of a workload of any kind to the LocalQueue of its
 namespace and to the ClusterQueue behind it. Finds GPU resources that the pods ask for and that
-`coveredResources` of the ClusterQueue does not have. Finds claims for GPUs if the ClusterQueue has
+`coveredResources` of the ClusterQueue does not have, or of which all its flavors have a quota of
+zero and can borrow none. Finds claims for GPUs if the ClusterQueue has
 nothing but CPU, memory and the like: `deviceClassMappings` would count a device class as another
 resource of the queue. The linter knows the queues in the manifests of the same run, and
 `gpuward audit` those of the cluster. At admission nothing is said.
@@ -120,9 +121,10 @@ def _may_cover(
     queue: ClusterQueue, resource: str, unknown: _UnknownResources, profile: Profile
 ) -> bool:
     known = profile.resource(resource)
+    if resource in queue.resources:
+        return queue.most.get(resource) != 0
     return (
-        resource in queue.resources
-        or (known is not None and not queue.resources.isdisjoint(known.companions))
+        (known is not None and not queue.resources.isdisjoint(known.companions))
         or unknown.looks_like_gpu
         or resource.partition("/")[0] in unknown.domains
     )

@@ -9,13 +9,19 @@ the same run. Quotas with scopes are not compared, because they do not count eve
 Compares also what a Job of Volcano, or a pod of its scheduler with the annotation
 `scheduling.volcano.sh/queue-name`, asks for with the `capability` of its Queue. Of a Job these are
 the fewest GPUs with which it starts: those of `minAvailable` pods that ask for least. Queues above
-it are not compared. `gpuward audit` knows the quotas and queues of the cluster.
+it are not compared.
+
+Compares also what a pod of a workload of Kueue asks for with the largest flavor of its ClusterQueue
+and what that may borrow. A workload asks for as many at least. A queue of a cohort is compared only
+where `borrowingLimit` bounds what it borrows. `gpuward audit` knows the quotas and queues of the
+cluster.
 
 Why it matters
 --------------
 No pod beyond the quota is ever created, also if no other pod runs. A Deployment or a Job is created
 without an error, and waits for pods that never come: only its events say why. A Job above the
-capability of its queue stays Pending for ever.
+capability of its queue stays Pending for ever, and Kueue admits no workload above all flavors of
+its own: alike pods get one flavor.
 
 References
 ----------
@@ -24,6 +30,7 @@ References
 - https://volcano.sh/en/docs/queue_resource_management/
 - volcano-sh/volcano, `docs/design/min-avaiable-member-resource.md`,
   `pkg/controllers/job/job_controller_actions.go` (`calcPGMinResources`)
+- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go` (`fitsResourceQuota`)
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +40,7 @@ from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES, KNOWN_QUOTAS
 from rules.gpu.devices import effective_requests, path_of_first_request
-from rules.gpu.quotas import smallest_quota
+from rules.gpu.quotas import cluster_queue_of, smallest_quota
 from rules.inventory.inventory import Inventory, Queue, ResourceQuota
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -48,6 +55,7 @@ def check(pod: Pod, context: Context) -> Findings:
     if pod.layout is POD_SPEC and not pod.exists:
         yield from _findings_of_quotas(pod, context.inventory)
         yield from _findings_of_queue(pod, context.inventory)
+        yield from _findings_of_cluster_queue(pod, context.inventory)
 
 
 def _findings_of_quotas(pod: Pod, inventory: Inventory) -> Findings:
@@ -88,6 +96,24 @@ def _findings_of_queue(pod: Pod, inventory: Inventory) -> Findings:
             f"is {limit.value}: Volcano never starts it",
             help="ask for less, or raise the capability of the queue",
         )
+
+
+def _findings_of_cluster_queue(pod: Pod, inventory: Inventory) -> Findings:
+    """Yield each GPU resource of which no flavor of Kueue's queue has enough for one pod."""
+    known = cluster_queue_of(pod, inventory)
+    if known is None:
+        return
+    for resource, wanted in effective_requests(pod).items():
+        most = known.queue.most.get(resource, wanted)
+        if 0 < most < wanted:  # of a quota of zero says `queue-without-resource`
+            yield Finding(
+                path=path_of_first_request(pod, resource),
+                key=f"clusterqueue.{resource}",
+                message=f"the pod asks for {wanted} {resource}, and no flavor of the ClusterQueue "
+                f"{display(known.target)} has more than {most}: Kueue never "
+                "admits the workload",
+                help="ask for less, or raise the quota of a flavor",
+            )
 
 
 def _gpus_of_job(job: Mapping[str, Any], resource: str) -> int:
