@@ -194,5 +194,7 @@ def _nearest_name(name: str, profile: Profile) -> str | None:
 
 
 def _in_short(suffix: str) -> str:
-    """The name without its domain, with `memory` as some platforms shorten it."""
-    return suffix.replace("memory", "mem")
+    """The name without its domain, with the words that some platforms shorten as they do."""
+    for word, short in (("memory", "mem"), ("number", "num"), ("percentage", "percent")):
+        suffix = suffix.replace(word, short)
+    return suffix

@@ -7,6 +7,7 @@ Finds, in one container:
 - more than 100 `koordinator.sh/gpu`, or without `koordinator.sh/gpu.shared` (the number of cards)
   more than 100 `gpu-core` or `gpu-memory-ratio`, that are no multiple of 100, which is one card;
 - `koordinator.sh/gpu` beside `gpu.shared`;
+- less than a MiB of `gpu-memory`, which counts bytes;
 - both of `gpu-memory` and `gpu-memory-ratio`, or `gpu-core` or `gpu.shared` without either;
 - `gpu-core` or `gpu-memory-ratio` that cannot be divided by `gpu.shared`, or that are more than 100
   for each card.
@@ -18,7 +19,8 @@ Why it matters
 --------------
 A share is spread evenly over its cards, and its memory has one size. Koordinator's scheduler never
 places such a pod, and its event says `invalid resource device requests`. Koordinator's webhook
-refuses it if the feature `ValidatePodDeviceResource` is on, which it is not by default.
+refuses it if the feature `ValidatePodDeviceResource` is on, which it is not by default. A few
+bytes are next to nothing in the scheduler's account, so the same memory is given to other pods.
 
 References
 ----------
@@ -43,6 +45,7 @@ MEMORY_RESOURCE, MEMORY_RATIO_RESOURCE, CORE_RESOURCE = (
 )
 NPU_CORE_RESOURCE = "huawei.com/npu-core"
 PERCENT_OF_CARD = 100
+LEAST_BYTES = 2**20
 # Each fault with its remedy.
 BESIDE_CARDS = (
     f" beside {CARDS_RESOURCE}: only one of them is possible",
@@ -53,6 +56,7 @@ MEMORY_TWICE = (
     f" beside {MEMORY_RATIO_RESOURCE}: memory is stated once",
     f"remove {MEMORY_RESOURCE} or {MEMORY_RATIO_RESOURCE}",
 )
+TOO_FEW_BYTES = (": it counts bytes", "write the amount with its unit, such as 8Gi")
 NO_MEMORY = (
     " and for no memory of a card",
     f"add {MEMORY_RESOURCE} or {MEMORY_RATIO_RESOURCE}",
@@ -99,14 +103,7 @@ def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
         yield GPU_RESOURCE, *NO_WHOLE_CARDS
     if gpu or NPU_CORE_RESOURCE in amounts:
         return
-    if MEMORY_RESOURCE in amounts and MEMORY_RATIO_RESOURCE in amounts:
-        yield MEMORY_RESOURCE, *MEMORY_TWICE
-    elif (
-        MEMORY_RESOURCE not in amounts
-        and MEMORY_RATIO_RESOURCE not in amounts
-        and (cards or CORE_RESOURCE in amounts)
-    ):
-        yield CARDS_RESOURCE if cards else CORE_RESOURCE, *NO_MEMORY
+    yield from _memory_faults(amounts, cards)
     for name in (CORE_RESOURCE, MEMORY_RATIO_RESOURCE):
         amount = amounts.get(name, 0)
         if not cards and amount > PERCENT_OF_CARD and amount % PERCENT_OF_CARD:
@@ -118,6 +115,19 @@ def _faults(amounts: dict[str, int]) -> Iterator[tuple[str, str, str]]:
             most = PERCENT_OF_CARD * cards
             fault, advice = (text.format(cards=cards, most=most) for text in TOO_MUCH)
             yield name, fault, advice
+
+
+def _memory_faults(amounts: dict[str, int], cards: int) -> Iterator[tuple[str, str, str]]:
+    if MEMORY_RESOURCE in amounts and MEMORY_RATIO_RESOURCE in amounts:
+        yield MEMORY_RESOURCE, *MEMORY_TWICE
+    elif 0 < amounts.get(MEMORY_RESOURCE, 0) < LEAST_BYTES:
+        yield MEMORY_RESOURCE, *TOO_FEW_BYTES
+    elif (
+        MEMORY_RESOURCE not in amounts
+        and MEMORY_RATIO_RESOURCE not in amounts
+        and (cards or CORE_RESOURCE in amounts)
+    ):
+        yield CARDS_RESOURCE if cards else CORE_RESOURCE, *NO_MEMORY
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(SHARE,), needs_resources=True)

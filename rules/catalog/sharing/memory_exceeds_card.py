@@ -3,8 +3,9 @@
 What it does
 ------------
 Finds amounts of shared GPU memory that are larger than the memory of the largest card that is
-known. Evaluates resources that count GiB or MiB of one NVIDIA card, such as `aliyun.com/gpu-mem`
-and `nvidia.com/gpumem`. With the pod label `aliyun.com/gpu-count` the memory is divided by that
+known. Evaluates resources that count GiB, MiB or bytes of one NVIDIA card, such as
+`aliyun.com/gpu-mem`, `nvidia.com/gpumem` and `koordinator.sh/gpu-memory`. With the pod label
+`aliyun.com/gpu-count`, or `koordinator.sh/gpu.shared` beside it, the memory is divided by that
 number first. If the pod selects cards by a label of nodes, such as
 `aliyun.accelerator/nvidia_name`, `aliyun.com/gpu-mem` is compared with these cards. HAMi and
 Volcano can be configured to hand out more memory than a card has, so their shares are compared
@@ -48,11 +49,14 @@ from rules.base.traits import SHARE
 from rules.gpu.devices import Device, devices
 from rules.placement.node_labels import GPU_COUNT, GPU_MEM
 from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, cards_of_share, selected_card_memory
-from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No card for data centres has less memory, so smaller amounts need no table.
 SMALLEST_CARD_MEBIBYTES = 8 * 1024
 PROBABLY_MIB_FROM = 1024  # of an amount in GiB
+# Memory in bytes is the sum of so many cards.
+KOORDINATOR_CARDS = "koordinator.sh/gpu.shared"
+_BYTES = "bytes"
 LEAST_BYTES = 10**6  # `gpu-mem-unit` takes larger amounts for bytes
 
 
@@ -73,7 +77,7 @@ def _findings_of_sum(pod: Pod, context: Context) -> Findings:
         and not _is_reported_as_bytes(amount, context)
     ]
     total = sum(amount.value for _, _, amount in shares)
-    if len(shares) > 1 and (fault := _fault(pod, shares[0][1], total)):
+    if len(shares) > 1 and (fault := _fault(pod, shares[0][1], total, cards_of_share(pod))):
         container, device, _ = shares[-1]
         yield Finding(
             path=container.amount_path(GPU_MEM),
@@ -94,7 +98,7 @@ def _findings_of_containers(pod: Pod, context: Context) -> Findings:
                 continue
             if name == GPU_MEM and _is_reported_as_bytes(amount, context):
                 continue
-            if fault := _fault(pod, device, amount.value):
+            if fault := _fault(pod, device, amount.value, _cards(pod, container, device)):
                 is_guessed = name == GPU_MEM and name not in pod.profile.active
                 in_gib = device.resource.unit == "GiB"
                 probably_mib = is_guessed and in_gib and amount.value >= PROBABLY_MIB_FROM
@@ -109,7 +113,17 @@ def _findings_of_containers(pod: Pod, context: Context) -> Findings:
 
 
 def _is_memory(device: Device) -> bool:
-    return device.resource.vendor == "nvidia" and device.resource.unit in MEBIBYTES_BY_UNIT
+    units = (*MEBIBYTES_BY_UNIT, _BYTES)
+    return device.resource.vendor == "nvidia" and device.resource.unit in units
+
+
+def _cards(pod: Pod, container: Container, device: Device) -> int:
+    """Return over how many cards the memory is spread."""
+    if device.name == GPU_MEM:
+        return cards_of_share(pod)
+    cards = devices(container).get(KOORDINATOR_CARDS) if device.resource.unit == _BYTES else None
+    amount = cards.amount if cards else None
+    return max(1, amount.value) if isinstance(amount, Quantity) else 1
 
 
 def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
@@ -117,9 +131,9 @@ def _is_reported_as_bytes(amount: Quantity, context: Context) -> bool:
     return amount.value >= LEAST_BYTES or (context.operation is None and bool(amount.suffix))
 
 
-def _fault(pod: Pod, device: Device, amount: int) -> str | None:
-    asked = amount * MEBIBYTES_BY_UNIT[device.resource.unit]
-    cards = cards_of_share(pod) if device.name == GPU_MEM else 1
+def _fault(pod: Pod, device: Device, amount: int, cards: int) -> str | None:
+    unit = device.resource.unit
+    asked = amount // 2**20 if unit == _BYTES else amount * MEBIBYTES_BY_UNIT[unit]
     if asked <= SMALLEST_CARD_MEBIBYTES * cards:
         return None
     from rules.profile.platforms.cards import LARGEST_MEMORY_GB  # noqa: PLC0415  # not for a usual amount
