@@ -40,7 +40,8 @@ It needs `fix: true` in the policy
 - in a pod that names a GPU runtime class and requests no GPU: an author who names the class means
   the GPU. The rule `runtimeclass-nvidia-no-gpu` reports such a pod;
 - in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
-  variable. The device classes of a claim count if its template is known;
+  variable. The device classes of a claim count if the claim or its template is known. The name of
+  an image does not count, because a claim for any device may stand beside any image;
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a DaemonSet's pod that is reported only because it selects GPU nodes or uses a GPU runtime
   class, because such a pod may be an agent that needs to see every GPU;
@@ -64,6 +65,7 @@ from typing import Any
 
 from rules.base.json_values import display
 from rules.base.traits import CUDA_IMAGE, GPU_OR_NODE_CONSTRAINT, RUNTIME_CLASS
+from rules.gpu.claims import vendors_of_claims
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
@@ -94,7 +96,7 @@ def check(pod: Pod, context: Context) -> Findings:
     is_runtime = pod.object.kind in _RUNTIME_KINDS and not pod.is_final
     if not without_plugin or is_runtime or excludes_nvidia(pod):
         return
-    reason, every = _gpu_node_reason(pod), context.options.get("every_container")
+    reason, every = _gpu_node_reason(pod, context), context.options.get("every_container")
     if not reason and every:
         reason = "the policy wants every container to say so"
     may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
@@ -128,13 +130,15 @@ def check(pod: Pod, context: Context) -> Findings:
             yield finding._replace(fix=None) if may_have_gpu else finding
 
 
-def _gpu_node_reason(pod: Pod) -> str:
+def _gpu_node_reason(pod: Pod, context: Context) -> str:
     """Return why the node of `pod` is likely to have a GPU; empty if it is not likely."""
     if uses_gpu_runtime(pod):
         return f"the pod uses the runtime class {display(pod.spec['runtimeClassName'])}"
     if pod_requests_gpu(pod):
         if any(uses_device_plugin(container) for container in pod.containers):
             return "another container of the pod asks for a GPU"
+        if not vendors_of_claims(pod, context.inventory):
+            return "the claim may be for a GPU: what it asks for is not known here"
         return "the pod may run on a node with GPUs"
     return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
 
