@@ -21,6 +21,7 @@ from rules.placement.selected_cards import add_shares_to_inventory
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.referred_objects import (
+    add_gpu_patches,
     add_mig_configurations,
     add_objects,
     new_builder,
@@ -62,6 +63,7 @@ class _InventoryGatherer:
     def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
         self._variables = variables_of_runtimes(profile).beginnings
         self.builder = new_builder(profile)
+        self._profile = profile
         self._context = context
         self._kustomizations = kustomizations
         self._kind = _search_of_kinds(kind for kind in KINDS if kind not in _KINDS_WITH_VARIABLES)
@@ -72,22 +74,25 @@ class _InventoryGatherer:
             return True
         # Most ConfigMaps and Secrets have nothing that matters.
         is_read = self._has_variables(text) and any(word in text for word in self._variables)
-        return bool(is_read) or MIG_CONFIGS in text or _may_share_cards(text)
+        is_other = MIG_CONFIGS in text or _may_share_cards(text) or _may_be_patch(text)
+        return bool(is_read) or is_other
 
     def add(self, source: Source) -> None:
         context = self._context
         if not source.is_rendering:
             context = self._kustomizations.context_of(source.name, context)
-        if context.is_patch:
-            return  # a patch says only a part of what its object says
         for chunk in split(source.text):
-            if not self.may_matter(chunk.text):
+            # A patch says only a part of what its object says.
+            may_matter = _may_be_patch if context.is_patch else self.may_matter
+            if not may_matter(chunk.text):
                 continue
             try:
                 document = read(chunk)
             except YamlError:
                 continue  # the linter reports it
-            if document is not None:
+            if document is not None and _may_be_patch(chunk.text):
+                add_gpu_patches(self.builder, document.value, self._profile)
+            if document is not None and not context.is_patch:
                 add_objects(
                     self.builder, document.value, context.namespace, source.namespace_stand_in
                 )
@@ -100,6 +105,11 @@ class _InventoryGatherer:
 def _may_share_cards(text: str) -> bool:
     """Return whether `text` may have a pod that asks for a share of a card on nodes of a pool."""
     return GPU_MEM in text and "nodeSelector" in text
+
+
+def _may_be_patch(text: str) -> bool:
+    """Return whether `text` may be a patch that gives devices to containers of another object."""
+    return "limits" in text and "containers" in text and "image" not in text
 
 
 def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
-from rules.inventory.inventory import Inventory, RuntimeClass
+from rules.inventory.inventory import GpuPatch, Inventory, RuntimeClass
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
@@ -276,6 +276,14 @@ def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
     """
     named = uses_gpu_runtime(pod) or gpu_handler(pod, inventory)
     return bool(named) and not pod_requests_gpu(pod)
+
+
+def gets_gpu_by_patch(pod: Pod, inventory: Inventory) -> bool:
+    """Return whether a patch of a kustomization makes containers of the pod ask for GPUs.
+
+    A variable that hides GPUs would stay beside the request and hide those too.
+    """
+    return inventory.find(GpuPatch, f"{pod.object.kind}/{pod.object.name}") is not None
 
 
 def only_init_requests_gpu(pod: Pod) -> bool:

@@ -18,6 +18,7 @@ from rules.inventory.inventory import (
     ConfigMap,
     DeviceClass,
     FlavorTaint,
+    GpuPatch,
     Inventory,
     LimitRange,
     LocalQueue,
@@ -57,6 +58,7 @@ class VariableNames:
 
 
 MAX_OBJECTS = 100_000
+MAX_GPU_PATCHES = 10_000
 MAX_CHARACTERS_IN_NAMESPACE = 2_000_000
 """Characters of the records of a namespace, whose tenants choose their number and size.
 
@@ -342,6 +344,7 @@ class InventoryBuilder:
         self.shares = ShareCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._mig_configs: set[str] = set()
+        self._gpu_patches: dict[str, GpuPatch] = {}
         self._count = 0
         self._sizes: Counter[str] = Counter()
         self._incomplete: set[str] = set()
@@ -378,6 +381,11 @@ class InventoryBuilder:
         """Add the names in a file for NVIDIA's MIG manager that is in the values of a chart."""
         self._mig_configs.update(islice(_mig_configs(text), MAX_MIG_CONFIGS))
 
+    def add_gpu_patch(self, changed: str, resource: str) -> None:
+        """Add a patch that gives the object `changed` GPUs, as of kustomize."""
+        if len(self._gpu_patches) < MAX_GPU_PATCHES:
+            self._gpu_patches.setdefault(changed, GpuPatch(resource))
+
     def message_about_missing_objects(self) -> str:
         """A message about objects for which there was no room; empty if there were none."""
         if not self._incomplete:
@@ -395,6 +403,8 @@ class InventoryBuilder:
         if self._mig_configs:
             names = MigConfiguration(frozenset(self._mig_configs))
             records |= {MigConfiguration: {"": {MIG_CONFIGS: names}}}
+        if self._gpu_patches:
+            records |= {GpuPatch: {"": self._gpu_patches}}
         return Inventory(records)
 
 

@@ -146,6 +146,16 @@ class DeviceClass(NamedTuple):
     vendor_classes: frozenset[str] = frozenset()
 
 
+class GpuPatch(NamedTuple):
+    """A patch of a kustomization by which containers ask for `resource`.
+
+    Its name in the inventory is the kind and the name of the object that it changes:
+    `Deployment/films`.
+    """
+
+    resource: str
+
+
 class LimitRange(NamedTuple):
     """The limits of the type Container: their `max`, and what containers get by default.
 
@@ -317,7 +327,10 @@ _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, NVIDIADriver, Queue),
     *(ResourceClaim, ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
 )
-RECORD_TYPES = (*_OBJECT_TYPES, GpuNodes, MigConfiguration, NodeGroup, NodeSurvey, SharePool)
+RECORD_TYPES = (
+    *_OBJECT_TYPES,
+    *(GpuNodes, GpuPatch, MigConfiguration, NodeGroup, NodeSurvey, SharePool),
+)
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")
 """The kinds of objects of which an inventory knows something."""
 

@@ -1,6 +1,6 @@
 """Find the objects that other objects refer to, and add them to an inventory."""
 
-from rules.base.json_values import Json, as_object, as_text
+from rules.base.json_values import Json, as_object, as_objects, as_text, find_value
 from rules.base.traits import LEGACY_VARIABLES
 from rules.inventory.builder import MIG_CONFIGS, InventoryBuilder, VariableNames
 from rules.inventory.collectors import GpuNodeCollector, NodeCollector
@@ -8,6 +8,7 @@ from rules.objects.object_ref import group_of, object_ref
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.files_in_objects import files_with
+from rules.workloads.kinds import POD_TEMPLATE_PATHS
 
 # What nodes offer as the sum of their cards, and the resource that says how many these are:
 # `rules.placement.node_labels` has both names too.
@@ -57,3 +58,21 @@ def add_mig_configurations(builder: InventoryBuilder, manifest: Json) -> None:
         if raw.get("kind") != "ConfigMap":
             for file in files_with(raw, MIG_CONFIGS):
                 builder.add_mig_configuration(file.text)
+
+
+def add_gpu_patches(builder: InventoryBuilder, manifest: Json, profile: Profile) -> None:
+    """Add each object of `manifest` that is a patch by which containers ask for GPUs.
+
+    Such a container has no image: that is in the object which the patch changes.
+    """
+    for raw, _ in flatten_lists(as_object(manifest), ()):
+        kind, name = as_text(raw.get("kind")), as_text(as_object(raw.get("metadata")).get("name"))
+        path = POD_TEMPLATE_PATHS.get(kind)
+        spec = as_object(find_value(dict(raw), (*path, "spec"))) if path is not None else {}
+        for _, container in as_objects(spec.get("containers")):
+            if container.get("image"):
+                continue
+            resources = as_object(container.get("resources"))
+            amounts = (*as_object(resources.get("limits")), *as_object(resources.get("requests")))
+            if wanted := next(filter(profile.resource, amounts), ""):
+                builder.add_gpu_patch(f"{kind}/{name}", wanted)

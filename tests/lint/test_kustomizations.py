@@ -55,6 +55,29 @@ def test_a_patch_of_every_container_is_not_final(command: LintCommand) -> None:
     assert fixable(command, "part.yaml") == set()
 
 
+def test_a_resource_that_a_patch_gives_a_gpu_is_not_hidden_from_it(command: LintCommand) -> None:
+    """The variable would stay beside the request of the overlay, and hide the GPU."""
+    cuda = "nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04"
+    command.write("base/films.yaml", wrapped("films", f"image: {cuda}"))
+    part = "resources: {limits: {nvidia.com/gpu: 1}}"
+    assert fixable(command, ".") == {"image-default-all"}
+    patch = command.write("gpu/patch.yaml", wrapped("films", part))
+    command.write("gpu/kustomization.yaml", "resources: [../base]\npatches: [{path: patch.yaml}]\n")
+    assert "image-default-all" in command.json(".").found
+    assert "image-default-all" not in fixable(command, ".")
+    patch.write_text(wrapped("others", part))
+    assert "image-default-all" in fixable(command, ".")
+
+
+def wrapped(name: str, fields: str) -> str:
+    """A Deployment of this name whose container has the `fields`."""
+    return (
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n"
+        "  selector: {matchLabels: {app: x}}\n  template:\n    metadata: {labels: {app: x}}\n"
+        f"    spec:\n      containers:\n        - name: main\n          {fields}\n"
+    )
+
+
 def test_a_resource_is_final(command: LintCommand) -> None:
     """Also if a patch of another folder has the same name, or a kustomization names it twice."""
     command.write("overlay/part.yaml", TAINTED)

@@ -42,6 +42,7 @@ It needs `fix: true` in the policy
 - in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
   variable. The device classes of a claim count if the claim or its template is known. The name of
   an image does not count, because a claim for any device may stand beside any image;
+- in a workload that a patch of a kustomization, among the manifests of the same run, gives a GPU;
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a DaemonSet's pod that is reported only because it selects GPU nodes or uses a GPU runtime
   class, because such a pod may be an agent that needs to see every GPU;
@@ -69,6 +70,7 @@ from rules.gpu.claims import vendors_of_claims
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     describe_request,
+    gets_gpu_by_patch,
     means_unrequested_gpu,
     name_of_unknown_device,
     only_init_requests_gpu,
@@ -103,6 +105,7 @@ def check(pod: Pod, context: Context) -> Findings:
     is_foreign = is_for_other_makers(pod, context.inventory)
     reason = "" if is_foreign and not every else reason
     is_meant = is_foreign or means_unrequested_gpu(pod, context.inventory)
+    is_meant = is_meant or gets_gpu_by_patch(pod, context.inventory)
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:
         why, agent = reason, may_be_agent

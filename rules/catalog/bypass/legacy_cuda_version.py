@@ -37,6 +37,7 @@ from rules.base.json_values import Path
 from rules.base.traits import GPU_VARIABLE
 from rules.gpu.devices import (
     describe_request,
+    gets_gpu_by_patch,
     means_unrequested_gpu,
     name_of_unknown_device,
     uses_device_plugin,
@@ -68,7 +69,11 @@ def check(pod: Pod, context: Context) -> Findings:
     if excludes_nvidia(pod):
         return
     inventory = context.inventory
-    is_meant = means_unrequested_gpu(pod, inventory) or is_for_other_makers(pod, inventory)
+    is_meant = (
+        means_unrequested_gpu(pod, inventory)
+        or gets_gpu_by_patch(pod, inventory)
+        or is_for_other_makers(pod, inventory)
+    )
     safe = pod.is_final and not is_meant
     for container in pod.containers:
         if (
