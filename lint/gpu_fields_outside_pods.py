@@ -9,8 +9,14 @@ from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.text_matching import matches_any
+from rules.gpu.images import maker_of_image
 from rules.gpu.volumes import clean_path, is_gpu_file
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
+from rules.placement.gpu_nodes import (
+    DRIVER_VARIABLE_PREFIXES,
+    DRIVER_VARIABLE_SUFFIX,
+    VALUES_HIDING_GPUS,
+)
 from rules.profile.profile import Profile
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
@@ -58,8 +64,8 @@ def gpu_fields_outside_pods(
 
     `pod_paths` are those of all pods in `manifest`. The first of each kind in every object: the
     name of a GPU resource that is a key, a variable that shows devices, a runtime class for GPUs,
-    an annotation that gives devices, and a device file of a GPU; beside these, a field
-    `privileged: true`.
+    an annotation that gives devices, and a device file of a GPU; beside these, and beside an image
+    or a variable of programs that use devices, a field `privileged: true`.
     """
     pods = _PodPaths(pod_paths)
     for raw, base in flatten_lists(as_object(manifest), ()):
@@ -146,9 +152,46 @@ def _gpu_fields(
         if not is_pod:
             skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
             waiting += [child for child in node.children() if child.key not in skipped][::-1]
-    if privileged and seen:
+    if privileged and (seen or _has_sign_of_gpus(raw, base, pods)):
         found.append((privileged, f"{_PRIVILEGED}: true", False))
     return found, has_pods
+
+
+def _has_sign_of_gpus(raw: Mapping[str, Any] | list[Any], base: Path, pods: _PodPaths) -> bool:
+    """Return whether an image or a variable outside of pods shows that a program uses devices."""
+    waiting = [JsonNode(raw)]
+    while waiting:
+        node = waiting.pop()
+        if pods.has(base, node):
+            continue
+        if isinstance(node.value, dict) and any(
+            _is_variable_of_driver(*pair) or _is_image_for_devices(*pair, node.value)
+            for pair in _variables_and_fields(node.value)
+        ):
+            return True
+        waiting += node.children()
+    return False
+
+
+def _variables_and_fields(held: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields, and the variable that is an entry of `env`."""
+    yield from ((as_text(key), as_text(value)) for key, value in held.items())
+    if "name" in held and "value" in held:
+        yield as_text(held["name"]), as_text(held["value"])
+
+
+def _is_variable_of_driver(name: str, value: str) -> bool:
+    is_read = name.startswith(DRIVER_VARIABLE_PREFIXES) or name.endswith(DRIVER_VARIABLE_SUFFIX)
+    return is_read and value not in VALUES_HIDING_GPUS
+
+
+def _is_image_for_devices(key: str, value: str, holder: Mapping[str, Any]) -> bool:
+    if key not in ("image", "repository"):
+        return False
+    return (
+        maker_of_image(f"{value}:{tag}" if (tag := as_text(holder.get("tag"))) else value)
+        is not None
+    )
 
 
 def _may_tell(key: str | int, value: Any) -> bool:

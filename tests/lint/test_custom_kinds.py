@@ -239,6 +239,16 @@ spec:
       card: {type: hostPath, hostPath: /dev/nvidia0}
       render: {type: hostPath, hostPath: /dev/dri}
 """
+PRIVILEGED = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: pictures}
+spec:
+  values:
+    image: {repository: example.com/pictures, tag: TAG}
+    securityContext: {privileged: true}
+    env: {VARIABLE: VALUE}
+"""
 # Parts of what a chart makes have any form, also that of an object without a kind.
 INJECTED = """\
 metadata:
@@ -264,6 +274,12 @@ env:
         ("rocm.yaml", DEVICES.replace("nvidia0", "kfd:/dev/kfd").replace("card:", "x:"), [6, 9]),
         ("values.yaml", "devices: [/dev/dri/renderD128]\nprivileged: true\n", [1, 2]),
         ("values.yaml", "devices: [/dev/ttyUSB0, /dev/shm]\nprivileged: true\n", []),
+        ("release.yaml", PRIVILEGED.replace("VARIABLE", "HIP_VISIBLE_DEVICES"), [7]),
+        ("release.yaml", PRIVILEGED.replace("TAG", "rocm7"), [7]),
+        ("release.yaml", PRIVILEGED.replace("example.com/pictures", "nvcr.io/nvidia/pytorch"), [7]),
+        ("values.yaml", "privileged: true\nenv: [{name: ZE_AFFINITY_MASK, value: '0'}]\n", [1]),
+        ("values.yaml", "privileged: true\nenv: [{name: HIP_VISIBLE_DEVICES, value: '-1'}]\n", []),
+        ("release.yaml", PRIVILEGED, []),
         ("values.yaml", INJECTED.replace("KEY", "devices.gke.io/container.main"), [5]),
         ("nodes.yaml", INJECTED.replace("KEY", "mounts.nri.io/container.main"), [5]),
         ("nodes.yaml", INJECTED.replace("KEY", "io.kubernetes.cri-o.Devices"), [5]),
