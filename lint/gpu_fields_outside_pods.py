@@ -81,22 +81,26 @@ def gpu_fields_outside_pods(
                 yield path, name
 
 
-def gpu_fields_in_values(values: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+def gpu_fields_in_values(
+    values: Json, profile: Profile, read_paths: Collection[Path] = ()
+) -> Iterator[tuple[Path, str]]:
     """Return the fields of `gpu_fields_outside_pods` in a chart's values, but no requests.
 
-    Requests in values are as they should be.
+    Requests in values are as they should be. What is at `read_paths` is evaluated otherwise.
     """
     raw = values if isinstance(values, list) else as_object(values)
-    fields, _ = _gpu_fields(raw, (), profile, _PodPaths(()))
+    fields, _ = _gpu_fields(raw, (), profile, _PodPaths(read_paths))
     return ((path, name) for path, name, is_request in fields if not is_request)
 
 
-def gpu_settings(document: Json, profile: Profile) -> Iterator[tuple[Path, str]]:
+def gpu_settings(
+    document: Json, profile: Profile, read_paths: Collection[Path] = ()
+) -> Iterator[tuple[Path, str]]:
     """Yield the fields of `gpu_fields_in_values` but those whose text only mentions a variable.
 
     Any file may mention one.
     """
-    for path, name in gpu_fields_in_values(document, profile):
+    for path, name in gpu_fields_in_values(document, profile, read_paths):
         key = as_text(path[-1])
         if _VISIBLE_DEVICES not in name or key == "name" or _VISIBLE_DEVICES in key:
             yield path, name

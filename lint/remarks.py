@@ -120,13 +120,15 @@ def other_file_remarks(
     if is_read or (uses_values and uses_values(name)) or not _MAY_TELL_OF_GPUS(file.source.text):
         return
     from sources.container_files import container_file_kind  # noqa: PLC0415  # few files need it
+    from sources.embedded_manifests import objects_of_other_programs  # noqa: PLC0415  # likewise
 
     if container_file_kind(name):
         return
     why = "in a file that is no manifest: lint what is made of it, as charts by --render --values"
     for document in file.other_documents():
         if _SERVICES_FIELD not in as_object(document.value):
-            fields = gpu_settings(document.value, profile)
+            read_paths = [path for path, _ in objects_of_other_programs(document.value)]
+            fields = gpu_settings(document.value, profile, read_paths)
             yield from _remarks_about_fields(file, document, fields, why)
 
 

@@ -296,14 +296,22 @@ def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
             continue  # `File.manifests` yields it as one that could not be parsed
         if document is None or is_kubernetes(document.value):
             continue
-        found = (*_objects_of_ansible(document.value), *_objects_of_jobs(document.value))
-        for path, made in found:
+        for path, made in objects_of_other_programs(document.value):
             if isinstance(made, str):
                 yield from _manifests_in_task(file, document, path, made)
                 continue
             yield _lines_of_object(file, document, path, made) or _on_line_of(
                 file, document, path, json.dumps(made)
             )
+
+
+def objects_of_other_programs(value: Any) -> Iterator[tuple[Path, Any]]:
+    """Yield each object that Ansible, Armada or Determined makes of a document, with its path.
+
+    Or the text that stands for it.
+    """
+    yield from _objects_of_ansible(value)
+    yield from _objects_of_jobs(value)
 
 
 def _manifests_in_task(

@@ -52,6 +52,20 @@ def test_what_ansible_does_not_apply_is_not_linted(
     assert (found(done), done.status) == ([], 0)
 
 
+def test_what_is_evaluated_is_not_said_to_be_unread(command: LintCommand) -> None:
+    pod = PLAYBOOK.format(module="k8s", state="present").replace(
+        "resources: {limits: {nvidia.com/gpu: 0.5}}",
+        "env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]",
+    )
+    command.write("play.yml", pod)
+    done = command.json(".")
+    assert [rule for rule, _, _ in found(done)] == ["visible-devices-env"]
+    assert done.report["remarks"] == []
+    other = "    - community.docker.docker_container:\n        env: {NVIDIA_VISIBLE_DEVICES: all}\n"
+    command.write("play.yml", pod + other)
+    assert [remark["line"] for remark in command.json(".").report["remarks"]] == [16]
+
+
 def test_definitions_of_a_list_and_on_one_line_are_linted(command: LintCommand) -> None:
     pod = (
         "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: ml}, spec: {containers: "
