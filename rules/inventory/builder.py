@@ -260,7 +260,7 @@ def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Cluster
 
 
 def _limits_of_flavor(flavor: Mapping[str, Any], *, may_borrow: bool) -> Mapping[str, int]:
-    """How much a workload can get of each resource in the flavor, if that is limited.
+    """The most that a workload can get of each resource in the flavor, if that is limited.
 
     In whole devices, as Kueue rounds up. Without a limit a queue of a cohort may borrow what the
     others do not use.
