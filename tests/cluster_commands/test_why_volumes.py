@@ -223,6 +223,19 @@ def test_a_volume_that_several_pods_have_counts_once(why: Asked) -> None:
     assert why(*known, manifest=pod(volumes=MOUNT))[0] == CAN
 
 
+def test_a_volume_that_is_released_leaves_no_room_on_a_node_over_its_limit(why: Asked) -> None:
+    single = claim(volume="pv-2", accessModes=["ReadWriteOncePod"])
+    others = [claim(name="other", volume="pv-9"), csi_volume("pv-9"), user("r", "a", "other")]
+    known = [*PLAIN[:1], *FAST, single, csi_volume("pv-2"), user("q", "a", "data"), *others]
+    known.append(attachment("a", "pv-2"))
+    _, out = why(*known, csi_node("a", 2), manifest=pod(volumes=MOUNT))
+    assert "wait until ml/q ends" in out
+    assert "are attached to a node" not in out
+    _, out = why(*known, csi_node("a", 1), manifest=pod(volumes=MOUNT))
+    assert "wait until ml/q ends" in out
+    assert "of which 1 of at most 1 are attached to a node" in out
+
+
 def test_without_limits_or_attachments_it_is_not_known_how_many_more_fit(why: Asked) -> None:
     known = [*PLAIN, *FAST, claim()]
     status, out = why(*known, manifest=pod(volumes=MOUNT))
@@ -305,6 +318,16 @@ def test_a_node_that_was_chosen_for_a_volume_is_named(why: Asked) -> None:
     assert status == CANNOT
     assert "kube-scheduler has chosen the node gone for the volume of its claim data" in out
     assert "kubectl annotate pvc data volume.kubernetes.io/selected-node-" in out
+
+
+def test_a_claim_that_a_pod_names_twice_needs_no_second_volume(why: Asked) -> None:
+    local = storage_class(provisioner="kubernetes.io/no-provisioner")
+    free = {**volume(capacity={"storage": "10Gi"}), "status": {"phase": "Available"}}
+    twice = [*MOUNT, {**MOUNT[0], "name": "w"}]
+    status, out = why(*NODES, local, driver(), free, claim(), manifest=pod(volumes=twice))
+    assert status == CANNOT
+    assert "let one volume of the pod be of the claim data, and mount it several times" in out
+    assert why(*NODES, local, driver(), free, claim(), manifest=pod(volumes=MOUNT))[0] == CAN
 
 
 def test_a_volume_and_a_class_must_exist(why: Asked) -> None:

@@ -45,6 +45,10 @@ class _Attached(NamedTuple):
     others: frozenset[_Volume]
     unknown: int
 
+    def without(self, released: frozenset[_Volume]) -> _Attached:
+        """Return the others, once the pods with those that are `released` have ended."""
+        return self._replace(of_pods=self.of_pods - released, others=self.others - released)
+
     def count(self, driver: str) -> int:
         """Return how many are of a driver."""
         return sum(one.driver == driver for one in self.of_pods | self.others)
@@ -63,8 +67,9 @@ class AttachedVolumes:
         self._known, self._placed = known, placed
         # Of all pods that are asked about, the nodes have the same volumes.
         self._by_node = _BY_NODE.setdefault(placed, {})
-        found = (self._volume(namespace, claim.name, claim.raw) for claim in claims)
-        self._needed = frozenset(one for one in found if one is not None)
+        found = {claim.name: self._volume(namespace, claim.name, claim.raw) for claim in claims}
+        self._by_claim = {name: volume for name, volume in found.items() if volume is not None}
+        self._needed = frozenset(self._by_claim.values())
         self._drivers = Counter(one.driver for one in self._needed)
 
     @property
@@ -72,8 +77,11 @@ class AttachedVolumes:
         """Return whether nodes have to be asked because of them."""
         return bool(self._needed)
 
-    def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
-        """Yield the drivers that `node` lacks, or that attach no more volumes to it."""
+    def obstacles(self, node: Node, released: Iterable[str] = ()) -> Iterator[VolumeObstacle]:
+        """Yield the drivers that `node` lacks, or that attach no more volumes to it.
+
+        `released` are the claims whose pods have to end before.
+        """
         csi_nodes = self._known.csi_nodes()
         if csi_nodes is None:
             return
@@ -95,6 +103,9 @@ class AttachedVolumes:
             attached = self._attached(node)
             if attached is None:
                 continue
+            attached = attached.without(
+                frozenset(self._by_claim[name] for name in released if name in self._by_claim)
+            )
             new = len(self._new_volumes(driver, attached))
             there = attached.count(driver)
             # A volume that is not known may be one of those that the pod needs.

@@ -6,6 +6,7 @@ Source: Kubernetes, `pkg/scheduler/framework/plugins/volumebinding/binder.go` an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,7 +55,10 @@ class FreeClaims:
             yield from self._choosing_again(elsewhere).obstacles(node)
             return
         stuck = []
-        for claim in self._without_volume(node):
+        unmatched = self._without_volume(node)
+        named = Counter(one.name for one in self._claims)
+        named.subtract(one.name for one in unmatched)
+        for claim in unmatched:
             found = object_of(self._known.classes(), claim.storage_class)
             if found is None:
                 continue
@@ -66,7 +70,8 @@ class FreeClaims:
                 stuck.append(claim)
                 yield _chosen(claim, node)
             elif self._known.volumes() is not None:
-                yield _no_volume(claim)
+                yield _named_again(claim) if named[claim.name] else _no_volume(claim)
+                named[claim.name] += 1
         if stuck:
             names = {claim.name for claim in stuck}
             found_again = self._choosing_again(stuck).obstacles(node)
@@ -215,6 +220,17 @@ def _no_volume(claim: Claim) -> VolumeObstacle:
         f"no volume is free for its claim {claim.name}, and none can be made there",
         f"make a volume of the class {claim.storage_class} for these nodes, or use another storage "
         "class",
+    )
+
+
+def _named_again(claim: Claim) -> VolumeObstacle:
+    return VolumeObstacle(
+        _PLUGIN,
+        _NONE_FREE,
+        claim.name,
+        f"several volumes of it are of its claim {claim.name}, and kube-scheduler looks for one "
+        "volume for each",
+        f"let one volume of the pod be of the claim {claim.name}, and mount it several times",
     )
 
 

@@ -113,9 +113,11 @@ class Volumes:
         """
         if found := tuple(self._of_disks(node)):
             yield found
-        if found := tuple(map(_in_use, (one for one in self._exclusive if one[1]))):
-            yield found
-        yield from ((one,) for one in self._attached.obstacles(node))
+        in_use = [one for one in self._exclusive if one[1]]
+        if in_use:
+            yield tuple(map(_in_use, in_use))
+        released = [name for name, _ in in_use]
+        yield from ((one,) for one in self._attached.obstacles(node, released))
         unbound = [*self._free.obstacles(node)]
         if found := (*self._far(node), *unbound[:1]):
             yield found

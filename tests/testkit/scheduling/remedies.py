@@ -249,11 +249,24 @@ def _leave_their_affinity_out(made: Scenario, *_: object) -> None:
 
 
 def _end_users_of_claim(made: Scenario, _nodes: _Nodes, names: str) -> None:
+    """Let the pods have no claims, and detach the volumes of those that the waiting pod has too."""
     ended = {name.rpartition("/")[2] for name in names.split(", ")}
+    released = set()
     for pod in (*made.pods, *made.nominated):
         if pod["metadata"]["name"] in ended:
             volumes = pod["spec"].get("volumes", [])
             pod["spec"]["volumes"] = [v for v in volumes if "persistentVolumeClaim" not in v]
+            released |= {v.get("persistentVolumeClaim", {}).get("claimName") for v in volumes}
+    detached = {
+        claim["spec"].get("volumeName")
+        for claim in _claims_of_pod(made)
+        if claim["metadata"]["name"] in released
+    }
+    made.attachments[:] = [
+        one
+        for one in made.attachments
+        if one["spec"]["source"]["persistentVolumeName"] not in detached
+    ]
 
 
 def _end_users_of_disk(made: Scenario, nodes: _Nodes, disk: str) -> None:
@@ -316,6 +329,12 @@ def _make_volume(made: Scenario, _nodes: _Nodes, storage_class: str) -> None:
             for volume in made.volumes[:-1]:  # another one that is meant for it
                 if as_object(volume["spec"].get("claimRef")).items() >= own.items():
                     volume["spec"].pop("claimRef")
+
+
+def _name_claim_once(made: Scenario, _nodes: _Nodes, claim: str) -> None:
+    spec = made.pod["spec"]
+    of_it = [v for v in spec["volumes"] if v.get("persistentVolumeClaim") == {"claimName": claim}]
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume not in of_it[1:]]
 
 
 def _choose_again(made: Scenario, _nodes: _Nodes, claim: str) -> None:
@@ -421,6 +440,10 @@ _CHANGES: tuple[tuple[str, Callable[..., None]], ...] = (
     (
         r"make a volume of the class (\S+) for these nodes, or use another storage class",
         _make_volume,
+    ),
+    (
+        r"let one volume of the pod be of the claim (\S+), and mount it several times",
+        _name_claim_once,
     ),
     (r"wait for the volume, or choose again: kubectl annotate pvc (\S+) \S+-", _choose_again),
     (r"make space for the claim (\S+), or let it ask for less", _make_space),
