@@ -413,8 +413,7 @@ class AdminAccessRemarks:
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a claim, or a template of one."""
-        group, kind = kind_of(evaluated.raw)
-        if group != CLAIM_GROUP or kind not in CLAIM_SPEC_PATHS:
+        if evaluated.ref.kind not in CLAIM_SPEC_PATHS or evaluated.ref.group != CLAIM_GROUP:
             return
         for subject in find_subjects({**evaluated.raw}, self._profile):
             if isinstance(subject, DeviceClaim) and any(

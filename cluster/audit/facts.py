@@ -157,7 +157,7 @@ def read_facts(
         for raw in snapshot.stream(resource, home):
             known.add(resource)
             add_objects(builder, raw, None)
-            if resource == NODES and builder.gpu_nodes.sign(raw):
+            if resource == NODES and builder.gpu_nodes.has(raw):
                 gpu_nodes.add(_name_of(raw))
             elif resource == NAMESPACES:
                 namespaces[_name_of(raw)] = as_object(as_object(raw.get("metadata")).get("labels"))
