@@ -196,7 +196,7 @@ def _selected(claim: Claim) -> str:
 def _not_selected(claim: Claim) -> Claim:
     metadata = as_object(claim.raw.get("metadata"))
     annotations = {k: v for k, v in annotations_of(claim.raw).items() if k != _SELECTED}
-    return Claim(claim.name, {**claim.raw, "metadata": {**metadata, "annotations": annotations}})
+    return claim._replace(raw={**claim.raw, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _chosen(claim: Claim, node: Node) -> VolumeObstacle:

@@ -29,6 +29,7 @@ AT_ALL = frozenset({"the pod itself"})
 """The reason of each node if a pod can have none, as its claim does not exist."""
 _ABOUT_CLAIMS = re.compile(
     r"persistentvolumeclaim .*|pod has unbound immediate PersistentVolumeClaims|persistentvolume .*"
+    r"|waiting for ephemeral volume controller to create .*|PVC .* was not created for pod .*"
 )
 
 

@@ -279,7 +279,9 @@ def _end_users_of_disk(made: Scenario, nodes: _Nodes, disk: str) -> None:
 def _names_disk(volume: Mapping[str, Any], disk: str) -> bool:
     image = as_object(volume.get("rbd"))
     of_ceph = f"{image.get('image')}/{image.get('pool', 'rbd')}" if image else ""
-    return disk in {as_object(volume.get("iscsi")).get("iqn"), of_ceph}
+    older = as_object(volume.get("gcePersistentDisk")).get("pdName")
+    oldest = as_object(volume.get("awsElasticBlockStore")).get("volumeID")
+    return disk in {as_object(volume.get("iscsi")).get("iqn"), of_ceph, older, oldest}
 
 
 def _move_volumes(made: Scenario, _nodes: _Nodes) -> None:
@@ -298,10 +300,9 @@ def _volumes_of_pod(made: Scenario) -> Iterator[str]:
 
 def _claims_of_pod(made: Scenario) -> Iterator[Object]:
     metadata = made.pod["metadata"]
-    names = [
-        volume.get("persistentVolumeClaim", {}).get("claimName")
-        for volume in made.pod["spec"].get("volumes", [])
-    ]
+    volumes = made.pod["spec"].get("volumes", [])
+    names = [volume.get("persistentVolumeClaim", {}).get("claimName") for volume in volumes]
+    names += [f"{metadata['name']}-{v['name']}" for v in volumes if "ephemeral" in v]
     for claim in made.claims:
         own = claim["metadata"]
         if own["namespace"] == metadata["namespace"] and own["name"] in names:
@@ -389,6 +390,9 @@ def _make_claim_anew(made: Scenario, nodes: _Nodes, name: str) -> None:
     old = [one for one in _claims_of_pod(made) if one["metadata"]["name"] == name]
     made.claims[:] = [one for one in made.claims if one not in old]
     _create_claim(made, nodes, name)
+    pod = made.pod["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+    made.claims[-1]["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
 
 
 def _let_claim_be_bound(made: Scenario, nodes: _Nodes, name: str) -> None:
@@ -449,6 +453,8 @@ _CHANGES: tuple[tuple[str, Callable[..., None]], ...] = (
     (r"make space for the claim (\S+), or let it ask for less", _make_space),
     (r"let (\S+) run on these nodes", _run_driver),
     (r"the PersistentVolumeClaim (\S+) does not exist -> create it, or .*", _create_claim),
+    (r"the claim (\S+) was not made for it, .* -> delete that claim, or .*", _make_claim_anew),
+    (r"its claim (\S+) is not made from its template yet -> wait: .*", _make_claim_anew),
     (r"the claim (\S+) has lost its volume .* -> make a new claim", _make_claim_anew),
     (r"the claim (\S+) is being deleted -> make a new claim", _make_claim_anew),
     (r"the volume \S+ of the claim (\S+) does not exist -> make a new claim", _make_claim_anew),
