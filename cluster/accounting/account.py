@@ -50,6 +50,7 @@ from cluster.accounting.shares import (
     shares_of,
 )
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.source.objects import name_of
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
@@ -382,11 +383,6 @@ def given_twice(
         holder = Holder(consumer.namespace, consumer.name)
         holders.add_pod(holder, consumer.node, consumer.devices, consumer.since)
     return holders.given_twice()
-
-
-def name_of(node: Object) -> str:
-    """The name of a node."""
-    return as_text(as_object(node.get("metadata")).get("name"))
 
 
 class NodeCounter:

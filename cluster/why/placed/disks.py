@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _KEYS = {
     "awsElasticBlockStore": ("volumeID",),
@@ -92,10 +92,9 @@ def disks_of(spec: Mapping[str, Any]) -> Iterator[Disk]:
             if disk := as_object(volume.get(kind)):
                 # The API server gives a disk of Ceph this pool.
                 values = {"pool": "rbd", **disk} if kind == "rbd" else disk
-                listed = disk.get("monitors")
                 yield Disk(
                     kind,
                     "/".join(as_text(values.get(key)) for key in keys),
                     disk.get("readOnly") is True and kind != "awsElasticBlockStore",
-                    frozenset(map(as_text, listed)) if isinstance(listed, list) else frozenset(),
+                    frozenset(as_texts(disk.get("monitors"))),
                 )

@@ -11,7 +11,7 @@ from cluster.accounting.account import NodeLoad
 from cluster.accounting.pod_requests import Requests
 from cluster.why.placed.disks import DisksInUse, disks_of, drivers_of_disks
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # compared, and not listened at
 
@@ -84,8 +84,7 @@ def affinity_terms(pod: Mapping[str, Any], field: str) -> Iterator[AffinityTerm]
     """The required terms of `podAffinity` or `podAntiAffinity` of a pod."""
     affinity = as_object(as_object(as_object(pod.get("spec")).get("affinity")).get(field))
     for _, raw in as_objects(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")):
-        listed = raw.get("namespaces")
-        names = [*map(as_text, listed)] if isinstance(listed, list) else []
+        names = as_texts(raw.get("namespaces"))
         if not names and not isinstance(raw.get("namespaceSelector"), dict):
             names = [namespace_of(pod)]
         yield AffinityTerm(

@@ -22,9 +22,8 @@ from cluster.why.volumes.known import (
     annotations_of,
     class_of,
     object_of,
-    texts,
 )
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _SELECTED = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -255,7 +254,8 @@ def _is_provisioned(storage_class: Object, node: Node) -> bool:
 def _allows(term: Mapping[str, Any], node: Node) -> bool:
     expressions = [one for _, one in as_objects(term.get("matchLabelExpressions"))]
     return bool(expressions) and all(
-        node.labels.get(as_text(one.get("key"))) in texts(one.get("values")) for one in expressions
+        node.labels.get(as_text(one.get("key"))) in as_texts(one.get("values"))
+        for one in expressions
     )
 
 
@@ -274,11 +274,11 @@ def _has_what_is_asked(volume: Object, claim: Claim) -> bool:
 def _is_available(volume: Object, claim: Claim) -> bool:
     """Return whether a volume that is meant for no claim suits this one."""
     selector = claim.spec.get("selector")
-    modes = texts(as_object(volume.get("spec")).get("accessModes"))
+    modes = as_texts(as_object(volume.get("spec")).get("accessModes"))
     return (
         as_object(volume.get("status")).get("phase") == "Available"
         and (selector is None or LabelSelector(selector).matches(labels_of(volume)))
-        and all(mode in modes for mode in texts(claim.spec.get("accessModes")))
+        and all(mode in modes for mode in as_texts(claim.spec.get("accessModes")))
     )
 
 

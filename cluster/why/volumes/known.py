@@ -105,8 +105,3 @@ def annotations_of(raw: Object) -> Mapping[str, str]:
 def object_of(known: Known, name: str) -> Object | None:
     """The object `name`; None if there is none, or none is known."""
     return None if known is None else known.get(name)
-
-
-def texts(value: object) -> list[str]:
-    """The texts of a list."""
-    return [*map(as_text, value)] if isinstance(value, list) else []

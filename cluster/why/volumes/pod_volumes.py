@@ -24,10 +24,9 @@ from cluster.why.volumes.known import (
     annotations_of,
     claims_of,
     object_of,
-    texts,
 )
 from reports.formats import some
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _BOUND = "pv.kubernetes.io/bind-completed"
 _ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
@@ -76,7 +75,7 @@ class Volumes:
                     "delete that claim, or give the pod, or its volume, another name",
                 )
                 continue
-            if not claim.is_ephemeral and "ReadWriteOncePod" in texts(
+            if not claim.is_ephemeral and "ReadWriteOncePod" in as_texts(
                 claim.spec.get("accessModes")
             ):
                 self._exclusive.append((name, placed.users_of(namespace, name)))

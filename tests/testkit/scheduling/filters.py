@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.accounting.account import PodLedger, name_of
+from cluster.accounting.account import PodLedger
 from cluster.accounting.pod_requests import effective_requests
-from cluster.source.objects import Object
+from cluster.source.objects import Object, name_of
 from cluster.why.explanation import Explanation, explain
 from cluster.why.nodes import read_node
 from cluster.why.placed.pods import PlacedPods
