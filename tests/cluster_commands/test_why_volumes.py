@@ -414,6 +414,20 @@ def test_a_disk_of_an_older_kind_counts_as_a_volume_of_a_driver(why: Asked) -> N
     assert "how many volumes such as d a node can have" in out
 
 
+def test_a_driver_that_is_missing_does_not_hide_another_without_room(why: Asked) -> None:
+    other = storage_class(provisioner="kubernetes.io/aws-ebs")
+    other["metadata"] = {"name": "older"}
+    must_run = driver(preventPodSchedulingIfMissing=True)
+    must_run["metadata"] = {"name": "ebs.csi.aws.com"}
+    claims = [claim(), claim(name="disk", storageClassName="older")]
+    known = [PLAIN[0], *FAST, other, must_run, *claims, csi_node("a", 0), attachment("b")]
+    mounts = [*MOUNT, {"name": "w", "persistentVolumeClaim": {"claimName": "disk"}}]
+    status, out = why(*known, manifest=pod(volumes=mounts))
+    assert status == CANNOT
+    assert "let ebs.csi.aws.com run on these nodes" in out
+    assert "that alone would not do: it needs 1 volume of csi.example.com" in out
+
+
 EBS = {"name": "d", "awsElasticBlockStore": {"volumeID": "x"}}
 
 

@@ -107,8 +107,8 @@ class AttachedVolumes:
             return
         csi_node = csi_nodes.get(node.name)
         drivers, wanted = _drivers_of(csi_node), self._wanted_at(csi_node)
-        if missing := [one for one in wanted if one not in drivers and self._must_run(one)]:
-            for driver in missing:
+        for driver in wanted:
+            if driver not in drivers and self._must_run(driver):
                 yield VolumeObstacle(
                     _PLUGIN,
                     f"{driver} CSI driver is not installed on the node",
@@ -116,7 +116,6 @@ class AttachedVolumes:
                     f"the driver {driver} of its volumes does not run there",
                     f"let {driver} run on these nodes",
                 )
-            return
         for driver, needed in wanted.items():
             limit = _limit(drivers.get(driver))
             if limit is None or self._is_far_from(limit, node):
