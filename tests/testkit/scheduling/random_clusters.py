@@ -70,7 +70,7 @@ class _Scenarios:
             claims,
             [self._volume(n, home) for n in range(5)],
             [*map(self._storage_class, _CLASSES)],
-            [self._driver(), self._older_driver()],
+            self._drivers(),
             [self._csi_node(name) for name in names if self._maybe(0.9)],
             [self._attachment(n, names) for n in range(5) if self._has("limits", 0.5)],
             [self._capacity(n) for n in range(3)],
@@ -271,9 +271,12 @@ class _Scenarios:
             chosen["preventPodSchedulingIfMissing"] = True
         return {"metadata": {"name": "csi.test"}, "spec": chosen}
 
-    def _older_driver(self) -> dict[str, Any]:
-        chosen = {"preventPodSchedulingIfMissing": self._has("limits", 0.8)}
-        return {"metadata": {"name": _OLDER}, "spec": chosen}
+    def _drivers(self) -> list[dict[str, Any]]:
+        """Two drivers; at most one is required: of two that lack, chance says which is named."""
+        driver = self._driver()
+        is_free = "preventPodSchedulingIfMissing" not in driver["spec"]
+        chosen = {"preventPodSchedulingIfMissing": is_free and self._has("limits", 0.8)}
+        return [driver, {"metadata": {"name": _OLDER}, "spec": chosen}]
 
     def _csi_node(self, name: str) -> dict[str, Any]:
         drivers: list[dict[str, Any]] = [{"name": "other.test", "nodeID": name}]
