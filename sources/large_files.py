@@ -117,7 +117,7 @@ class JsonList:
         stream.take(at + 1)
         return found
 
-    def parts(self, name: str) -> Iterator[Source]:
+    def parts(self, name: str, *, with_values: bool) -> Iterator[Source]:
         """Sources with some of the items each; raises ListError at the end if it was no List."""
         taken = 0
         while True:
@@ -126,10 +126,11 @@ class JsonList:
             part = SourcePart(lines, ADDED_LINES + 1, self._stream.columns, taken)
             text, items = self._take_items()
             if items:
-                kind = json.dumps(self._kind or "List")
-                prefix = f'{{"apiVersion": "v1",\n"kind": {kind},\n"items": [\n'
-                yield Source(name, f"{prefix}{text}\n]}}", part=part)
-            taken += items
+                kind = self._kind or "List"
+                prefix = f'{{"apiVersion": "v1",\n"kind": {json.dumps(kind)},\n"items": [\n'
+                value = {"apiVersion": "v1", "kind": kind, "items": items} if with_values else None
+                yield Source(name, f"{prefix}{text}\n]}}", part=part, value=value)
+            taken += len(items)
             if not items:
                 break
         self._check_tail()
@@ -143,10 +144,11 @@ class JsonList:
             if self._stream.text or self._stream.is_complete:
                 return
 
-    def _take_items(self) -> tuple[str, int]:
-        """Some complete items; none if the array ends here."""
+    def _take_items(self) -> tuple[str, list[Any]]:
+        """Some complete items, as text and decoded; none if the array ends here."""
         size = 2 * PART_CHARACTERS
-        end = items = 0
+        end = 0
+        items = []
         while end < PART_CHARACTERS:
             text = self._stream.text
             match = _SPACE_PATTERN.match(text, end)
@@ -154,8 +156,8 @@ class JsonList:
             if text.startswith("]", start):
                 break
             try:
-                _, end = _JSON_DECODER.raw_decode(text, start)
-                items += 1
+                item, end = _JSON_DECODER.raw_decode(text, start)
+                items.append(item)
             except RecursionError:
                 raise ListError("an item that is nested too deeply") from None
             except ValueError as error:
@@ -310,29 +312,34 @@ MAX_STREAM_BYTES = 1 << 30
 _ANCHOR_PATTERN = re.compile(rb"(?:[:?-][ \t\r\n]+|[\[{,][ \t]*)&\w")
 
 
-def split_large_inputs(inputs: Iterable[Input]) -> Iterator[Input]:
-    """`inputs` with several sources in place of a large one."""
+def split_large_inputs(inputs: Iterable[Input], *, with_values: bool = False) -> Iterator[Input]:
+    """`inputs` with several sources in place of a large one.
+
+    To cut JSON, it has to be decoded: with `with_values`, its sources have their values.
+    """
     for given in inputs:
         if isinstance(given, StandardInput):
-            yield from _split_input(given, given.stream)
+            yield from _split_input(given, given.stream, with_values=with_values)
         elif isinstance(given, InputFile) and may_be_large(given):
-            yield from _split_file(given)
+            yield from _split_file(given, with_values=with_values)
         else:
             yield given
 
 
-def _split_file(given: InputFile) -> Iterator[Input]:
+def _split_file(given: InputFile, *, with_values: bool) -> Iterator[Input]:
     if (refused := given.refusal()) is not None:
         yield refused
         return
     try:
         with open(given.name, "rb") as file:
-            yield from _split_input(given, file.read)
+            yield from _split_input(given, file.read, with_values=with_values)
     except OSError as error:
         yield UnreadableSource(given.name, (error.strerror or str(error)).lower())
 
 
-def _split_input(given: InputFile | StandardInput, read: Callable[[int], bytes]) -> Iterator[Input]:
+def _split_input(
+    given: InputFile | StandardInput, read: Callable[[int], bytes], *, with_values: bool
+) -> Iterator[Input]:
     head = read(MAX_BYTES + 1)
     is_small = len(head) <= MAX_BYTES
     if len(head) < LARGE_BYTES or (
@@ -344,7 +351,7 @@ def _split_input(given: InputFile | StandardInput, read: Callable[[int], bytes])
     stream = TextStream(lambda size: next(rest, b"") or read(size), MAX_STREAM_BYTES)
     found = 0
     try:
-        for source in _sources(given.name, stream):
+        for source in _sources(given.name, stream, with_values=with_values):
             found += 1
             part = source.part and source.part._replace(is_first=found == 1)
             yield source._replace(part=part)
@@ -359,7 +366,7 @@ def _split_input(given: InputFile | StandardInput, read: Callable[[int], bytes])
             yield UnreadableSource(given.name, f"from line {stream.line} on: {error}")
 
 
-def _sources(name: str, stream: TextStream) -> Iterator[Source]:
+def _sources(name: str, stream: TextStream, *, with_values: bool) -> Iterator[Source]:
     while True:
         stream.fill(LARGE_BYTES)
         if not stream.text:
@@ -369,10 +376,12 @@ def _sources(name: str, stream: TextStream) -> Iterator[Source]:
             part = SourcePart(line_offset=stream.line - 1)
             yield Source(name, stream.take(end), part=part)
             continue
-        found = YamlList.begin(stream) or JsonList.begin(stream)
-        if found is None:
+        if in_yaml := YamlList.begin(stream):
+            yield from in_yaml.parts(name)
+        elif in_json := JsonList.begin(stream):
+            yield from in_json.parts(name, with_values=with_values)
+        else:
             raise ListError(f"a document larger than {LARGE_BYTES >> 20} MiB that is no List")
-        yield from found.parts(name)
 
 
 def _end_of_documents(stream: TextStream) -> int:

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kubeyaml import CachedReader, EncodingError, decode
 from sources.containment import is_inside
@@ -181,6 +181,8 @@ class Source(NamedTuple):
     """the folder of the chart or kustomization, if it is a rendering"""
     reader: CachedReader | None = None
     """the reader that knows its documents already, if other texts have some of them"""
+    value: Any = None
+    """the document that it is, if it had to be decoded already"""
 
     @property
     def lines(self) -> range:

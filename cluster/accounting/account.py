@@ -38,6 +38,7 @@ from cluster.accounting.pod_requests import (
 from cluster.accounting.shares import (
     FRACTION,
     PER_CARD,
+    VOLCANO_CARDS,
     Amount,
     Share,
     card_memory,
@@ -49,6 +50,7 @@ from cluster.accounting.shares import (
     shares_of,
 )
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.source.objects import name_of
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
@@ -383,11 +385,6 @@ def given_twice(
     return holders.given_twice()
 
 
-def name_of(node: Object) -> str:
-    """The name of a node."""
-    return as_text(as_object(node.get("metadata")).get("name"))
-
-
 class NodeCounter:
     """Counts the GPUs of one node after another.
 
@@ -430,7 +427,12 @@ class NodeCounter:
         for each in twice:
             rows.difference_update(each.resources)
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
-        usages = (self._resource(name, row, totals, twice, slots) for row in sorted(rows))
+        usages = [self._resource(name, row, totals, twice, slots) for row in sorted(rows)]
+        most = self._most_on_cards(name, cards, shared)
+        for number, used in enumerate(usages):
+            if used.resource in most and used.resource not in load.unplaced:
+                on_card = min(used.free, most[used.resource])
+                usages[number] = used._replace(free_on_card=on_card)
         return NodeUsage(
             name=name,
             status=status_of(node),
@@ -493,6 +495,21 @@ class NodeCounter:
         else:
             free = min(rest, slots)
         return usage._replace(free=free, stranded=rest - free)
+
+    def _most_on_cards(
+        self, name: str, cards: Iterable[Card], shared: Iterable[str]
+    ) -> Mapping[str, Amount]:
+        """Return the most that is free on one card, by resource; `shared` are those of KAI."""
+        taken, most = self._shares.get(name, {}), dict[str, Amount]()
+        parts: list[tuple[str, str, Amount]] = [(card, FRACTION, 1) for card in shared]
+        parts += (
+            (card.card, what, total) for card in cards for what, total in card.amounts.items()
+        )
+        for card, resource, total in parts:
+            free = max(total - taken.get((card, resource), 0), 0)
+            if resource != VOLCANO_CARDS:  # which are whole ones
+                most[resource] = max(free, most.get(resource, 0))
+        return most
 
     def _cards(
         self, name: str, cards: tuple[Card, ...], offered: list[Device]

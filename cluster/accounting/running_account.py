@@ -15,12 +15,11 @@ from cluster.accounting.account import (
     count_claims,
     count_pod,
     given_twice,
-    name_of,
 )
 from cluster.accounting.claims import Device, offered_devices
 from cluster.accounting.shares import card_memory
 from cluster.accounting.usage import Consumer, NodeUsage, Usage
-from cluster.source.objects import without_images
+from cluster.source.objects import name_of, without_images
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
 

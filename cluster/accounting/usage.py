@@ -52,6 +52,8 @@ class ResourceUsage(NamedTuple):
     - `overcommitted`: the part of `allocated` that its node does not have, as after a device plugin
       has come back with fewer devices. Of several nodes it is the sum, so that what one node has
       too little is not taken from what another has left.
+    - `free_on_card`: the most that is free on one card, of what pods take parts of: a pod gets no
+      more, whatever the sum is. None for whole devices, and where it is not known.
     """
 
     resource: str
@@ -62,6 +64,7 @@ class ResourceUsage(NamedTuple):
     stranded: Amount = 0
     pending: Amount = 0
     overcommitted: Amount = 0
+    free_on_card: Amount | None = None
 
     @property
     def unavailable(self) -> Amount:
@@ -73,11 +76,13 @@ class ResourceUsage(NamedTuple):
         if not isinstance(other, ResourceUsage):
             return NotImplemented
         known = [total for total in (self.total, other.total) if total is not None]
-        return ResourceUsage(
+        on_cards = [on for on in (self.free_on_card, other.free_on_card) if on is not None]
+        both = ResourceUsage(
             self.resource,
             sum(known) if known else None,
-            *(one + another for one, another in zip(self[2:], other[2:], strict=True)),
+            *(one + another for one, another in zip(self[2:-1], other[2:-1], strict=True)),
         )
+        return both._replace(free_on_card=max(on_cards, default=None))
 
 
 class CardUsage(NamedTuple):

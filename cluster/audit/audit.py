@@ -23,7 +23,6 @@ from cluster.audit.facts import (
     Identity,
     identity_of,
     kind_of,
-    namespace_of,
     read_facts,
     with_gpu_exceptions,
 )
@@ -35,6 +34,7 @@ from cluster.source.objects import (
     Object,
     ObjectReader,
     SourceError,
+    namespace_in,
 )
 from lint.processes import Progress
 from policies.policy import Policy
@@ -130,7 +130,7 @@ class _Audit:
                     pods.add(evaluated)
                     devices.add(raw)
                     admin_access.add(evaluated)
-                is_missing = is_missing and namespace_of(raw) != self._namespace
+                is_missing = is_missing and namespace_in(raw) != self._namespace
                 progress.show()
         self._evaluator.finish()
         if is_missing and not results.pods:  # files may have the pods of a namespace without it
@@ -220,7 +220,7 @@ class _Audit:
         """Return whether an API server would not list `raw` here. Files give all that they have."""
         group, kind = kind_of(raw)
         may_be_cluster_scoped = group in CLUSTER_SCOPED and kind not in CLAIM_SPEC_PATHS
-        is_cluster_scoped = may_be_cluster_scoped and not namespace_of(raw)
+        is_cluster_scoped = may_be_cluster_scoped and not namespace_in(raw)
         is_done = (group, kind) in EVALUATED_WITH_FACTS
         return is_done or bool(self._namespace and is_cluster_scoped)
 

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import has_terminated
-from cluster.audit.facts import AuditFacts, kind_of, namespace_of
+from cluster.audit.facts import AuditFacts, kind_of
 from cluster.audit.period import ALWAYS, Period
-from cluster.source.objects import Object, without_managed_fields
+from cluster.source.objects import Object, namespace_in, without_managed_fields
 from policies.policy import Policy
 from reports.findings import RULE_BY_NAME, LocatedFinding, to_reported_finding
 from reports.formats import many, some
@@ -172,7 +172,7 @@ class ObjectEvaluator:
 
     def _is_sent(self, raw: Object) -> bool:
         """Return whether API servers send such an object to the webhook."""
-        return kind_of(raw) not in NOT_SENT and not self._facts.is_excluded(namespace_of(raw))
+        return kind_of(raw) not in NOT_SENT and not self._facts.is_excluded(namespace_in(raw))
 
     def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
         for field in result.malformed_fields:
@@ -291,7 +291,7 @@ class PodRemarks:
         if evaluated.raw.get("kind") != "Pod":
             return
         self._add_share(evaluated)
-        namespace = namespace_of(evaluated.raw)
+        namespace = namespace_in(evaluated.raw)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
         if errors:
             is_denied = self._facts.mode_of(namespace) == Action.DENY.word
@@ -413,14 +413,13 @@ class AdminAccessRemarks:
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a claim, or a template of one."""
-        group, kind = kind_of(evaluated.raw)
-        if group != CLAIM_GROUP or kind not in CLAIM_SPEC_PATHS:
+        if evaluated.ref.kind not in CLAIM_SPEC_PATHS or evaluated.ref.group != CLAIM_GROUP:
             return
         for subject in find_subjects({**evaluated.raw}, self._profile):
             if isinstance(subject, DeviceClaim) and any(
                 request.fields.get("adminAccess") is True for request in subject.requests()
             ):
-                self._claims[namespace_of(evaluated.raw)][str(evaluated.ref)] += 1
+                self._claims[namespace_in(evaluated.raw)][str(evaluated.ref)] += 1
 
     def remarks(self) -> Iterator[Remark]:
         """A warning for each of the first namespaces with a label, and one for the others."""

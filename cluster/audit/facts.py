@@ -30,6 +30,7 @@ from cluster.source.objects import (
     Resource,
     ResourceNames,
     SourceError,
+    name_of,
 )
 from cluster.source.registered import (
     is_excluded,
@@ -157,10 +158,10 @@ def read_facts(
         for raw in snapshot.stream(resource, home):
             known.add(resource)
             add_objects(builder, raw, None)
-            if resource == NODES and builder.gpu_nodes.sign(raw):
-                gpu_nodes.add(_name_of(raw))
+            if resource == NODES and builder.gpu_nodes.has(raw):
+                gpu_nodes.add(name_of(raw))
             elif resource == NAMESPACES:
-                namespaces[_name_of(raw)] = as_object(as_object(raw.get("metadata")).get("labels"))
+                namespaces[name_of(raw)] = as_object(as_object(raw.get("metadata")).get("labels"))
             elif resource == VALIDATING and is_own(raw):
                 configurations.append(raw)
             if kind_of(raw) in EVALUATED_WITH_FACTS:
@@ -182,15 +183,6 @@ def read_facts(
 def kind_of(raw: Object) -> tuple[str, str]:
     """The API group and the kind of an object."""
     return as_text(raw.get("apiVersion")).rpartition("/")[0], as_text(raw.get("kind"))
-
-
-def _name_of(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("name"))
-
-
-def namespace_of(item: Object) -> str:
-    """The namespace that an object names; empty if it names none."""
-    return as_text(as_object(item.get("metadata")).get("namespace"))
 
 
 def with_gpu_exceptions(

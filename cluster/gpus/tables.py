@@ -178,7 +178,10 @@ def _whose(consumer: Consumer) -> tuple[str, str, str]:
 def _amounts(used: ResourceUsage) -> tuple[Cell, str, str]:
     if used.total is None:
         return used, UNKNOWN, UNKNOWN
-    return used, text(used.free), text(used.stranded)
+    free = text(used.free)
+    if used.free_on_card is not None and used.free_on_card < used.free:
+        free += f" ({text(used.free_on_card)} on a card)"
+    return used, free, text(used.stranded)
 
 
 def _overcommitted(used: ResourceUsage) -> str:

@@ -18,10 +18,11 @@ from cluster.source.objects import (
     ObjectReader,
     Resource,
     SourceError,
+    name_of,
     without_images,
     without_managed_fields,
 )
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object
 from rules.profile.profile import Profile
 
 OnPod: TypeAlias = Callable[[Object, CountedPod | None], object]
@@ -73,7 +74,7 @@ class Snapshot:
 
     def by_name(self, resource: Resource, namespace: str | None = None) -> Mapping[str, Object]:
         """Those objects by name."""
-        return {_name_of(raw): raw for raw in self.objects(resource, namespace)}
+        return {name_of(raw): raw for raw in self.objects(resource, namespace)}
 
     def stream(self, resource: Resource, namespace: str | None = None) -> Iterator[Object]:
         """Those objects as they are listed, whole and not kept."""
@@ -146,7 +147,3 @@ def _trimmed(raw: Object) -> Object:
     if "managedFields" not in metadata:
         return raw
     return {**raw, "metadata": without_managed_fields(metadata)}
-
-
-def _name_of(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("name"))

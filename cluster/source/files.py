@@ -95,7 +95,8 @@ class FileSource:
     def _objects(self) -> Iterator[Object]:
         """The objects in the files, those of Lists one by one."""
         try:
-            for item in split_large_inputs(inputs(self._paths, read_stdin=self._stream.read)):
+            given_by = inputs(self._paths, read_stdin=self._stream.read)
+            for item in split_large_inputs(given_by, with_values=True):
                 given = item.read() if isinstance(item, InputFile | StandardInput) else item
                 if isinstance(given, UnreadableSource):
                     raise SourceError(f"{given.name}: {given.why}")
@@ -112,6 +113,9 @@ def _objects(source: Source) -> Iterator[Object]:
 
 
 def _documents(source: Source) -> Iterator[object]:
+    if source.value is not None:
+        yield source.value
+        return
     if source.text.startswith("{"):  # as kubectl writes it: reading it as YAML takes much longer
         with suppress(ValueError, RecursionError):
             yield json.loads(source.text)

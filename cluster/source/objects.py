@@ -11,6 +11,16 @@ Object = dict[str, Any]
 """A Kubernetes object as JSON, with its `apiVersion` and `kind`."""
 
 
+def name_of(raw: Mapping[str, Any]) -> str:
+    """The name of an object."""
+    return as_text(as_object(raw.get("metadata")).get("name"))
+
+
+def namespace_in(raw: Mapping[str, Any]) -> str:
+    """The namespace that an object names; empty if it names none."""
+    return as_text(as_object(raw.get("metadata")).get("namespace"))
+
+
 def without_managed_fields(metadata: Mapping[str, Any]) -> Object:
     """`metadata` without what API servers write about its fields: up to half of an object."""
     return {key: value for key, value in metadata.items() if key != "managedFields"}

@@ -42,6 +42,7 @@ class ObjectStore:
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # as long as the store
         weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
+        self._position = 0  # in the file: to seek where it is already writes what is buffered
         self._ends = array("Q", (0,))  # of the objects in the file, after its beginning
         self._numbers: dict[tuple[str, str], array[int]] = {}
         # Digests: names have no bound.
@@ -69,8 +70,8 @@ class ObjectStore:
                 return
         with self._lock:
             try:
-                self._file.seek(self._ends[-1])
-                self._file.write(content)
+                self._seek(self._ends[-1])
+                self._position += self._file.write(content)
             except OSError as error:
                 raise SourceError(f"cannot write a temporary file: {error.strerror}") from error
         self._ends.append(self._ends[-1] + len(content))
@@ -121,8 +122,14 @@ class ObjectStore:
     def _content(self, number: int) -> bytes:
         start, end = self._ends[number], self._ends[number + 1]
         with self._lock:
-            self._file.seek(start)
+            self._seek(start)
+            self._position = end
             return self._file.read(end - start)
+
+    def _seek(self, position: int) -> None:
+        if self._position != position:
+            self._file.seek(position)
+            self._position = position
 
 
 def _packed(raw: Object) -> bytes:

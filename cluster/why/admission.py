@@ -9,7 +9,7 @@ from cluster.source.objects import Object
 from cluster.why.hurdles import Hurdle
 from cluster.why.limit_ranges import apply_limit_ranges
 from cluster.why.placed.label_selectors import labels_of
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _AFFINITIES = ("podAffinity", "podAntiAffinity")
 _TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -89,14 +89,10 @@ def _with_keys(term: Mapping[str, Any], labels: Mapping[str, str]) -> Mapping[st
     added = [
         {"key": key, "operator": operator, "values": [labels[key]]}
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-        for key in _texts(term.get(field))
+        for key in as_texts(term.get(field))
         if key in labels
     ]
     if not added or not isinstance(selector, dict):
         return term
     own = [one for _, one in as_objects(selector.get("matchExpressions"))]
     return {**term, "labelSelector": {**selector, "matchExpressions": [*own, *added]}}
-
-
-def _texts(value: object) -> list[str]:
-    return [*map(as_text, value)] if isinstance(value, list) else []

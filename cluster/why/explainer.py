@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cluster.accounting.account import CountedPod, name_of
+from cluster.accounting.account import CountedPod
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.files import FileSource
 from cluster.source.objects import (
@@ -39,6 +39,8 @@ from cluster.source.objects import (
     Object,
     Resource,
     SourceError,
+    name_of,
+    namespace_in,
 )
 from cluster.why.admission import admit
 from cluster.why.cards.card_rooms import KAI_KEYS
@@ -149,7 +151,7 @@ class Explainer:
                 self.owned.append(pod)
 
     def _is_asked_for(self, pod: Object) -> bool:
-        return self._namespace is None or _namespace_in(pod) in {self._namespace, ""}
+        return self._namespace is None or namespace_in(pod) in {self._namespace, ""}
 
     def explain(self, pod: Object) -> Explanation:
         """Return why a pod of the cluster is Pending."""
@@ -182,7 +184,7 @@ class Explainer:
                 scope = self._namespace
                 found = known[key] = self._explain(pod, exists=True, scope=scope)
             yield found._replace(
-                namespace=_namespace_in(pod),
+                namespace=namespace_in(pod),
                 name=name_of(pod),
                 scheduler=scheduler_message(pod),
                 since=as_text(metadata.get("creationTimestamp")),
@@ -205,10 +207,10 @@ class Explainer:
             for pods in self._kueue.pod_sets(raw):
                 one = self.explain_workload(Workload(pods.pod, pods.pods))
                 if is_admitted(raw):
-                    # Its pods exist, and may be what fills the nodes.
-                    doubt = "how its pods are, which exist: Kueue has admitted it"
+                    # Its pods may be what fills the nodes.
+                    doubt = "where its pods are: ask for one by its name, or for all that wait"
                     one = one._replace(
-                        groups=(), fitting=(), unchecked=(doubt,), is_unfinished=True
+                        groups=(), fitting=(), placed=None, unchecked=(doubt,), is_admitted=True
                     )
                 hurdles = (*self._kueue.hurdles(raw), *one.hurdles)
                 found.append(one._replace(hurdles=hurdles))
@@ -227,7 +229,7 @@ class Explainer:
             found = found._replace(hurdles=(hurdle,))
         elif spec.get("suspend") is True:
             name = name_of(job)
-            where = f"{name} -n {_namespace_in(job)}"
+            where = f"{name} -n {namespace_in(job)}"
             remedy = f'resume it: kubectl patch job {where} -p \'{{"spec":{{"suspend":false}}}}\''
             if queue := labels_of(job).get(QUEUE_LABEL):
                 remedy = f"it waits in the queue {queue} of Kueue, which has no Workload of it"
@@ -322,7 +324,7 @@ class Explainer:
                 templates = {**listed, **made.templates}
             known = self._snapshot.objects(CLAIMS, home if scope == "" else scope)
             claims = {**made.made}
-            claims |= {name_of(raw): raw for raw in known if _namespace_in(raw) in {home, ""}}
+            claims |= {name_of(raw): raw for raw in known if namespace_in(raw) in {home, ""}}
         namespace = Namespace() if exists else self._namespace_of_new(pod)
         if exists and is_held_by_kueue(pod):
             namespace = namespace._replace(kueue=tuple(self._kueue.hurdles_of_pod(pod)))
@@ -367,7 +369,7 @@ class Explainer:
         return Kueue(
             workloads,
             self._snapshot.by_name(RESOURCE_FLAVORS),
-            {(_namespace_in(raw), name_of(raw)): raw for raw in queues},
+            {(namespace_in(raw), name_of(raw)): raw for raw in queues},
             self._nodes,
         )
 
@@ -414,7 +416,7 @@ class Explainer:
             return None
         by_home: dict[str, dict[str, Object]] = {}
         for raw in found:
-            by_home.setdefault(_namespace_in(raw), {})[name_of(raw)] = raw
+            by_home.setdefault(namespace_in(raw), {})[name_of(raw)] = raw
         return by_home
 
     def _attachments_of(self, node: str) -> Known:
@@ -482,7 +484,7 @@ def _is_owned(pod: Object, kind: str, name: str) -> bool:
 
 def _only_one_namespace(found: Iterable[Object], name: str) -> None:
     """Raise SourceError if objects are in several namespaces."""
-    homes = sorted({_namespace_in(raw) for raw in found})
+    homes = sorted({namespace_in(raw) for raw in found})
     if len(homes) > 1:
         raise SourceError(f"several namespaces have {name!r}: give one of {some(homes)} by -n")
 
@@ -534,7 +536,3 @@ def _key(pod: Object, placed: PlacedPods) -> str:
     looked_at = [spec.get(key) for key in _LOOKED_AT]
     parts = [named, marks, looked_at, containers, volumes, claims]
     return json.dumps(parts, sort_keys=True, default=str)
-
-
-def _namespace_in(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("namespace"))

@@ -55,6 +55,7 @@ class Explanation(NamedTuple):
     - `scheduler`: what kube-scheduler has said last, if the pod has it.
     - `unchecked`: what may keep nodes from it as well, and is not known here.
     - `is_unfinished`: webhooks change it in a way that is not known, so that nothing is sure.
+    - `is_admitted`: Kueue lets it run, so that its pods are to be asked about and not the nodes.
     """
 
     namespace: str
@@ -76,6 +77,7 @@ class Explanation(NamedTuple):
     since: str = ""
     evicting: tuple[str, ...] = ()
     is_unfinished: bool = False
+    is_admitted: bool = False
 
     @property
     def answer(self) -> Answer:
@@ -84,7 +86,7 @@ class Explanation(NamedTuple):
             return Answer.CANNOT
         if self.is_bound:
             return Answer.CAN
-        if self.other_scheduler or self.is_unfinished:
+        if self.other_scheduler or self.is_unfinished or self.is_admitted:
             return Answer.NOT_KNOWN
         if not self.fitting:
             return Answer.NOT_KNOWN if self.evicting else Answer.CANNOT
@@ -101,7 +103,8 @@ class Explanation(NamedTuple):
         """
         is_refused_later = any(not all(group.messages) for group in self.groups)
         is_unsure = bool(self.fitting and self.unchecked)
-        if self.node or self.other_scheduler or is_refused_later or is_unsure:
+        is_about_nodes = not (self.node or self.other_scheduler or self.is_admitted)
+        if not is_about_nodes or is_refused_later or is_unsure:
             return ""
         counts: Counter[str] = Counter()
         for group in self.groups:
@@ -118,6 +121,8 @@ class Explanation(NamedTuple):
             return self.hurdles[0].what
         if self.is_bound:
             return f"it has the node {self.node}"
+        if self.is_admitted:
+            return "Kueue has admitted it: its pods exist, or are being made"
         if self.other_scheduler:
             who = f"the scheduler {self.other_scheduler} decides about it"
             return f"{who}; by what is known here {self._nodes_verdict}"
@@ -132,8 +137,6 @@ class Explanation(NamedTuple):
             return f"{_nodes(len(self.fitting))} {may} take it: {some(self.fitting)}"
         if not self.nodes:
             return "there is no node"
-        if not self.groups:
-            return "no node is looked at"
         # Of the nodes that come nearest to it.
         reasons = "; ".join(self.groups[0].reasons)
         if self.node:

@@ -337,8 +337,11 @@ class Wanted:
 
     def _host_ports(self, node: Node) -> Iterator[Obstacle]:
         message = "node(s) didn't have free ports for the requested pod ports"
-        for port, pod in self._placed.taken(self._ports, node.name):
-            yield Obstacle("NodePorts", message, f"{port.port}/{port.protocol}", pod=pod)
+        taken = self._placed.taken(self._ports, node.name)
+        found = (
+            Obstacle("NodePorts", message, f"{p.port}/{p.protocol}", pod=pod) for p, pod in taken
+        )
+        yield from dict.fromkeys(found)  # at several addresses it is still one port
 
     def _topology_spread(self, node: Node) -> Iterator[Obstacle]:
         for found in self.topology_spread.obstacles(node):

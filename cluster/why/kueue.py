@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cluster.source.objects import Object
+from cluster.source.objects import Object, name_of, namespace_in
 from cluster.why.hurdles import KUEUE_GATES, Hurdle
 from cluster.why.nodes import Node
 from reports.formats import some
@@ -54,18 +54,18 @@ class Kueue:
         self._by_owner: dict[tuple[str, str], Object] = {}
         self._by_name: dict[tuple[str, str], Object] = {}
         for raw in self._workloads:
-            self._by_name[_namespace_in(raw), _name_of(raw)] = raw
+            self._by_name[namespace_in(raw), name_of(raw)] = raw
             for owner in _owners(raw):
                 if uid := as_text(owner.get("uid")):
-                    self._by_owner[_namespace_in(raw), uid] = raw
+                    self._by_owner[namespace_in(raw), uid] = raw
 
     def workload_of(self, pod: Object) -> Object | None:
         """The Workload that a pod is part of; None if none is known."""
         metadata = as_object(pod.get("metadata"))
         named = as_text(as_object(metadata.get("annotations")).get(_WORKLOAD))
-        found = self._by_name.get((_namespace_in(pod), named)) if named else None
+        found = self._by_name.get((namespace_in(pod), named)) if named else None
         uids = [as_text(metadata.get("uid")), *(as_text(o.get("uid")) for o in _owners(pod))]
-        places = ((_namespace_in(pod), uid) for uid in uids)
+        places = ((namespace_in(pod), uid) for uid in uids)
         return found or next((self._by_owner[p] for p in places if p in self._by_owner), None)
 
     def hurdles_of_pod(self, pod: Object) -> list[Hurdle]:
@@ -82,7 +82,7 @@ class Kueue:
                 Hurdle(waits, "Kueue has made no Workload of it: look at its queue and at Kueue")
             ]
         found = [*self.hurdles(workload)]
-        name = _name_of(workload)
+        name = name_of(workload)
         done = (
             f"Kueue has admitted its Workload {name}, and removes them once the pod has its place"
         )
@@ -96,9 +96,9 @@ class Kueue:
         return [
             raw
             for raw in self._workloads
-            if namespace in {None, _namespace_in(raw)}
+            if namespace in {None, namespace_in(raw)}
             and (
-                (kind in {"", "workload"} and _name_of(raw) == name)
+                (kind in {"", "workload"} and name_of(raw) == name)
                 or any(is_called(owner, kind, name) for owner in _owners(raw))
             )
         ]
@@ -106,7 +106,7 @@ class Kueue:
     def hurdles(self, workload: Object) -> Iterator[Hurdle]:
         """Yield why Kueue has not admitted a Workload; nothing if it has, or if it has ended."""
         conditions = _conditions(workload)
-        name = _name_of(workload)
+        name = name_of(workload)
         if _is_true(conditions, "Finished"):
             said = as_text(conditions["Finished"].get("message"))
             yield Hurdle(
@@ -121,7 +121,7 @@ class Kueue:
             yield Hurdle(
                 f"Kueue's Workload {name} is deactivated{f': {why}' if why else ''}",
                 f"activate it once that is mended: kubectl patch workload {name} -n "
-                f"{_namespace_in(workload)} --type merge -p "
+                f"{namespace_in(workload)} --type merge -p "
                 """'{"spec":{"active":true}}'""",
             )
         elif _is_true(conditions, "QuotaReserved"):
@@ -142,7 +142,7 @@ class Kueue:
             as_text(one.get("name")): {*map(as_text, as_object(one.get("flavors")).values())}
             for _, one in as_objects(admission.get("podSetAssignments"))
         }
-        owner = next((as_text(one.get("name")) for one in _owners(workload)), _name_of(workload))
+        owner = next((as_text(one.get("name")) for one in _owners(workload)), name_of(workload))
         listed = [one for _, one in as_objects(as_object(workload.get("spec")).get("podSets"))]
         for one in listed:
             template = as_object(one.get("template"))
@@ -150,7 +150,7 @@ class Kueue:
             metadata = {
                 **as_object(template.get("metadata")),
                 "name": owner if len(listed) == 1 else f"{owner}/{name}",
-                "namespace": _namespace_in(workload),
+                "namespace": namespace_in(workload),
             }
             spec = self._with_flavors(as_object(template.get("spec")), flavors.get(name, set()))
             pods = count if isinstance(count, int) and count > 0 else 1
@@ -180,7 +180,7 @@ class Kueue:
         return f" ({'; '.join(said)})" if said else ""
 
     def _remedy(self, message: str, workload: Object) -> str:
-        home = _namespace_in(workload)
+        home = namespace_in(workload)
         queue = as_text(as_object(workload.get("spec")).get("queueName"))
         found = as_object(self._queues.get((home, queue), {}).get("spec"))
         of = f"the ClusterQueue {name}" if (name := found.get("clusterQueue")) else "its queue"
@@ -203,7 +203,7 @@ class Kueue:
         if stopped := _STOPPED.search(message):
             where = f" -n {home}" if stopped[1] == "LocalQueue" else ""
             return f"look why: kubectl describe {stopped[1].lower()} {stopped[2]}{where}"
-        return f"look at it: kubectl describe workload {_name_of(workload)} -n {home}"
+        return f"look at it: kubectl describe workload {name_of(workload)} -n {home}"
 
 
 def is_admitted(workload: Object) -> bool:
@@ -239,10 +239,10 @@ def _unready_checks(workload: Object) -> Iterator[Hurdle]:
                 f"look at the check: kubectl describe admissioncheck {name}",
             )
             return
-    name = _name_of(workload)
+    name = name_of(workload)
     yield Hurdle(
         f"Kueue has reserved the quota of its Workload {name}, and has not admitted it yet",
-        f"look at it: kubectl describe workload {name} -n {_namespace_in(workload)}",
+        f"look at it: kubectl describe workload {name} -n {namespace_in(workload)}",
     )
 
 
@@ -257,11 +257,3 @@ def _is_true(conditions: Mapping[str, Mapping[str, Any]], kind: str) -> bool:
 
 def _owners(raw: Object) -> list[Mapping[str, Any]]:
     return [o for _, o in as_objects(as_object(raw.get("metadata")).get("ownerReferences"))]
-
-
-def _name_of(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("name"))
-
-
-def _namespace_in(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("namespace"))

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from cluster.why.nodes import Node
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _MAX_INT64 = 2**63 - 1
 
@@ -89,8 +89,7 @@ def _unmet(term: Mapping[str, Any], node: Node) -> str:
 
 def _meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches."""
-    key, values = as_text(requirement.get("key")), requirement.get("values")
-    listed = [as_text(value) for value in values] if isinstance(values, list) else []
+    key, listed = as_text(requirement.get("key")), as_texts(requirement.get("values"))
     value = labels.get(key)
     match requirement.get("operator"):
         case "In":
@@ -123,8 +122,7 @@ def _integer(text: str) -> int | None:
 
 def _requirement_text(requirement: Mapping[str, Any]) -> str:
     key, operator = as_text(requirement.get("key")), as_text(requirement.get("operator"))
-    values = requirement.get("values")
-    listed = [as_text(value) for value in values] if isinstance(values, list) else []
+    listed = as_texts(requirement.get("values"))
     texts = {
         "In": f"{key}={listed[0]}" if len(listed) == 1 else f"{key} in ({', '.join(listed)})",
         "NotIn": f"{key} not in ({', '.join(listed)})",

@@ -275,6 +275,11 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_texts(value: Any) -> list[str]:
+    """The texts of a list, of which others are empty; none if `value` is no list."""
+    return [*map(as_text, value)] if isinstance(value, list) else []
+
+
 def display(value: Any, limit: int = 60) -> str:
     """The tenant's `value` for a message: quoted, on one line, at most `limit` characters."""
     # Quoting makes a text longer, never shorter, so the rest would be cut off anyway.

@@ -132,6 +132,12 @@ class GpuNodeCollector:
         self._characters += size
         self._names.setdefault(shown_by, set()).update(names)
 
+    def has(self, node: Mapping[str, Any]) -> bool:
+        """Return whether a Node that has been added has GPUs."""
+        name = as_text(as_object(node.get("metadata")).get("name"))
+        is_kept = any(name in names for names in self._names.values())
+        return is_kept or (self.is_full and bool(self.sign(node)))
+
     def sign(self, node: Mapping[str, Any]) -> str:
         """The resource, or the label, that shows that a Node has GPUs; empty if it has none."""
         labels = as_object(as_object(node.get("metadata")).get("labels"))
@@ -147,11 +153,9 @@ class GpuNodeCollector:
 
 def _offered(status: Mapping[str, Any], resources: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """The GPU resources of a node. Its capacity stays when its device plugin restarts."""
-    for field in ("capacity", "allocatable"):
-        for name, value in as_object(status.get(field)).items():
-            amount = parse(value) if matches_any(resources, name) else None
-            if isinstance(amount, Quantity) and amount.value > 0:
-                yield name, amount.value
+    for name in {**as_object(status.get("capacity")), **as_object(status.get("allocatable"))}:
+        if matches_any(resources, name) and (amount := _amount(status, name)):
+            yield name, amount
 
 
 def _amount(status: Mapping[str, Any], resource: str) -> int:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rules.base.caching import cached_by_text
 from rules.base.json_values import as_text
 
 BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "extensions"})
@@ -38,7 +39,12 @@ def object_ref(
     `generateName` serves as its name.
     """
     home = as_text(metadata.get("namespace"))
-    if home != namespace and not re.fullmatch(_NAMESPACE_PATTERN, home):
+    if home != namespace and not _can_be_namespace(home):
         home = namespace or ""
     name = as_text(metadata.get("name")) or as_text(metadata.get("generateName"))
     return ObjectRef(kind, group, home, name)
+
+
+@cached_by_text
+def _can_be_namespace(name: str) -> bool:
+    return re.fullmatch(_NAMESPACE_PATTERN, name) is not None

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rules.base.json_values import Json, as_object, as_objects, as_text
@@ -10,7 +9,7 @@ from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import has_placeholder
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of, object_ref
 from rules.objects.pod import Pod
-from rules.placement.node_affinity import REQUIRED_AFFINITY
+from rules.placement.node_affinity import REQUIRED_AFFINITY, required_terms
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM, MODE_LABEL, allowed_values
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import POD_TEMPLATE_PATHS
@@ -94,6 +93,8 @@ def selected_device_count(pod: Pod) -> DeviceCount | None:
 
     None as well if those nodes offer a card several times, or in parts.
     """
+    if not (pod.node_selector or required_terms(pod)):
+        return None
     if selects_shared_cards(pod) or selects_mig_cards(pod):
         return None
     for label in (*_COUNT_LABELS, *_INSTANCE_TYPE_LABELS):
@@ -216,12 +217,12 @@ def labels_of_share_pool(spec: Mapping[str, Any]) -> str:
 
 def requests_share(spec: Mapping[str, Any], resource: str) -> bool:
     """Return whether a container or an init container of a pod has `resource` in its limits."""
-    lists = (as_objects(spec.get(field)) for field in ("initContainers", "containers"))
-    for _, container in chain.from_iterable(lists):
-        limits = as_object(as_object(container.get("resources")).get("limits"))
-        amount = parse(limits[resource]) if resource in limits else None
-        if isinstance(amount, Quantity) and amount.nano > 0:
-            return True
+    for field in ("initContainers", "containers"):
+        for _, container in as_objects(spec.get(field)):
+            limits = as_object(as_object(container.get("resources")).get("limits"))
+            amount = parse(limits[resource]) if resource in limits else None
+            if isinstance(amount, Quantity) and amount.nano > 0:
+                return True
     return False
 
 

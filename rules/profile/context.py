@@ -35,18 +35,8 @@ class Context(NamedTuple):
     old_spec: Mapping[str, Any] | None = None
 
     def with_profile(self, profile: Profile, options: Mapping[str, Any] = NO_OPTIONS) -> "Context":
-        """Return the same with a profile and options; `_replace` takes twice as long."""
+        """Return the same with a profile and options; `_replace` takes four times as long."""
         if profile is self.profile and options is self.options:
             return self
-        return Context(
-            today=self.today,
-            namespace=self.namespace,
-            user=self.user,
-            operation=self.operation,
-            profile=profile,
-            options=options,
-            is_patch=self.is_patch,
-            inventory=self.inventory,
-            old_metadata=self.old_metadata,
-            old_spec=self.old_spec,
-        )
+        before, after = self[:4], self[6:]  # of both fields: keywords take three times as long
+        return Context(*before, profile, options, *after)

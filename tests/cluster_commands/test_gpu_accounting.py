@@ -415,6 +415,35 @@ def test_shares_by_card(offering: Object, using: Object, expected: dict[Any, Any
     assert cards(counted([offering], [using])) == expected
 
 
+def given_by_ack(name: str, card: int, memory: int, where: str = "n") -> Object:
+    record = {"scheduler.framework.gpushare.allocation": f'{{"0":{{"{card}":{memory}}}}}'}
+    return pod(name, {MEMORY: memory}, on=where, annotations=record)
+
+
+def test_what_is_free_on_one_card_is_no_sum() -> None:
+    full = node("n", {MEMORY: 92, "aliyun.com/gpu-count": 4})
+    users = [given_by_ack(f"p{card}", card, 15) for card in range(4)]
+    usage = counted([full], users)
+    assert (only(usage, MEMORY).free, only(usage, MEMORY).free_on_card) == (32, 8)
+    other = node("m", {MEMORY: 40, "aliyun.com/gpu-count": 2})
+    (both,) = counted([full, other], [*users, given_by_ack("q", 0, 9, "m")]).totals()
+    assert (both.free, both.free_on_card) == (32 + 31, 20)
+    nowhere = counted([full], [*users, pod("r", {MEMORY: 1}, on="n")])
+    assert only(nowhere, MEMORY).free_on_card is None
+    cordoned = {**full, "spec": {"unschedulable": True}}
+    assert only(counted([cordoned], users), MEMORY).free_on_card == 0
+    assert only(counted([node("n", {GPU: 8})], [])).free_on_card is None
+
+
+def test_kai_gives_no_more_than_a_card_of_those_that_it_divides() -> None:
+    parts = [
+        pod(name, on="n", annotations={"gpu-fraction": part}, labels={"runai-gpu-group": name})
+        for name, part in (("a", "0.7"), ("b", "0.6"))
+    ]
+    used = only(counted([node("n", {GPU: 8})], parts), "gpu-fraction")
+    assert (used.free, used.free_on_card) == (Decimal("0.7"), Decimal("0.4"))
+
+
 def test_memory_that_hami_gives_of_each_card_is_counted_for_all() -> None:
     register = json.dumps([{**HAMI[0], "id": f"GPU-{number}"} for number in (1, 2)])
     recorded = "GPU-1,NVIDIA,3000,30:GPU-2,NVIDIA,3000,30:;"

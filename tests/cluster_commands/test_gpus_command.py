@@ -96,6 +96,20 @@ def test_tables(
     assert capsys.readouterr().out == expected
 
 
+def test_what_is_free_of_shared_cards_says_how_much_one_has(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shared = node("cgpu", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2})
+    user = pod("a", {"aliyun.com/gpu-mem": 3}, on="cgpu", annotations=ALLOCATION)
+    file = written(tmp_path, shared, user)
+    assert main(["-f", file]) == 0
+    assert capsys.readouterr().out.count("27 (15 on a card)") == 2
+    assert main(["-f", file, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    for used in (document["nodes"][0]["resources"][0], document["totals"][0]):
+        assert (used["free"], used["freeOnCard"]) == (27, 15)
+
+
 def test_wide_says_what_strands_cards(capsys: pytest.CaptureFixture[str], cluster: str) -> None:
     assert main(["-f", cluster, "-o", "wide", "gpu-2"]) == 0
     header, row, *_ = capsys.readouterr().out.splitlines()
@@ -116,6 +130,7 @@ def test_json_and_yaml_hold_the_same(capsys: pytest.CaptureFixture[str], cluster
         "allocated": 7,
         "starting": 1,
         "free": 8,
+        "freeOnCard": None,
         "stranded": 1,
         "unavailable": 0,
         "overcommitted": 0,

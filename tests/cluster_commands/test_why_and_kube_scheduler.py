@@ -24,6 +24,7 @@ REASONS = {
     "Insufficient memory",
     "Insufficient nvidia.com/gpu",
     "Too many pods",
+    "cinder.csi.openstack.org CSI driver is not installed on the node",
     "csi.test CSI driver is not installed on the node",
     "node(s) did not have enough free storage",
     "node(s) didn't have free ports for the requested pod ports",

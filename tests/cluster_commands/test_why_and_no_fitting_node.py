@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.accounting.account import name_of
+from cluster.source.objects import name_of
 from cluster.why.explanation import Answer, explain
 from cluster.why.nodes import read_node
 from policies.loading import load_policy

@@ -229,8 +229,10 @@ def test_pods_that_kueue_has_admitted_exist_and_are_not_looked_for_again(why: As
     full = pod("worker", {GPU: 8}, nodeName="a-1", status={"phase": "Running"})
     status, out = why(NODES[0], admitted, full, name="jobset/train")
     assert status == NOT_KNOWN
-    assert "which exist: Kueue has admitted it" in out
+    assert "Kueue has admitted it: its pods exist, or are being made" in out
+    assert "Not known: where its pods are: ask for one by its name, or for all that wait" in out
     assert "cannot" not in out
+    assert "nodes" not in out
 
 
 def test_what_has_ended_is_not_called_possible(why: Asked) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,42 @@ def test_the_pod_that_has_the_port_is_named(why: Asked) -> None:
     )
     assert status == CANNOT
     assert "the port 9400/TCP of the node is taken, as by ml/q" in out
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        ("10.0.0.1", "10.0.0.1", CANNOT),
+        ("10.0.0.1", "10.0.0.2", CAN),
+        ("", "10.0.0.2", CANNOT),
+        ("10.0.0.1", "", CANNOT),
+    ],
+)
+def test_a_port_is_taken_at_an_address_or_at_all(
+    why: Asked, own: str, other: str, expected: int
+) -> None:
+    mine, theirs = exporter(), exporter()
+    mine[0]["ports"][0]["hostIP"], theirs[0]["ports"][0]["hostIP"] = own, other
+    there = running("q", "a", containers=theirs)
+    assert why(host("a"), there, manifest=pod(containers=mine))[0] == expected
+
+
+def test_thousands_of_ports_and_disks_are_not_compared_pairwise(why: Asked) -> None:
+    def many(group: int) -> dict[str, Any]:
+        numbers = range(20_000)
+        ports = [
+            {"containerPort": 80, "hostPort": 80, "hostIP": f"10.{group}.{n >> 8}.{n & 255}"}
+            for n in numbers
+        ]
+        disks = [
+            {"name": f"d{n}", "rbd": {"image": "i", "monitors": [f"{group}-{n}"]}} for n in numbers
+        ]
+        return {"containers": [{"name": "c", "image": "i", "ports": ports}], "volumes": disks}
+
+    started = time.process_time()
+    status, _ = why(host("a"), running("q", "a", **many(1)), manifest=pod(**many(2)))
+    assert status == CAN
+    assert time.process_time() - started < 60  # pairwise it is many minutes
 
 
 def test_affinity_names_the_label_and_the_pod(why: Asked) -> None:

@@ -172,6 +172,40 @@ def test_a_claim_that_is_made_for_a_new_pod_is_read_from_its_template(why: Asked
     assert why(*known, manifest=pod(volumes=volumes))[0] == CAN
 
 
+EPHEMERAL = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+
+
+def made_for(uid: str, **spec: Any) -> dict[str, Any]:
+    made = claim(name="p-v", **spec)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def test_a_claim_for_an_ephemeral_volume_has_to_be_that_of_the_pod(why: Asked) -> None:
+    waiting = pod("p", metadata={"uid": "1"}, volumes=EPHEMERAL)
+    known = (*NODES, storage_class(), driver(), waiting)
+    assert why(*known, made_for("1"), name="p")[0] == CAN
+    status, out = why(*known, made_for("2"), name="p")
+    assert status == CANNOT
+    assert "the claim p-v was not made for it" in out
+    status, out = why(*known, claim(), name="p")
+    assert status == CANNOT
+    assert "its claim p-v is not made from its template yet" in out
+
+
+def test_the_zone_of_an_ephemeral_volume_is_not_looked_at(why: Asked) -> None:
+    """As in kube-scheduler, which looks at the labels of volumes for named claims alone."""
+    there = csi_volume("pv-1")
+    there["metadata"]["labels"] = {ZONE: "2"}
+    waiting = pod("p", metadata={"uid": "1"}, volumes=EPHEMERAL)
+    known = (*NODES, *FAST, there)
+    _, out = why(*known, waiting, made_for("1", volume="pv-1"), name="p")
+    assert "2 nodes can take it" in out
+    _, out = why(*known, pod("p", volumes=MOUNT), claim(volume="pv-1"), name="p")
+    assert "1 node can take it: b" in out
+
+
 # How many volumes a node can have.
 
 FAST = (storage_class(), driver())
@@ -221,6 +255,19 @@ def test_a_volume_that_several_pods_have_counts_once(why: Asked) -> None:
     known = [*PLAIN[:1], *FAST, claim(volume="pv-2"), csi_volume("pv-2"), user("q", "a", "data")]
     known += [csi_node("a", 1), attachment("b")]
     assert why(*known, manifest=pod(volumes=MOUNT))[0] == CAN
+
+
+def test_a_volume_that_is_released_leaves_no_room_on_a_node_over_its_limit(why: Asked) -> None:
+    single = claim(volume="pv-2", accessModes=["ReadWriteOncePod"])
+    others = [claim(name="other", volume="pv-9"), csi_volume("pv-9"), user("r", "a", "other")]
+    known = [*PLAIN[:1], *FAST, single, csi_volume("pv-2"), user("q", "a", "data"), *others]
+    known.append(attachment("a", "pv-2"))
+    _, out = why(*known, csi_node("a", 2), manifest=pod(volumes=MOUNT))
+    assert "wait until ml/q ends" in out
+    assert "are attached to a node" not in out
+    _, out = why(*known, csi_node("a", 1), manifest=pod(volumes=MOUNT))
+    assert "wait until ml/q ends" in out
+    assert "of which 1 of at most 1 are attached to a node" in out
 
 
 def test_without_limits_or_attachments_it_is_not_known_how_many_more_fit(why: Asked) -> None:
@@ -307,6 +354,16 @@ def test_a_node_that_was_chosen_for_a_volume_is_named(why: Asked) -> None:
     assert "kubectl annotate pvc data volume.kubernetes.io/selected-node-" in out
 
 
+def test_a_claim_that_a_pod_names_twice_needs_no_second_volume(why: Asked) -> None:
+    local = storage_class(provisioner="kubernetes.io/no-provisioner")
+    free = {**volume(capacity={"storage": "10Gi"}), "status": {"phase": "Available"}}
+    twice = [*MOUNT, {**MOUNT[0], "name": "w"}]
+    status, out = why(*NODES, local, driver(), free, claim(), manifest=pod(volumes=twice))
+    assert status == CANNOT
+    assert "let one volume of the pod be of the claim data, and mount it several times" in out
+    assert why(*NODES, local, driver(), free, claim(), manifest=pod(volumes=MOUNT))[0] == CAN
+
+
 def test_a_volume_and_a_class_must_exist(why: Asked) -> None:
     status, out = why(*NODES, claim(volume="pv-7"), volume(), manifest=pod(volumes=MOUNT))
     assert status == CANNOT
@@ -355,6 +412,48 @@ def test_a_disk_of_an_older_kind_counts_as_a_volume_of_a_driver(why: Asked) -> N
     status, out = why(PLAIN[0], manifest=pod(volumes=[disk]))
     assert status == NOT_KNOWN
     assert "how many volumes such as d a node can have" in out
+
+
+def test_a_driver_that_is_missing_does_not_hide_another_without_room(why: Asked) -> None:
+    other = storage_class(provisioner="kubernetes.io/aws-ebs")
+    other["metadata"] = {"name": "older"}
+    must_run = driver(preventPodSchedulingIfMissing=True)
+    must_run["metadata"] = {"name": "ebs.csi.aws.com"}
+    claims = [claim(), claim(name="disk", storageClassName="older")]
+    known = [PLAIN[0], *FAST, other, must_run, *claims, csi_node("a", 0), attachment("b")]
+    mounts = [*MOUNT, {"name": "w", "persistentVolumeClaim": {"claimName": "disk"}}]
+    status, out = why(*known, manifest=pod(volumes=mounts))
+    assert status == CANNOT
+    assert "let ebs.csi.aws.com run on these nodes" in out
+    assert "that alone would not do: it needs 1 volume of csi.example.com" in out
+
+
+EBS = {"name": "d", "awsElasticBlockStore": {"volumeID": "x"}}
+
+
+def ebs_node(*limit: int) -> dict[str, Any]:
+    made = csi_node("a", *limit)
+    made["spec"]["drivers"][0]["name"] = "ebs.csi.aws.com"
+    return made
+
+
+def test_a_disk_of_an_older_kind_is_sure_where_no_limit_counts_it(why: Asked) -> None:
+    asked = pod(volumes=[EBS])
+    assert why(PLAIN[0], ebs_node(), manifest=asked)[0] == CAN
+    assert why(PLAIN[0], ebs_node(25), manifest=asked)[0] == NOT_KNOWN
+
+
+def test_a_class_of_an_older_kind_counts_for_its_driver(why: Asked) -> None:
+    known = [PLAIN[0], storage_class(provisioner="kubernetes.io/aws-ebs"), driver(), claim()]
+    known += [attachment("b"), claim(name="other"), user("q", "a", "other")]
+    asked = pod(volumes=MOUNT)
+    status, out = why(*known, ebs_node(1), manifest=asked)
+    assert status == CANNOT
+    assert "it needs 1 volume of ebs.csi.aws.com, of which 1 of at most 1 are attached" in out
+    assert why(*known, ebs_node(2), manifest=asked)[0] == CAN
+    status, out = why(*known, pod("r", nodeName="a", volumes=[EBS]), ebs_node(2), manifest=asked)
+    assert status == NOT_KNOWN
+    assert "how many volumes of ebs.csi.aws.com the pods of a have" in out
 
 
 def deployment(volume: dict[str, Any]) -> dict[str, Any]:

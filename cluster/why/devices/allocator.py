@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from cluster.source.objects import Object
+from cluster.source.objects import Object, name_of
 from cluster.why.devices.allocation import (
     TOO_MANY_CHOICES,
     Attempt,
@@ -73,7 +73,7 @@ class DeviceAllocator:
         self._held = Holdings(claims, shows)
         self._variants = Variants(version, self._slices, self._rules)
         self._pools: dict[Features, DevicePools] = {}
-        self._raw_classes = {_name_of(raw): raw for raw in classes}
+        self._raw_classes = {name_of(raw): raw for raw in classes}
 
     @cached_property
     def _classes(self) -> Mapping[str, tuple[str, ...]]:
@@ -181,7 +181,3 @@ def _agreed(verdicts: Sequence[Verdict], doubt: str) -> Verdict:
 
 def _created(raw: Object) -> str:
     return as_text(as_object(raw.get("metadata")).get("creationTimestamp"))
-
-
-def _name_of(raw: Object) -> str:
-    return as_text(as_object(raw.get("metadata")).get("name"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _KEYS = {
     "awsElasticBlockStore": ("volumeID",),
@@ -16,6 +16,21 @@ _KEYS = {
     "iscsi": ("iqn",),
     "rbd": ("image", "pool"),
 }
+
+
+IN_TREE = {
+    "awsElasticBlockStore": "ebs.csi.aws.com",
+    "azureDisk": "disk.csi.azure.com",
+    "azureFile": "file.csi.azure.com",
+    "cinder": "cinder.csi.openstack.org",
+    "gcePersistentDisk": "pd.csi.storage.gke.io",
+    "portworxVolume": "pxd.portworx.com",
+    "vsphereVolume": "csi.vsphere.vmware.com",
+}
+"""The drivers that serve volumes of older kinds, by the field of such a volume.
+
+Source: Kubernetes, `staging/src/k8s.io/csi-translation-lib/plugins`.
+"""
 
 
 class Disk(NamedTuple):
@@ -29,13 +44,45 @@ class Disk(NamedTuple):
     is_read_only: bool
     monitors: frozenset[str] = frozenset()
 
-    def collides(self, other: Disk) -> bool:
-        """Return whether two pods with these cannot be on one node."""
-        is_same = (self.kind, self.name) == (other.kind, other.name)
-        is_shared = self.is_read_only and other.is_read_only
-        if self.kind == "rbd" and not self.monitors & other.monitors:
-            return False
-        return is_same and not is_shared
+    @property
+    def keys(self) -> list[tuple[str, str, str]]:
+        """Return what two disks have in common that are the same."""
+        monitors = self.monitors if self.kind == "rbd" else ("",)
+        return [(self.kind, self.name, monitor) for monitor in monitors]
+
+
+class DisksInUse:
+    """The disks of the pods of a node, found by their keys: a pod may name thousands."""
+
+    def __init__(self) -> None:
+        self._users: dict[tuple[str, str, str], str] = {}
+        self._writers: dict[tuple[str, str, str], str] = {}
+
+    def add(self, disk: Disk, pod: str) -> None:
+        """Count the disk of a pod."""
+        for key in disk.keys:
+            self._users.setdefault(key, pod)
+            if not disk.is_read_only:
+                self._writers.setdefault(key, pod)
+
+    def pod_beside(self, disk: Disk) -> str:
+        """Return a pod beside which none with `disk` can be; empty if there is none."""
+        pods = self._writers if disk.is_read_only else self._users
+        return next((pods[key] for key in disk.keys if key in pods), "")
+
+    def copy(self) -> DisksInUse:
+        """Return the same disks, to which others can be added."""
+        made = DisksInUse()
+        made._users, made._writers = {**self._users}, {**self._writers}
+        return made
+
+
+def drivers_of_disks(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The volumes of older kinds that the `spec` of a pod names, each with its driver."""
+    for _, volume in as_objects(spec.get("volumes")):
+        for kind, driver in IN_TREE.items():
+            if as_object(volume.get(kind)):
+                yield as_text(volume.get("name")), driver
 
 
 def disks_of(spec: Mapping[str, Any]) -> Iterator[Disk]:
@@ -45,10 +92,9 @@ def disks_of(spec: Mapping[str, Any]) -> Iterator[Disk]:
             if disk := as_object(volume.get(kind)):
                 # The API server gives a disk of Ceph this pool.
                 values = {"pool": "rbd", **disk} if kind == "rbd" else disk
-                listed = disk.get("monitors")
                 yield Disk(
                     kind,
                     "/".join(as_text(values.get(key)) for key in keys),
                     disk.get("readOnly") is True and kind != "awsElasticBlockStore",
-                    frozenset(map(as_text, listed)) if isinstance(listed, list) else frozenset(),
+                    frozenset(as_texts(disk.get("monitors"))),
                 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.account import NodeLoad
 from cluster.accounting.pod_requests import Requests
-from cluster.why.placed.disks import Disk, disks_of
+from cluster.why.placed.disks import DisksInUse, disks_of, drivers_of_disks
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # compared, and not listened at
 
@@ -21,12 +22,6 @@ class HostPort(NamedTuple):
     address: str
     protocol: str
     port: int
-
-    def collides(self, other: HostPort) -> bool:
-        """Return whether both cannot be on one node."""
-        addresses = {self.address, other.address}
-        is_same = self.protocol == other.protocol and self.port == other.port
-        return is_same and (len(addresses) == 1 or _ANY_ADDRESS in addresses)
 
 
 def host_ports(spec: Mapping[str, Any]) -> Iterator[HostPort]:
@@ -89,8 +84,7 @@ def affinity_terms(pod: Mapping[str, Any], field: str) -> Iterator[AffinityTerm]
     """The required terms of `podAffinity` or `podAntiAffinity` of a pod."""
     affinity = as_object(as_object(as_object(pod.get("spec")).get("affinity")).get(field))
     for _, raw in as_objects(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")):
-        listed = raw.get("namespaces")
-        names = [*map(as_text, listed)] if isinstance(listed, list) else []
+        names = as_texts(raw.get("namespaces"))
         if not names and not isinstance(raw.get("namespaceSelector"), dict):
             names = [namespace_of(pod)]
         yield AffinityTerm(
@@ -135,9 +129,11 @@ class PlacedPods:
 
     - `kinds`: where the pods of a kind are; `ending` are those that are deleted and still there.
     - `guarded`: the required terms of anti-affinity of pods, with where these pods are.
-    - `ports`: by node, the ports that are taken, each with a pod that has it.
+    - `ports`: by node, the ports that are taken: by protocol and number, the pod that has it at an
+      address.
     - `claims_at`: by node, the claims for persistent volumes that its pods have, as namespace and
-      name; `disks` are the disks that pods name themselves, each with its pod.
+      name; `disks` are the disks that pods name themselves, and `older_at` says how many of them
+      each driver attaches.
     - `by_priority`: by node, what its pods of each priority take.
     - `nominated`: by node, the pods without a node for which kube-scheduler keeps room there.
     - `beside`: by node, the namespaces of those that are only nominated for it and count as there.
@@ -149,9 +145,10 @@ class PlacedPods:
         self.kinds: dict[PodKind, Places] = {}
         self.ending: dict[PodKind, Places] = {}
         self.guarded: dict[str, tuple[tuple[AffinityTerm, ...], Places]] = {}
-        self.ports: dict[str, dict[HostPort, str]] = {}
+        self.ports: dict[str, dict[tuple[str, int], dict[str, str]]] = {}
         self.claims_at: dict[str, list[tuple[str, str]]] = {}
-        self.disks: dict[str, list[tuple[Disk, str]]] = {}
+        self.disks: dict[str, DisksInUse] = {}
+        self.older_at: dict[str, Counter[str]] = {}
         self._users: dict[tuple[str, str], list[str]] = {}
         self.by_priority: dict[str, dict[int, NodeLoad]] = {}
         self.nominated: dict[str, list[Nominated]] = {}
@@ -204,7 +201,8 @@ class PlacedPods:
         kinds.setdefault(kind, {}).setdefault(node, []).append(name)
         self._add_volumes(pod, node, kind.namespace, name)
         for port in host_ports(spec):
-            self.ports.setdefault(node, {}).setdefault(port, name)
+            same = self.ports.setdefault(node, {}).setdefault((port.protocol, port.port), {})
+            same.setdefault(port.address, name)
         if affinity := as_object(as_object(spec.get("affinity")).get("podAntiAffinity")):
             key = json.dumps([kind.namespace, affinity], sort_keys=True, default=str)
             if key not in self.guarded:
@@ -221,8 +219,10 @@ class PlacedPods:
             elif "ephemeral" in volume:
                 made = f"{name.rpartition('/')[2]}-{as_text(volume.get('name'))}"
                 self.claims_at.setdefault(node, []).append((namespace, made))
-        if disks := [(disk, name) for disk in disks_of(spec)]:
-            self.disks.setdefault(node, []).extend(disks)
+        for _, driver in drivers_of_disks(spec):
+            self.older_at.setdefault(node, Counter())[driver] += 1
+        for disk in disks_of(spec):
+            self.disks.setdefault(node, DisksInUse()).add(disk, name)
 
     def users_of(self, namespace: str, claim: str) -> tuple[str, ...]:
         """Return the pods that have a claim for a persistent volume."""
@@ -244,7 +244,8 @@ class PlacedPods:
         more = PlacedPods(self.namespace_labels)
         more.nominated = self.nominated
         more.claims_at = {node: [*claims] for node, claims in self.claims_at.items()}
-        more.disks = {node: [*disks] for node, disks in self.disks.items()}
+        more.disks = {node: disks.copy() for node, disks in self.disks.items()}
+        more.older_at = {node: drivers.copy() for node, drivers in self.older_at.items()}
         more._users = {claim: [*pods] for claim, pods in self._users.items()}
         more.by_priority = self.by_priority  # they have the priority of `pod`, and evict no other
         more.kinds, more.ending = _copied(self.kinds), _copied(self.ending)
@@ -252,7 +253,10 @@ class PlacedPods:
             key: (terms, {node: [*names] for node, names in places.items()})
             for key, (terms, places) in self.guarded.items()
         }
-        more.ports = {node: {**ports} for node, ports in self.ports.items()}
+        more.ports = {
+            node: {port: {**pods} for port, pods in ports.items()}
+            for node, ports in self.ports.items()
+        }
         for pod, node, name, count in added:
             for _ in range(count):
                 more.add_at(pod, node, name)
@@ -260,11 +264,15 @@ class PlacedPods:
 
     def taken(self, ports: Iterable[HostPort], node: str) -> Iterator[tuple[HostPort, str]]:
         """Yield those of `ports` that are not free on `node`, each with a pod that has it."""
+        taken = self.ports.get(node, {})
         for port in dict.fromkeys(ports):
-            for other, name in self.ports.get(node, {}).items():
-                if port.collides(other):
-                    yield port, name
-                    break
+            pods = taken.get((port.protocol, port.port), {})
+            if port.address == _ANY_ADDRESS:
+                found = [*pods.values()][:1]
+            else:
+                found = [pods[one] for one in (port.address, _ANY_ADDRESS) if one in pods]
+            if found:
+                yield port, found[0]
 
 
 def _copied(kinds: Mapping[PodKind, Places]) -> dict[PodKind, Places]:

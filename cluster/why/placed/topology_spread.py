@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from cluster.why.nodes import Node
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
 from cluster.why.placed.pods import PlacedPods, namespace_of
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _EXCEEDED = "node(s) didn't match pod topology spread constraints"
 _NO_LABEL = f"{_EXCEEDED} (missing required label)"
@@ -98,7 +98,7 @@ def _constraints(pod: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[
     spec = as_object(pod.get("spec"))
     for _, raw in as_objects(spec.get("topologySpreadConstraints")):
         if raw.get("whenUnsatisfiable") == "DoNotSchedule":
-            keys = _texts(raw.get("matchLabelKeys"))
+            keys = as_texts(raw.get("matchLabelKeys"))
             named = {key: labels[key] for key in keys if key in labels}
             yield _Constraint(
                 as_text(raw.get("topologyKey")),
@@ -143,8 +143,4 @@ def label_keys(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """The labels of a pod whose values its constraints compare."""
     spec = as_object(pod.get("spec"))
     constraints = (raw for _, raw in as_objects(spec.get("topologySpreadConstraints")))
-    return tuple(key for raw in constraints for key in _texts(raw.get("matchLabelKeys")))
-
-
-def _texts(value: object) -> list[str]:
-    return [*map(as_text, value)] if isinstance(value, list) else []
+    return tuple(key for raw in constraints for key in as_texts(raw.get("matchLabelKeys")))

@@ -12,9 +12,10 @@ from weakref import WeakKeyDictionary
 
 from cluster.source.objects import Object
 from cluster.why.nodes import Node
-from cluster.why.placed.pods import PlacedPods
+from cluster.why.placed.disks import IN_TREE, drivers_of_disks
+from cluster.why.placed.pods import PlacedPods, namespace_of
 from cluster.why.volumes.known import (
-    IN_TREE,
+    TRANSLATED_PROVISIONERS,
     Claim,
     KnownVolumes,
     VolumeObstacle,
@@ -28,14 +29,21 @@ _TOO_MANY = "node(s) exceed max volume count"
 
 
 class _Volume(NamedTuple):
-    """A volume that a driver attaches; `handle` tells it from its others."""
+    """A volume that a driver attaches; `handle` tells it from its others.
+
+    `is_translated`: its class names the driver by an older kind of volumes. kube-scheduler counts
+    such a volume where there is a CSINode.
+    """
 
     driver: str
     handle: str
+    is_translated: bool = False
 
 
 class _Attached(NamedTuple):
-    """The volumes of a node; `unknown` is how many more it may have.
+    """The volumes of a node; `unknown` is how many more of any driver it may have.
+
+    `older` are those that its pods name by an older kind, by their driver: these may be the same.
 
     kube-scheduler counts a volume that is attached, and that no pod there has, once more for a pod
     that needs it.
@@ -44,10 +52,19 @@ class _Attached(NamedTuple):
     of_pods: frozenset[_Volume]
     others: frozenset[_Volume]
     unknown: int
+    older: Mapping[str, int]
+
+    def without(self, released: frozenset[_Volume]) -> _Attached:
+        """Return the others, once the pods with those that are `released` have ended."""
+        return self._replace(of_pods=self.of_pods - released, others=self.others - released)
 
     def count(self, driver: str) -> int:
         """Return how many are of a driver."""
         return sum(one.driver == driver for one in self.of_pods | self.others)
+
+    def more(self, driver: str) -> int:
+        """Return how many more of a driver there may be."""
+        return self.unknown + self.older.get(driver, 0)
 
 
 _BY_NODE: WeakKeyDictionary[PlacedPods, dict[str, _Attached | None]] = WeakKeyDictionary()
@@ -58,28 +75,40 @@ class AttachedVolumes:
     """The volumes of drivers that a pod needs attached to its node."""
 
     def __init__(
-        self, claims: Iterable[Claim], namespace: str, known: KnownVolumes, placed: PlacedPods
+        self,
+        pod: Mapping[str, Any],
+        claims: Iterable[Claim],
+        known: KnownVolumes,
+        placed: PlacedPods,
     ) -> None:
         self._known, self._placed = known, placed
+        namespace = namespace_of(pod)
         # Of all pods that are asked about, the nodes have the same volumes.
         self._by_node = _BY_NODE.setdefault(placed, {})
-        found = (self._volume(namespace, claim.name, claim.raw) for claim in claims)
-        self._needed = frozenset(one for one in found if one is not None)
-        self._drivers = Counter(one.driver for one in self._needed)
+        found = {claim.name: self._volume(namespace, claim.name, claim.raw) for claim in claims}
+        self._by_claim = {name: volume for name, volume in found.items() if volume is not None}
+        self._needed = frozenset(self._by_claim.values())
+        spec = as_object(pod.get("spec"))
+        counted = {*TRANSLATED_PROVISIONERS.values()}
+        self._disks = [one for one in drivers_of_disks(spec) if one[1] in counted]
 
     @property
     def are_any(self) -> bool:
         """Return whether nodes have to be asked because of them."""
-        return bool(self._needed)
+        return bool(self._needed or self._disks)
 
-    def obstacles(self, node: Node) -> Iterator[VolumeObstacle]:
-        """Yield the drivers that `node` lacks, or that attach no more volumes to it."""
+    def obstacles(self, node: Node, released: Iterable[str] = ()) -> Iterator[VolumeObstacle]:
+        """Yield the drivers that `node` lacks, or that attach no more volumes to it.
+
+        `released` are the claims whose pods have to end before.
+        """
         csi_nodes = self._known.csi_nodes()
         if csi_nodes is None:
             return
-        drivers = _drivers_of(csi_nodes.get(node.name))
-        if missing := [one for one in self._drivers if one not in drivers and self._must_run(one)]:
-            for driver in missing:
+        csi_node = csi_nodes.get(node.name)
+        drivers, wanted = _drivers_of(csi_node), self._wanted_at(csi_node)
+        for driver in wanted:
+            if driver not in drivers and self._must_run(driver):
                 yield VolumeObstacle(
                     _PLUGIN,
                     f"{driver} CSI driver is not installed on the node",
@@ -87,18 +116,21 @@ class AttachedVolumes:
                     f"the driver {driver} of its volumes does not run there",
                     f"let {driver} run on these nodes",
                 )
-            return
-        for driver, needed in self._drivers.items():
+        for driver, needed in wanted.items():
             limit = _limit(drivers.get(driver))
             if limit is None or self._is_far_from(limit, node):
                 continue
             attached = self._attached(node)
             if attached is None:
                 continue
+            attached = attached.without(
+                frozenset(self._by_claim[name] for name in released if name in self._by_claim)
+            )
             new = len(self._new_volumes(driver, attached))
             there = attached.count(driver)
             # A volume that is not known may be one of those that the pod needs.
-            if new > attached.unknown and there + new - attached.unknown > limit:
+            more = attached.more(driver)
+            if new > more and there + new - more > limit:
                 missing_room = there + new - limit
                 volumes = f"{missing_room} volume{'s'[missing_room == 1 :]}"
                 yield VolumeObstacle(
@@ -115,11 +147,16 @@ class AttachedVolumes:
         """Yield the unknown facts about a node that is not refused."""
         csi_nodes = self._known.csi_nodes()
         if csi_nodes is None:
-            for driver in self._drivers:
+            for driver in dict.fromkeys(one.driver for one in self._needed):
                 yield f"how many volumes of {driver} a node can have: its CSINode says it"
+            yield from (_of_disk(name) for name, _ in self._disks)
             return
-        drivers = _drivers_of(csi_nodes.get(node.name))
-        for driver in self._drivers:
+        csi_node = csi_nodes.get(node.name)
+        drivers = _drivers_of(csi_node)
+        for name, driver in self._disks if csi_node else ():
+            if _limit(drivers.get(driver)) is not None or self._must_run(driver):
+                yield _of_disk(name)
+        for driver in self._wanted_at(csi_node):
             limit = _limit(drivers.get(driver))
             if limit is None or self._is_far_from(limit, node):
                 continue
@@ -129,8 +166,13 @@ class AttachedVolumes:
                 continue
             new = len(self._new_volumes(driver, attached))
             there = attached.count(driver)
-            if new and there + new + attached.unknown > limit:
+            if new and there + new + attached.more(driver) > limit:
                 yield f"how many volumes of {driver} the pods of {node.name} have"
+
+    def _wanted_at(self, csi_node: Object | None) -> Counter[str]:
+        """Return how many volumes of each driver kube-scheduler counts at a node."""
+        has_one = csi_node is not None
+        return Counter(v.driver for v in self._needed if has_one or not v.is_translated)
 
     def _must_run(self, driver: str) -> bool:
         """Return whether a driver keeps pods from nodes where it does not run."""
@@ -146,7 +188,9 @@ class AttachedVolumes:
         if listed is None:
             return False
         claims = len(self._placed.claims_at.get(node.name, ()))
-        return len(self._needed) + claims + len(listed) <= limit
+        older = sum(self._placed.older_at.get(node.name, {}).values())
+        others = claims + older + len(listed)
+        return len(self._needed) + others <= limit
 
     def _attached(self, node: Node) -> _Attached | None:
         """Return the volumes that `node` has; None if its VolumeAttachments are not known."""
@@ -178,7 +222,8 @@ class AttachedVolumes:
             csi = as_object(as_object((volume_raw or {}).get("spec")).get("csi"))
             if csi and (driver := as_text(spec.get("attacher"))):
                 others.add(_Volume(driver, as_text(csi.get("volumeHandle"))))
-        return _Attached(frozenset(of_pods), frozenset(others), unknown)
+        older: Mapping[str, int] = self._placed.older_at.get(node.name, {})
+        return _Attached(frozenset(of_pods), frozenset(others), unknown, older)
 
     def _volume(self, namespace: str, name: str, raw: Object) -> _Volume | None:
         """Return the volume of a claim; None if no driver attaches it, or it is not known."""
@@ -194,10 +239,12 @@ class AttachedVolumes:
             driver, handle = as_text(csi.get("driver")), as_text(csi.get("volumeHandle"))
             return _Volume(driver, handle) if driver and handle else None
         found = object_of(self._known.classes(), class_of(raw)) or {}
-        driver = as_text(found.get("provisioner"))
-        if not driver or driver.startswith("kubernetes.io/"):
+        provisioner, handle = as_text(found.get("provisioner")), f"of the claim {namespace}/{name}"
+        if translated := TRANSLATED_PROVISIONERS.get(provisioner):
+            return _Volume(translated, handle, is_translated=True)
+        if not provisioner or provisioner.startswith("kubernetes.io/"):
             return None
-        return _Volume(driver, f"of the claim {namespace}/{name}")
+        return _Volume(provisioner, handle)
 
     def _may_be_attached(self, raw: Object) -> bool:
         """Return whether a claim without a known volume may have one that a driver attaches."""
@@ -209,6 +256,10 @@ class AttachedVolumes:
         if volume is not None:
             return any(field in as_object(volume.get("spec")) for field in IN_TREE)
         return classes is None and bool(class_of(raw))
+
+
+def _of_disk(name: str) -> str:
+    return f"how many volumes such as {name} a node can have"
 
 
 def _drivers_of(csi_node: Object | None) -> Mapping[str, Mapping[str, Any]]:

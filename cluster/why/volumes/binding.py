@@ -6,6 +6,7 @@ Source: Kubernetes, `pkg/scheduler/framework/plugins/volumebinding/binder.go` an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,9 +22,8 @@ from cluster.why.volumes.known import (
     annotations_of,
     class_of,
     object_of,
-    texts,
 )
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _SELECTED = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -54,7 +54,10 @@ class FreeClaims:
             yield from self._choosing_again(elsewhere).obstacles(node)
             return
         stuck = []
-        for claim in self._without_volume(node):
+        unmatched = self._without_volume(node)
+        named = Counter(one.name for one in self._claims)
+        named.subtract(one.name for one in unmatched)
+        for claim in unmatched:
             found = object_of(self._known.classes(), claim.storage_class)
             if found is None:
                 continue
@@ -66,7 +69,8 @@ class FreeClaims:
                 stuck.append(claim)
                 yield _chosen(claim, node)
             elif self._known.volumes() is not None:
-                yield _no_volume(claim)
+                yield _named_again(claim) if named[claim.name] else _no_volume(claim)
+                named[claim.name] += 1
         if stuck:
             names = {claim.name for claim in stuck}
             found_again = self._choosing_again(stuck).obstacles(node)
@@ -191,7 +195,7 @@ def _selected(claim: Claim) -> str:
 def _not_selected(claim: Claim) -> Claim:
     metadata = as_object(claim.raw.get("metadata"))
     annotations = {k: v for k, v in annotations_of(claim.raw).items() if k != _SELECTED}
-    return Claim(claim.name, {**claim.raw, "metadata": {**metadata, "annotations": annotations}})
+    return claim._replace(raw={**claim.raw, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _chosen(claim: Claim, node: Node) -> VolumeObstacle:
@@ -218,6 +222,17 @@ def _no_volume(claim: Claim) -> VolumeObstacle:
     )
 
 
+def _named_again(claim: Claim) -> VolumeObstacle:
+    return VolumeObstacle(
+        _PLUGIN,
+        _NONE_FREE,
+        claim.name,
+        f"several volumes of it are of its claim {claim.name}, and kube-scheduler looks for one "
+        "volume for each",
+        f"let one volume of the pod be of the claim {claim.name}, and mount it several times",
+    )
+
+
 def _no_space(claim: Claim, driver: str) -> VolumeObstacle:
     return VolumeObstacle(
         _PLUGIN,
@@ -239,7 +254,8 @@ def _is_provisioned(storage_class: Object, node: Node) -> bool:
 def _allows(term: Mapping[str, Any], node: Node) -> bool:
     expressions = [one for _, one in as_objects(term.get("matchLabelExpressions"))]
     return bool(expressions) and all(
-        node.labels.get(as_text(one.get("key"))) in texts(one.get("values")) for one in expressions
+        node.labels.get(as_text(one.get("key"))) in as_texts(one.get("values"))
+        for one in expressions
     )
 
 
@@ -258,11 +274,11 @@ def _has_what_is_asked(volume: Object, claim: Claim) -> bool:
 def _is_available(volume: Object, claim: Claim) -> bool:
     """Return whether a volume that is meant for no claim suits this one."""
     selector = claim.spec.get("selector")
-    modes = texts(as_object(volume.get("spec")).get("accessModes"))
+    modes = as_texts(as_object(volume.get("spec")).get("accessModes"))
     return (
         as_object(volume.get("status")).get("phase") == "Available"
         and (selector is None or LabelSelector(selector).matches(labels_of(volume)))
-        and all(mode in modes for mode in texts(claim.spec.get("accessModes")))
+        and all(mode in modes for mode in as_texts(claim.spec.get("accessModes")))
     )
 
 

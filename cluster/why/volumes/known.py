@@ -10,18 +10,16 @@ from rules.base.json_values import as_object, as_objects, as_text
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 
-IN_TREE = {
-    "awsElasticBlockStore": "ebs.csi.aws.com",
-    "azureDisk": "disk.csi.azure.com",
-    "azureFile": "file.csi.azure.com",
-    "cinder": "cinder.csi.openstack.org",
-    "gcePersistentDisk": "pd.csi.storage.gke.io",
-    "portworxVolume": "pxd.portworx.com",
-    "vsphereVolume": "csi.vsphere.vmware.com",
+TRANSLATED_PROVISIONERS = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
-"""The drivers that serve volumes of older kinds, by the field of such a volume.
+"""The driver that makes the volumes of a class, by its provisioner of an older kind.
 
-Source: Kubernetes, `staging/src/k8s.io/csi-translation-lib/plugins`.
+Source: Kubernetes, `isCSIMigrationOn` in `nodevolumelimits/utils.go` of kube-scheduler.
 """
 
 Known: TypeAlias = Mapping[str, Object] | None
@@ -63,10 +61,11 @@ class VolumeObstacle(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A PersistentVolumeClaim of a pod, by its name."""
+    """A PersistentVolumeClaim of a pod, by its name; `is_ephemeral`: it is made for this pod."""
 
     name: str
     raw: Object
+    is_ephemeral: bool = False
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -106,8 +105,3 @@ def annotations_of(raw: Object) -> Mapping[str, str]:
 def object_of(known: Known, name: str) -> Object | None:
     """The object `name`; None if there is none, or none is known."""
     return None if known is None else known.get(name)
-
-
-def texts(value: object) -> list[str]:
-    """The texts of a list."""
-    return [*map(as_text, value)] if isinstance(value, list) else []

@@ -12,23 +12,21 @@ from typing import Any
 from cluster.source.objects import Object
 from cluster.why.hurdles import Hurdle
 from cluster.why.nodes import Node
-from cluster.why.placed.disks import disks_of
+from cluster.why.placed.disks import IN_TREE, disks_of
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import Nominated, PlacedPods, namespace_of
 from cluster.why.volumes.attached import AttachedVolumes
 from cluster.why.volumes.binding import FreeClaims, unmet_affinity
 from cluster.why.volumes.known import (
-    IN_TREE,
     Claim,
     KnownVolumes,
     VolumeObstacle,
     annotations_of,
     claims_of,
     object_of,
-    texts,
 )
 from reports.formats import some
-from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _BOUND = "pv.kubernetes.io/bind-completed"
 _ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
@@ -59,6 +57,7 @@ class Volumes:
         self.unknown: list[str] = []
         self._exclusive: list[tuple[str, tuple[str, ...]]] = []
         self._bound: list[tuple[str, Object]] = []
+        self._in_zones: list[tuple[str, Object]] = []
         spec = as_object(pod.get("spec"))
         self._disks = [*disks_of(spec)]
         free: list[Claim] = []
@@ -68,16 +67,23 @@ class Volumes:
             raw = self._find_claim(namespace, name, template, exists=exists)
             if raw is None:
                 continue
-            claim = Claim(name, raw)
+            claim = Claim(name, raw, is_ephemeral=template is not None)
             claims.append(claim)
-            if template is None and "ReadWriteOncePod" in texts(claim.spec.get("accessModes")):
+            if claim.is_ephemeral and exists and not _is_made_for(raw, pod):
+                self._refuse(
+                    f"the claim {name} was not made for it, and its own needs this name",
+                    "delete that claim, or give the pod, or its volume, another name",
+                )
+                continue
+            if not claim.is_ephemeral and "ReadWriteOncePod" in as_texts(
+                claim.spec.get("accessModes")
+            ):
                 self._exclusive.append((name, placed.users_of(namespace, name)))
             if self._is_free(claim):
                 free.append(claim)
         self._free = FreeClaims(free, namespace, known)
-        self._attached = AttachedVolumes(claims, namespace, known, placed)
+        self._attached = AttachedVolumes(pod, claims, known, placed)
         self._are_any_free = bool(free)
-        self.unknown += _unknown_limits(spec)
 
     @property
     def are_any(self) -> bool:
@@ -113,9 +119,11 @@ class Volumes:
         """
         if found := tuple(self._of_disks(node)):
             yield found
-        if found := tuple(map(_in_use, (one for one in self._exclusive if one[1]))):
-            yield found
-        yield from ((one,) for one in self._attached.obstacles(node))
+        in_use = [one for one in self._exclusive if one[1]]
+        if in_use:
+            yield tuple(map(_in_use, in_use))
+        released = [name for name, _ in in_use]
+        yield from ((one,) for one in self._attached.obstacles(node, released))
         unbound = [*self._free.obstacles(node)]
         if found := (*self._far(node), *unbound[:1]):
             yield found
@@ -137,6 +145,11 @@ class Volumes:
             return {"spec": template}
         if found is None and (known is None or not exists):
             self.unknown.append(f"where the volume of its claim {name} is")
+        elif found is None and template is not None:
+            self._refuse(
+                f"its claim {name} is not made from its template yet",
+                "wait: a controller makes it, or an event at the pod says why it cannot",
+            )
         elif found is None:
             self._refuse(
                 f"the PersistentVolumeClaim {name} does not exist",
@@ -149,14 +162,14 @@ class Volumes:
 
         It says what is in the way of one that does not, and keeps the volume of one that has it.
         """
-        name, raw = claim
+        name, raw = claim.name, claim.raw
         status, volume = as_object(raw.get("status")), as_text(claim.spec.get("volumeName"))
         if status.get("phase") == "Lost":
             self._refuse(f"the claim {name} has lost its volume {volume}", "make a new claim")
         elif as_object(raw.get("metadata")).get("deletionTimestamp"):
             self._refuse(f"the claim {name} is being deleted", "make a new claim")
         elif volume and _BOUND in annotations_of(raw):
-            self._bind(name, volume)
+            self._bind(claim, volume)
         elif volume or not self._waits_for_a_pod(claim):
             self._refuse(
                 f"the claim {name} has no volume yet, and does not wait for a pod to get one",
@@ -166,17 +179,19 @@ class Volumes:
             return True
         return False
 
-    def _bind(self, claim: str, volume: str) -> None:
+    def _bind(self, claim: Claim, volume: str) -> None:
         volumes = self._known.volumes()
         found = object_of(volumes, volume)
         if found is None and volumes is not None:
-            what = f"the volume {volume} of the claim {claim} does not exist"
+            what = f"the volume {volume} of the claim {claim.name} does not exist"
             self._refuse(what, "make a new claim")
         elif found is None or any(field in as_object(found.get("spec")) for field in IN_TREE):
             # Their volumes are those of CSI drivers by now, which name zones by other labels.
             self.unknown.append(f"where the volume {volume} is")
         else:
             self._bound.append((volume, found))
+            if not claim.is_ephemeral:  # VolumeZone does not look at the others
+                self._in_zones.append((volume, found))
 
     def _refuse(self, what: str, remedy: str) -> None:
         self.hurdles.append(Hurdle(what, remedy))
@@ -192,18 +207,19 @@ class Volumes:
         return found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
     def _of_disks(self, node: Node) -> Iterator[VolumeObstacle]:
+        in_use = self._placed.disks.get(node.name)
+        if in_use is None:
+            return
         for disk in self._disks:
-            for other, pod in self._placed.disks.get(node.name, ()):
-                if disk.collides(other):
-                    yield VolumeObstacle(
-                        "VolumeRestrictions",
-                        _CONFLICT,
-                        disk.name,
-                        f"the disk {disk.name} is in use there, as by {pod}",
-                        f"wait until the pods there that use the disk {disk.name} end",
-                        pod,
-                    )
-                    break
+            if pod := in_use.pod_beside(disk):
+                yield VolumeObstacle(
+                    "VolumeRestrictions",
+                    _CONFLICT,
+                    disk.name,
+                    f"the disk {disk.name} is in use there, as by {pod}",
+                    f"wait until the pods there that use the disk {disk.name} end",
+                    pod,
+                )
 
     def _far(self, node: Node) -> Iterator[VolumeObstacle]:
         for name, volume in self._bound:
@@ -211,17 +227,16 @@ class Volumes:
                 yield _elsewhere("VolumeBinding", _FAR, name, unmet)
 
     def _in_other_zones(self, node: Node) -> Iterator[VolumeObstacle]:
-        for name, volume in self._bound:
+        for name, volume in self._in_zones:
             if wanted := _other_zone(volume, node):
                 yield _elsewhere("VolumeZone", _NO_ZONE, name, wanted)
 
 
-def _unknown_limits(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Disks without a claim that count as volumes of a driver."""
-    for _, volume in as_objects(spec.get("volumes")):
-        for kind in IN_TREE:
-            if as_object(volume.get(kind)):
-                yield f"how many volumes such as {as_text(volume.get('name'))} a node can have"
+def _is_made_for(claim: Object, pod: Mapping[str, Any]) -> bool:
+    """Return whether a claim for an ephemeral volume is that of `pod`, as far as UIDs are known."""
+    own = as_text(as_object(pod.get("metadata")).get("uid"))
+    owners = as_objects(as_object(claim.get("metadata")).get("ownerReferences"))
+    return not own or any(o.get("controller") is True and o.get("uid") == own for _, o in owners)
 
 
 def _in_use(exclusive: tuple[str, tuple[str, ...]]) -> VolumeObstacle:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from cluster.accounting.account import PodLedger, name_of
+from cluster.accounting.account import PodLedger
 from cluster.accounting.pod_requests import effective_requests
-from cluster.source.objects import Object
+from cluster.source.objects import Object, name_of
 from cluster.why.explanation import Explanation, explain
 from cluster.why.nodes import read_node
 from cluster.why.placed.pods import PlacedPods
@@ -29,6 +29,7 @@ AT_ALL = frozenset({"the pod itself"})
 """The reason of each node if a pod can have none, as its claim does not exist."""
 _ABOUT_CLAIMS = re.compile(
     r"persistentvolumeclaim .*|pod has unbound immediate PersistentVolumeClaims|persistentvolume .*"
+    r"|waiting for ephemeral volume controller to create .*|PVC .* was not created for pod .*"
 )
 
 

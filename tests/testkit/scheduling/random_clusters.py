@@ -11,9 +11,10 @@ _NAMESPACES = ("ml", "web", "batch")
 _TAINTS = (GPU, "team", "node.kubernetes.io/not-ready")
 _FEATURES = (
     *("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes", "disks"),
-    *("limits", "nominated"),
+    *("limits", "nominated", "ephemeral"),
 )
-_CLASSES = ("made", "zoned", "local", "at-once")
+_CLASSES = ("made", "zoned", "local", "at-once", "older")
+_OLDER = "cinder.csi.openstack.org"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -60,6 +61,7 @@ class _Scenarios:
         claims = [
             self._claim(f"claim-{n}", namespace) for n in range(3) for namespace in _NAMESPACES
         ]
+        claims += [self._claim_made_for(one) for one in (waiting, *pods) if self._maybe(0.9)]
         return Scenario(
             waiting,
             nodes,
@@ -68,7 +70,7 @@ class _Scenarios:
             claims,
             [self._volume(n, home) for n in range(5)],
             [*map(self._storage_class, _CLASSES)],
-            [self._driver()],
+            self._drivers(),
             [self._csi_node(name) for name in names if self._maybe(0.9)],
             [self._attachment(n, names) for n in range(5) if self._has("limits", 0.5)],
             [self._capacity(n) for n in range(3)],
@@ -163,12 +165,19 @@ class _Scenarios:
             spec["volumes"] = self._volumes_of_pod()
         if self._maybe(0.1):
             spec["overhead"] = {"cpu": "500m", "memory": "128Mi"}
+        if self._has("ephemeral", 0.5):
+            template = {"spec": self._asked_of_volume()}
+            made = {"name": "e", "ephemeral": {"volumeClaimTemplate": template}}
+            spec["volumes"] = [*spec.get("volumes", []), made]
         if self._has("disks", 0.5):
             disk = {"targetPortal": "10.0.0.1", "iqn": self._one("iqn.a", "iqn.b"), "lun": 0}
             disk |= {"readOnly": self._maybe(0.5)}
             image = {"image": self._one("a", "b"), "monitors": [self._one("m", "n")]}
             image |= {"readOnly": self._maybe(0.5), **self._some({"pool": "rbd"})}
-            disks = [{"name": "d", **self._one({"iscsi": disk}, {"rbd": image})}]
+            older = {"pdName": self._one("a", "b"), "readOnly": self._maybe(0.5)}
+            oldest = {"volumeID": self._one("a", "b"), "readOnly": self._maybe(0.5)}
+            kinds = ({"iscsi": disk}, {"rbd": image}, {"gcePersistentDisk": older})
+            disks = [{"name": "d", **self._one(*kinds, {"awsElasticBlockStore": oldest})}]
             spec["volumes"] = [*spec.get("volumes", []), *disks]
         metadata = {"name": name, "namespace": self._one(*_NAMESPACES), "labels": self._labels()}
         return {"metadata": {**metadata, "uid": name}, "spec": spec}
@@ -201,6 +210,18 @@ class _Scenarios:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         status = {"phase": "Lost"} if self._maybe(0.03) else {}
         return {"metadata": metadata, "spec": spec, "status": status}
+
+    def _claim_made_for(self, pod: dict[str, Any]) -> dict[str, Any]:
+        """The claim for the ephemeral volume of a pod; that of the waiting one may be another's."""
+        metadata = pod["metadata"]
+        claim = self._claim(f"{metadata['name']}-e", metadata["namespace"])
+        if claim["spec"].get("volumeName") == "missing":  # of which nodes are asked one by one
+            del claim["spec"]["volumeName"]
+        is_own = "nodeName" in pod["spec"] or self._maybe(0.9)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "controller": True}
+        owner["uid"] = metadata["uid"] if is_own else "another"
+        claim["metadata"]["ownerReferences"] = [owner]
+        return claim
 
     def _asked_of_volume(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"accessModes": [self._one("ReadWriteOnce", "ReadWriteMany")]}
@@ -250,12 +271,23 @@ class _Scenarios:
             chosen["preventPodSchedulingIfMissing"] = True
         return {"metadata": {"name": "csi.test"}, "spec": chosen}
 
+    def _drivers(self) -> list[dict[str, Any]]:
+        """Two drivers; at most one is required: of two that lack, chance says which is named."""
+        driver = self._driver()
+        is_free = "preventPodSchedulingIfMissing" not in driver["spec"]
+        chosen = {"preventPodSchedulingIfMissing": is_free and self._has("limits", 0.8)}
+        return [driver, {"metadata": {"name": _OLDER}, "spec": chosen}]
+
     def _csi_node(self, name: str) -> dict[str, Any]:
         drivers: list[dict[str, Any]] = [{"name": "other.test", "nodeID": name}]
         if self._maybe(0.8):
             drivers.append({"name": "csi.test", "nodeID": name})
             if self._has("limits", 0.8):
                 drivers[1]["allocatable"] = {"count": self._one(0, 1, 2, 3)}
+        if self._maybe(0.6):
+            drivers.append({"name": _OLDER, "nodeID": name})
+            if self._has("limits", 0.8):
+                drivers[-1]["allocatable"] = {"count": self._one(0, 1, 2)}
         return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
 
     def _attachment(self, number: int, nodes: list[str]) -> dict[str, Any]:
@@ -276,7 +308,8 @@ class _Scenarios:
 
     def _storage_class(self, name: str) -> dict[str, Any]:
         mode = "Immediate" if name == "at-once" else "WaitForFirstConsumer"
-        provisioner = "kubernetes.io/no-provisioner" if name == "local" else "csi.test"
+        older = {"local": "kubernetes.io/no-provisioner", "older": "kubernetes.io/cinder"}
+        provisioner = older.get(name, "csi.test")
         made: dict[str, Any] = {"metadata": {"name": name}}
         made |= {"provisioner": provisioner, "volumeBindingMode": mode}
         if name == "zoned":

@@ -249,11 +249,24 @@ def _leave_their_affinity_out(made: Scenario, *_: object) -> None:
 
 
 def _end_users_of_claim(made: Scenario, _nodes: _Nodes, names: str) -> None:
+    """Let the pods have no claims, and detach the volumes of those that the waiting pod has too."""
     ended = {name.rpartition("/")[2] for name in names.split(", ")}
+    released = set()
     for pod in (*made.pods, *made.nominated):
         if pod["metadata"]["name"] in ended:
             volumes = pod["spec"].get("volumes", [])
             pod["spec"]["volumes"] = [v for v in volumes if "persistentVolumeClaim" not in v]
+            released |= {v.get("persistentVolumeClaim", {}).get("claimName") for v in volumes}
+    detached = {
+        claim["spec"].get("volumeName")
+        for claim in _claims_of_pod(made)
+        if claim["metadata"]["name"] in released
+    }
+    made.attachments[:] = [
+        one
+        for one in made.attachments
+        if one["spec"]["source"]["persistentVolumeName"] not in detached
+    ]
 
 
 def _end_users_of_disk(made: Scenario, nodes: _Nodes, disk: str) -> None:
@@ -266,7 +279,9 @@ def _end_users_of_disk(made: Scenario, nodes: _Nodes, disk: str) -> None:
 def _names_disk(volume: Mapping[str, Any], disk: str) -> bool:
     image = as_object(volume.get("rbd"))
     of_ceph = f"{image.get('image')}/{image.get('pool', 'rbd')}" if image else ""
-    return disk in {as_object(volume.get("iscsi")).get("iqn"), of_ceph}
+    older = as_object(volume.get("gcePersistentDisk")).get("pdName")
+    oldest = as_object(volume.get("awsElasticBlockStore")).get("volumeID")
+    return disk in {as_object(volume.get("iscsi")).get("iqn"), of_ceph, older, oldest}
 
 
 def _move_volumes(made: Scenario, _nodes: _Nodes) -> None:
@@ -285,10 +300,9 @@ def _volumes_of_pod(made: Scenario) -> Iterator[str]:
 
 def _claims_of_pod(made: Scenario) -> Iterator[Object]:
     metadata = made.pod["metadata"]
-    names = [
-        volume.get("persistentVolumeClaim", {}).get("claimName")
-        for volume in made.pod["spec"].get("volumes", [])
-    ]
+    volumes = made.pod["spec"].get("volumes", [])
+    names = [volume.get("persistentVolumeClaim", {}).get("claimName") for volume in volumes]
+    names += [f"{metadata['name']}-{v['name']}" for v in volumes if "ephemeral" in v]
     for claim in made.claims:
         own = claim["metadata"]
         if own["namespace"] == metadata["namespace"] and own["name"] in names:
@@ -316,6 +330,12 @@ def _make_volume(made: Scenario, _nodes: _Nodes, storage_class: str) -> None:
             for volume in made.volumes[:-1]:  # another one that is meant for it
                 if as_object(volume["spec"].get("claimRef")).items() >= own.items():
                     volume["spec"].pop("claimRef")
+
+
+def _name_claim_once(made: Scenario, _nodes: _Nodes, claim: str) -> None:
+    spec = made.pod["spec"]
+    of_it = [v for v in spec["volumes"] if v.get("persistentVolumeClaim") == {"claimName": claim}]
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume not in of_it[1:]]
 
 
 def _choose_again(made: Scenario, _nodes: _Nodes, claim: str) -> None:
@@ -370,6 +390,9 @@ def _make_claim_anew(made: Scenario, nodes: _Nodes, name: str) -> None:
     old = [one for one in _claims_of_pod(made) if one["metadata"]["name"] == name]
     made.claims[:] = [one for one in made.claims if one not in old]
     _create_claim(made, nodes, name)
+    pod = made.pod["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
+    made.claims[-1]["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
 
 
 def _let_claim_be_bound(made: Scenario, nodes: _Nodes, name: str) -> None:
@@ -422,10 +445,16 @@ _CHANGES: tuple[tuple[str, Callable[..., None]], ...] = (
         r"make a volume of the class (\S+) for these nodes, or use another storage class",
         _make_volume,
     ),
+    (
+        r"let one volume of the pod be of the claim (\S+), and mount it several times",
+        _name_claim_once,
+    ),
     (r"wait for the volume, or choose again: kubectl annotate pvc (\S+) \S+-", _choose_again),
     (r"make space for the claim (\S+), or let it ask for less", _make_space),
     (r"let (\S+) run on these nodes", _run_driver),
     (r"the PersistentVolumeClaim (\S+) does not exist -> create it, or .*", _create_claim),
+    (r"the claim (\S+) was not made for it, .* -> delete that claim, or .*", _make_claim_anew),
+    (r"its claim (\S+) is not made from its template yet -> wait: .*", _make_claim_anew),
     (r"the claim (\S+) has lost its volume .* -> make a new claim", _make_claim_anew),
     (r"the claim (\S+) is being deleted -> make a new claim", _make_claim_anew),
     (r"the volume \S+ of the claim (\S+) does not exist -> make a new claim", _make_claim_anew),
